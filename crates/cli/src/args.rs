@@ -1,0 +1,221 @@
+//! The command line, as `interfaces.md` fixes it. Help, completions and the manual page come from
+//! here and from nowhere else.
+//!
+//! Invariant: what parses is meant; values are checked while they are parsed, combinations right
+//! after it ([`knobs`]), and every complaint has the form of all our complaints.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
+use pager::options::{Bytes, Millis, UnitError};
+
+use crate::failure::Failure;
+
+mod examples;
+mod knobs;
+
+pub(crate) use knobs::{Knobs, with_max};
+
+/// Run any Linux program in less memory: its hot pages stay, its cold pages go to a compressed store.
+#[derive(Parser, Debug)]
+#[command(name = "pagetide", version, after_help = examples::TOP)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// See it work: a program of pagetide's own, in half of its memory
+    ///
+    /// Starts a workload as a separate, unmodified process: once alone, to learn its peak and speed,
+    /// then managed with half of that peak. The same checksum, or the demo fails.
+    #[command(after_help = examples::DEMO)]
+    Demo {
+        /// Print only the result, as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Start a program under management
+    ///
+    /// Standard streams, signals and the exit status pass through. Children by fork and exec are
+    /// managed too. If pagetide is killed, the program runs on.
+    #[command(after_help = examples::RUN)]
+    Run {
+        #[command(flatten)]
+        knobs: Knobs,
+        /// Write the final report there, as JSON
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
+        /// The program and its arguments
+        #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+        command: Vec<OsString>,
+    },
+    /// Manage a process that already runs
+    ///
+    /// Stays in front until the process ends or ^C is pressed, which detaches: everything comes
+    /// back and the process is as if never touched.
+    #[command(after_help = examples::ATTACH)]
+    Attach {
+        #[command(flatten)]
+        knobs: Knobs,
+        #[command(flatten)]
+        front: Front,
+    },
+    /// Free a process: everything back, the keeper gone
+    #[command(after_help = examples::DETACH)]
+    Detach {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Take over a target whose pagetide has died
+    ///
+    /// Stays in front as `attach` does.
+    #[command(after_help = examples::ADOPT)]
+    Adopt {
+        #[command(flatten)]
+        knobs: Knobs,
+        #[command(flatten)]
+        front: Front,
+    },
+    /// Show what a managed process needs: memory by page age, refaults, costs
+    #[command(after_help = examples::REPORT)]
+    Report {
+        #[command(flatten)]
+        target: Target,
+        /// Again and again, every second or as often as told
+        #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
+        #[arg(default_missing_value = "1s")]
+        watch: Option<Millis>,
+        /// One JSON object a report
+        #[arg(long)]
+        json: bool,
+        /// One line of comma-separated values a report, under a line of names
+        #[arg(long, conflicts_with = "json")]
+        csv: bool,
+    },
+    /// Show counters under the names of cgroup v2's memory.stat
+    #[command(after_help = examples::STAT)]
+    Stat {
+        #[command(flatten)]
+        target: Target,
+        /// As a JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put out so much of a managed process now, its coldest first
+    #[command(after_help = examples::RECLAIM)]
+    Reclaim {
+        #[command(flatten)]
+        target: Target,
+        /// How much, e.g. 256M
+        #[arg(value_name = "SIZE", allow_negative_numbers = true)]
+        size: Bytes,
+        /// As a JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what this kernel and user can do, and how to get the rest
+    ///
+    /// Ends with 3 if something is missing that pagetide cannot do without.
+    #[command(after_help = examples::DOCTOR)]
+    Doctor {
+        /// As a JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print completions for a shell
+    #[command(after_help = examples::COMPLETIONS)]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, of pagetide or of one command
+    #[command(after_help = examples::MAN)]
+    Man {
+        /// Which command
+        #[arg(value_name = "COMMAND")]
+        page: Option<String>,
+    },
+}
+
+/// Which process.
+#[derive(clap::Args, Debug, Clone, Copy)]
+pub(crate) struct Target {
+    /// Its process id
+    #[arg(value_name = "PID", value_parser = pid, allow_negative_numbers = true)]
+    pub(crate) pid: u32,
+}
+
+/// What the commands that stay in front take.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Front {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Detach after this time
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    pub(crate) detach_after: Option<Millis>,
+    /// Print the final report as JSON, and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn pid(text: &str) -> Result<u32, UnitError> {
+    text.parse().map_err(|_| UnitError {
+        why: format!("`{text}` is no process id"),
+        hint: "give the number that `pgrep NAME` or `ps -e` shows",
+    })
+}
+
+/// The clap command, for completions and the manual page.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Parses the process's arguments. Help and version are printed and end the process, with 0.
+///
+/// # Errors
+/// Bad usage.
+pub(crate) fn parse() -> Result<Command, Failure> {
+    match Cli::try_parse() {
+        Ok(cli) => Ok(cli.command),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+            _ => Err(complaint(&error)),
+        },
+    }
+}
+
+/// clap's complaint in our form.
+fn complaint(error: &clap::Error) -> Failure {
+    let source = std::error::Error::source(error);
+    if let Some(unit) = source.and_then(|source| source.downcast_ref::<UnitError>()) {
+        let option = error.get(ContextKind::InvalidArg);
+        let option = option.map(ToString::to_string).unwrap_or_default();
+        let name = option.split(' ').next().unwrap_or_default();
+        let what = format!("bad value for {name}: {}", unit.why);
+        return Failure::usage(what, unit.hint);
+    }
+    // Colourless text: "error: what\n\n  tip: do\n\nUsage: ...\n\nFor more information...".
+    let text = error.render().to_string();
+    let (what, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let what = what.trim_start_matches("error: ").replace('\n', " ");
+    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    let part = |start: &str| {
+        let mut lines = rest.lines().map(str::trim);
+        lines.find_map(|line| line.strip_prefix(start).map(|tail| tail.trim().to_owned()))
+    };
+    let usage = part("Usage:").map(|usage| format!("usage: {usage}"));
+    let hint = part("tip:")
+        .or(usage)
+        .unwrap_or("`pagetide COMMAND --help` shows what it takes".to_owned());
+    Failure::usage(what, hint)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! What people copy from `--help`.
+
+pub(super) const TOP: &str = "\
+Examples:
+  pagetide demo                                  see it work, in half a minute
+  pagetide run --memory-max 512M -- ./program    a program in 512 MiB
+  pagetide attach --memory-max 50% 1234          half of what process 1234 uses now
+  pagetide report 1234                           what it really needs
+  pagetide doctor                                what is missing here, and how to get it
+
+Exit codes: the program's own for `run`; 1 a failure, 2 bad usage, 3 missing privilege or kernel
+feature.";
+
+pub(super) const DEMO: &str = "\
+Examples:
+  pagetide demo
+  pagetide demo --json | jq .speed_ratio";
+
+pub(super) const RUN: &str = "\
+Examples:
+  pagetide run --memory-max 512M -- python3 work.py
+  pagetide run --evict-older-than 10s --every 40s -- redis-server
+  pagetide run --memory-max 1G --store /var/tmp --compress zstd -- java -jar app.jar
+  pagetide run --memory-max 256M --dry-run --report report.json -- ./program
+
+The exit status is the program's own (128 + N if signal N ended it).";
+
+pub(super) const ATTACH: &str = "\
+Examples:
+  pagetide attach --memory-max 1G $(pgrep -o redis-server)
+  pagetide attach --evict-older-than 1m --detach-after 10m 1234
+  pagetide attach --dry-run --evict-older-than 10s --detach-after 1m --json 1234";
+
+pub(super) const DETACH: &str = "\
+Examples:
+  pagetide detach 1234";
+
+pub(super) const ADOPT: &str = "\
+Examples:
+  pagetide adopt 1234
+  pagetide adopt --memory-max 1G 1234
+
+Without limits the process keeps what is resident, and what is stored comes back as it is touched.";
+
+pub(super) const REPORT: &str = "\
+Examples:
+  pagetide report 1234
+  pagetide report --watch 1234
+  pagetide report --watch=10s --csv 1234 >> history.csv
+  pagetide report --json 1234 | jq '.page_age[].bins'";
+
+pub(super) const STAT: &str = "\
+Examples:
+  pagetide stat 1234
+  pagetide stat --json 1234 | jq .workingset_refault_anon";
+
+pub(super) const RECLAIM: &str = "\
+Examples:
+  pagetide reclaim 1234 256M";
+
+pub(super) const DOCTOR: &str = "\
+Examples:
+  pagetide doctor
+  pagetide doctor --json | jq '.findings[] | select(.state != \"ok\")'";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  pagetide completions bash > /etc/bash_completion.d/pagetide
+  pagetide completions zsh > ~/.zfunc/_pagetide
+  pagetide completions fish > ~/.config/fish/completions/pagetide.fish";
+
+pub(super) const MAN: &str = "\
+Examples:
+  pagetide man > /usr/local/share/man/man1/pagetide.1
+  pagetide man run | man -l -";

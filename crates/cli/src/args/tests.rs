@@ -1,0 +1,152 @@
+//! The command line as scripts rely on it.
+
+use clap::Parser;
+use pager::options::{Algorithm, Compress, Limit, StorePlace};
+
+use super::*;
+
+fn parse(line: &str) -> Result<Command, String> {
+    let words = std::iter::once("pagetide").chain(line.split_whitespace());
+    match Cli::try_parse_from(words) {
+        Ok(cli) => Ok(cli.command),
+        Err(error) => Err(format!("{:?}", complaint(&error))),
+    }
+}
+
+#[test]
+fn the_definition_is_sound() {
+    command().debug_assert();
+}
+
+#[test]
+fn every_option_of_the_interface_is_there() {
+    let line = "run --memory-max 512M --memory-high 50% --memory-low 1M --memory-min 4096 \
+        --swap-max 2G --policy active-inactive --age-every 5s --evict-older-than 10s --every 40s \
+        --swappiness 200 --dry-run --store mem --compress zstd --report out.json -- ls -l --color";
+    let Ok(Command::Run {
+        knobs,
+        report,
+        command,
+    }) = parse(line)
+    else {
+        panic!("{:?}", parse(line));
+    };
+    assert_eq!(report.as_deref(), Some(std::path::Path::new("out.json")));
+    assert_eq!(command, ["ls", "-l", "--color"]);
+    let options = knobs.options().expect("no contradiction");
+    assert_eq!(options.limits.max, Limit::Bytes(Bytes(512 << 20)));
+    assert_eq!(options.limits.high.to_string(), "50%");
+    assert_eq!(options.limits.swap_max, Limit::Bytes(Bytes(2 << 30)));
+    assert_eq!(options.policy.policy, Algorithm::ActiveInactive);
+    assert_eq!(options.policy.evict_older_than, Some(Millis(10_000)));
+    assert_eq!(
+        (options.policy.swappiness, options.policy.dry_run),
+        (200, true)
+    );
+    assert_eq!(options.store.place, StorePlace::Mem);
+    assert_eq!(options.store.compress, Compress::Zstd);
+}
+
+#[test]
+fn without_options_nothing_is_limited() {
+    let Ok(Command::Run { knobs, command, .. }) = parse("run ls -l") else {
+        panic!("{:?}", parse("run ls -l"));
+    };
+    assert_eq!(command, ["ls", "-l"], "the program's options are its own");
+    let options = knobs.options().expect("no contradiction");
+    assert_eq!(options, pager::options::Options::default());
+}
+
+#[test]
+fn bad_usage_is_told_in_our_form() {
+    for (line, what, hint) in [
+        (
+            "run --memory-max -1 ls",
+            "bad value for --memory-max: `-1`",
+            "512M",
+        ),
+        ("run --memory-max 12Q ls", "unknown suffix `Q`", "50%"),
+        ("run --age-every 10 ls", "has no unit", "500ms"),
+        ("attach 12x", "`12x` is no process id", "pgrep"),
+        ("attach -5", "`-5` is no process id", "pgrep"),
+        ("reclaim 5 50%", "unknown suffix `%`", "1.5G"),
+        ("run --swappiness 201 ls", "201", "--help"),
+        ("run --compress lzo ls", "lzo", "lz4"),
+        ("run --memory-mx 5M ls", "--memory-mx", "--memory-max"),
+        ("run", "required", "usage: pagetide run"),
+        (
+            "run --every 5s ls",
+            "--evict-older-than",
+            "usage: pagetide run",
+        ),
+        ("report --json --csv 5", "--csv", "usage: pagetide report"),
+        ("atach 5", "atach", "attach"),
+    ] {
+        let told = parse(line).expect_err(line);
+        assert!(told.contains(what), "{line}: {told}");
+        assert!(told.contains(hint), "{line}: {told}");
+        assert!(told.contains("exit: 2"), "{line}: {told}");
+        assert!(
+            !told.contains("error:") && !told.contains("\\u{1b}"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn contradictions_are_bad_usage() {
+    let Ok(Command::Run { knobs, .. }) = parse("run --memory-max 1M --memory-min 2M ls") else {
+        panic!("it parses");
+    };
+    let told = format!("{:?}", knobs.options().expect_err("crossed"));
+    assert!(
+        told.contains("--memory-min is above --memory-max"),
+        "{told}"
+    );
+    assert!(told.contains("exit: 2"), "{told}");
+}
+
+#[test]
+fn watching_takes_an_optional_period() {
+    for (line, want) in [
+        ("report 5", None),
+        ("report --watch 5", Some(Millis(1000))),
+        ("report --watch=10s 5", Some(Millis(10_000))),
+    ] {
+        match parse(line) {
+            Ok(Command::Report { watch, target, .. }) => {
+                assert_eq!((watch, target.pid), (want, 5), "{line}");
+            }
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn commands_are_those_that_work_and_each_has_examples() {
+    let mut cli = command();
+    cli.build();
+    let mut names = Vec::new();
+    for sub in cli.get_subcommands_mut() {
+        let name = sub.get_name().to_owned();
+        let help = sub.render_long_help().to_string();
+        assert!(help.contains("Examples:\n  pagetide"), "{name}: {help}");
+        names.push(name);
+    }
+    assert_eq!(
+        names,
+        [
+            "demo",
+            "run",
+            "attach",
+            "detach",
+            "adopt",
+            "report",
+            "stat",
+            "reclaim",
+            "doctor",
+            "completions",
+            "man"
+        ]
+    );
+}

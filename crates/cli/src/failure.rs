@@ -1,0 +1,124 @@
+//! How a command that fails ends.
+//!
+//! Invariant: told once, as `pagetide: <what failed>: <why>` and `  hint: <what to do>`. A reader
+//! that closes our output early is no failure.
+
+use std::io::{self, Write};
+
+use pager::control::ControlError;
+use pager::options::OptionsError;
+use pager::vet::Refusal;
+use pager::{Error, ExitCode};
+
+/// What to tell, and the exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    what: String,
+    hint: String,
+    exit: u8,
+    gone: bool,
+}
+
+impl Failure {
+    /// A failure of kind 1.
+    pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure {
+            what: what.into(),
+            hint: hint.into(),
+            exit: ExitCode::Failure as u8,
+            gone: false,
+        }
+    }
+
+    /// There is nobody to ask (any more).
+    pub(crate) fn gone(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure {
+            gone: true,
+            ..Failure::new(what, hint)
+        }
+    }
+
+    /// Whether it is [`Failure::gone`].
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Bad usage: 2.
+    pub(crate) fn usage(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure {
+            exit: ExitCode::Usage as u8,
+            ..Failure::new(what, hint)
+        }
+    }
+
+    /// A missing privilege or kernel feature: 3.
+    pub(crate) fn missing(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure {
+            exit: ExitCode::Missing as u8,
+            ..Failure::new(what, hint)
+        }
+    }
+
+    /// Not a failure at all: ends with 0 and says nothing.
+    fn none() -> Failure {
+        Failure {
+            exit: 0,
+            ..Failure::new("", "")
+        }
+    }
+
+    /// Tells it on standard error; the exit code to end with.
+    pub(crate) fn tell(&self) -> u8 {
+        if self.exit != 0 {
+            let mut text = format!("pagetide: {}\n", self.what);
+            for line in self.hint.lines() {
+                text += &format!("  hint: {line}\n");
+            }
+            // Nobody is left to be told when standard error is gone.
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
+        self.exit
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure {
+            what: error.to_string(),
+            hint: error.hint(),
+            exit: error.exit_code() as u8,
+            gone: false,
+        }
+    }
+}
+
+impl From<ControlError> for Failure {
+    fn from(error: ControlError) -> Failure {
+        Error::from(error).into()
+    }
+}
+
+impl From<OptionsError> for Failure {
+    fn from(error: OptionsError) -> Failure {
+        Error::from(error).into()
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Error::from(refusal).into()
+    }
+}
+
+/// Writing to standard output failed.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure::none();
+        }
+        Failure::new(
+            format!("cannot write the output: {error}"),
+            "is the disk full?",
+        )
+    }
+}

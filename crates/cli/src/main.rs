@@ -1,0 +1,37 @@
+//! The `pagetide` command: the user's side of everything, no mechanism.
+//!
+//! Invariant: standard output carries results only (of a program under `run`, the program's own);
+//! every failure is two lines on standard error, what failed and why, then what to do; exit codes
+//! are those of `interfaces.md`.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+mod args;
+mod commands;
+mod demo;
+mod failure;
+mod terminal;
+mod view;
+
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let code = match dispatch() {
+        Ok(code) => code,
+        Err(failure) => failure.tell(),
+    };
+    ExitCode::from(code)
+}
+
+/// The exit code of what was asked for.
+fn dispatch() -> Result<u8, Failure> {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|arg| arg == demo::WORKLOAD)
+    {
+        return demo::workload();
+    }
+    let command = args::parse()?;
+    commands::perform(command)
+}

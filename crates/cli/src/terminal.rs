@@ -1,0 +1,115 @@
+//! What the other end of standard output can show.
+//!
+//! Invariant: asked once a command. Anything but a terminal gets plain ASCII without control
+//! sequences, so that scripts and logs stay readable.
+
+use std::env;
+use std::io::IsTerminal;
+
+/// How to draw.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Style {
+    /// It is a terminal: lines may be redrawn.
+    pub(crate) live: bool,
+    /// Colours may be used.
+    pub(crate) color: bool,
+    /// Characters beyond ASCII may be used.
+    pub(crate) unicode: bool,
+    /// Columns.
+    pub(crate) width: usize,
+}
+
+/// Where nothing is known.
+const WIDTH: usize = 80;
+
+impl Style {
+    /// Of a pipe or a file.
+    pub(crate) const PLAIN: Style = Style {
+        live: false,
+        color: false,
+        unicode: false,
+        width: WIDTH,
+    };
+
+    /// Of standard output.
+    pub(crate) fn of_stdout() -> Style {
+        let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        if !std::io::stdout().is_terminal() || set("TERM").as_deref() == Some("dumb") {
+            return Style::PLAIN;
+        }
+        let plain = set("NO_COLOR").is_some();
+        let locale = set("LC_ALL")
+            .or_else(|| set("LC_CTYPE"))
+            .or_else(|| set("LANG"));
+        Style {
+            live: true,
+            color: !plain,
+            unicode: !plain && is_utf8(&locale.unwrap_or_default()),
+            width: columns().unwrap_or(WIDTH).clamp(20, 400),
+        }
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.color {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// For headings.
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    /// For what is well.
+    pub(crate) fn green(self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    /// For what works half.
+    pub(crate) fn yellow(self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
+    /// For what does not work.
+    pub(crate) fn red(self, text: &str) -> String {
+        self.paint("31", text)
+    }
+
+    /// For what is beside the point.
+    pub(crate) fn dim(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+}
+
+fn is_utf8(locale: &str) -> bool {
+    let locale = locale.to_ascii_lowercase();
+    locale.ends_with("utf-8") || locale.ends_with("utf8")
+}
+
+fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locales_that_are_utf8() {
+        assert!(is_utf8("en_US.UTF-8") && is_utf8("C.utf8"));
+        assert!(!is_utf8("C") && !is_utf8("") && !is_utf8("de_DE.ISO-8859-1"));
+    }
+
+    #[test]
+    fn plain_text_has_no_control_sequences() {
+        assert_eq!(Style::PLAIN.bold("x"), "x");
+        let color = Style {
+            color: true,
+            ..Style::PLAIN
+        };
+        assert_eq!(color.red("x"), "\x1b[31mx\x1b[0m");
+    }
+}

@@ -1,0 +1,76 @@
+//! Reports as people and scripts read them. Text in, text out: nothing here prints.
+
+mod bars;
+pub(crate) mod csv;
+mod report;
+mod status;
+
+pub(crate) use bars::{age_rows, bar};
+pub(crate) use report::report;
+pub(crate) use status::{resident_bar, status};
+
+use pager::options::{Bytes, Limit};
+use pager::report::Report;
+
+/// `12,345`.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Milliseconds as a clock would say it: `0.4s`, `12s`, `3m 05s`, `2h 07m`, `3d 04h`.
+pub(crate) fn clock(ms: u64) -> String {
+    let s = ms / 1000;
+    match s {
+        0..10 => format!("{}.{}s", s, ms % 1000 / 100),
+        10..60 => format!("{s}s"),
+        60..3_600 => format!("{}m {:02}s", s / 60, s % 60),
+        3_600..86_400 => format!("{}h {:02}m", s / 3_600, s / 60 % 60),
+        _ => format!("{}d {:02}h", s / 86_400, s / 3_600 % 24),
+    }
+}
+
+/// The first of `max` and `high` that limits something, in bytes, with its name.
+pub(crate) fn effective_limit(report: &Report) -> Option<(&'static str, Bytes)> {
+    let whole = Bytes(report.resident_bytes.saturating_add(report.stored_bytes));
+    let named = |name, limit: Limit| Some((name, limit.resolve(whole)?));
+    named("max", report.limits.max).or_else(|| named("high", report.limits.high))
+}
+
+/// `text` in at most `width` columns, cut at the end. Counts characters, which is columns for the
+/// names of nearly all programs.
+pub(crate) fn cut(text: &str, width: usize, unicode: bool) -> String {
+    let shown: String = text
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
+    if shown.chars().count() <= width {
+        return shown;
+    }
+    let mark = if unicode { "\u{2026}" } else { "..." };
+    let keep = width.saturating_sub(mark.chars().count());
+    shown.chars().take(keep).collect::<String>() + mark
+}
+
+/// `part / whole` as a share of 0 to 1; 0 of nothing.
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        return 0.0;
+    }
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a share that is drawn or rounded"
+    )]
+    let share = part as f64 / whole as f64;
+    share
+}
+
+#[cfg(test)]
+mod tests;

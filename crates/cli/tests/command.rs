@@ -1,0 +1,167 @@
+//! The binary as a user meets it: exit codes, what goes to which stream, and that no failure is a
+//! panic. What needs real management is tested end to end elsewhere.
+#![forbid(unsafe_code)]
+
+use std::process::{Command, Output, Stdio};
+
+fn pagetide(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagetide"));
+    command.args(args).stdin(Stdio::null());
+    command.output().expect("the binary was built")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Exit code and the two lines of a failure; nothing may be on standard output.
+fn failure(args: &[&str]) -> (Option<i32>, String) {
+    let output = pagetide(args);
+    let told = text(&output.stderr);
+    assert!(output.stdout.is_empty(), "{args:?}: {told}");
+    assert!(told.starts_with("pagetide: "), "{args:?}: {told}");
+    assert!(
+        told.lines()
+            .skip(1)
+            .all(|line| line.starts_with("  hint: ")),
+        "{told}"
+    );
+    assert!(told.lines().count() >= 2, "{args:?}: {told}");
+    (output.status.code(), told)
+}
+
+#[test]
+fn bad_usage_ends_with_2() {
+    for args in [
+        &["frobnicate"][..],
+        &["run"],
+        &["run", "--memory-max", "-1", "--", "true"],
+        &["run", "--memory-max", "12Q", "--", "true"],
+        &["run", "--memory-max", "99999999999999999999T", "--", "true"],
+        &[
+            "run",
+            "--memory-max",
+            "1M",
+            "--memory-min",
+            "1G",
+            "--",
+            "true",
+        ],
+        &["attach", "not-a-pid"],
+        &["attach", "-7"],
+        &["report", "1", "--json", "--csv"],
+        &["man", "nonsense"],
+    ] {
+        let (code, told) = failure(args);
+        assert_eq!(code, Some(2), "{args:?}: {told}");
+    }
+}
+
+#[test]
+fn who_cannot_be_managed_ends_with_1_and_a_reason() {
+    for args in [
+        &["attach", "4194305"][..],
+        &["report", "4194305"],
+        &["stat", "4194305"],
+        &["reclaim", "4194305", "1M"],
+        &["detach", "4194305"],
+    ] {
+        let (code, told) = failure(args);
+        assert_eq!(code, Some(1), "{args:?}: {told}");
+        assert!(told.contains("no such process"), "{told}");
+    }
+    let me = std::process::id().to_string();
+    let (code, told) = failure(&["report", &me]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("no pagetide manages it") && told.contains("pagetide attach"));
+}
+
+#[test]
+fn a_store_or_report_that_cannot_be_written_is_told_before_the_program_runs() {
+    let mark = std::env::temp_dir().join(format!("pagetide-ran-{}", std::process::id()));
+    let mark = mark.to_str().expect("a plain path");
+    for option in [
+        ["--store", "/nonexistent"],
+        ["--store", "/dev/null"],
+        ["--report", "/nonexistent/report.json"],
+    ] {
+        let args = ["run", option[0], option[1], "--", "touch", mark];
+        let (code, told) = failure(&args);
+        assert_eq!(code, Some(1), "{told}");
+        assert!(told.contains(option[1]), "{told}");
+        assert!(!std::path::Path::new(mark).exists(), "{option:?}");
+    }
+}
+
+#[test]
+fn help_is_on_standard_output_and_names_no_hidden_command() {
+    let output = pagetide(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = text(&output.stdout);
+    for name in [
+        "demo", "run", "attach", "detach", "adopt", "report", "doctor",
+    ] {
+        assert!(help.contains(&format!("\n  {name} ")), "{name}: {help}");
+    }
+    assert!(!help.contains("__demo"), "{help}");
+    let version = text(&pagetide(&["--version"]).stdout);
+    assert!(version.starts_with("pagetide "), "{version}");
+}
+
+#[test]
+fn completions_and_manual_pages_come_out() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = text(&pagetide(&["completions", shell]).stdout);
+        assert!(script.contains("memory-max"), "{shell}");
+        assert!(!script.contains("__demo-workload"), "{shell}");
+    }
+    let page = text(&pagetide(&["man"]).stdout);
+    assert!(
+        page.contains(".TH pagetide 1") && page.contains("doctor"),
+        "{page}"
+    );
+    let page = text(&pagetide(&["man", "run"]).stdout);
+    assert!(
+        page.contains(".TH pagetide-run 1") && page.contains("evict"),
+        "{page}"
+    );
+}
+
+#[test]
+fn the_doctor_agrees_with_its_exit_code() {
+    let output = pagetide(&["doctor", "--json"]);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let findings = value["findings"].as_array().expect("a list");
+    let missing = findings.iter().any(|finding| finding["state"] == "missing");
+    let code = output.status.code();
+    assert_eq!(code, Some(if missing { 3 } else { 0 }), "{value:#}");
+    assert_eq!(value["ready"], !missing);
+    for finding in findings {
+        let well = finding["state"] == "ok";
+        assert_eq!(finding["remedy"].is_null(), well, "{finding}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_pagetide"))
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_demos_workload_checks_itself() {
+    let output = pagetide(&["__demo-workload", "--mib", "4", "--ops", "5000"]);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(value["ops"], 5000);
+    let again = pagetide(&["__demo-workload", "--mib", "4", "--ops", "5000"]);
+    let same: serde_json::Value = serde_json::from_slice(&again.stdout).expect("JSON");
+    assert_eq!(value["checksum"], same["checksum"]);
+}

@@ -1,0 +1,21 @@
+//! The finished `pagetide` binary, exercised from outside: real programs, hostile ones, kills and bad
+//! input. Nothing in here knows how it works, only its commands and its files.
+//!
+//! Every wait has a limit, every process is marked and killed by its id when its guard is dropped,
+//! and one test runs at a time: they measure memory on a machine with two cores.
+//!
+//! Failures panic: this is a library of test helpers.
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod elf32;
+pub mod guard;
+pub mod hostile;
+pub mod pagetide;
+pub mod proc;
+pub mod programs;
+pub mod report;
+pub mod resp;
+pub mod sample;
+pub mod temp;
+pub mod wait;

@@ -1,0 +1,142 @@
+//! What /proc says of a process. A process that is gone says nothing: `None`.
+
+use std::fs;
+use std::path::Path;
+
+/// The comm of every keeper (interfaces: how a keeper is told from its target).
+pub const KEEPER_COMM: &str = "pagetide-keeper";
+
+/// A file in `/proc/PID`.
+#[must_use]
+pub fn read(pid: u32, name: &str) -> Option<String> {
+    fs::read(format!("/proc/{pid}/{name}"))
+        .ok()
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A line of `/proc/PID/status`, without its name.
+#[must_use]
+pub fn status(pid: u32, name: &str) -> Option<String> {
+    let text = read(pid, "status")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.trim().to_owned())
+}
+
+/// A line of `/proc/PID/status` that is a number, or a size in kB given in bytes.
+#[must_use]
+pub fn number(pid: u32, name: &str) -> Option<u64> {
+    let text = status(pid, name)?;
+    let number: u64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(if text.ends_with("kB") {
+        number * 1024
+    } else {
+        number
+    })
+}
+
+/// The name of its main thread.
+#[must_use]
+pub fn comm(pid: u32) -> Option<String> {
+    read(pid, "comm").map(|text| text.trim_end().to_owned())
+}
+
+/// Whether it is a keeper.
+#[must_use]
+pub fn is_keeper(pid: u32) -> bool {
+    comm(pid).is_some_and(|comm| comm == KEEPER_COMM)
+}
+
+/// Its state letter; `Z` for a zombie.
+#[must_use]
+pub fn state(pid: u32) -> Option<char> {
+    status(pid, "State")?.chars().next()
+}
+
+/// Whether it exists and is not a zombie.
+#[must_use]
+pub fn is_alive(pid: u32) -> bool {
+    !matches!(state(pid), None | Some('Z' | 'X'))
+}
+
+/// Anonymous memory that is resident, in bytes.
+#[must_use]
+pub fn rss_anon(pid: u32) -> Option<u64> {
+    number(pid, "RssAnon")
+}
+
+/// Every process id.
+#[must_use]
+pub fn all() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// The processes whose environment holds `marker` (`NAME=value`): all that a marked command started,
+/// unless they cleared their environment. Zombies have none.
+#[must_use]
+pub fn marked(marker: &str) -> Vec<u32> {
+    let has = |pid: &u32| {
+        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| {
+            bytes
+                .split(|byte| *byte == 0)
+                .any(|entry| entry == marker.as_bytes())
+        })
+    };
+    all().into_iter().filter(has).collect()
+}
+
+/// Whether any mapping of it is registered with a userfaultfd (VmFlags um).
+#[must_use]
+pub fn has_userfaultfd_range(pid: u32) -> bool {
+    read(pid, "smaps").is_some_and(|text| {
+        let mut flags = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("VmFlags:"));
+        flags.any(|flags| flags.split_whitespace().any(|flag| flag == "um"))
+    })
+}
+
+/// Its mappings, one line each: range, permissions and name.
+#[must_use]
+pub fn maps(pid: u32) -> Vec<String> {
+    read(pid, "maps")
+        .unwrap_or_default()
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+/// What a person wants to know of a process that hangs: each thread's state and where it waits.
+#[must_use]
+pub fn describe(pid: u32) -> String {
+    let mut text = format!(
+        "pid {pid} {} state {:?}",
+        comm(pid).unwrap_or_default(),
+        state(pid)
+    );
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    for task in tasks {
+        let wchan = fs::read_to_string(task.path().join("wchan")).unwrap_or_default();
+        let call = fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
+        let call: String = call.trim().chars().take(70).collect();
+        text.push_str(&format!(
+            "\n    {} in {wchan} ({call})",
+            task.file_name().to_string_lossy()
+        ));
+    }
+    text
+}
+
+/// Whether a program can be found in PATH.
+#[must_use]
+pub fn in_path(command: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| Path::new(&folder).join(command).is_file())
+}

@@ -1,0 +1,400 @@
+//! Bad input: a clear error (what, why, what to do), the exit code of the interface, and a target
+//! that is untouched.
+#![forbid(unsafe_code)]
+
+use std::process::Command;
+use std::time::Duration;
+
+use e2e::guard::{Outcome, Run, Running, send};
+use e2e::temp::{TempDir, serial};
+use e2e::{elf32, pagetide, proc, programs, wait};
+use rustix::process::Signal;
+
+const SOON: Duration = Duration::from_secs(30);
+const FAILURE: i32 = 1;
+const USAGE: i32 = 2;
+const MISSING: i32 = 3;
+
+/// What failed and why stands on the first line, what to do under it.
+fn assert_refused(outcome: &Outcome, code: i32, words: &[&str]) {
+    let said = &outcome.stderr;
+    assert_eq!(
+        outcome.status.code(),
+        Some(code),
+        "exit code; it said: {said}"
+    );
+    assert_eq!(outcome.stdout, "", "an error belongs on standard error");
+    for word in words {
+        assert!(
+            said.to_lowercase().contains(&word.to_lowercase()),
+            "{word:?} is not in: {said}"
+        );
+    }
+    assert!(said.lines().count() >= 2, "no remedy: {said}");
+    assert!(
+        !said.contains("panicked") && !said.contains("Error {"),
+        "not for users: {said}"
+    );
+}
+
+fn attach(target: &str) -> Outcome {
+    pagetide::command(["attach", "--memory-max", "16M", target]).finish(SOON)
+}
+
+/// A process that does nothing, with a check that nothing was done to it.
+struct Idle {
+    running: Running,
+    size: Option<u64>,
+    maps: Vec<String>,
+}
+
+impl Idle {
+    fn new(run: &Run) -> Idle {
+        let running = run.start();
+        std::thread::sleep(Duration::from_millis(200));
+        let pid = running.pid();
+        Idle {
+            size: proc::number(pid, "VmSize"),
+            maps: proc::maps(pid),
+            running,
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        self.running.pid()
+    }
+
+    fn assert_untouched(&mut self) {
+        let pid = self.pid();
+        assert!(self.running.ended().is_none(), "the target has ended");
+        assert_eq!(proc::number(pid, "VmSize"), self.size);
+        assert_eq!(proc::maps(pid), self.maps);
+        assert_eq!(proc::number(pid, "TracerPid"), Some(0));
+        assert!(!proc::has_userfaultfd_range(pid));
+        assert!(self.running.keepers().is_empty(), "a keeper is left");
+        assert!(
+            matches!(proc::state(pid), Some('S' | 'R')),
+            "state {:?}",
+            proc::state(pid)
+        );
+    }
+}
+
+#[test]
+fn sizes_and_times_that_are_none() {
+    let _serial = serial();
+    let flag = TempDir::new();
+    let touched = flag.file("touched");
+    for (option, value) in [
+        ("--memory-max", "-1"),
+        ("--memory-max", "12Q"),
+        ("--memory-max", ""),
+        ("--memory-max", "99999999999999999999G"),
+        ("--memory-max", "150%"),
+        ("--memory-high", "many"),
+        ("--evict-older-than", "10 parsecs"),
+        ("--age-every", "-5s"),
+        ("--every", "0"),
+        ("--swappiness", "201"),
+        ("--policy", "guess"),
+        ("--compress", "zip"),
+    ] {
+        let option = format!("{option}={value}");
+        let run = pagetide::run(&[&option], &Run::new(["touch", &touched]));
+        let outcome = run.finish(SOON);
+        let what = format!("{option}: {}", outcome.stderr);
+        assert_eq!(outcome.status.code(), Some(USAGE), "{what}");
+        assert_refused(&outcome, USAGE, &[option.split('=').next().unwrap_or("")]);
+        assert!(
+            !std::path::Path::new(&touched).exists(),
+            "{option}: the program ran"
+        );
+    }
+}
+
+#[test]
+fn no_command_no_pid_no_verb() {
+    let _serial = serial();
+    for words in [
+        &["run"][..],
+        &["attach"],
+        &["attach", "abc"],
+        &["detach", "-7"],
+        &["frobnicate"],
+    ] {
+        let outcome = pagetide::command(words.iter().copied()).finish(SOON);
+        assert_refused(&outcome, USAGE, &[]);
+    }
+}
+
+#[test]
+fn unknown_pid() {
+    let _serial = serial();
+    // Above the largest pid_max that there can be.
+    for verb in ["attach", "detach", "adopt", "report", "stat"] {
+        let outcome = pagetide::command([verb, "4194999"]).finish(SOON);
+        assert_refused(&outcome, FAILURE, &["4194999", "hint"]);
+    }
+}
+
+#[test]
+fn a_process_that_nobody_manages() {
+    let _serial = serial();
+    let mut idle = Idle::new(&Run::new(["sleep", "100"]));
+    for verb in ["detach", "adopt", "report"] {
+        let outcome = pagetide::on(verb, idle.pid());
+        assert_refused(&outcome, FAILURE, &[&idle.pid().to_string(), "hint"]);
+        idle.assert_untouched();
+    }
+}
+
+#[test]
+fn kernel_thread() {
+    let _serial = serial();
+    assert_refused(&attach("2"), FAILURE, &["2", "kernel thread", "hint"]);
+}
+
+#[test]
+fn zombie() {
+    let _serial = serial();
+    let parent = Run::new(["sh", "-c", "true & exec sleep 100"]).start();
+    let zombie = wait::poll(SOON, || {
+        let is = |pid: &u32| {
+            proc::status(*pid, "PPid").is_some_and(|found| found == parent.pid().to_string())
+                && proc::state(*pid) == Some('Z')
+        };
+        proc::all().into_iter().find(is)
+    });
+    let zombie = zombie
+        .expect("the shell does not wait for its child")
+        .to_string();
+    assert_refused(&attach(&zombie), FAILURE, &[&zombie, "zombie", "hint"]);
+}
+
+#[test]
+fn a_32_bit_program() {
+    let _serial = serial();
+    let program = programs::bytes("pause32", &elf32::pause());
+    let mut idle = Idle::new(&Run::new([program.as_str()]));
+    assert_refused(
+        &attach(&idle.pid().to_string()),
+        FAILURE,
+        &["32-bit", "hint"],
+    );
+    idle.assert_untouched();
+    let outcome = pagetide::run(&["--memory-max", "16M"], &Run::new([program])).finish(SOON);
+    assert_refused(&outcome, FAILURE, &["32-bit", "hint"]);
+}
+
+#[test]
+fn a_seccomp_filter_that_forbids_the_keeper() {
+    let _serial = serial();
+    let run = Run::new([programs::c("seccomp").as_str(), "--seconds", "60"].map(str::to_owned));
+    let running = run.start();
+    wait::until("the filter", SOON, || running.stdout().contains("ready"));
+    drop(running);
+    let mut idle = Idle::new(&run);
+    wait::until("the filter", SOON, || {
+        idle.running.stdout().contains("ready")
+    });
+    idle.maps = proc::maps(idle.pid());
+    idle.size = proc::number(idle.pid(), "VmSize");
+    assert_refused(
+        &attach(&idle.pid().to_string()),
+        FAILURE,
+        &["seccomp", "hint"],
+    );
+    idle.assert_untouched();
+}
+
+#[test]
+fn a_process_that_is_traced() {
+    let _serial = serial();
+    let mut idle = Idle::new(&Run::new(["sleep", "100"]));
+    let strace = Run::new(["strace", "-p", &idle.pid().to_string()]).start();
+    wait::until("strace", SOON, || {
+        proc::number(idle.pid(), "TracerPid") == Some(u64::from(strace.pid()))
+    });
+    assert_refused(
+        &attach(&idle.pid().to_string()),
+        FAILURE,
+        &["tracing", "hint"],
+    );
+    drop(strace);
+    wait::until("strace is gone", SOON, || {
+        proc::number(idle.pid(), "TracerPid") == Some(0)
+    });
+    idle.assert_untouched();
+}
+
+#[test]
+fn a_process_that_is_managed_already() {
+    let _serial = serial();
+    let target = Run::new(
+        [
+            programs::c("toucher").as_str(),
+            "--mib",
+            "16",
+            "--seconds",
+            "60",
+            "cold",
+        ]
+        .map(str::to_owned),
+    )
+    .start();
+    let pid = target.pid().to_string();
+    let first = pagetide::command(["attach", "--memory-max", "8M", &pid]).start();
+    wait::until("managed", SOON, || {
+        pagetide::try_report(target.pid()).is_some()
+    });
+    assert_refused(&attach(&pid), FAILURE, &["already", "hint"]);
+    assert_refused(
+        &pagetide::on("adopt", target.pid()),
+        FAILURE,
+        &["already", "hint"],
+    );
+    assert!(proc::is_alive(first.pid()) && proc::is_alive(target.pid()));
+}
+
+/// The binary where another user can run it: the target directory may lie under a private home.
+fn public_binary(folder: &TempDir) -> String {
+    let copy = folder.file("pagetide");
+    std::fs::copy(pagetide::binary(), &copy).expect("the binary can be copied");
+    copy
+}
+
+fn as_nobody(words: &[&str]) -> Run {
+    let prefix = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--",
+    ];
+    Run::new(prefix.into_iter().chain(words.iter().copied()))
+}
+
+#[test]
+fn another_users_process_without_privilege() {
+    let _serial = serial();
+    let folder = TempDir::public();
+    let copy = public_binary(&folder);
+    let mut idle = Idle::new(&Run::new(["sleep", "100"]));
+    let pid = idle.pid().to_string();
+    let outcome = as_nobody(&[&copy, "attach", "--memory-max", "16M", &pid]).finish(SOON);
+    assert_refused(&outcome, MISSING, &[&pid, "hint"]);
+    idle.assert_untouched();
+    let outcome = as_nobody(&[&copy, "run", "--memory-max", "16M", "--", "true"]).finish(SOON);
+    assert_refused(&outcome, MISSING, &["hint"]);
+}
+
+/// A mount that is gone when dropped.
+struct Mount(String);
+
+impl Mount {
+    fn tmpfs(path: &str, options: &str) -> Mount {
+        let status = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "pagetide-test", path])
+            .status()
+            .expect("mount is there");
+        assert!(
+            status.success(),
+            "cannot mount a tmpfs on {path}: these tests run as root"
+        );
+        Mount(path.to_owned())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["-l", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_store_directory_that_cannot_be_used() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let dir = folder.path().to_string_lossy().into_owned();
+    let file = folder.file("a-file");
+    std::fs::write(&file, "x").expect("a file can be written");
+    let readonly = folder.file("ro");
+    std::fs::create_dir(&readonly).expect("a directory can be made");
+    let _mount = Mount::tmpfs(&readonly, "size=1m,ro");
+    for store in [format!("{dir}/not-there"), file, readonly] {
+        let run = pagetide::run(
+            &["--memory-max", "16M", "--store", &store],
+            &Run::new(["true"]),
+        );
+        assert_refused(&run.finish(SOON), FAILURE, &[&store, "hint"]);
+    }
+}
+
+/// A full disk means "not evicted", never an error to the program.
+#[test]
+fn a_store_directory_that_is_full() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let small = folder.file("small");
+    std::fs::create_dir(&small).expect("a directory can be made");
+    let _mount = Mount::tmpfs(&small, "size=2m");
+    let grower = Run::new([programs::c("grower").as_str(), "--mib", "64"].map(str::to_owned));
+    let alone = grower.finish(SOON);
+    let options = [
+        "--memory-max",
+        "24M",
+        "--store",
+        &small,
+        "--compress",
+        "none",
+    ];
+    let outcome = pagetide::run(&options, &grower).finish(SOON * 4);
+    assert_eq!(outcome.status.code(), Some(0), "{}", outcome.stderr);
+    assert_eq!(outcome.stdout, alone.stdout);
+}
+
+#[test]
+fn a_report_file_that_cannot_be_written() {
+    let _serial = serial();
+    let flag = TempDir::new();
+    let touched = flag.file("touched");
+    let options = [
+        "--memory-max",
+        "16M",
+        "--report",
+        "/no/such/folder/report.json",
+    ];
+    let outcome = pagetide::run(&options, &Run::new(["touch", &touched])).finish(SOON);
+    assert_refused(&outcome, FAILURE, &["/no/such/folder/report.json", "hint"]);
+    assert!(
+        !std::path::Path::new(&touched).exists(),
+        "known only after the work"
+    );
+}
+
+/// A target that goes away is an end, not an error of the manager.
+#[test]
+fn a_target_that_dies_under_its_manager() {
+    let _serial = serial();
+    let target = Run::new(
+        [
+            programs::c("toucher").as_str(),
+            "--mib",
+            "32",
+            "--seconds",
+            "60",
+            "uniform",
+        ]
+        .map(str::to_owned),
+    )
+    .start();
+    let manager =
+        pagetide::command(["attach", "--memory-max", "16M", &target.pid().to_string()]).start();
+    wait::until("managed", SOON, || {
+        pagetide::try_report(target.pid()).is_some()
+    });
+    send(target.pid(), Signal::KILL);
+    let outcome = manager.wait(SOON);
+    assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
+    assert!(outcome.status.code().is_some(), "{}", outcome.status);
+}

@@ -1,0 +1,146 @@
+//! Kills at random instants: of pagetide, and of keepers. The programs run on, no byte is lost, and
+//! another pagetide takes over.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use e2e::guard::{Running, send, tail};
+use e2e::hostile::Hostile;
+use e2e::temp::serial;
+use e2e::wait::{self, Chance};
+use e2e::{pagetide, proc};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, waitpid};
+
+const SOON: Duration = Duration::from_secs(60);
+const SECONDS: u64 = 40;
+
+/// The managed hostile process, once it works.
+fn target_of(running: &Running, hostile: &Hostile) -> u32 {
+    wait::until("the workload under pagetide", SOON, || hostile.ops() > 50);
+    let parent = running.pid().to_string();
+    let is = |pid: &u32| proc::status(*pid, "PPid").is_some_and(|found| found == parent);
+    let found = running.named("hostile").into_iter().find(is);
+    found.unwrap_or_else(|| panic!("no target\n{}", running.state()))
+}
+
+/// Orphans come to this process, so that how they end can be asked.
+fn adopt_orphans() {
+    set_child_subreaper(Some(getpid())).expect("a process may adopt its orphans");
+}
+
+/// The exit status of a process that was re-parented to this one.
+fn status_of_orphan(pid: u32, limit: Duration) -> Option<i32> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    wait::poll(limit, || match waitpid(Some(pid), WaitOptions::NOHANG) {
+        Ok(found) => found.map(|(_, status)| status.exit_status().unwrap_or(-1)),
+        Err(_) => Some(-2),
+    })
+}
+
+#[test]
+fn pagetide_killed_ten_times_and_adopted_again() {
+    let _serial = serial();
+    adopt_orphans();
+    let mut chance = Chance::from_env("pagetide_killed_ten_times_and_adopted_again");
+    let hostile = Hostile::new(SECONDS, chance.below(1 << 32), &[]);
+    let first = pagetide::run(&pagetide::EVICT_FAST, hostile.run()).start();
+    let target = target_of(&first, &hostile);
+    let mut managers = vec![first];
+    for round in 1..=10 {
+        let seen = hostile.ops();
+        std::thread::sleep(chance.millis(20, 1500));
+        managers.last_mut().expect("there is one").kill_and_reap();
+        let killed_at = hostile.ops();
+        wait::until(
+            &format!("round {round}: progress without a manager"),
+            SOON,
+            || hostile.ops() > killed_at.max(seen),
+        );
+        std::thread::sleep(chance.millis(10, 500));
+        if !proc::is_alive(target) {
+            break; // its time was up, or it failed: its status tells
+        }
+        let mut adopt = vec!["adopt".to_owned(), target.to_string()];
+        adopt.extend(pagetide::EVICT_FAST.map(str::to_owned));
+        managers.push(pagetide::command(adopt).start());
+        let managed = wait::poll(SOON, || {
+            (pagetide::try_report(target).is_some() || !proc::is_alive(target)).then_some(())
+        });
+        let manager = managers.last_mut().expect("there is one");
+        assert!(
+            managed.is_some(),
+            "round {round}: adopt does nothing\n{}",
+            manager.state()
+        );
+        if let Some(status) = manager.ended() {
+            let alive = proc::is_alive(target);
+            assert!(
+                !alive,
+                "round {round}: adopt ended with {status}: {}",
+                manager.stderr()
+            );
+        }
+    }
+    assert!(
+        managers.len() > 5,
+        "the workload was over after {} managers",
+        managers.len()
+    );
+    let status = status_of_orphan(target, Duration::from_secs(SECONDS) + SOON * 2);
+    let said = managers[0].stderr();
+    assert_eq!(
+        status,
+        Some(0),
+        "the workload ended wrong\n{}",
+        tail(&said, 4000)
+    );
+    assert!(
+        managers[0].stdout().starts_with("OK ops="),
+        "{}",
+        managers[0].stdout()
+    );
+}
+
+#[test]
+fn keepers_killed_are_replaced() {
+    let _serial = serial();
+    let mut chance = Chance::from_env("keepers_killed_are_replaced");
+    // Without children: one target, so that the keepers are its own.
+    let more = [
+        "--ops",
+        "verify,rewrite,copy,idle,move,dontneed,pipe,thread,signal",
+    ];
+    let hostile = Hostile::new(25, chance.below(1 << 32), &more);
+    let running = pagetide::run(&pagetide::EVICT_FAST, hostile.run()).start();
+    let target = target_of(&running, &hostile);
+    for round in 1..=8 {
+        std::thread::sleep(chance.millis(20, 1000));
+        if !proc::is_alive(target) {
+            break;
+        }
+        let report = pagetide::report(target);
+        let keepers: Vec<u32> = report["keepers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|pid| u32::try_from(pid.as_u64()?).ok())
+            .collect();
+        assert!(!keepers.is_empty(), "round {round}: no keeper in {report}");
+        let at = usize::try_from(chance.below(keepers.len() as u64)).expect("small");
+        assert!(proc::is_keeper(keepers[at]), "{} is no keeper", keepers[at]);
+        send(keepers[at], Signal::KILL);
+        let seen = hostile.ops();
+        wait::until(
+            &format!("round {round}: progress after a keeper's death"),
+            SOON,
+            || hostile.ops() > seen + 20 || !proc::is_alive(target),
+        );
+    }
+    let outcome = running.wait(Duration::from_secs(25) + SOON * 2);
+    assert_eq!(
+        outcome.status.code(),
+        Some(0),
+        "{}",
+        tail(&outcome.stderr, 4000)
+    );
+}

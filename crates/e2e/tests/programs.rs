@@ -1,0 +1,218 @@
+//! Real programs, the same answers, in half of their memory.
+#![forbid(unsafe_code)]
+
+use e2e::compare::Case;
+use e2e::programs;
+use e2e::temp::{TempDir, serial};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn cpython_dicts_and_sorting() {
+    let _serial = serial();
+    Case::new(
+        "cpython",
+        ["python3", &programs::source("dicts.py"), "500000"],
+    )
+    .check();
+}
+
+#[test]
+fn sqlite_in_memory() {
+    let _serial = serial();
+    let script = "
+        CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, b TEXT);
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400000)
+          INSERT INTO t SELECT i, i * 7919 % 1000003, hex(i * 65537) || printf('%0100d', i) FROM n;
+        CREATE INDEX t_a ON t(a);
+        SELECT count(*), sum(a), sum(length(b)) FROM t;
+        UPDATE t SET b = b || 'x' WHERE id % 10 = 3;
+        DELETE FROM t WHERE id % 17 = 0;
+        SELECT count(*), sum(a), sum(length(b)), sum(unicode(substr(b, 1 + id % 100, 1))) FROM t;
+        SELECT id, a FROM t ORDER BY a DESC, id LIMIT 20;
+        SELECT a % 100, count(*), max(b) FROM t GROUP BY 1 ORDER BY 1;
+        PRAGMA integrity_check;";
+    Case::new("sqlite", ["sqlite3", ":memory:"])
+        .stdin(script)
+        .check();
+}
+
+#[test]
+fn static_go_under_gc() {
+    let _serial = serial();
+    Case::new("go", [programs::go("gc").as_str(), "8", "20000"]).check();
+}
+
+#[test]
+fn java_heap_of_512_mib() {
+    let _serial = serial();
+    let classes = programs::java("Heap");
+    let command = [
+        "java", "-Xms512m", "-Xmx512m", "-cp", &classes, "Heap", "400000", "1500000",
+    ];
+    Case::new("java", command).check();
+}
+
+#[test]
+fn node_heap() {
+    let _serial = serial();
+    Case::new(
+        "node",
+        ["node", &programs::source("heap.js"), "300000", "3"],
+    )
+    .check();
+}
+
+/// What fio prints holds times; the answer is its verification, which `--verify_fatal` makes fatal.
+fn fio(block: &str) {
+    let folder = TempDir::new();
+    let file = format!("--filename={}", folder.file("data"));
+    let block = format!("--bs={block}");
+    let command = [
+        "fio",
+        "--name=verify",
+        &file,
+        &block,
+        "--ioengine=mmap",
+        "--rw=randwrite",
+        "--size=128m",
+        "--iomem=malloc",
+        "--verify=crc32c",
+        "--verify_interval=4096",
+        "--do_verify=1",
+        "--verify_fatal=1",
+        "--thread",
+        "--randseed=7",
+        "--output-format=terse",
+        "--terse-version=3",
+    ];
+    fn errors(terse: &str) -> String {
+        let line = terse
+            .lines()
+            .find(|line| line.contains(";verify;"))
+            .unwrap_or_default();
+        let fields: Vec<&str> = line.split(';').collect();
+        // Name, error number, and the kilobytes read (verified) and written.
+        [2, 4, 5, 46]
+            .map(|at| fields.get(at).copied().unwrap_or("?"))
+            .join(" ")
+    }
+    Case::new(&format!("fio {block}"), command)
+        .compare_by(errors)
+        .check();
+}
+
+/// Small memory of its own, mostly file pages beside.
+#[test]
+fn fio_mmap_engine_verifies_small_blocks() {
+    let _serial = serial();
+    fio("4k");
+}
+
+/// Buffers that the engine copies to the mapping and checks.
+#[test]
+fn fio_mmap_engine_verifies_large_blocks() {
+    let _serial = serial();
+    fio("16m");
+}
+
+#[test]
+fn stress_ng_vm_methods_verify() {
+    let _serial = serial();
+    let command = [
+        "stress-ng",
+        "--vm",
+        "2",
+        "--vm-bytes",
+        "64m",
+        "--vm-method",
+        "all",
+        "--verify",
+        "--timeout",
+        "15",
+        "--seed",
+        "7",
+        "--stdout",
+    ];
+    fn verdict(text: &str) -> String {
+        let good = text.contains("successful run completed");
+        let bad = text.to_lowercase().contains("fail") || text.contains("error");
+        format!("successful {good}, failures {bad}")
+    }
+    Case::new("stress-ng", command)
+        .limit(40 * MIB)
+        .compare_by(verdict)
+        .check();
+}
+
+#[test]
+fn fork_server_with_checking_children() {
+    let _serial = serial();
+    let command = [
+        programs::c("forkserver").as_str(),
+        "--mib",
+        "96",
+        "--forks",
+        "30",
+    ]
+    .map(str::to_owned);
+    Case::new("forkserver", command).limit(48 * MIB).check();
+}
+
+#[test]
+fn threads_that_start_and_exit() {
+    let _serial = serial();
+    let command = [
+        programs::c("threads").as_str(),
+        "--total",
+        "12000",
+        "--mib",
+        "64",
+    ]
+    .map(str::to_owned);
+    Case::new("threads", command).check();
+}
+
+#[test]
+fn a_program_with_its_own_userfaultfd() {
+    let _serial = serial();
+    let command = [
+        programs::c("ownuffd").as_str(),
+        "--mib",
+        "96",
+        "--own-mib",
+        "8",
+    ]
+    .map(str::to_owned);
+    Case::new("ownuffd", command).limit(56 * MIB).check();
+}
+
+#[test]
+fn a_limit_holds_under_fast_growth() {
+    let _serial = serial();
+    Case::new(
+        "grower",
+        [programs::c("grower").as_str(), "--mib", "256"].map(str::to_owned),
+    )
+    .check();
+}
+
+#[test]
+fn every_store_gives_the_same_bytes() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let disk = folder.path().to_string_lossy().into_owned();
+    let command = [programs::c("grower").as_str(), "--mib", "96"].map(str::to_owned);
+    for compress in ["lz4", "zstd", "none"] {
+        for store in ["mem", disk.as_str()] {
+            let options = ["--store", store, "--compress", compress];
+            Case::new(&format!("grower {store} {compress}"), command.clone())
+                .options(&options)
+                .check();
+        }
+    }
+    let left = std::fs::read_dir(folder.path())
+        .expect("the store directory is there")
+        .count();
+    assert_eq!(left, 0, "the store left files behind");
+}

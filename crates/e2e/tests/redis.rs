@@ -1,0 +1,200 @@
+//! redis in half of its memory: 300,000 keys read back value by value, a BGSAVE while everything is
+//! evicted, and the dump loaded by another server and compared.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use e2e::guard::{Run, Running};
+use e2e::resp::{Client, Reply, free_port};
+use e2e::temp::{TempDir, serial};
+use e2e::{pagetide, proc, wait};
+
+const KEYS: u64 = 300_000;
+const BATCH: u64 = 500;
+const LONG: Duration = Duration::from_secs(120);
+
+fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key:{number:08}").into_bytes()
+}
+
+/// 64 to 400 bytes, half of them hardly compressible.
+fn value(number: u64) -> Vec<u8> {
+    let len = 8 + mix(number) % 43;
+    let word = |i: u64| {
+        if number.is_multiple_of(2) {
+            mix(number << 8 | i)
+        } else {
+            number
+        }
+    };
+    (0..len).flat_map(|i| word(i).to_le_bytes()).collect()
+}
+
+fn server(port: u16, folder: &TempDir) -> Run {
+    let dir = folder.path().to_string_lossy().into_owned();
+    let port = port.to_string();
+    let words = [
+        "redis-server",
+        "--port",
+        &port,
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--dir",
+        &dir,
+        "--dbfilename",
+        "dump.rdb",
+        "--daemonize",
+        "no",
+    ];
+    Run::new(words)
+}
+
+fn fill(client: &mut Client) {
+    for first in (0..KEYS).step_by(500) {
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> = (first..first + BATCH)
+            .map(|number| (key(number), value(number)))
+            .collect();
+        let words: Vec<[&[u8]; 3]> = pairs.iter().map(|(k, v)| [&b"SET"[..], k, v]).collect();
+        let commands: Vec<&[&[u8]]> = words.iter().map(|words| &words[..]).collect();
+        for reply in client.pipeline(&commands) {
+            assert_eq!(reply, Reply::Simple("OK".to_owned()));
+        }
+    }
+}
+
+/// Reads every value, in an order that walks all over the memory.
+fn check_all(client: &mut Client, what: &str) {
+    assert_eq!(
+        client.call(&["DBSIZE"]),
+        Reply::Number(i64::try_from(KEYS).expect("it fits"))
+    );
+    for batch in 0..KEYS / BATCH {
+        let numbers: Vec<u64> = (0..BATCH)
+            .map(|i| (batch * BATCH + i) * 77_773 % KEYS)
+            .collect();
+        let keys: Vec<Vec<u8>> = numbers.iter().map(|number| key(*number)).collect();
+        let words: Vec<[&[u8]; 2]> = keys.iter().map(|key| [&b"GET"[..], key]).collect();
+        let commands: Vec<&[&[u8]]> = words.iter().map(|words| &words[..]).collect();
+        for (number, reply) in numbers.iter().zip(client.pipeline(&commands)) {
+            assert!(
+                reply == Reply::Bulk(Some(value(*number))),
+                "{what}: key {number} is wrong"
+            );
+        }
+    }
+}
+
+fn background_save(client: &mut Client) {
+    let before = client.call(&["LASTSAVE"]);
+    // LASTSAVE counts seconds: a save within the same second as the start would not show.
+    std::thread::sleep(Duration::from_millis(1100));
+    client.call(&["BGSAVE"]);
+    let mut state = String::new();
+    let saved = wait::poll(LONG, || {
+        if let Reply::Bulk(Some(text)) = client.call(&["INFO", "persistence"]) {
+            state = String::from_utf8_lossy(&text).into_owned();
+        }
+        assert!(
+            !state.contains("rdb_last_bgsave_status:err"),
+            "BGSAVE failed: {state}"
+        );
+        (state.contains("rdb_bgsave_in_progress:0") && client.call(&["LASTSAVE"]) != before)
+            .then_some(())
+    });
+    assert!(saved.is_some(), "BGSAVE did not end: {state}");
+}
+
+fn rss(server: &Running) -> u64 {
+    server
+        .named("redis-server")
+        .first()
+        .and_then(|pid| proc::rss_anon(*pid))
+        .unwrap_or(0)
+}
+
+/// Bytes a filled server has without a limit.
+fn peak_alone() -> u64 {
+    let (folder, port) = (TempDir::new(), free_port());
+    let alone = server(port, &folder).start();
+    let mut client = Client::connect(port);
+    fill(&mut client);
+    check_all(&mut client, "alone");
+    rss(&alone)
+}
+
+#[test]
+fn redis_in_half_of_its_memory() {
+    let _serial = serial();
+    let limit = (peak_alone() / 2).to_string();
+    let (folder, port) = (TempDir::new(), free_port());
+    let report = folder.file("report.json");
+    let options = ["--memory-max", limit.as_str(), "--report", report.as_str()];
+    let managed = pagetide::run(&options, &server(port, &folder)).start();
+    let mut client = Client::connect(port);
+    fill(&mut client);
+    check_all(&mut client, "managed");
+    background_save(&mut client);
+    check_all(&mut client, "after BGSAVE");
+
+    let (other_folder, other_port) = (TempDir::new(), free_port());
+    std::fs::copy(
+        folder.path().join("dump.rdb"),
+        other_folder.path().join("dump.rdb"),
+    )
+    .expect("BGSAVE wrote a dump");
+    let other = server(other_port, &other_folder).start();
+    check_all(
+        &mut Client::connect(other_port),
+        "the dump in another server",
+    );
+    drop(other);
+
+    managed.signal(rustix::process::Signal::TERM);
+    let outcome = managed.wait(LONG);
+    assert!(
+        outcome.status.success(),
+        "{}: {}",
+        outcome.status,
+        outcome.stderr
+    );
+    let report = e2e::report::Report::read(&folder.path().join("report.json"));
+    assert!(report.number("evicted_pages") > 1000 && report.number("refaulted_pages") > 1000);
+}
+
+#[test]
+fn bgsave_while_everything_is_evicted() {
+    let _serial = serial();
+    let (folder, port) = (TempDir::new(), free_port());
+    let managed = pagetide::run(&pagetide::EVICT_FAST, &server(port, &folder)).start();
+    let mut client = Client::connect(port);
+    fill(&mut client);
+    let full = rss(&managed);
+    background_save(&mut client);
+    check_all(&mut client, "evicted as fast as possible");
+    eprintln!(
+        "resident {full} after the fill, {} at the end",
+        rss(&managed)
+    );
+
+    let (other_folder, other_port) = (TempDir::new(), free_port());
+    std::fs::copy(
+        folder.path().join("dump.rdb"),
+        other_folder.path().join("dump.rdb"),
+    )
+    .expect("BGSAVE wrote a dump");
+    let _other = server(other_port, &other_folder).start();
+    check_all(
+        &mut Client::connect(other_port),
+        "the dump in another server",
+    );
+}

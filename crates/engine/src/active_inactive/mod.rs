@@ -1,0 +1,218 @@
+//! The classic LRU of one lruvec: an active and an inactive list for each type.
+//! spec: classic-lru.md, workingset.md; the kernel's mm/swap.c, mm/vmscan.c, mm/workingset.c.
+//!
+//! Pages start inactive, and become active when they prove themselves: a second reference, or a
+//! refault so soon that they would have been kept had they competed with the other lists. What is
+//! active is deactivated from its tail when the inactive list runs low.
+//!
+//! Invariants (classic-lru.md 7): a page is on at most one list, and its type and PG_active say
+//! which (I1); the counted sizes are the lists' lengths (I2); deactivation sets PG_workingset, and
+//! nothing else does but its restoration (I4); the eviction clock never goes back (workingset I1).
+
+mod refault;
+mod reference;
+mod scan_count;
+mod shrink;
+
+pub use refault::room;
+pub use reference::{ReferenceInput, Referenced, check_references};
+pub use scan_count::{Costs, ScanInput, inactive_is_low, inactive_ratio, scan_targets};
+pub(crate) use shrink::shrink_classic;
+
+use crate::folio::{FolioId, FolioTable, FolioType};
+use crate::list::{End, Lists};
+use crate::units::Pages;
+use crate::word::{Flag, State, TOKEN_BITS, Word};
+use crate::workingset::EvictionClock;
+use alloc::vec::Vec;
+
+/// The stages of the series that brought workingset protection and detection to anon pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// Before it (v5.8): new anon pages start active.
+    Base,
+    /// New anon pages start inactive, with an inactive list as large as the active one.
+    Protection,
+    /// And their refaults are detected (v5.9 and later).
+    #[default]
+    Detection,
+}
+
+/// Pages on the four lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// By type.
+    pub inactive: [u64; 2],
+    /// By type.
+    pub active: [u64; 2],
+}
+
+/// The state of the classic LRU of one lruvec.
+#[derive(Debug)]
+pub struct ActiveInactive {
+    stage: Stage,
+    /// List `type * 2 + active`.
+    lists: Lists<4>,
+    sizes: Sizes,
+    costs: Costs,
+    clock: EvictionClock,
+    nonresident_age: u64,
+    /// Activations by refault so far, and as many as the last pass had seen.
+    activations: [u64; 2],
+    activations_seen: [u64; 2],
+}
+
+const fn list_of(word: Word) -> usize {
+    word.folio_type().index() * 2 + word.has(Flag::Active) as usize
+}
+
+impl ActiveInactive {
+    /// Empty lists on a machine of `total` pages.
+    #[must_use]
+    pub fn new(stage: Stage, total: Pages) -> Self {
+        Self {
+            stage,
+            lists: Lists::new(),
+            sizes: Sizes::default(),
+            costs: Costs::default(),
+            clock: EvictionClock::new(TOKEN_BITS, total),
+            nonresident_age: 0,
+            activations: [0; 2],
+            activations_seen: [0; 2],
+        }
+    }
+
+    /// List sizes.
+    #[must_use]
+    pub const fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// The eviction clock.
+    #[must_use]
+    pub const fn nonresident_age(&self) -> u64 {
+        self.nonresident_age
+    }
+
+    /// What scanning each type has cost.
+    #[must_use]
+    pub const fn costs(&self) -> Costs {
+        self.costs
+    }
+
+    /// Pages of `ty` on both lists.
+    #[must_use]
+    pub const fn total(&self, ty: FolioType) -> u64 {
+        self.sizes.active[ty.index()] + self.sizes.inactive[ty.index()]
+    }
+
+    /// Bytes held by the lists.
+    #[must_use]
+    pub fn footprint(&self) -> usize {
+        self.lists.footprint()
+    }
+
+    /// Where a page that faults in starts: classic-lru.md 6.
+    pub(crate) fn starts_active(&self, ty: FolioType, in_fault: bool) -> bool {
+        self.stage == Stage::Base && ty == FolioType::Anon && in_fault
+    }
+
+    fn count(&mut self, word: Word, delta: i64) {
+        let t = word.folio_type().index();
+        let size = if word.has(Flag::Active) {
+            &mut self.sizes.active
+        } else {
+            &mut self.sizes.inactive
+        };
+        size[t] = size[t]
+            .checked_add_signed(delta)
+            .expect("a list counted below zero");
+    }
+
+    /// Adds `id` at the head of the list that its word, still in its former state, names.
+    pub(crate) fn add(&mut self, folios: &mut FolioTable, id: FolioId, word: Word) {
+        self.push(folios, id, word, End::Head);
+    }
+
+    fn push(&mut self, folios: &mut FolioTable, id: FolioId, word: Word, end: End) {
+        self.count(word, 1);
+        self.lists.push(folios, list_of(word), (id, word), end);
+    }
+
+    fn pop(&mut self, folios: &mut FolioTable, list: usize) -> Option<(FolioId, Word)> {
+        let (id, word) = self.lists.pop(folios, list)?;
+        self.count(word, -1);
+        Some((id, word))
+    }
+
+    /// Takes `id` off its list for good.
+    pub(crate) fn del(&mut self, folios: &mut FolioTable, id: FolioId, next: State, eager: bool) {
+        let word = folios.get(id);
+        self.count(word, -1);
+        self.lists
+            .remove(folios, id, next, eager.then_some(list_of(word)));
+    }
+
+    pub(crate) fn bound_tombstones(&mut self, folios: &mut FolioTable) {
+        self.lists.bound_tombstones(folios);
+    }
+
+    /// An access through a descriptor: classic-lru.md 2. True when it activated the page.
+    pub(crate) fn mark_accessed(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
+        let word = folios.get(id);
+        if word.has(Flag::Unevictable) || !word.is_present() {
+            return false;
+        }
+        if !word.has(Flag::Referenced) {
+            folios.set(id, word.with(Flag::Referenced, true));
+            return false;
+        }
+        if word.has(Flag::Active) || word.state() != State::Listed {
+            return false;
+        }
+        self.del(folios, id, State::OffList, true);
+        let word = folios
+            .get(id)
+            .with(Flag::Referenced, false)
+            .with(Flag::Active, true);
+        self.add(folios, id, word.into_state(State::Listed));
+        self.advance_clock(1);
+        true
+    }
+
+    /// Evictions and activations are what the clock counts.
+    pub(crate) const fn advance_clock(&mut self, pages: u64) {
+        self.nonresident_age += pages;
+    }
+
+    /// Pages of one list in the order reclaim would meet them.
+    #[must_use]
+    pub fn order(&self, folios: &FolioTable, ty: FolioType, active: bool) -> Vec<FolioId> {
+        self.lists
+            .order(folios, ty.index() * 2 + usize::from(active))
+    }
+
+    /// # Panics
+    /// When an invariant does not hold.
+    pub(crate) fn check(&self, folios: &FolioTable) {
+        self.lists.check(folios);
+        for ty in FolioType::ALL {
+            for (active, size) in [(false, self.sizes.inactive), (true, self.sizes.active)] {
+                let order = self.order(folios, ty, active);
+                assert_eq!(
+                    order.len() as u64,
+                    size[ty.index()],
+                    "I2: {ty:?} active {active}"
+                );
+                let belongs = |id: &FolioId| {
+                    let word = folios.get(*id);
+                    word.folio_type() == ty && word.has(Flag::Active) == active
+                };
+                assert!(order.iter().all(belongs), "I1: {ty:?} active {active}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

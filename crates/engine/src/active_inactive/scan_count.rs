@@ -1,0 +1,310 @@
+//! How much of each list to scan. spec: classic-lru.md 4.3, 5.
+
+use super::Sizes;
+use crate::folio::FolioType;
+use crate::units::{PAGE_SIZE, Pages, Swappiness};
+use crate::vmscan::SWAP_CLUSTER_MAX;
+
+/// The pages that the active list may outnumber each inactive one by, for so many pages in all.
+#[must_use]
+pub const fn inactive_ratio(total: u64) -> u64 {
+    let gb = total >> (30 - PAGE_SIZE.trailing_zeros());
+    if gb == 0 { 1 } else { (10 * gb).isqrt() }
+}
+
+/// True when the inactive list is so short that the active one must give.
+#[must_use]
+pub const fn inactive_is_low(inactive: u64, active: u64) -> bool {
+    inactive * inactive_ratio(inactive + active) < active
+}
+
+/// What scanning each type has cost lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// Anon.
+    pub anon: u64,
+    /// File.
+    pub file: u64,
+}
+
+impl Costs {
+    /// I/O counts 32 times a rotation; the sums decay when they exceed a quarter of `lru_size`.
+    pub const fn note(&mut self, ty: FolioType, nr_io: u64, nr_rotated: u64, lru_size: u64) {
+        let cost = nr_io * SWAP_CLUSTER_MAX + nr_rotated;
+        match ty {
+            FolioType::Anon => self.anon += cost,
+            FolioType::File => self.file += cost,
+        }
+        if self.anon + self.file > lru_size / 4 {
+            self.anon /= 2;
+            self.file /= 2;
+        }
+    }
+
+    /// Weights of anon and file. Each side holds the total, so that cost alone drives neither to
+    /// zero.
+    #[must_use]
+    pub fn fractions(self, swappiness: Swappiness) -> [u64; 2] {
+        let total = self.anon + self.file;
+        let (a, f) = (total + self.anon, total + self.file);
+        let s = u64::from(swappiness.get().min(Swappiness::MAX));
+        let weight = |s: u64, own: u64| s * (a + f + 1) / (own + 1);
+        [weight(s, a), weight(u64::from(Swappiness::MAX) - s, f)]
+    }
+}
+
+/// What the scan targets depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanInput {
+    /// List sizes.
+    pub sizes: Sizes,
+    /// Scan `size >> priority`.
+    pub priority: u32,
+    /// The balance.
+    pub swappiness: Swappiness,
+    /// Anon can go somewhere.
+    pub swap: bool,
+    /// Reclaim of a memcg, not of the machine.
+    pub memcg_reclaim: bool,
+    /// What scanning has cost.
+    pub costs: Costs,
+    /// By type: the active list may be shrunk in this pass.
+    pub may_deactivate: [bool; 2],
+    /// The machine's file pages are nearly gone.
+    pub file_is_tiny: bool,
+    /// Usage and the protection in force: low, or min when low is overridden.
+    pub protection: Option<(Pages, Pages)>,
+    /// The memcg still has an owner.
+    pub online: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Only(FolioType),
+    Equal,
+    Fract,
+}
+
+fn mode(input: &ScanInput) -> Mode {
+    let [inactive_anon, inactive_file] = input.sizes.inactive;
+    let tiny = !input.memcg_reclaim
+        && input.file_is_tiny
+        && !input.may_deactivate[0]
+        && inactive_anon >> input.priority > 0;
+    let trim = inactive_file >> input.priority > 0 && !input.may_deactivate[1];
+    let none = input.swappiness == Swappiness::FILE_ONLY;
+    if !input.swap || (input.memcg_reclaim && none) {
+        Mode::Only(FolioType::File)
+    } else if input.swappiness == Swappiness::ANON_ONLY {
+        Mode::Only(FolioType::Anon)
+    } else if input.priority == 0 && !none {
+        Mode::Equal
+    } else if tiny {
+        Mode::Only(FolioType::Anon)
+    } else if trim {
+        Mode::Only(FolioType::File)
+    } else {
+        Mode::Fract
+    }
+}
+
+/// The share of `size` that protection leaves to reclaim, at this priority.
+fn target(input: &ScanInput, size: u64) -> u64 {
+    let scan = match input.protection {
+        Some((usage, protection)) if protection > Pages(0) => {
+            let cgroup = u128::from(usage.max(protection).0) + 1;
+            let kept = u128::from(size) * u128::from(protection.0) / cgroup;
+            let scan = size - u64::try_from(kept).unwrap_or(size);
+            scan.max(SWAP_CLUSTER_MAX)
+        }
+        _ => size,
+    };
+    match scan >> input.priority {
+        0 if !input.online => size.min(SWAP_CLUSTER_MAX),
+        scan => scan,
+    }
+}
+
+/// Pages to scan of each list: `[anon, file]`, each `[inactive, active]`.
+#[must_use]
+pub fn scan_targets(input: &ScanInput) -> [[u64; 2]; 2] {
+    let mode = mode(input);
+    let fractions = input.costs.fractions(input.swappiness);
+    let sum = (fractions[0] + fractions[1]).max(1);
+    FolioType::ALL.map(|ty| {
+        let t = ty.index();
+        [input.sizes.inactive[t], input.sizes.active[t]].map(|size| {
+            let scan = target(input, size);
+            match mode {
+                Mode::Only(only) if only == ty => scan,
+                Mode::Only(_) => 0,
+                Mode::Equal => scan,
+                Mode::Fract if input.online => share(scan, fractions[t], sum, 0),
+                Mode::Fract => share(scan, fractions[t], sum, sum - 1),
+            }
+        })
+    })
+}
+
+fn share(scan: u64, fraction: u64, sum: u64, round: u64) -> u64 {
+    let product = u128::from(scan) * u128::from(fraction) + u128::from(round);
+    u64::try_from(product / u128::from(sum)).unwrap_or(scan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = (1 << 30) / PAGE_SIZE;
+
+    /// classic-lru.md 8, test 4.
+    #[test]
+    fn inactive_list_is_low() {
+        assert!(inactive_is_low(65_535, 196_609));
+        assert!(!inactive_is_low(65_536, 196_608));
+        assert_eq!((inactive_ratio(GIB), inactive_ratio(GIB - 1)), (3, 1));
+    }
+
+    /// classic-lru.md 8, test 5.
+    #[test]
+    fn ratio_table() {
+        let mib = [10, 100].map(|m| inactive_ratio(m * GIB / 1024));
+        assert_eq!(mib, [1, 1]);
+        let gib = [1, 10, 100, 1024, 10_240].map(|g| inactive_ratio(g * GIB));
+        assert_eq!(gib, [3, 10, 31, 101, 320]);
+    }
+
+    /// classic-lru.md 8, test 8.
+    #[test]
+    fn fractions_by_cost() {
+        let s = Swappiness::default();
+        let c = 1 << 20;
+        let [ap, fp] = Costs { anon: c, file: c }.fractions(s);
+        assert_eq!(
+            [ap, fp],
+            [
+                60 * (6 * c + 1) / (3 * c + 1),
+                140 * (6 * c + 1) / (3 * c + 1)
+            ]
+        );
+        assert_eq!((1000 * ap / (ap + fp) + 5) / 10, 30, "percent");
+        let [ap, fp] = Costs { anon: c, file: 0 }.fractions(s);
+        assert_eq!(
+            [ap, fp],
+            [60 * (3 * c + 1) / (2 * c + 1), 140 * (3 * c + 1) / (c + 1)]
+        );
+        // 90 / (90 + 420), of which integer division leaves 89 / (89 + 419).
+        assert!((175..=177).contains(&(1000 * ap / (ap + fp))), "{ap} {fp}");
+        assert_eq!(Costs::default().fractions(Swappiness::FILE_ONLY)[0], 0);
+    }
+
+    /// classic-lru.md 8, test 9.
+    #[test]
+    fn costs_decay() {
+        let mut costs = Costs {
+            anon: 150,
+            file: 75,
+        };
+        costs.note(FolioType::File, 0, 26, 1000);
+        assert_eq!(costs, Costs { anon: 75, file: 50 });
+        costs.note(FolioType::Anon, 1, 0, 1000);
+        assert_eq!(
+            costs,
+            Costs {
+                anon: 107,
+                file: 50
+            }
+        );
+    }
+
+    fn input() -> ScanInput {
+        ScanInput {
+            sizes: Sizes {
+                inactive: [1000, 1000],
+                active: [1000, 1000],
+            },
+            priority: 0,
+            swappiness: Swappiness::default(),
+            swap: true,
+            memcg_reclaim: false,
+            costs: Costs::default(),
+            may_deactivate: [true; 2],
+            file_is_tiny: false,
+            protection: None,
+            online: true,
+        }
+    }
+
+    /// classic-lru.md 8, test 10.
+    #[test]
+    fn protection_shortens_the_scan() {
+        let protected = |usage, low| {
+            let input = ScanInput {
+                protection: Some((Pages(usage), Pages(low))),
+                ..input()
+            };
+            target(&input, 1000)
+        };
+        assert_eq!(protected(1000, 500), 501);
+        assert_eq!(protected(100, 500), 32, "1000 - 1000 * 500 / 501 = 2");
+        assert_eq!(protected(100, 5_000_000), 32);
+    }
+
+    /// classic-lru.md 8, tests 12 and 14.
+    #[test]
+    fn modes() {
+        let off = ScanInput {
+            swap: false,
+            ..input()
+        };
+        assert_eq!(scan_targets(&off), [[0, 0], [1000, 1000]]);
+        let zero = ScanInput {
+            swappiness: Swappiness::FILE_ONLY,
+            ..input()
+        };
+        assert_eq!(
+            scan_targets(&zero),
+            [[0, 0], [1000, 1000]],
+            "FRACT with ap = 0"
+        );
+        assert_eq!(
+            scan_targets(&input()),
+            [[1000; 2]; 2],
+            "EQUAL at priority 0"
+        );
+        let anon = ScanInput {
+            swappiness: Swappiness::ANON_ONLY,
+            ..input()
+        };
+        assert_eq!(scan_targets(&anon), [[1000, 1000], [0, 0]]);
+        let trim = ScanInput {
+            priority: 2,
+            may_deactivate: [true, false],
+            ..input()
+        };
+        assert_eq!(scan_targets(&trim), [[0, 0], [250, 250]]);
+        let tiny = ScanInput {
+            priority: 2,
+            file_is_tiny: true,
+            may_deactivate: [false, true],
+            ..input()
+        };
+        assert_eq!(scan_targets(&tiny), [[250, 250], [0, 0]]);
+        let fract = ScanInput {
+            priority: 2,
+            ..input()
+        };
+        assert_eq!(scan_targets(&fract), [[75, 75], [175, 175]]);
+    }
+
+    #[test]
+    fn an_offline_memcg_is_scanned_to_the_last_page() {
+        let input = ScanInput {
+            priority: 12,
+            online: false,
+            ..input()
+        };
+        let targets = scan_targets(&input);
+        assert!(targets.iter().flatten().all(|&n| n > 0), "{targets:?}");
+    }
+}

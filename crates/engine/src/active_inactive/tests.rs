@@ -1,0 +1,373 @@
+//! The numbered tests of classic-lru.md 8 and workingset.md 12 that need whole lists.
+
+mod naive;
+
+use super::*;
+use crate::lruvec::{FaultKind, Lruvec, Policy};
+use crate::units::{Millis, Swappiness};
+use crate::vmscan::{Memory, PageOut, ScanControl, ScanReason, Shrunk, shrink_lruvec};
+use crate::vmstat::VmEvent;
+
+struct Simple;
+
+impl Memory for Simple {
+    fn walk(&mut self, _: &mut Lruvec) {}
+
+    fn page_out(&mut self, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+        outcome.extend(batch.iter().map(|_| PageOut::Stored));
+    }
+}
+
+fn lruvec(stage: Stage, pages: usize) -> Lruvec {
+    let policy = Policy::ActiveInactive(stage, Pages(1 << 20));
+    let mut lruvec = Lruvec::new(policy, Millis(0));
+    lruvec.ensure(pages);
+    lruvec
+}
+
+fn lists(lruvec: &Lruvec) -> Sizes {
+    lruvec.classic().expect("classic").sizes()
+}
+
+fn word(lruvec: &Lruvec, id: u32) -> Word {
+    lruvec.folios().get(FolioId(id))
+}
+
+fn reclaim(lruvec: &mut Lruvec, nr: u64, priority: u32) -> Shrunk {
+    let sc = ScanControl {
+        priority,
+        ..ScanControl::new(
+            ScanReason::Direct,
+            Pages(nr),
+            Swappiness::default(),
+            Millis(0),
+        )
+    };
+    shrink_lruvec(lruvec, &sc, &mut Simple)
+}
+
+/// Memory of 100 anon pages: each access faults in what is out, and then makes room for it.
+struct Machine {
+    lruvec: Lruvec,
+    swap_in: u64,
+    swap_out: Vec<u32>,
+}
+
+impl Machine {
+    fn new(stage: Stage) -> Self {
+        Self {
+            lruvec: lruvec(stage, 1000),
+            swap_in: 0,
+            swap_out: Vec::new(),
+        }
+    }
+
+    fn access(&mut self, ids: core::ops::Range<u32>) {
+        for id in ids.map(FolioId) {
+            if self.lruvec.touch(id) {
+                continue;
+            }
+            self.swap_in += u64::from(self.lruvec.folios().get(id).state() == State::Shadow);
+            self.lruvec
+                .fault_in(id, FolioType::Anon, FaultKind::Refault, true, true);
+            while self.lruvec.resident() > Pages(100) {
+                self.evict_one();
+            }
+            self.lruvec.check_invariants(Swappiness::default());
+        }
+    }
+
+    /// The model of the document: one page from the inactive tail, after rebalancing.
+    fn evict_one(&mut self) {
+        let low = self
+            .lruvec
+            .classic()
+            .expect("classic")
+            .is_low(FolioType::Anon);
+        if low {
+            self.lruvec.shrink_active(FolioType::Anon, 1);
+            return;
+        }
+        let mut out = Vec::new();
+        self.lruvec
+            .isolate_inactive(ScanReason::Direct, FolioType::Anon, 1, &mut out);
+        for id in out {
+            self.swap_out.push(id.0);
+            self.lruvec.evicted(id, ScanReason::Direct);
+        }
+    }
+
+    /// Nothing has been accessed since: the accessed bits of `ids` are gone.
+    fn rest(&mut self, ids: core::ops::Range<u32>) {
+        for id in ids.map(FolioId) {
+            let word = self.lruvec.folios().get(id);
+            if word.is_present() {
+                self.lruvec
+                    .folios_mut()
+                    .set(id, word.with(Flag::Accessed, false));
+            }
+        }
+    }
+}
+
+/// classic-lru.md 8, test 1.
+#[test]
+fn four_accesses_of_a_file_page() {
+    let mut lruvec = lruvec(Stage::Detection, 1);
+    lruvec.fault_in(
+        FolioId(0),
+        FolioType::File,
+        FaultKind::Descriptor,
+        true,
+        true,
+    );
+    let mut states = Vec::new();
+    for _ in 0..4 {
+        lruvec.mark_accessed(FolioId(0));
+        let word = word(&lruvec, 0);
+        states.push((word.has(Flag::Active), word.has(Flag::Referenced)));
+        lruvec.check_invariants(Swappiness::default());
+    }
+    assert_eq!(
+        states,
+        [(false, true), (true, false), (true, true), (true, true)]
+    );
+    assert_eq!(lruvec.classic().expect("classic").nonresident_age(), 1);
+}
+
+/// classic-lru.md 8, test 2: 50 hot pages, then twice 50 that are used once.
+#[test]
+fn used_once_pages_push_out_the_hot_ones_before_and_not_after() {
+    let hot_out = |stage| {
+        let mut machine = Machine::new(stage);
+        machine.access(0..50);
+        if stage != Stage::Base {
+            // What is hot has proved it: a second access, found by a pass over it.
+            for id in (0..50).map(FolioId) {
+                machine.lruvec.mark_accessed(id);
+                machine.lruvec.mark_accessed(id);
+            }
+            assert_eq!(lists(&machine.lruvec).active, [50, 0]);
+        }
+        machine.access(50..100);
+        machine.access(100..150);
+        let out = &machine.swap_out;
+        assert_eq!(out.len(), 50, "{stage:?}");
+        out.iter().filter(|&&id| id < 50).count()
+    };
+    assert_eq!(hot_out(Stage::Base), 50);
+    assert_eq!(hot_out(Stage::Protection), 0);
+    assert_eq!(hot_out(Stage::Detection), 0);
+}
+
+/// 50 hot pages, 50 that will be hot (wh), and for ever: 50 used once, then wh again.
+fn thrash(rounds: u32) -> (Vec<u64>, Machine) {
+    let mut machine = Machine::new(Stage::Protection);
+    machine.access(0..50);
+    for id in (0..50).map(FolioId) {
+        machine.lruvec.mark_accessed(id);
+        machine.lruvec.mark_accessed(id);
+    }
+    machine.access(50..100);
+    let mut swap_ins = Vec::new();
+    for round in 0..rounds {
+        let once = 100 + round * 50;
+        machine.access(once..once + 50);
+        machine.rest(0..once + 50);
+        let before = machine.swap_in;
+        machine.access(50..100);
+        machine.rest(0..once + 50);
+        swap_ins.push(machine.swap_in - before);
+    }
+    (swap_ins, machine)
+}
+
+/// classic-lru.md 8, test 3.
+#[test]
+fn without_detection_the_loop_thrashes_for_ever() {
+    let (swap_ins, machine) = thrash(6);
+    assert_eq!(swap_ins, [50; 6]);
+    assert_eq!(machine.swap_out.len(), 50 + 6 * 100 - 50);
+}
+
+/// workingset.md 12, test 10, with the real reclaim loop: swap-ins by round for 1000 pages of
+/// memory, half of them hot, 500 that will be hot, and 300 new ones a round that are used once: these are
+/// re-accessed after 800 pages, 300 more than the inactive list holds and fewer than all that stay.
+fn thrash_for_real(stage: Stage) -> Vec<u64> {
+    let mut lruvec = lruvec(stage, 10_000);
+    let mut swap_ins = 0;
+    let mut access = |lruvec: &mut Lruvec, ids: core::ops::Range<u32>| {
+        let before = swap_ins;
+        for id in ids.map(FolioId) {
+            if lruvec.touch(id) {
+                continue;
+            }
+            swap_ins += u64::from(lruvec.folios().get(id).state() == State::Shadow);
+            lruvec.fault_in(id, FolioType::Anon, FaultKind::Refault, true, true);
+            let word = lruvec.folios().get(id);
+            lruvec
+                .folios_mut()
+                .set(id, word.with(Flag::Accessed, false));
+            while lruvec.resident() > Pages(1000) {
+                reclaim(lruvec, 32, 2);
+            }
+        }
+        lruvec.check_invariants(Swappiness::default());
+        swap_ins - before
+    };
+    access(&mut lruvec, 0..500);
+    for id in (0..500).map(FolioId) {
+        (0..2).for_each(|_| lruvec.mark_accessed(id));
+    }
+    access(&mut lruvec, 500..1000);
+    (0..8)
+        .map(|round| {
+            let once = 1000 + round * 300;
+            access(&mut lruvec, once..once + 300);
+            access(&mut lruvec, 500..1000)
+        })
+        .collect()
+}
+
+#[test]
+fn detection_ends_what_protection_alone_does_not() {
+    let protection = thrash_for_real(Stage::Protection);
+    let detection = thrash_for_real(Stage::Detection);
+    assert_eq!(protection, [500; 8], "promotes nothing, for ever");
+    assert!(detection[0] == 500 && detection[1] < 500, "{detection:?}");
+    assert_eq!(detection[2..], [0; 6], "two rounds at most: {detection:?}");
+}
+
+/// classic-lru.md 8, test 11.
+#[test]
+fn executable_pages_in_use_stay_active() {
+    let mut lruvec = lruvec(Stage::Detection, 2);
+    for id in (0..2).map(FolioId) {
+        lruvec.fault_in(id, FolioType::File, FaultKind::FirstTouch, true, true);
+        lruvec.mark_accessed(id);
+        lruvec.mark_accessed(id);
+    }
+    lruvec.set_flag(FolioId(0), Flag::Exec, true);
+    for _ in 0..3 {
+        (0..2).for_each(|id| assert!(lruvec.touch(FolioId(id))));
+        lruvec.shrink_active(FolioType::File, 2);
+    }
+    assert!(word(&lruvec, 0).has(Flag::Active));
+    assert!(!word(&lruvec, 1).has(Flag::Active) && word(&lruvec, 1).has(Flag::Workingset));
+}
+
+/// classic-lru.md 8, test 13.
+#[test]
+fn the_active_list_is_left_alone_until_there_is_a_reason() {
+    let mut lruvec = lruvec(Stage::Detection, 400);
+    for id in (0..400).map(FolioId) {
+        lruvec.fault_in(id, FolioType::File, FaultKind::Descriptor, true, true);
+    }
+    for id in (0..100).map(FolioId) {
+        lruvec.mark_accessed(id);
+        lruvec.mark_accessed(id);
+    }
+    reclaim(&mut lruvec, 32, 2);
+    assert_eq!(lists(&lruvec).active[1], 100, "enough are inactive");
+    assert_eq!(lruvec.stat().get(VmEvent::Pgrefill), 0);
+    let gone = (0..400)
+        .map(FolioId)
+        .find(|&id| lruvec.folios().get(id).state() == State::Shadow);
+    let refault = lruvec.fault_in(
+        gone.expect("evicted"),
+        FolioType::File,
+        FaultKind::Refault,
+        true,
+        true,
+    );
+    assert!(refault.expect("shadow").recent);
+    reclaim(&mut lruvec, 32, 2);
+    assert!(
+        lruvec.stat().get(VmEvent::Pgrefill) > 0,
+        "a refault was activated"
+    );
+}
+
+/// workingset.md 12, tests 3 and 9.
+#[test]
+fn recent_up_to_the_room_and_restored_if_it_was_workingset() {
+    for (evicted_more, recent) in [(10, true), (11, false)] {
+        let mut lruvec = lruvec(Stage::Detection, 100);
+        let fault = |lruvec: &mut Lruvec, id| {
+            lruvec.fault_in(FolioId(id), FolioType::File, FaultKind::Refault, true, true)
+        };
+        (0..60).for_each(|id| assert!(fault(&mut lruvec, id).is_none()));
+        // Ten active file pages: the room for a file page, anon being empty.
+        for id in 50..60 {
+            (0..2).for_each(|_| lruvec.mark_accessed(FolioId(id)));
+        }
+        let mut out = Vec::new();
+        lruvec.isolate_inactive(ScanReason::Direct, FolioType::File, evicted_more, &mut out);
+        // Page 0 leaves first: the distance is what leaves from then on.
+        out.iter()
+            .for_each(|&id| assert!(lruvec.evicted(id, ScanReason::Direct)));
+        let refault = fault(&mut lruvec, 0).expect("a shadow");
+        assert_eq!(refault.recent, recent, "{evicted_more}");
+        assert_eq!(word(&lruvec, 0).has(Flag::Active), recent);
+        let stat = lruvec.stat();
+        assert_eq!(stat.get(VmEvent::WorkingsetRefaultFile), 1, "I4: always");
+        assert_eq!(stat.get(VmEvent::WorkingsetActivateFile), u64::from(recent));
+        assert_eq!(
+            stat.get(VmEvent::WorkingsetRestoreFile),
+            0,
+            "it never was active"
+        );
+    }
+}
+
+#[test]
+fn restored_after_it_was_deactivated() {
+    let mut lruvec = lruvec(Stage::Detection, 10);
+    for id in (0..10).map(FolioId) {
+        lruvec.fault_in(id, FolioType::File, FaultKind::Descriptor, true, true);
+        (0..2).for_each(|_| lruvec.mark_accessed(id));
+    }
+    lruvec.shrink_active(FolioType::File, 1);
+    let mut out = Vec::new();
+    lruvec.isolate_inactive(ScanReason::Direct, FolioType::File, 1, &mut out);
+    assert_eq!(out, [FolioId(0)]);
+    lruvec.evicted(out[0], ScanReason::Direct);
+    lruvec.fault_in(out[0], FolioType::File, FaultKind::Refault, true, true);
+    assert_eq!(lruvec.stat().get(VmEvent::WorkingsetRestoreFile), 1);
+    assert!(word(&lruvec, 0).has(Flag::Workingset) && word(&lruvec, 0).has(Flag::Active));
+    lruvec.check_invariants(Swappiness::default());
+}
+
+/// classic-lru.md 7, I5 and I8, over many passes with a seeded mix of accesses.
+#[test]
+fn a_page_touched_once_is_never_active() {
+    let mut lruvec = lruvec(Stage::Detection, 4000);
+    let mut x = 0x1234_5678u32;
+    for id in 0..4000 {
+        lruvec.fault_in(
+            FolioId(id),
+            FolioType::Anon,
+            FaultKind::FirstTouch,
+            true,
+            true,
+        );
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        // The first 100 are hot; all others are never touched again.
+        lruvec.touch(FolioId(x % 100));
+        if id % 100 == 99 {
+            let before = lists(&lruvec);
+            let shrunk = reclaim(&mut lruvec, 50, x % 4);
+            let size: u64 = before.active.iter().chain(&before.inactive).sum();
+            assert!(shrunk.scanned <= size + 64, "I8");
+            lruvec.check_invariants(Swappiness::default());
+        }
+    }
+    let active = lruvec
+        .classic()
+        .expect("classic")
+        .order(lruvec.folios(), FolioType::Anon, true);
+    assert!(active.iter().all(|id| id.0 < 100), "I5");
+    assert!(!active.is_empty());
+}

@@ -1,0 +1,48 @@
+//! The reclaim engine: everything that decides which page stays and which goes, and nothing else.
+//!
+//! It knows no file descriptor, no process, no clock, no thread and no source of randomness: time
+//! and seeds are arguments, so any run can be repeated. It has no dependency and no unsafe code.
+//!
+//! From the bottom: [`word`] (one 32-bit state a page), [`folio`] (their table), lists as rings of
+//! 31-bit entries with lazy removal, [`lru_gen`] and [`active_inactive`] on top of them, [`lruvec`]
+//! (table, lists and counters of one memcg on one node, with either policy), [`vmscan`] (reclaim in
+//! three phases). Two facades: [`engine`] for one tenant, [`machine`] for a tree of them.
+//!
+//! | here | the kernel's | deliberate differences |
+//! |---|---|---|
+//! | `lru_gen/` | mm/vmscan.c, MGLRU half | one zone; no bloom filter, no look-around: walks are the embedder's |
+//! | `active_inactive/` | mm/vmscan.c, mm/swap.c | at most one page-table reference a check: the word has one bit |
+//! | `workingset/` | mm/workingset.c | a shadow lies in its page's slot: it needs no owner and no node reclaim |
+//! | `memcg/`, `machine/` | mm/memcontrol.c, mm/page_counter.c | one node; ids belong to a tenant for good |
+//! | `rstat/` | kernel/cgroup/rstat.c | a bit for each statistic that changed |
+//! | `mmu_gather/` | mm/mmu_gather.c, mm/swap.c | frames and folios are a model, locks are counted |
+//! | `swap_map.rs`, `vma.rs` | mm/swapfile.c, mm/mmap.c | what reclaim needs of them |
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
+
+pub mod active_inactive;
+pub mod engine;
+pub mod folio;
+mod list;
+pub mod lru_gen;
+pub mod lruvec;
+pub mod machine;
+pub mod memcg;
+pub mod mmu_gather;
+mod ring;
+pub mod rstat;
+pub mod swap_map;
+pub mod units;
+pub mod vma;
+pub mod vmscan;
+pub mod vmstat;
+pub mod word;
+pub mod workingset;
+
+pub use engine::{Engine, EngineConfig, PutBack};
+pub use folio::{FolioId, FolioTable, FolioType};
+pub use lruvec::{FaultKind, Lruvec, Policy};
+pub use machine::{Machine, MachineConfig};
+pub use units::{Bytes, Limit, Millis, Pages, Swappiness};
+pub use vmscan::{Memory, PageOut, ScanReason};

@@ -1,0 +1,300 @@
+//! The lists of a lruvec, with lazy removal.
+//!
+//! A page knows not where it stands; a ring only knows ids. To take a page out of the middle, its
+//! word forgets the entry, which becomes a *tombstone*: skipped when a tail reaches it, swept when
+//! there are too many. A page may come back before its tombstone is met, so an entry carries one of
+//! four versions and the word says which one counts.
+//!
+//! Invariants:
+//! 1. a listed page has exactly one live entry, in exactly one list; any other page has none;
+//! 2. bit v of a word's versions is set iff an entry (id, v) is in some list;
+//! 3. tombstones <= live / 16 + 256, which bounds both memory and the cost of sweeping.
+
+use crate::folio::{FolioId, FolioTable};
+use crate::ring::{ENTRY_BITS, Ring};
+use crate::word::{State, Word};
+use alloc::vec::Vec;
+
+const _: () = assert!(FolioId::BITS + 2 == ENTRY_BITS);
+/// How far from the head an eager removal looks.
+const EAGER_DEPTH: usize = 32;
+
+const fn entry(id: FolioId, version: u32) -> u32 {
+    version << FolioId::BITS | id.0
+}
+
+const fn split(entry: u32) -> (FolioId, u32) {
+    (
+        FolioId(entry & ((1 << FolioId::BITS) - 1)),
+        entry >> FolioId::BITS,
+    )
+}
+
+/// `N` lists that share one folio table and one account of tombstones.
+#[derive(Debug)]
+pub(crate) struct Lists<const N: usize> {
+    rings: [Ring; N],
+    live: usize,
+    tombstones: usize,
+}
+
+/// Which end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The young end.
+    Head,
+    /// The end that reclaim takes from.
+    Tail,
+}
+
+impl<const N: usize> Lists<N> {
+    pub(crate) fn new() -> Self {
+        Self {
+            rings: core::array::from_fn(|_| Ring::default()),
+            live: 0,
+            tombstones: 0,
+        }
+    }
+
+    /// Pages on all lists.
+    pub(crate) const fn live(&self) -> usize {
+        self.live
+    }
+
+    pub(crate) fn footprint(&self) -> usize {
+        self.rings.iter().map(Ring::footprint).sum()
+    }
+
+    /// Puts `id` on `list`. `word` is its word, already in state [`State::Listed`]; it is stored.
+    pub(crate) fn push(
+        &mut self,
+        folios: &mut FolioTable,
+        list: usize,
+        (id, word): (FolioId, Word),
+        end: End,
+    ) {
+        debug_assert_eq!(word.state(), State::Listed);
+        let (word, version) = word.claim_version().unwrap_or_else(|| {
+            // Four times in and out while no tail or sweep came by. Sweeping frees all versions.
+            self.sweep_except(folios, Some(id));
+            let versions = folios.get(id);
+            (0..4)
+                .filter(|v| versions.raw() & 1 << (2 + v) == 0)
+                .fold(word, Word::release_version)
+                .claim_version()
+                .unwrap_or((word, 0))
+        });
+        folios.set(id, word);
+        match end {
+            End::Head => self.rings[list].push_head(entry(id, version)),
+            End::Tail => self.rings[list].push_tail(entry(id, version)),
+        }
+        self.live += 1;
+    }
+
+    /// Takes the live page at the tail of `list`, with its word: state still Listed, version
+    /// released, not yet stored. The caller must push it back or store another state.
+    #[inline]
+    pub(crate) fn pop(&mut self, folios: &mut FolioTable, list: usize) -> Option<(FolioId, Word)> {
+        while let Some(raw) = self.rings[list].pop_tail() {
+            let (id, version) = split(raw);
+            let word = folios.get(id);
+            let live = word.is_live(version);
+            let word = word.release_version(version);
+            if live {
+                self.live -= 1;
+                return Some((id, word));
+            }
+            folios.set(id, word);
+            self.tombstones -= 1;
+        }
+        None
+    }
+
+    /// True when no live page is on `list`; tombstones at its tail are dropped on the way.
+    pub(crate) fn is_empty(&mut self, folios: &mut FolioTable, list: usize) -> bool {
+        while let Some(raw) = self.rings[list].tail() {
+            let (id, version) = split(raw);
+            let word = folios.get(id);
+            if word.is_live(version) {
+                return false;
+            }
+            self.rings[list].pop_tail();
+            folios.set(id, word.release_version(version));
+            self.tombstones -= 1;
+        }
+        true
+    }
+
+    /// Takes `id` off whatever list it is on and stores `next` as its state. `hint` is the list
+    /// where it most likely is, should it have come in only just now.
+    pub(crate) fn remove(
+        &mut self,
+        folios: &mut FolioTable,
+        id: FolioId,
+        next: State,
+        hint: Option<usize>,
+    ) {
+        let word = folios.get(id);
+        debug_assert_eq!(word.state(), State::Listed);
+        let version = word.live_version();
+        self.live -= 1;
+        let eager =
+            hint.is_some_and(|l| self.rings[l].remove_near_head(entry(id, version), EAGER_DEPTH));
+        let word = word.into_state(next);
+        if eager {
+            folios.set(id, word.release_version(version));
+        } else {
+            folios.set(id, word);
+            self.tombstones += 1;
+        }
+    }
+
+    /// Keeps invariant 3; called after removals, once a batch.
+    pub(crate) fn bound_tombstones(&mut self, folios: &mut FolioTable) {
+        if self.tombstones > self.live / 16 + 256 {
+            self.sweep_except(folios, None);
+        }
+    }
+
+    /// Drops all tombstones. The entry of `keep_out`, whose caller holds a newer word than the
+    /// table, is dropped whatever the table says.
+    fn sweep_except(&mut self, folios: &mut FolioTable, keep_out: Option<FolioId>) {
+        for ring in &mut self.rings {
+            let mut swept = Ring::default();
+            while let Some(raw) = ring.pop_tail() {
+                let (id, version) = split(raw);
+                let word = folios.get(id);
+                if word.is_live(version) && Some(id) != keep_out {
+                    swept.push_head(raw);
+                } else {
+                    folios.set(id, word.release_version(version));
+                }
+            }
+            *ring = swept;
+        }
+        self.tombstones = 0;
+    }
+
+    /// Live pages of `list` from tail to head. For tests, reports and invariants.
+    pub(crate) fn order(&self, folios: &FolioTable, list: usize) -> Vec<FolioId> {
+        self.rings[list]
+            .iter_from_tail()
+            .map(split)
+            .filter(|&(id, version)| folios.get(id).is_live(version))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// Asserts invariants 1 to 3.
+    pub(crate) fn check(&self, folios: &FolioTable) {
+        let (mut live, mut total) = (0, 0);
+        let mut seen = alloc::vec![0u32; folios.len()];
+        for raw in self.rings.iter().flat_map(Ring::iter_from_tail) {
+            let (id, version) = split(raw);
+            total += 1;
+            live += usize::from(folios.get(id).is_live(version));
+            assert_eq!(
+                seen[id.index()] & 1 << version,
+                0,
+                "{id:?} v{version} is in twice"
+            );
+            seen[id.index()] |= 1 << version;
+        }
+        assert_eq!(
+            (live, total),
+            (self.live, self.live + self.tombstones),
+            "list accounts"
+        );
+        for (id, word) in folios.iter() {
+            assert_eq!(
+                seen[id.index()],
+                word.raw() >> 2 & 0xf,
+                "versions of {id:?}"
+            );
+            let listed = word.state() == State::Listed;
+            let has_live = seen[id.index()] & 1 << word.live_version() != 0;
+            assert!(!listed || has_live, "{id:?} is listed but in no list");
+        }
+        assert_eq!(
+            live,
+            folios.count(State::Listed),
+            "a page has two live entries"
+        );
+        assert!(
+            self.tombstones <= self.live / 16 + 256,
+            "too many tombstones"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(folios: &FolioTable, id: u32) -> (FolioId, Word) {
+        (
+            FolioId(id),
+            folios.get(FolioId(id)).into_state(State::Listed),
+        )
+    }
+
+    fn setup(n: u32) -> (FolioTable, Lists<2>) {
+        let (mut folios, mut lists) = (FolioTable::default(), Lists::new());
+        folios.ensure(n as usize);
+        for id in 0..n {
+            let page = listed(&folios, id);
+            lists.push(&mut folios, 0, page, End::Head);
+        }
+        (folios, lists)
+    }
+
+    #[test]
+    fn a_page_that_came_back_is_met_at_its_new_place() {
+        let (mut folios, mut lists) = setup(3);
+        lists.remove(&mut folios, FolioId(0), State::Absent, None);
+        let page = listed(&folios, 0);
+        lists.push(&mut folios, 0, page, End::Head);
+        lists.check(&folios);
+        let order: Vec<u32> = lists.order(&folios, 0).iter().map(|id| id.0).collect();
+        assert_eq!(order, [1, 2, 0]);
+        let (first, word) = lists.pop(&mut folios, 0).expect("a page");
+        assert_eq!((first, word.entries()), (FolioId(1), 0));
+        assert_eq!(lists.tombstones, 0, "the tombstone at the tail is gone");
+    }
+
+    #[test]
+    fn a_fifth_version_forces_a_sweep() {
+        let (mut folios, mut lists) = setup(100);
+        for round in 0..10 {
+            lists.remove(&mut folios, FolioId(0), State::Absent, None);
+            let page = listed(&folios, 0);
+            lists.push(&mut folios, round % 2, page, End::Head);
+            lists.check(&folios);
+        }
+        assert_eq!(lists.live(), 100);
+        assert!(lists.tombstones < 4);
+    }
+
+    #[test]
+    fn a_page_in_a_hurry_leaves_no_tombstone() {
+        let (mut folios, mut lists) = setup(100);
+        lists.remove(&mut folios, FolioId(90), State::Absent, Some(0));
+        lists.check(&folios);
+        assert_eq!(lists.tombstones, 0);
+        lists.remove(&mut folios, FolioId(3), State::Absent, Some(0));
+        assert_eq!(lists.tombstones, 1);
+    }
+
+    #[test]
+    fn removing_most_pages_gives_their_memory_back() {
+        let (mut folios, mut lists) = setup(50_000);
+        let before = lists.footprint();
+        for id in 0..40_000 {
+            lists.remove(&mut folios, FolioId(id), State::Absent, None);
+        }
+        lists.bound_tombstones(&mut folios);
+        lists.check(&folios);
+        assert!(lists.footprint() < before / 4);
+    }
+}

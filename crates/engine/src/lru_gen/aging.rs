@@ -1,0 +1,187 @@
+//! Aging: promoting what a walk found young, and opening the next generation.
+//! spec: lru-gen.md 3 (update_gen), 5.
+
+use super::{LruGen, MAX_NR_GENS, MIN_NR_GENS, Profile, evictable, list_of, refs, slot_of};
+use crate::folio::{FolioId, FolioTable, FolioType};
+use crate::list::End;
+use crate::units::{Millis, Swappiness};
+use crate::word::{Flag, State, Word};
+
+impl LruGen {
+    /// A walk found `id` young. P616: the first time only marks it referenced; later it moves to
+    /// the youngest generation, in its word and in the counts; its place in the list stays.
+    #[inline]
+    pub(crate) fn update_gen(&mut self, folios: &mut FolioTable, id: FolioId) {
+        let word = folios.get(id);
+        if word.state() == State::Listed {
+            let word = self.young_word(word);
+            folios.set(id, word);
+        }
+    }
+
+    #[inline]
+    fn young_word(&mut self, word: Word) -> Word {
+        if let Some(marked) = refs::first_time(self.profile, word) {
+            return marked;
+        }
+        let (old, new, ty) = (word.generation(), slot_of(self.max_seq), word.folio_type());
+        if old != new {
+            self.count(old, ty, -1);
+            self.count(new, ty, 1);
+        }
+        refs::promoted(self.profile, word).with_generation(new)
+    }
+
+    /// Walks all words and takes their accessed bits for [`Self::update_gen`]. Pages without
+    /// recency keep theirs: their VMA is skipped. Returns the pages found young.
+    pub(crate) fn walk_accessed(&mut self, folios: &mut FolioTable) -> u64 {
+        let mut young = 0;
+        for raw in folios.words_mut() {
+            let word = Word::from_raw(*raw);
+            // One test for the common cases: untouched, and not there at all.
+            if !word.has(Flag::Accessed) || word.state() != State::Listed {
+                continue;
+            }
+            if word.has(Flag::NoRecency) {
+                continue;
+            }
+            young += 1;
+            *raw = self.young_word(word.with(Flag::Accessed, false)).raw();
+        }
+        young
+    }
+
+    /// Claims the walk that precedes `inc_max_seq(seq)`: false when someone has it already.
+    pub(crate) const fn begin_walk(&mut self, seq: u64) -> bool {
+        if seq <= self.walk_seq {
+            return false;
+        }
+        self.walk_seq = seq;
+        true
+    }
+
+    /// Opens generation `seq + 1`, born `now`. False when `seq` is no longer the youngest.
+    ///
+    /// # Panics
+    /// When `seq` lies beyond `max_seq`: nobody can have seen it.
+    pub(crate) fn inc_max_seq(
+        &mut self,
+        folios: &mut FolioTable,
+        seq: u64,
+        swappiness: Swappiness,
+        now: Millis,
+    ) -> bool {
+        assert!(
+            seq <= self.max_seq,
+            "seq {seq} is from the future of {}",
+            self.max_seq
+        );
+        if seq < self.max_seq {
+            return false;
+        }
+        self.note_swappiness(swappiness);
+        for ty in FolioType::ALL {
+            if self.nr_gens(ty) == MAX_NR_GENS {
+                self.inc_min_seq(folios, ty, swappiness);
+            }
+        }
+        let next = slot_of(self.max_seq + 1);
+        self.timestamps[next] = now.max(self.birth(self.max_seq));
+        self.max_seq += 1;
+        self.walk_seq = self.walk_seq.max(seq);
+        true
+    }
+
+    /// Gives up the oldest generation of `ty`: its pages go, one by one from the tail, to the tail
+    /// of the next. A type that may not be evicted keeps its pages where they are.
+    fn inc_min_seq(&mut self, folios: &mut FolioTable, ty: FolioType, swappiness: Swappiness) {
+        if swappiness.may_evict(ty) {
+            let list = list_of(slot_of(self.min_seq(ty)), ty);
+            while let Some((id, word)) = self.lists.pop(folios, list) {
+                let moved = self.inc_gen(word);
+                if !refs::is_saturated(self.profile, word) {
+                    self.protect(word);
+                }
+                self.lists.push(
+                    folios,
+                    list_of(moved.generation(), ty),
+                    (id, moved),
+                    End::Tail,
+                );
+            }
+        }
+        self.controller.carry_over(ty);
+        self.min_seq[ty.index()] += 1;
+    }
+
+    /// One generation up from the oldest, unless a walk has promoted the page already.
+    pub(super) fn inc_gen(&mut self, word: Word) -> Word {
+        let (slot, ty) = (word.generation(), word.folio_type());
+        let oldest = slot_of(self.min_seq(ty));
+        if slot != oldest {
+            return word;
+        }
+        let next = slot_of(self.min_seq(ty) + 1);
+        self.count(oldest, ty, -1);
+        self.count(next, ty, 1);
+        refs::cleared(self.profile, word).with_generation(next)
+    }
+
+    pub(super) fn protect(&mut self, word: Word) {
+        let tier = refs::tier_of(self.profile, word);
+        if self.profile == Profile::P616 || tier > 0 {
+            self.controller.on_protected(word.folio_type(), tier);
+        }
+    }
+
+    /// Drops empty oldest generations and keeps the two types within reach of each other. True
+    /// when a `min_seq` moved.
+    pub(crate) fn try_to_inc_min_seq(
+        &mut self,
+        folios: &mut FolioTable,
+        swappiness: Swappiness,
+    ) -> bool {
+        self.note_swappiness(swappiness);
+        let mut min_seq = self.min_seq;
+        for ty in evictable(swappiness) {
+            let seq = &mut min_seq[ty.index()];
+            while *seq + MIN_NR_GENS <= self.max_seq
+                && self.lists.is_empty(folios, list_of(slot_of(*seq), ty))
+            {
+                *seq += 1;
+            }
+        }
+        self.align(&mut min_seq, swappiness);
+        let mut moved = false;
+        for ty in evictable(swappiness) {
+            if min_seq[ty.index()] > self.min_seq(ty) {
+                self.min_seq[ty.index()] = min_seq[ty.index()];
+                self.controller.carry_over(ty);
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    /// spec: lru-gen.md 5.4. Neither type may run so far ahead that the other blocks aging.
+    fn align(&self, min_seq: &mut [u64; 2], swappiness: Swappiness) {
+        if swappiness == Swappiness::FILE_ONLY || swappiness == Swappiness::ANON_ONLY {
+            return;
+        }
+        let [anon, file] = *min_seq;
+        match self.profile {
+            Profile::P616 => {
+                let s = self.max_seq.saturating_sub(MIN_NR_GENS);
+                if anon > s && file < s {
+                    min_seq[0] = s;
+                } else if file > s && anon < s {
+                    min_seq[1] = s;
+                }
+            }
+            Profile::P63 => {
+                min_seq[0] = anon.min(file);
+                min_seq[1] = min_seq[0].max(self.min_seq(FolioType::File));
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The invariants of mod.rs, asserted one by one. Costs a look at every page.
+
+use super::{LruGen, MAX_NR_GENS, MIN_NR_GENS, SLOTS};
+use crate::folio::{FolioTable, FolioType};
+use crate::units::Swappiness;
+use crate::word::State;
+
+impl LruGen {
+    /// # Panics
+    /// When an invariant does not hold.
+    pub(crate) fn check(&self, folios: &FolioTable, swappiness: Swappiness) {
+        self.lists.check(folios);
+        for ty in super::evictable(swappiness) {
+            let gens = self.nr_gens(ty);
+            assert!(
+                (MIN_NR_GENS..=MAX_NR_GENS).contains(&gens),
+                "I1: {ty:?} has {gens}"
+            );
+        }
+        let mut counted = [[0i64; 2]; SLOTS];
+        for (id, word) in folios.iter().filter(|(_, w)| w.state() == State::Listed) {
+            let ty = word.folio_type();
+            counted[word.generation()][ty.index()] += 1;
+            let seq = self.seq_of(word.generation(), ty);
+            let window = self.min_seq(ty)..=self.max_seq;
+            assert!(
+                window.contains(&seq),
+                "I2: {id:?} in {seq}, window {window:?}"
+            );
+        }
+        assert_eq!(counted, self.nr_pages, "I3: pages by slot and type");
+        let [anon, file] = self.min_seq;
+        let reach = MAX_NR_GENS - MIN_NR_GENS - 1;
+        let aligned = !self.two_sided || anon.abs_diff(file) <= reach;
+        assert!(aligned, "I6: min_seq {anon} and {file}");
+        let listed: u64 = FolioType::ALL.iter().map(|&ty| self.total(ty)).sum();
+        assert_eq!(listed, self.lists.live() as u64, "I7: pages on lists");
+        for ty in FolioType::ALL {
+            for seq in self.min_seq(ty)..self.max_seq {
+                assert!(
+                    self.birth(seq) <= self.birth(seq + 1),
+                    "I5: births of {seq} and next"
+                );
+            }
+            assert_eq!(self.active(ty) + self.inactive(ty), self.total(ty), "I9");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The multi-gen LRU of one lruvec. spec: lru-gen.md; the kernel's mm/vmscan.c.
+//!
+//! Pages are grouped in generations numbered by a sequence. `max_seq`, the youngest, is shared by
+//! both types; each type has its own oldest, `min_seq`. Aging opens a new youngest generation after
+//! a walk has moved what it found young; eviction takes from the tail of the oldest.
+//!
+//! A walk changes only a page's word and the counts. The page stays where it stands until eviction
+//! meets it in the wrong list and moves it: so a ring with one entry a page is all it takes.
+//!
+//! Invariants (lru-gen.md 11), asserted by `check`:
+//! - I1 `MIN_NR_GENS <= max_seq - min_seq[t] + 1 <= MAX_NR_GENS`;
+//! - I2 the generation in a word denotes a seq in `min_seq..=max_seq`: the slot is the seq modulo 4
+//!   and the window holds at most 4, so every slot in use denotes exactly one;
+//! - I3 `nr_pages` equals the pages counted one by one;
+//! - I5 births do not decrease from `min_seq` to `max_seq`;
+//! - I6 with both types evictable, the two `min_seq` differ by at most 1 once aligned.
+
+mod aging;
+mod budget;
+mod by_age;
+mod check;
+mod commands;
+mod controller;
+mod eviction;
+mod explain;
+mod insert;
+mod min_ttl;
+mod refault;
+mod refs;
+
+pub use budget::ScanTarget;
+pub use commands::{CommandError, Eviction};
+pub use controller::{Controller, Position};
+pub use eviction::{IsolateBudget, Isolated};
+pub use explain::{Explanation, Verdict};
+pub use insert::Insertion;
+pub use min_ttl::TtlCheck;
+pub use refault::Refault;
+pub use refs::{refs, tier};
+
+use crate::folio::{FolioId, FolioTable, FolioType};
+use crate::list::Lists;
+use crate::units::{Millis, Swappiness};
+use crate::word::Word;
+use alloc::vec::Vec;
+
+/// Fewest generations a type may have; eviction stops here.
+pub const MIN_NR_GENS: u64 = 2;
+/// Most generations; the size of every per-generation array.
+pub const MAX_NR_GENS: u64 = 4;
+/// Tiers within a generation.
+pub const MAX_NR_TIERS: usize = 4;
+/// Bits of the per-page reference field.
+pub const LRU_REFS_WIDTH: u32 = 2;
+/// Pages of one eviction batch; also the controller's "too few samples".
+pub const MIN_LRU_BATCH: usize = 64;
+/// Most pages looked at in one go.
+pub const MAX_LRU_BATCH: usize = 4096;
+/// The first reclaim priority: a scan is `size >> priority`.
+pub const DEF_PRIORITY: u32 = 12;
+
+const SLOTS: usize = 4;
+
+/// Which kernel's rules. spec: lru-gen.md, head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// About v6.16.
+    #[default]
+    P616,
+    /// About v6.3, when the memcg LRU came in.
+    P63,
+}
+
+/// The state of the multi-gen LRU of one lruvec.
+#[derive(Debug)]
+pub struct LruGen {
+    profile: Profile,
+    max_seq: u64,
+    min_seq: [u64; 2],
+    /// Birth of each generation.
+    timestamps: [Millis; SLOTS],
+    /// List `slot * 2 + type`.
+    lists: Lists<{ SLOTS * 2 }>,
+    /// Signed as the kernel's: its batched walks may make a slot negative for a while.
+    nr_pages: [[i64; 2]; SLOTS],
+    controller: Controller,
+    /// The walk that has begun; the guard against two aging the same seq.
+    walk_seq: u64,
+    /// Every reclaim so far could take both types, so I6 must hold.
+    two_sided: bool,
+}
+
+/// The slot of a generation.
+#[must_use]
+pub const fn slot_of(seq: u64) -> usize {
+    (seq % MAX_NR_GENS) as usize
+}
+
+const fn list_of(slot: usize, ty: FolioType) -> usize {
+    slot * 2 + ty.index()
+}
+
+impl Swappiness {
+    /// Whether pages of type `ty` may be evicted at all under this swappiness.
+    #[must_use]
+    pub const fn may_evict(self, ty: FolioType) -> bool {
+        match ty {
+            FolioType::Anon => self.get() > 0,
+            FolioType::File => self.get() <= Self::MAX,
+        }
+    }
+}
+
+impl LruGen {
+    /// A fresh lruvec has all four generations, all born `now`. spec: lru-gen.md 2.
+    #[must_use]
+    pub fn new(profile: Profile, now: Millis) -> Self {
+        Self {
+            profile,
+            max_seq: MIN_NR_GENS + 1,
+            min_seq: [0; 2],
+            timestamps: [now; SLOTS],
+            lists: Lists::new(),
+            nr_pages: [[0; 2]; SLOTS],
+            controller: Controller::default(),
+            walk_seq: MIN_NR_GENS,
+            two_sided: true,
+        }
+    }
+
+    /// Whose rules apply.
+    #[must_use]
+    pub const fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// The youngest generation.
+    #[must_use]
+    pub const fn max_seq(&self) -> u64 {
+        self.max_seq
+    }
+
+    /// The oldest generation of `ty`.
+    #[must_use]
+    pub const fn min_seq(&self, ty: FolioType) -> u64 {
+        self.min_seq[ty.index()]
+    }
+
+    /// Generations `ty` has now.
+    #[must_use]
+    pub const fn nr_gens(&self, ty: FolioType) -> u64 {
+        self.max_seq - self.min_seq(ty) + 1
+    }
+
+    /// When generation `seq` was created. Only for a seq in the window.
+    #[must_use]
+    pub const fn birth(&self, seq: u64) -> Millis {
+        self.timestamps[slot_of(seq)]
+    }
+
+    /// Pages of `ty` in generation `seq`, as counted; zero outside the window.
+    #[must_use]
+    pub const fn size(&self, seq: u64, ty: FolioType) -> u64 {
+        if seq < self.min_seq(ty) || seq > self.max_seq {
+            return 0;
+        }
+        clamped(self.nr_pages[slot_of(seq)][ty.index()])
+    }
+
+    /// All pages of `ty` on the lists.
+    #[must_use]
+    pub fn total(&self, ty: FolioType) -> u64 {
+        clamped_sum(self.nr_pages.iter().map(|slot| slot[ty.index()]))
+    }
+
+    /// Pages counted as active for vmstat: those of the two youngest generations.
+    #[must_use]
+    pub const fn active(&self, ty: FolioType) -> u64 {
+        self.size(self.max_seq, ty) + self.size(self.max_seq - 1, ty)
+    }
+
+    /// Pages counted as inactive for vmstat.
+    #[must_use]
+    pub fn inactive(&self, ty: FolioType) -> u64 {
+        self.total(ty) - self.active(ty)
+    }
+
+    /// The refault controller's books.
+    #[must_use]
+    pub const fn controller(&self) -> &Controller {
+        &self.controller
+    }
+
+    /// Bytes held by the lists.
+    #[must_use]
+    pub fn footprint(&self) -> usize {
+        self.lists.footprint()
+    }
+
+    /// The seq that a word's generation slot denotes for `ty` (invariant I2).
+    #[must_use]
+    pub const fn seq_of(&self, slot: usize, ty: FolioType) -> u64 {
+        let min = self.min_seq(ty);
+        min + (slot + SLOTS - slot_of(min)) as u64 % MAX_NR_GENS
+    }
+
+    /// The smaller `min_seq` of the types that `swappiness` lets go.
+    #[must_use]
+    pub fn evictable_min_seq(&self, swappiness: Swappiness) -> u64 {
+        evictable(swappiness)
+            .map(|ty| self.min_seq(ty))
+            .min()
+            .unwrap_or(self.max_seq)
+    }
+
+    const fn note_swappiness(&mut self, swappiness: Swappiness) {
+        let both = swappiness.may_evict(FolioType::Anon) && swappiness.may_evict(FolioType::File);
+        self.two_sided &= both;
+    }
+
+    /// A word after one more access through a descriptor.
+    pub(crate) fn accessed_word(&self, word: Word) -> Word {
+        refs::mark_accessed(self.profile, word)
+    }
+
+    pub(crate) fn list_order(&self, folios: &FolioTable, seq: u64, ty: FolioType) -> Vec<FolioId> {
+        self.lists.order(folios, list_of(slot_of(seq), ty))
+    }
+
+    const fn count(&mut self, slot: usize, ty: FolioType, delta: i64) {
+        self.nr_pages[slot][ty.index()] += delta;
+    }
+}
+
+fn evictable(swappiness: Swappiness) -> impl Iterator<Item = FolioType> {
+    FolioType::ALL
+        .into_iter()
+        .filter(move |&ty| swappiness.may_evict(ty))
+}
+
+const fn clamped(count: i64) -> u64 {
+    if count > 0 { count.unsigned_abs() } else { 0 }
+}
+
+/// A negative count never eats into another's. spec: lru-gen.md 2.
+fn clamped_sum(counts: impl Iterator<Item = i64>) -> u64 {
+    counts.map(clamped).sum()
+}
+
+#[cfg(test)]
+mod tests;

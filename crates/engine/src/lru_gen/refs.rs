@@ -1,0 +1,158 @@
+//! How often a page was referenced within its generation, and the tier that gives it.
+//! spec: lru-gen.md 3.
+//!
+//! The state is (PG_referenced, a 2-bit field, PG_workingset). Accesses through descriptors count
+//! up; an access through page tables counts once, then promotes. Only the tier depends on the
+//! counts; whether a page moves is decided at eviction.
+
+use super::{MAX_NR_TIERS, Profile};
+use crate::word::{Flag, Word};
+
+const FIELD_MAX: u32 = 3;
+
+/// References recorded, 0..=4.
+#[must_use]
+pub const fn refs(profile: Profile, word: Word) -> u32 {
+    match profile {
+        Profile::P616 if word.has(Flag::Referenced) => word.refs_field() + 1,
+        Profile::P616 => 0,
+        Profile::P63 => word.refs_field() + word.has(Flag::Workingset) as u32,
+    }
+}
+
+/// The tier of a page with `refs` references.
+#[must_use]
+pub const fn tier(profile: Profile, refs: u32, workingset: bool) -> usize {
+    let up = match profile {
+        Profile::P616 if workingset => return MAX_NR_TIERS - 1,
+        Profile::P616 if refs == 0 => 1,
+        Profile::P616 => refs,
+        Profile::P63 => refs + 1,
+    };
+    up.next_power_of_two().trailing_zeros() as usize
+}
+
+/// [`tier`] of a word.
+pub(super) const fn tier_of(profile: Profile, word: Word) -> usize {
+    tier(profile, refs(profile, word), word.has(Flag::Workingset))
+}
+
+/// True for a page that was promoted, by `set_refs` or a saturated field: it counts as lazily
+/// promoted, not as protected (P616 only).
+pub(super) const fn is_saturated(profile: Profile, word: Word) -> bool {
+    match profile {
+        Profile::P616 => refs(profile, word) + word.has(Flag::Workingset) as u32 == FIELD_MAX + 2,
+        Profile::P63 => false,
+    }
+}
+
+/// One more access through a file descriptor. Never changes the generation.
+pub(super) fn mark_accessed(profile: Profile, word: Word) -> Word {
+    if word.has(Flag::Unevictable) {
+        return word;
+    }
+    if !word.has(Flag::Referenced) {
+        let word = if profile == Profile::P616 {
+            word.with_refs_field(0)
+        } else {
+            word
+        };
+        return word.with(Flag::Referenced, true);
+    }
+    if profile == Profile::P63 && !word.has(Flag::Workingset) {
+        return word.with(Flag::Workingset, true);
+    }
+    match word.refs_field() {
+        FIELD_MAX => word.with(Flag::Workingset, true),
+        field => word.with_refs_field(field + 1),
+    }
+}
+
+/// The "first time only" rule for accesses through page tables: true (and marked) when this page
+/// was seen for the first time. P63 has no such rule.
+pub(super) fn first_time(profile: Profile, word: Word) -> Option<Word> {
+    let known = word.has(Flag::Referenced) || word.has(Flag::Workingset);
+    if profile == Profile::P63 || known {
+        return None;
+    }
+    Some(word.with_refs_field(0).with(Flag::Referenced, true))
+}
+
+/// Promotion: the references are spent, the workingset bit stays behind (P63 forgets that too).
+pub(super) fn promoted(profile: Profile, word: Word) -> Word {
+    cleared(profile, word).with(Flag::Workingset, profile == Profile::P616)
+}
+
+/// Moving up a generation without promotion: references cleared, workingset kept (P616).
+pub(super) fn cleared(profile: Profile, word: Word) -> Word {
+    let word = word.with_refs_field(0).with(Flag::Referenced, false);
+    if profile == Profile::P63 {
+        word.with(Flag::Workingset, false)
+    } else {
+        word
+    }
+}
+
+/// An access found by eviction's reverse map: true when the page is to be activated.
+pub(super) fn set_refs(profile: Profile, word: Word) -> (Word, bool) {
+    match first_time(profile, word) {
+        Some(word) => (word, false),
+        None => (promoted(profile, word), true),
+    }
+}
+
+/// Deactivation: nothing remains.
+pub(super) fn clear_refs(word: Word) -> Word {
+    word.with_refs_field(0)
+        .with(Flag::Referenced, false)
+        .with(Flag::Workingset, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::word::State;
+    use alloc::vec::Vec;
+
+    fn accesses(profile: Profile) -> (Vec<u32>, Vec<usize>, Word) {
+        let mut word = Word::default().into_state(State::Listed).with_generation(2);
+        let (mut counts, mut tiers) = (Vec::new(), Vec::new());
+        for _ in 0..5 {
+            word = mark_accessed(profile, word);
+            counts.push(refs(profile, word));
+            tiers.push(tier_of(profile, word));
+        }
+        (counts, tiers, word)
+    }
+
+    /// lru-gen.md 12, test 4.
+    #[test]
+    fn five_descriptor_accesses() {
+        let (counts, tiers, word) = accesses(Profile::P616);
+        assert_eq!(counts, [1, 2, 3, 4, 4]);
+        assert_eq!(tiers, [0, 1, 2, 2, 3]);
+        assert!(word.has(Flag::Workingset) && is_saturated(Profile::P616, word));
+        assert_eq!(word.generation(), 2);
+    }
+
+    #[test]
+    fn five_descriptor_accesses_in_p63() {
+        let (counts, tiers, word) = accesses(Profile::P63);
+        assert_eq!(counts, [0, 1, 2, 3, 4]);
+        assert_eq!(tiers, [0, 1, 2, 2, 3]);
+        assert_eq!(word.generation(), 2);
+    }
+
+    #[test]
+    fn reverse_map_activates_the_second_time() {
+        let word = Word::default().into_state(State::Listed);
+        let (word, activate) = set_refs(Profile::P616, word);
+        assert!(!activate && word.has(Flag::Referenced));
+        let (word, activate) = set_refs(Profile::P616, word);
+        assert!(activate && word.has(Flag::Workingset) && !word.has(Flag::Referenced));
+        assert!(
+            set_refs(Profile::P63, Word::default()).1,
+            "P63 activates at once"
+        );
+    }
+}

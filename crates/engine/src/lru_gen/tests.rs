@@ -1,0 +1,392 @@
+//! The numbered tests of lru-gen.md 12 that need a whole lruvec.
+
+use super::*;
+use crate::lruvec::{FaultKind, Lruvec, Policy};
+use crate::vmscan::ScanReason;
+use crate::word::{Flag, State};
+
+const SWAPPINESS: Swappiness = match Swappiness::new(60) {
+    Some(s) => s,
+    None => panic!("in range"),
+};
+
+fn lruvec(pages: usize) -> Lruvec {
+    let mut lruvec = Lruvec::new(Policy::default(), Millis(0));
+    lruvec.ensure(pages);
+    lruvec
+}
+
+fn anon(lruvec: &mut Lruvec, id: u32) {
+    lruvec.fault_in(
+        FolioId(id),
+        FolioType::Anon,
+        FaultKind::FirstTouch,
+        true,
+        true,
+    );
+}
+
+fn age(lruvec: &mut Lruvec, now: u64) {
+    let seq = lruvec.lru_gen().max_seq();
+    assert!(lruvec.inc_max_seq(seq, SWAPPINESS, Millis(now)));
+    lruvec.check_invariants(SWAPPINESS);
+}
+
+fn seq(lruvec: &Lruvec, id: u32) -> u64 {
+    let word = lruvec.folios().get(FolioId(id));
+    assert_eq!(word.state(), State::Listed);
+    lruvec
+        .lru_gen()
+        .seq_of(word.generation(), word.folio_type())
+}
+
+fn isolate(lruvec: &mut Lruvec) -> (Isolated, Vec<FolioId>) {
+    let mut out = Vec::new();
+    let done = lruvec.isolate(
+        ScanReason::Background,
+        SWAPPINESS,
+        IsolateBudget::default(),
+        &mut out,
+    );
+    (done, out)
+}
+
+fn window(lruvec: &Lruvec) -> (u64, [u64; 2]) {
+    let lru = lruvec.lru_gen();
+    (lru.max_seq(), FolioType::ALL.map(|ty| lru.min_seq(ty)))
+}
+
+#[test]
+fn test_01_fresh_lruvec() {
+    let mut lruvec = lruvec(1);
+    assert_eq!(window(&lruvec), (3, [0, 0]));
+    assert_eq!(lruvec.lru_gen().nr_gens(FolioType::Anon), 4);
+    age(&mut lruvec, 10);
+    assert_eq!(window(&lruvec), (4, [1, 1]));
+    assert_eq!(lruvec.lru_gen().birth(4), Millis(10));
+}
+
+#[test]
+fn test_02_where_a_page_starts() {
+    let mut lruvec = lruvec(1);
+    for now in 0..4 {
+        age(&mut lruvec, now);
+    }
+    assert_eq!(window(&lruvec), (7, [4, 4]));
+    let lru = lruvec.lru_gen();
+    let start = |flags: &[Flag]| {
+        let word = flags
+            .iter()
+            .fold(Word::default().into_state(State::Listed), |w, &f| {
+                w.with(f, true)
+            });
+        lru.start_seq(word, Insertion::Normal)
+    };
+    assert_eq!(start(&[Flag::Active]), 6, "anon fault");
+    assert_eq!(
+        start(&[Flag::Active, Flag::Workingset]),
+        7,
+        "with workingset"
+    );
+    assert_eq!(start(&[Flag::File]), 4, "readahead file");
+    assert_eq!(
+        start(&[Flag::File, Flag::Workingset]),
+        5,
+        "workingset file by read"
+    );
+    assert_eq!(start(&[]), 6, "anon outside a fault, not in the swap cache");
+    assert_eq!(start(&[Flag::SwapCache]), 4, "speculative swap readahead");
+    assert_eq!(
+        start(&[Flag::File, Flag::Reclaim, Flag::Writeback]),
+        6,
+        "still being written"
+    );
+}
+
+#[test]
+fn test_02_through_the_front_door() {
+    let mut lruvec = lruvec(4);
+    lruvec.fault_in(
+        FolioId(0),
+        FolioType::Anon,
+        FaultKind::FirstTouch,
+        true,
+        true,
+    );
+    lruvec.fault_in(
+        FolioId(1),
+        FolioType::File,
+        FaultKind::FirstTouch,
+        true,
+        true,
+    );
+    lruvec.fault_in(
+        FolioId(2),
+        FolioType::File,
+        FaultKind::Readahead,
+        true,
+        true,
+    );
+    lruvec.fault_in(
+        FolioId(3),
+        FolioType::File,
+        FaultKind::FirstTouch,
+        false,
+        true,
+    );
+    let seqs: Vec<u64> = (0..4).map(|id| seq(&lruvec, id)).collect();
+    assert_eq!(seqs, [2, 2, 0, 0]);
+}
+
+#[test]
+fn test_03_two_walks_promote() {
+    let mut lruvec = lruvec(1);
+    anon(&mut lruvec, 0);
+    lruvec.young(FolioId(0));
+    let word = lruvec.folios().get(FolioId(0));
+    assert!(word.has(Flag::Referenced) && seq(&lruvec, 0) == 2);
+    age(&mut lruvec, 1);
+    lruvec.young(FolioId(0));
+    let word = lruvec.folios().get(FolioId(0));
+    assert!(word.has(Flag::Workingset) && !word.has(Flag::Referenced));
+    assert_eq!((seq(&lruvec, 0), refs(Profile::P616, word)), (4, 0));
+    lruvec.check_invariants(SWAPPINESS);
+}
+
+#[test]
+fn test_03_accessed_bits_do_the_same() {
+    let mut lruvec = lruvec(3);
+    anon(&mut lruvec, 0);
+    anon(&mut lruvec, 1);
+    for _ in 0..2 {
+        assert!(lruvec.touch(FolioId(0)) && !lruvec.touch(FolioId(2)));
+        assert_eq!(lruvec.walk_accessed().0, 1);
+        lruvec.check_invariants(SWAPPINESS);
+    }
+    assert_eq!((seq(&lruvec, 0), seq(&lruvec, 1)), (3, 2));
+    assert_eq!(lruvec.walk_accessed().0, 0, "the bits were taken");
+}
+
+/// reclaim-control.md 11, test 11, the walk's half.
+#[test]
+fn pages_without_recency_are_skipped_by_the_walk() {
+    let mut lruvec = lruvec(1);
+    lruvec.fault_in(
+        FolioId(0),
+        FolioType::File,
+        FaultKind::FirstTouch,
+        false,
+        true,
+    );
+    for _ in 0..3 {
+        lruvec.touch(FolioId(0));
+        assert_eq!(lruvec.walk_accessed().0, 0);
+    }
+    assert_eq!(seq(&lruvec, 0), 0);
+    lruvec.set_flag(FolioId(0), Flag::NoRecency, false);
+    for _ in 0..2 {
+        lruvec.walk_accessed();
+        lruvec.touch(FolioId(0));
+    }
+    lruvec.walk_accessed();
+    assert_eq!(seq(&lruvec, 0), 3, "the advice was cleared");
+}
+
+#[test]
+fn test_07_two_generations_give_nothing() {
+    let mut lruvec = lruvec(1);
+    anon(&mut lruvec, 0);
+    let (done, out) = isolate(&mut lruvec);
+    assert_eq!((done.scanned, out.len()), (0, 0));
+    assert_eq!(
+        lruvec.lru_gen().nr_gens(FolioType::Anon),
+        2,
+        "empty ones were dropped"
+    );
+    let target = lruvec
+        .lru_gen()
+        .nr_to_scan(SWAPPINESS, DEF_PRIORITY - 1, true);
+    assert!(target.must_age);
+    age(&mut lruvec, 1);
+    let (done, out) = isolate(&mut lruvec);
+    assert_eq!((done.isolated, out), (1, [FolioId(0)].to_vec()));
+}
+
+#[test]
+fn test_08_dirty_file_pages_move_up() {
+    let mut lruvec = lruvec(10);
+    for id in (0..10).map(FolioId) {
+        lruvec.fault_in(id, FolioType::File, FaultKind::Readahead, true, true);
+        lruvec.set_flag(id, Flag::Dirty, true);
+    }
+    assert_eq!(seq(&lruvec, 0), 0);
+    let (done, out) = isolate(&mut lruvec);
+    lruvec.check_invariants(SWAPPINESS);
+    assert_eq!((done.isolated, out.len()), (0, 0));
+    for id in 0..10 {
+        assert_eq!(seq(&lruvec, id), 1);
+        assert!(lruvec.folios().get(FolioId(id)).has(Flag::Reclaim));
+    }
+    assert_eq!(lruvec.lru_gen().min_seq(FolioType::File), 1);
+}
+
+#[test]
+fn test_09_only_one_of_two_racers_ages() {
+    let mut lruvec = lruvec(1);
+    assert!(lruvec.inc_max_seq(3, SWAPPINESS, Millis(5)));
+    assert!(!lruvec.inc_max_seq(3, SWAPPINESS, Millis(6)));
+    assert_eq!(
+        (window(&lruvec).0, lruvec.lru_gen().birth(4)),
+        (4, Millis(5))
+    );
+    assert!(lruvec.begin_walk(4) && !lruvec.begin_walk(4) && !lruvec.begin_walk(3));
+}
+
+#[test]
+fn test_10_a_negative_count_stays_its_own() {
+    assert_eq!(clamped_sum([-5, 7, 0].into_iter()), 7);
+    assert_eq!(clamped_sum([-5].into_iter()), 0);
+}
+
+#[test]
+fn test_11_min_ttl() {
+    let mut lruvec = lruvec(8);
+    anon(&mut lruvec, 0);
+    let reclaimable = |lruvec: &Lruvec, now, below_min| {
+        let check = TtlCheck {
+            min_ttl: Millis(1000),
+            now: Millis(now),
+            priority: 0,
+            swappiness: SWAPPINESS,
+        };
+        lruvec.lru_gen().is_reclaimable(check, below_min, true)
+    };
+    assert!(
+        !reclaimable(&lruvec, 1000, false),
+        "as old as the ttl is not older"
+    );
+    assert!(reclaimable(&lruvec, 1001, false));
+    assert!(!reclaimable(&lruvec, 1001, true), "protected");
+    assert!(
+        !reclaimable(&super::tests::lruvec(1), 5000, false),
+        "nothing there"
+    );
+}
+
+#[test]
+fn test_12_debugfs_commands() {
+    let mut lruvec = lruvec(100);
+    let mut age_at = |seq, force| lruvec.run_aging(seq, SWAPPINESS, force, Millis(1));
+    assert_eq!(age_at(3, true), Ok(()));
+    assert_eq!(age_at(3, true), Err(CommandError::Exists));
+    assert_eq!(age_at(5, true), Err(CommandError::Invalid));
+    let mut out = Vec::new();
+    let max = lruvec.lru_gen().max_seq();
+    let refused = lruvec.run_eviction(max - 1, SWAPPINESS, 10, &mut out);
+    assert_eq!(refused, Err(CommandError::Invalid));
+
+    (0..100).for_each(|id| anon(&mut lruvec, id));
+    age(&mut lruvec, 2);
+    age(&mut lruvec, 3);
+    let last = lruvec.lru_gen().max_seq() - 2;
+    while lruvec.run_eviction(last, SWAPPINESS, 1000, &mut out) == Ok(Eviction::More) {}
+    assert_eq!(out.len(), 100);
+}
+
+#[test]
+fn test_12_p63_refuses_a_full_window_without_force() {
+    let mut lruvec = Lruvec::new(Policy::MultiGen(Profile::P63), Millis(0));
+    assert_eq!(
+        lruvec.run_aging(3, SWAPPINESS, false, Millis(1)),
+        Err(CommandError::Range)
+    );
+    assert_eq!(lruvec.run_aging(3, SWAPPINESS, true, Millis(1)), Ok(()));
+    assert_eq!(
+        lruvec.run_aging(3, SWAPPINESS, true, Millis(1)),
+        Ok(()),
+        "P63: an old seq is fine"
+    );
+    assert_eq!(lruvec.lru_gen().max_seq(), 4);
+}
+
+#[test]
+fn test_14_aging_moves_pages_from_active_to_inactive() {
+    let mut lruvec = lruvec(10);
+    (0..10).for_each(|id| anon(&mut lruvec, id));
+    let totals = |lruvec: &Lruvec| {
+        let lru = lruvec.lru_gen();
+        (lru.active(FolioType::Anon), lru.inactive(FolioType::Anon))
+    };
+    assert_eq!(totals(&lruvec), (10, 0));
+    age(&mut lruvec, 1);
+    let delta = 10;
+    assert_eq!(totals(&lruvec), (10 - delta, delta));
+}
+
+/// Invariant I8, and that protection conserves pages (I7).
+#[test]
+fn a_protected_tier_is_not_isolated_where_it_was_protected() {
+    let mut lruvec = lruvec(600);
+    for id in (0..600).map(FolioId) {
+        lruvec.fault_in(id, FolioType::File, FaultKind::Descriptor, true, true);
+        (0..2).for_each(|_| lruvec.mark_accessed(id));
+    }
+    // Tier 1 has refaulted a lot, tier 0 not at all.
+    let (lru, _) = lruvec.multi_gen_mut().expect("multi-gen");
+    lru.controller = Controller::with_history(FolioType::File, 1, 500, 600);
+    let (done, out) = isolate(&mut lruvec);
+    assert_eq!((done.isolated, out.len()), (0, 0));
+    assert_eq!(lruvec.resident().0, 600);
+    assert_eq!((seq(&lruvec, 0), seq(&lruvec, 599)), (1, 1));
+    assert!(
+        !lruvec.folios().get(FolioId(0)).has(Flag::Referenced),
+        "the references are spent"
+    );
+}
+
+#[test]
+fn rotation_puts_a_written_page_at_the_tail() {
+    let mut lruvec = lruvec(3);
+    for id in (0..3).map(FolioId) {
+        lruvec.fault_in(id, FolioType::File, FaultKind::Readahead, true, true);
+    }
+    lruvec.rotate_reclaimable(FolioId(2));
+    let order: Vec<u32> = lruvec
+        .list_order(0, FolioType::File)
+        .iter()
+        .map(|id| id.0)
+        .collect();
+    assert_eq!(order, [2, 0, 1]);
+    lruvec.check_invariants(SWAPPINESS);
+}
+
+#[test]
+fn p63_promotes_at_first_sight() {
+    let mut lruvec = Lruvec::new(Policy::MultiGen(Profile::P63), Millis(0));
+    lruvec.ensure(100);
+    (0..100).for_each(|id| anon(&mut lruvec, id));
+    assert_eq!(seq(&lruvec, 0), 3, "active goes to the youngest");
+    age(&mut lruvec, 1);
+    lruvec.young(FolioId(0));
+    assert_eq!(seq(&lruvec, 0), 4);
+    assert!(!lruvec.folios().get(FolioId(0)).has(Flag::Workingset));
+}
+
+/// `inc_min_seq` takes from the tail and adds at the tail: the order of what moves is reversed.
+#[test]
+fn giving_up_a_generation_reverses_it_at_the_tail_of_the_next() {
+    let mut lruvec = lruvec(6);
+    (0..3).for_each(|id| anon(&mut lruvec, id));
+    age(&mut lruvec, 1);
+    (3..6).for_each(|id| anon(&mut lruvec, id));
+    // 0..3 are in 2, 3..6 in 3; two more and 2 must make room.
+    age(&mut lruvec, 2);
+    age(&mut lruvec, 3);
+    assert_eq!(window(&lruvec).1, [3, 3]);
+    let order: Vec<u32> = lruvec
+        .list_order(3, FolioType::Anon)
+        .iter()
+        .map(|id| id.0)
+        .collect();
+    assert_eq!(order, [2, 1, 0, 3, 4, 5]);
+}

@@ -1,0 +1,77 @@
+//! What only a classic lruvec can do, with its accounts.
+
+use super::Lruvec;
+use super::policy::Lru;
+use crate::active_inactive::ActiveInactive;
+use crate::folio::{FolioId, FolioTable, FolioType};
+use crate::units::Swappiness;
+use crate::vmscan::{SWAP_CLUSTER_MAX, ScanReason};
+use crate::vmstat::VmEvent;
+use alloc::vec::Vec;
+
+impl Lruvec {
+    /// The active and inactive lists, if that is the policy.
+    #[must_use]
+    pub const fn classic(&self) -> Option<&ActiveInactive> {
+        match &self.lru {
+            Lru::Classic(lru) => Some(lru),
+            Lru::MultiGen(_) => None,
+        }
+    }
+
+    pub(crate) const fn classic_mut(&mut self) -> Option<&mut ActiveInactive> {
+        match &mut self.lru {
+            Lru::Classic(lru) => Some(lru),
+            Lru::MultiGen(_) => None,
+        }
+    }
+
+    const fn classic_parts(&mut self) -> Option<(&mut ActiveInactive, &mut FolioTable)> {
+        match &mut self.lru {
+            Lru::Classic(lru) => Some((lru, &mut self.folios)),
+            Lru::MultiGen(_) => None,
+        }
+    }
+
+    /// Deactivates up to `nr` pages of `ty`; returns the pages looked at.
+    pub(crate) fn shrink_active(&mut self, ty: FolioType, nr: u64) -> u64 {
+        let Some((lru, folios)) = self.classic_parts() else {
+            return 0;
+        };
+        let step = lru.shrink_active(folios, ty, nr);
+        self.stat.add(VmEvent::Pgrefill, step.scanned);
+        self.stat.add(VmEvent::Pgdeactivate, step.moved);
+        self.off_list[ty.index()] += step.unevictable;
+        step.scanned
+    }
+
+    /// Isolates what may go among up to `nr` inactive pages of `ty`; returns the pages looked at.
+    pub(crate) fn isolate_inactive(
+        &mut self,
+        reason: ScanReason,
+        ty: FolioType,
+        nr: u64,
+        out: &mut Vec<FolioId>,
+    ) -> u64 {
+        let before = out.len();
+        let Some((lru, folios)) = self.classic_parts() else {
+            return 0;
+        };
+        let step = lru.isolate_inactive(folios, ty, nr, out);
+        lru.bound_tombstones(folios);
+        self.stat.scanned(reason, ty, step.scanned);
+        self.stat.add(VmEvent::Pgactivate, step.moved);
+        self.off_list[ty.index()] += step.unevictable + (out.len() - before) as u64;
+        step.scanned
+    }
+
+    /// After a pass, anon is aged once more when its inactive list is low and it can go at all.
+    pub(crate) fn age_anon(&mut self, swappiness: Swappiness) {
+        let low = self
+            .classic()
+            .is_some_and(|lru| lru.is_low(FolioType::Anon));
+        if low && swappiness > Swappiness::FILE_ONLY {
+            self.shrink_active(FolioType::Anon, SWAP_CLUSTER_MAX);
+        }
+    }
+}

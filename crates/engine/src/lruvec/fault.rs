@@ -1,0 +1,156 @@
+//! Pages coming in, being accessed and being removed, with their accounts.
+
+use super::policy::Lru;
+use super::{FaultKind, Lruvec, Unmapped};
+use crate::folio::{FolioId, FolioType};
+use crate::lru_gen::Refault;
+use crate::vmstat::VmEvent;
+use crate::word::{Flag, State, Word};
+
+impl Lruvec {
+    /// A page comes in. Returns what its shadow told, if there was one; `None` also for a page
+    /// that was present already, which is then marked accessed.
+    ///
+    /// `swap_available`: anon pages could be swapped out, so that they count as competitors of a
+    /// page that comes back (classic policy only).
+    ///
+    /// # Panics
+    /// When `id` is beyond what [`Self::ensure`] made valid.
+    pub fn fault_in(
+        &mut self,
+        id: FolioId,
+        ty: FolioType,
+        kind: FaultKind,
+        has_recency: bool,
+        swap_available: bool,
+    ) -> Option<Refault> {
+        let old = self.folios.get(id);
+        if old.is_present() {
+            self.folios.touch(id);
+            return None;
+        }
+        if old.state() == State::Shadow {
+            self.out[old.shadow_type().index()] -= 1;
+        }
+        let in_fault = kind.in_fault();
+        // A program that discarded the page has no claim to what its shadow says.
+        let shadow = old.state() == State::Shadow && kind != FaultKind::FirstTouch;
+        let mut word = old
+            .into_state(State::Listed)
+            .with(Flag::File, ty == FolioType::File)
+            .with(Flag::NoRecency, !has_recency)
+            .with(Flag::SwapCache, shadow && ty == FolioType::Anon)
+            .with(
+                Flag::Active,
+                self.lru.starts_active(ty, in_fault, has_recency),
+            );
+        let refault = shadow.then(|| self.lru.refault(old, ty, swap_available));
+        if let Some(refault) = refault {
+            word = self.book_refault(word, old, (ty, refault), in_fault);
+        }
+        self.stat.add(VmEvent::Pgfault, u64::from(in_fault));
+        self.stat
+            .add(VmEvent::Pgmajfault, u64::from(in_fault && shadow));
+        self.lru.add(&mut self.folios, id, word);
+        refault
+    }
+
+    /// spec: workingset.md 6, refault steps 2 to 6.
+    fn book_refault(
+        &mut self,
+        word: Word,
+        shadow: Word,
+        (ty, refault): (FolioType, Refault),
+        in_fault: bool,
+    ) -> Word {
+        self.stat.add(VmEvent::refault(ty), 1);
+        if ty == FolioType::Anon {
+            self.stat.add(VmEvent::Pswpin, 1);
+        }
+        if !refault.recent {
+            return word;
+        }
+        let counts = in_fault || self.classic().is_some();
+        self.stat.add(VmEvent::activate(ty), u64::from(counts));
+        self.stat
+            .add(VmEvent::restore(ty), u64::from(refault.workingset));
+        self.lru.restore(word, shadow)
+    }
+
+    /// An access through a file descriptor: counts for the tier and never for the generation;
+    /// under the classic policy the second one activates.
+    pub fn mark_accessed(&mut self, id: FolioId) {
+        let word = self.folios.get(id);
+        if !word.is_present() {
+            return;
+        }
+        match &mut self.lru {
+            Lru::MultiGen(lru) => self.folios.set(id, lru.accessed_word(word)),
+            Lru::Classic(lru) => {
+                if lru.mark_accessed(&mut self.folios, id) {
+                    lru.bound_tombstones(&mut self.folios);
+                    self.stat.add(VmEvent::Pgactivate, 1);
+                }
+            }
+        }
+    }
+
+    /// MADV_COLD: the page is not expected to be used soon.
+    pub fn deactivate(&mut self, id: FolioId) {
+        let listed = self.folios.get(id).state() == State::Listed;
+        let Some((lru, folios)) = self.multi_gen_mut().filter(|_| listed) else {
+            return;
+        };
+        if lru.deactivate(folios, id) {
+            lru.bound_tombstones(folios);
+            self.stat.add(VmEvent::Pgdeactivate, 1);
+        }
+    }
+
+    /// Sets or clears one of the flags that are the embedder's to say: dirty, writeback, swap
+    /// cache, no recency, unevictable, executable. No effect on a page that is not present.
+    pub fn set_flag(&mut self, id: FolioId, flag: Flag, on: bool) {
+        let word = self.folios.get(id);
+        let theirs = matches!(
+            flag,
+            Flag::Dirty
+                | Flag::Writeback
+                | Flag::SwapCache
+                | Flag::NoRecency
+                | Flag::Unevictable
+                | Flag::Exec
+        );
+        if word.is_present() && theirs {
+            self.folios.set(id, word.with(flag, on));
+        }
+    }
+
+    /// Pages `start..start + len` were removed by their program: off the lists, no shadow, and
+    /// shadows that are there are consumed.
+    pub fn unmap_range(&mut self, start: FolioId, len: usize) -> Unmapped {
+        let end = start.index().saturating_add(len).min(self.folios.len());
+        let (mut gone, eager) = (Unmapped::default(), len <= 16);
+        for id in (start.0..).map(FolioId).take_while(|id| id.index() < end) {
+            let word = self.folios.get(id);
+            match word.state() {
+                State::Absent => continue,
+                State::Shadow => {
+                    self.folios.set(id, word.into_state(State::Absent));
+                    gone.out[word.shadow_type().index()].0 += 1;
+                    self.out[word.shadow_type().index()] -= 1;
+                }
+                State::Listed => {
+                    self.lru.del(&mut self.folios, id, State::Absent, eager);
+                    gone.present.0 += 1;
+                }
+                State::OffList => {
+                    self.folios.set(id, word.into_state(State::Absent));
+                    self.off_list[word.folio_type().index()] -= 1;
+                    gone.present.0 += 1;
+                }
+            }
+        }
+        self.lru.bound_tombstones(&mut self.folios);
+        gone
+    }
+}

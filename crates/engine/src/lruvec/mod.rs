@@ -1,0 +1,154 @@
+//! The LRU of one memcg on one node: its folio table, its lists and its counters as one value.
+//!
+//! A lruvec owns its folios. All methods take `&mut self` and nothing here is shared, so that a
+//! lruvec is the unit of locking and of parallel reclaim.
+//!
+//! Invariant: every present page is either on a list or off it ([`Lruvec::off_list`] counts the
+//! latter: isolated, or unevictable); the two together are the resident pages. [`Lruvec::out`]
+//! counts the shadows.
+
+mod classic;
+mod fault;
+mod multi_gen;
+mod policy;
+mod reclaim;
+
+pub use policy::Policy;
+
+use crate::folio::{FolioId, FolioTable, FolioType};
+use crate::units::{Millis, Pages, Swappiness};
+use crate::vmstat::VmStat;
+use crate::word::State;
+use policy::Lru;
+
+/// How a page came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// A fault on a page that was never there, or was discarded by its program.
+    FirstTouch,
+    /// A fault on a page that is out.
+    Refault,
+    /// Brought in unasked, beside a page that was.
+    Readahead,
+    /// Read or written through a file descriptor.
+    Descriptor,
+}
+
+impl FaultKind {
+    const fn in_fault(self) -> bool {
+        matches!(self, Self::FirstTouch | Self::Refault)
+    }
+}
+
+/// What a removal took away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unmapped {
+    /// Pages that were in memory.
+    pub present: Pages,
+    /// Pages that were out, by type.
+    pub out: [Pages; 2],
+}
+
+/// One (memcg, node).
+#[derive(Debug)]
+pub struct Lruvec {
+    folios: FolioTable,
+    lru: Lru,
+    stat: VmStat,
+    off_list: [u64; 2],
+    out: [u64; 2],
+}
+
+impl Lruvec {
+    /// An empty lruvec.
+    #[must_use]
+    pub fn new(policy: Policy, now: Millis) -> Self {
+        Self {
+            folios: FolioTable::default(),
+            lru: Lru::new(policy, now),
+            stat: VmStat::default(),
+            off_list: [0; 2],
+            out: [0; 2],
+        }
+    }
+
+    /// Makes ids below `len` valid.
+    pub fn ensure(&mut self, len: usize) {
+        self.folios.ensure(len);
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn folios_mut(&mut self) -> &mut FolioTable {
+        &mut self.folios
+    }
+
+    /// The folio table, to look at.
+    #[must_use]
+    pub const fn folios(&self) -> &FolioTable {
+        &self.folios
+    }
+
+    /// The counters.
+    #[must_use]
+    pub const fn stat(&self) -> &VmStat {
+        &self.stat
+    }
+
+    /// Present pages, isolated and unevictable ones included.
+    #[must_use]
+    pub fn resident(&self) -> Pages {
+        let listed: u64 = FolioType::ALL.iter().map(|&ty| self.lru.total(ty)).sum();
+        Pages(listed + self.off_list[0] + self.off_list[1])
+    }
+
+    /// Present pages of `ty` that are on no list.
+    #[must_use]
+    pub const fn off_list(&self, ty: FolioType) -> Pages {
+        Pages(self.off_list[ty.index()])
+    }
+
+    /// Pages of `ty` that are out.
+    #[must_use]
+    pub const fn out(&self, ty: FolioType) -> Pages {
+        Pages(self.out[ty.index()])
+    }
+
+    /// Active and inactive pages of `ty`, as memory.stat shows them.
+    #[must_use]
+    pub fn active_inactive(&self, ty: FolioType) -> (Pages, Pages) {
+        let (active, inactive) = self.lru.active_inactive(ty);
+        (Pages(active), Pages(inactive))
+    }
+
+    /// Bytes of metadata: table and lists.
+    #[must_use]
+    pub fn footprint(&self) -> usize {
+        self.folios.footprint() + self.lru.footprint()
+    }
+
+    /// The hardware's part in a simulation: sets the accessed bit. False when the page is out.
+    #[inline]
+    pub fn touch(&mut self, id: FolioId) -> bool {
+        self.folios.touch(id)
+    }
+
+    /// Asserts every invariant. Costs a look at every page.
+    ///
+    /// # Panics
+    /// When one does not hold.
+    pub fn check_invariants(&self, swappiness: Swappiness) {
+        match &self.lru {
+            Lru::MultiGen(lru) => lru.check(&self.folios, swappiness),
+            Lru::Classic(lru) => lru.check(&self.folios),
+        }
+        let off_list = self.folios.count(State::OffList) as u64;
+        assert_eq!(
+            off_list,
+            self.off_list.iter().sum::<u64>(),
+            "present pages that are on no list"
+        );
+        let out = self.folios.count(State::Shadow) as u64;
+        assert_eq!(out, self.out.iter().sum::<u64>(), "pages out");
+        self.stat.check();
+    }
+}

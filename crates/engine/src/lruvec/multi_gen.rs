@@ -1,0 +1,141 @@
+//! What only a multi-gen lruvec can do; under the classic policy these do nothing.
+
+use super::Lruvec;
+use super::policy::Lru;
+use crate::folio::{FolioId, FolioTable, FolioType};
+use crate::lru_gen::{CommandError, Eviction, IsolateBudget, Isolated, LruGen};
+use crate::units::{Millis, Pages, Swappiness};
+use crate::vmscan::ScanReason;
+use crate::word::State;
+use alloc::vec::Vec;
+
+impl Lruvec {
+    /// The generations, to look at.
+    ///
+    /// # Panics
+    /// When this lruvec has the classic policy; see [`Lruvec::classic`].
+    #[must_use]
+    pub fn lru_gen(&self) -> &LruGen {
+        self.multi_gen()
+            .expect("a lruvec with the classic policy has no generations")
+    }
+
+    /// The generations, if that is the policy.
+    #[must_use]
+    pub fn multi_gen(&self) -> Option<&LruGen> {
+        match &self.lru {
+            Lru::MultiGen(lru) => Some(lru),
+            Lru::Classic(_) => None,
+        }
+    }
+
+    pub(crate) fn multi_gen_mut(&mut self) -> Option<(&mut LruGen, &mut FolioTable)> {
+        match &mut self.lru {
+            Lru::MultiGen(lru) => Some((lru, &mut self.folios)),
+            Lru::Classic(_) => None,
+        }
+    }
+
+    /// A walk found the page accessed since the last walk. Isolated pages remember it and are put
+    /// back young, and so do pages of a classic lruvec; absent ones are none of ours.
+    pub fn young(&mut self, id: FolioId) {
+        let listed = self.folios.get(id).state() == State::Listed;
+        match self.multi_gen_mut().filter(|_| listed) {
+            Some((lru, folios)) => lru.update_gen(folios, id),
+            None => {
+                self.folios.touch(id);
+            }
+        }
+    }
+
+    /// Takes the accessed bits set by [`Self::touch`]. Returns the pages found young.
+    pub fn walk_accessed(&mut self) -> Pages {
+        let young = self
+            .multi_gen_mut()
+            .map_or(0, |(lru, folios)| lru.walk_accessed(folios));
+        Pages(young)
+    }
+
+    /// The writeback of a listed page has ended and reclaim waits for it: next to go.
+    pub fn rotate_reclaimable(&mut self, id: FolioId) {
+        let listed = self.folios.get(id).state() == State::Listed;
+        if let Some((lru, folios)) = self.multi_gen_mut().filter(|_| listed) {
+            lru.rotate_reclaimable(folios, id);
+            lru.bound_tombstones(folios);
+        }
+    }
+
+    /// Opens a new generation after a walk; false when `seq` is no longer the youngest.
+    pub fn inc_max_seq(&mut self, seq: u64, swappiness: Swappiness, now: Millis) -> bool {
+        self.multi_gen_mut()
+            .is_some_and(|(lru, folios)| lru.inc_max_seq(folios, seq, swappiness, now))
+    }
+
+    /// Claims the walk before `inc_max_seq(seq)`; false when it has been claimed.
+    pub fn begin_walk(&mut self, seq: u64) -> bool {
+        self.multi_gen_mut()
+            .is_some_and(|(lru, _)| lru.begin_walk(seq))
+    }
+
+    /// Isolates from generations up to `last` only.
+    pub fn isolate_up_to(
+        &mut self,
+        last: u64,
+        swappiness: Swappiness,
+        budget: IsolateBudget,
+        out: &mut Vec<FolioId>,
+    ) -> Isolated {
+        let before = out.len();
+        let Some((lru, folios)) = self.multi_gen_mut() else {
+            return Isolated::default();
+        };
+        let done = lru.isolate_up_to(folios, (last, swappiness), budget, out);
+        self.book_scan(ScanReason::Proactive, out.len() - before, done)
+    }
+
+    /// debugfs `+`: ages when `seq` is the youngest generation.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub fn run_aging(
+        &mut self,
+        seq: u64,
+        swappiness: Swappiness,
+        force_scan: bool,
+        now: Millis,
+    ) -> Result<(), CommandError> {
+        let (lru, folios) = self.multi_gen_mut().ok_or(CommandError::Invalid)?;
+        lru.run_aging(folios, (seq, swappiness, force_scan), now)
+    }
+
+    /// debugfs `-`: isolates up to `nr` pages of generations up to `seq`.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub fn run_eviction(
+        &mut self,
+        seq: u64,
+        swappiness: Swappiness,
+        nr: usize,
+        out: &mut Vec<FolioId>,
+    ) -> Result<Eviction, CommandError> {
+        let (lru, _) = self.multi_gen_mut().ok_or(CommandError::Invalid)?;
+        lru.check_eviction(seq)?;
+        if lru.evictable_min_seq(swappiness) > seq || nr == 0 {
+            return Ok(Eviction::Done);
+        }
+        let done = self.isolate_up_to(seq, swappiness, IsolateBudget::up_to(nr), out);
+        Ok(if done.scanned == 0 {
+            Eviction::Done
+        } else {
+            Eviction::More
+        })
+    }
+
+    /// The order in which reclaim would meet the pages of generation list `seq`, type `ty`.
+    /// For tests and reports: costs a look at every entry.
+    #[must_use]
+    pub fn list_order(&self, seq: u64, ty: FolioType) -> Vec<FolioId> {
+        self.lru_gen().list_order(&self.folios, seq, ty)
+    }
+}

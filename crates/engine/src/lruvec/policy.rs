@@ -1,0 +1,133 @@
+//! Which LRU a lruvec has: one value, chosen when it is made.
+
+use crate::active_inactive::{ActiveInactive, Stage};
+use crate::folio::{FolioId, FolioTable, FolioType};
+use crate::lru_gen::{Insertion, LruGen, Profile, Refault};
+use crate::units::{Millis, Pages};
+use crate::word::{Flag, State, Word};
+use alloc::boxed::Box;
+
+/// The choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Generations.
+    MultiGen(Profile),
+    /// Active and inactive lists, on a machine of so many pages.
+    ActiveInactive(Stage, Pages),
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self::MultiGen(Profile::default())
+    }
+}
+
+/// The lists of either policy.
+#[derive(Debug)]
+pub(super) enum Lru {
+    MultiGen(Box<LruGen>),
+    Classic(Box<ActiveInactive>),
+}
+
+impl Lru {
+    pub(super) fn new(policy: Policy, now: Millis) -> Self {
+        match policy {
+            Policy::MultiGen(profile) => Self::MultiGen(Box::new(LruGen::new(profile, now))),
+            Policy::ActiveInactive(stage, total) => {
+                Self::Classic(Box::new(ActiveInactive::new(stage, total)))
+            }
+        }
+    }
+
+    pub(super) fn total(&self, ty: FolioType) -> u64 {
+        match self {
+            Self::MultiGen(lru) => lru.total(ty),
+            Self::Classic(lru) => lru.total(ty),
+        }
+    }
+
+    /// Active and inactive pages as vmstat shows them.
+    pub(super) fn active_inactive(&self, ty: FolioType) -> (u64, u64) {
+        match self {
+            Self::MultiGen(lru) => (lru.active(ty), lru.inactive(ty)),
+            Self::Classic(lru) => (
+                lru.sizes().active[ty.index()],
+                lru.sizes().inactive[ty.index()],
+            ),
+        }
+    }
+
+    pub(super) fn footprint(&self) -> usize {
+        match self {
+            Self::MultiGen(lru) => lru.footprint(),
+            Self::Classic(lru) => lru.footprint(),
+        }
+    }
+
+    /// PG_active as a fault sets it before insertion.
+    pub(super) fn starts_active(&self, ty: FolioType, in_fault: bool, recency: bool) -> bool {
+        match self {
+            Self::MultiGen(_) => in_fault && recency,
+            Self::Classic(lru) => lru.starts_active(ty, in_fault),
+        }
+    }
+
+    pub(super) fn refault(&mut self, shadow: Word, ty: FolioType, swap: bool) -> Refault {
+        match self {
+            Self::MultiGen(lru) => lru.refault(shadow, ty),
+            Self::Classic(lru) => lru.refault(shadow, ty, swap),
+        }
+    }
+
+    /// What a page that left recently gets back.
+    pub(super) fn restore(&self, word: Word, shadow: Word) -> Word {
+        match self {
+            Self::MultiGen(lru) => lru.restore(word, shadow),
+            Self::Classic(_) => {
+                let (_, workingset) = shadow.shadow();
+                word.with(Flag::Active, true)
+                    .with(Flag::Workingset, workingset)
+            }
+        }
+    }
+
+    pub(super) fn add(&mut self, folios: &mut FolioTable, id: FolioId, word: Word) {
+        match self {
+            Self::MultiGen(lru) => lru.add(folios, id, word, Insertion::Normal),
+            Self::Classic(lru) => lru.add(folios, id, word),
+        }
+    }
+
+    pub(super) fn del(&mut self, folios: &mut FolioTable, id: FolioId, next: State, eager: bool) {
+        match self {
+            Self::MultiGen(lru) => lru.del(folios, id, next, eager),
+            Self::Classic(lru) => lru.del(folios, id, next, eager),
+        }
+    }
+
+    pub(super) fn bound_tombstones(&mut self, folios: &mut FolioTable) {
+        match self {
+            Self::MultiGen(lru) => lru.bound_tombstones(folios),
+            Self::Classic(lru) => lru.bound_tombstones(folios),
+        }
+    }
+
+    pub(super) fn put_back(
+        &mut self,
+        folios: &mut FolioTable,
+        id: FolioId,
+        referenced: bool,
+    ) -> bool {
+        match self {
+            Self::MultiGen(lru) => lru.put_back(folios, id, referenced),
+            Self::Classic(lru) => lru.put_back(folios, id, referenced),
+        }
+    }
+
+    pub(super) fn evicted(&mut self, folios: &mut FolioTable, id: FolioId) {
+        match self {
+            Self::MultiGen(lru) => lru.evicted(folios, id),
+            Self::Classic(lru) => lru.evicted(folios, id),
+        }
+    }
+}

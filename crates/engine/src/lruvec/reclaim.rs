@@ -1,0 +1,135 @@
+//! Isolation and what becomes of isolated pages, with their accounts.
+
+use super::Lruvec;
+use super::policy::Lru;
+use crate::folio::{FolioId, FolioType};
+use crate::lru_gen::{DEF_PRIORITY, Explanation, IsolateBudget, Isolated, Verdict};
+use crate::units::{Millis, Swappiness};
+use crate::vmscan::ScanReason;
+use crate::vmstat::VmEvent;
+use crate::word::{Flag, State};
+use alloc::vec::Vec;
+
+impl Lruvec {
+    /// Isolates a batch; see [`Isolated`]. `scanned == 0` asks for aging.
+    pub fn isolate(
+        &mut self,
+        reason: ScanReason,
+        swappiness: Swappiness,
+        budget: IsolateBudget,
+        out: &mut Vec<FolioId>,
+    ) -> Isolated {
+        let before = out.len();
+        let Some((lru, folios)) = self.multi_gen_mut() else {
+            return self.isolate_classic(reason, swappiness, budget, out);
+        };
+        let done = lru.isolate(folios, swappiness, budget, out);
+        self.book_scan(reason, out.len() - before, done)
+    }
+
+    /// The classic LRU needs no aging: it tries harder until something comes, or nothing is left.
+    fn isolate_classic(
+        &mut self,
+        reason: ScanReason,
+        swappiness: Swappiness,
+        budget: IsolateBudget,
+        out: &mut Vec<FolioId>,
+    ) -> Isolated {
+        let (before, mut scanned) = (out.len(), 0);
+        for priority in (0..=DEF_PRIORITY).rev() {
+            let Some(lru) = self.classic_mut() else { break };
+            let (targets, deactivate) = lru.pass_targets(swappiness, priority);
+            for ty in FolioType::ALL {
+                let [inactive, active] = targets[ty.index()];
+                if deactivate[ty.index()] {
+                    self.shrink_active(ty, active);
+                }
+                let room = (budget.isolate + before - out.len()) as u64;
+                scanned += self.isolate_inactive(reason, ty, inactive.min(room), out);
+            }
+            if out.len() > before {
+                break;
+            }
+        }
+        let isolated = out.len() - before;
+        // Even the last priority found nothing that can go: whoever asks again gets no more.
+        let scanned = if isolated > 0 { scanned } else { 0 };
+        Isolated {
+            isolated,
+            scanned: usize::try_from(scanned).unwrap_or(usize::MAX),
+            ..Isolated::default()
+        }
+    }
+
+    /// As the kernel, only what is taken off the lists counts as scanned.
+    pub(super) fn book_scan(
+        &mut self,
+        reason: ScanReason,
+        isolated: usize,
+        done: Isolated,
+    ) -> Isolated {
+        if let Some(ty) = done.ty {
+            self.stat.scanned(reason, ty, isolated as u64);
+            self.off_list[ty.index()] += isolated as u64;
+        }
+        for ty in FolioType::ALL {
+            self.off_list[ty.index()] += done.unevictable[ty.index()] as u64;
+        }
+        self.lru.bound_tombstones(&mut self.folios);
+        done
+    }
+
+    /// An isolated page could not be evicted. False when the page is not isolated (its program
+    /// removed it meanwhile): nothing is done then.
+    pub fn put_back(&mut self, id: FolioId, referenced: bool) -> bool {
+        let word = self.folios.get(id);
+        if word.state() != State::OffList {
+            return false;
+        }
+        self.off_list[word.folio_type().index()] -= 1;
+        if self.lru.put_back(&mut self.folios, id, referenced) {
+            self.stat.add(VmEvent::Pgactivate, 1);
+        }
+        true
+    }
+
+    /// An isolated page has left; its shadow stays. False as in [`Self::put_back`].
+    pub fn evicted(&mut self, id: FolioId, reason: ScanReason) -> bool {
+        let word = self.folios.get(id);
+        if word.state() != State::OffList {
+            return false;
+        }
+        let ty = word.folio_type();
+        self.off_list[ty.index()] -= 1;
+        self.out[ty.index()] += 1;
+        self.stat.stolen(reason, ty, 1);
+        if ty == FolioType::Anon {
+            self.stat.add(VmEvent::Pswpout, 1);
+        }
+        self.lru.evicted(&mut self.folios, id);
+        true
+    }
+
+    /// Why a page would or would not be taken now.
+    #[must_use]
+    pub fn explain(&self, id: FolioId, swappiness: Swappiness, now: Millis) -> Explanation {
+        if let Lru::MultiGen(lru) = &self.lru {
+            return lru.explain(&self.folios, id, swappiness, now);
+        }
+        let word = self.folios.get(id);
+        let verdict = match word.state() {
+            State::Absent | State::Shadow => Verdict::NotPresent,
+            _ if word.has(Flag::Unevictable) => Verdict::Unevictable,
+            State::OffList => Verdict::Isolated,
+            State::Listed if !swappiness.may_evict(word.folio_type()) => Verdict::TypeExcluded,
+            State::Listed if word.has(Flag::Active) => Verdict::OnActiveList,
+            State::Listed => Verdict::Candidate,
+        };
+        Explanation {
+            verdict,
+            seq: None,
+            tier: 0,
+            idle_at_least: Millis(0),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Charging under limits: reclaim at the level that is over, then give up. spec:
+//! reclaim-control.md 1.
+
+use super::{Machine, Memories, ReclaimRequest};
+use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId, high_delay};
+use crate::units::{Millis, Pages};
+use crate::vmscan::{SWAP_CLUSTER_MAX, ScanReason};
+
+/// Reclaim at `at` could not make room: something there must be killed, or the charge must fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OomAt {
+    /// The memcg whose max it was.
+    pub at: MemcgId,
+}
+
+impl Machine {
+    /// Makes room for `nr` pages of `id` below every max above it: MAX is counted once, where it
+    /// first was in the way; stocks are drained once; up to 16 rounds of reclaim follow.
+    ///
+    /// # Errors
+    /// [`OomAt`], with OOM counted there.
+    pub fn make_room<M: Memories>(
+        &mut self,
+        id: MemcgId,
+        nr: Pages,
+        now: Millis,
+        memories: &mut M,
+    ) -> Result<(), OomAt> {
+        let Some(mut at) = self.first_over(id, nr) else {
+            return Ok(());
+        };
+        self.tree.event(at, MemcgEvent::Max);
+        for attempt in 0..MAX_RECLAIM_RETRIES {
+            let usage = Pages(self.tree.get(at).usage().0 + nr.0);
+            let want = usage.less(self.tree.get(at).limits().max.pages());
+            let request = ReclaimRequest {
+                reason: ScanReason::Direct,
+                nr: want.max(Pages(SWAP_CLUSTER_MAX)),
+                swappiness: None,
+                now,
+            };
+            let got = self.reclaim_subtree(at, request, memories);
+            if attempt == 0 {
+                self.tree.drain_stocks();
+            }
+            match self.first_over(id, nr) {
+                None => return Ok(()),
+                Some(next) if next == at && got.reclaimed == Pages(0) => break,
+                Some(next) => at = next,
+            }
+        }
+        self.tree.event(at, MemcgEvent::Oom);
+        Err(OomAt { at })
+    }
+
+    /// The lowest level that `nr` more pages would take over its max.
+    fn first_over(&self, id: MemcgId, nr: Pages) -> Option<MemcgId> {
+        self.tree.ancestors(id).find(|&id| {
+            let memcg = self.tree.get(id);
+            Pages(memcg.usage().0.saturating_add(nr.0)) > memcg.limits().max.pages()
+        })
+    }
+
+    /// How long a task of `id` that has charged `nr` pages must sleep because a level above it is
+    /// over memory.high; HIGH is counted at each such level.
+    pub fn throttle(&mut self, id: MemcgId, nr: Pages) -> Millis {
+        let mut at = Some(id);
+        while let Some(id) = at {
+            if self.tree.get(id).over_high() > Pages(0) {
+                self.tree.event(id, MemcgEvent::High);
+            }
+            at = self.tree.parent(id);
+        }
+        high_delay(self.tree.high_overage(id), nr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Simple, machine, usage};
+    use super::*;
+    use crate::folio::{FolioId, FolioType};
+    use crate::lruvec::FaultKind;
+    use crate::memcg::{MemcgLimits, MemcgProfile};
+    use crate::units::{Bytes, Limit};
+    use crate::word::Flag;
+
+    fn limit(machine: &mut Machine, id: MemcgId, pages: u64) {
+        let max = Limit::Bytes(Bytes(pages * 4096));
+        machine.set_limits(
+            id,
+            MemcgLimits {
+                max,
+                ..MemcgLimits::default()
+            },
+        );
+    }
+
+    /// reclaim-control.md 11, test 7, in a tree.
+    #[test]
+    fn a_charge_over_max_with_nothing_to_reclaim() {
+        let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 100);
+        limit(&mut machine, ids[0], 100);
+        for page in (0..100).map(FolioId) {
+            machine
+                .lruvec_mut(ids[0])
+                .set_flag(page, Flag::Unevictable, true);
+        }
+        let oom = machine.make_room(ids[0], Pages(1), Millis(1), &mut Simple);
+        assert_eq!(oom, Err(OomAt { at: ids[0] }));
+        let events = machine.tree().local_events(ids[0]);
+        assert_eq!(
+            (events.get(MemcgEvent::Max), events.get(MemcgEvent::Oom)),
+            (1, 1)
+        );
+        assert_eq!(
+            usage(&machine, ids[1]),
+            100,
+            "a limit is nobody else's trouble"
+        );
+        machine.check_invariants();
+    }
+
+    #[test]
+    fn the_level_that_is_over_is_reclaimed() {
+        let (mut machine, _) = machine(MemcgProfile::Newer, 1, 0);
+        let parent = machine.create(MemcgId::ROOT, Millis(0));
+        let children = [
+            machine.create(parent, Millis(0)),
+            machine.create(parent, Millis(0)),
+        ];
+        limit(&mut machine, parent, 200);
+        for page in 0..150u32 {
+            for &child in &children {
+                machine.lruvec_mut(child).ensure(150);
+                let now = Millis(u64::from(page));
+                machine
+                    .make_room(child, Pages(1), now, &mut Simple)
+                    .expect("cold pages");
+                let id = FolioId(page);
+                machine.fault_in(child, id, FolioType::Anon, FaultKind::FirstTouch, true);
+                assert!(usage(&machine, parent) <= 200);
+            }
+        }
+        machine.check_invariants();
+        assert!(
+            children.iter().all(|&child| usage(&machine, child) < 150),
+            "both gave"
+        );
+        let events = machine.tree().local_events(parent);
+        assert!(events.get(MemcgEvent::Max) > 0 && events.get(MemcgEvent::Oom) == 0);
+    }
+
+    #[test]
+    fn throttled_by_the_worst_level() {
+        let (mut machine, ids) = machine(MemcgProfile::Newer, 1, 150);
+        let high = Limit::Bytes(Bytes(100 * 4096));
+        machine.set_limits(
+            ids[0],
+            MemcgLimits {
+                high,
+                ..MemcgLimits::default()
+            },
+        );
+        assert_eq!(machine.throttle(ids[0], Pages(64)), Millis(2000));
+        assert_eq!(machine.throttle(ids[0], Pages(1)), Millis(250));
+        assert_eq!(machine.tree().local_events(ids[0]).get(MemcgEvent::High), 2);
+    }
+}

@@ -1,0 +1,196 @@
+//! Reclaim of the root by the memcg LRU. spec: memcg-lru.md 4-6.
+
+use super::{GlobalReclaim, Machine, Memories, ReclaimRequest};
+use crate::folio::FolioType;
+use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH, TtlCheck};
+use crate::memcg::{
+    MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId, MemcgOp, MemcgProfile, MemcgWalk, Segment,
+};
+use crate::units::{Millis, Pages, Swappiness};
+use crate::vmscan::{SWAP_CLUSTER_MAX, ScanControl, ScanReason, Shrunk, TryAgain};
+
+impl Machine {
+    /// One pass over the memcg LRU at one priority; it stops as soon as the aim is reached.
+    pub fn shrink_many<M: Memories>(
+        &mut self,
+        request: ReclaimRequest,
+        priority: u32,
+        memories: &mut M,
+    ) -> Shrunk {
+        let mut total = Shrunk::default();
+        let mut walk = MemcgWalk::new(&mut self.memcg_lru);
+        while let Some(id) = walk.next(&mut self.memcg_lru) {
+            let rest = ReclaimRequest {
+                nr: request.nr.less(total.reclaimed),
+                ..request
+            };
+            let (op, shrunk) = self.shrink_one(id, rest, priority, memories);
+            total.add(shrunk);
+            walk.pend(op);
+            self.release_if_empty(id);
+            if total.reclaimed >= request.nr {
+                break;
+            }
+        }
+        walk.finish(&mut self.memcg_lru);
+        total
+    }
+
+    /// Reclaims one memcg's own pages and says what becomes of its entry. spec: memcg-lru.md 4.
+    pub fn shrink_one<M: Memories>(
+        &mut self,
+        id: MemcgId,
+        request: ReclaimRequest,
+        priority: u32,
+        memories: &mut M,
+    ) -> (MemcgOp, Shrunk) {
+        let seed = self.memcg_lru.profile() == MemcgProfile::Seed;
+        let swappiness = self.swappiness(id, request.swappiness);
+        let tail_once = self.tail_then_young(id);
+        if seed && !self.is_sizable(id, swappiness, priority) {
+            return (tail_once, Shrunk::default());
+        }
+        self.tree.calculate_path(MemcgId::ROOT, id);
+        if self.tree.below_min(MemcgId::ROOT, id) {
+            return (MemcgOp::Young, Shrunk::default());
+        }
+        if self.tree.below_low(MemcgId::ROOT, id) {
+            if self.memcg_lru.segment(id) != Segment::Tail {
+                return (MemcgOp::Tail, Shrunk::default());
+            }
+            self.tree.event(id, MemcgEvent::Low);
+        }
+        let sc = ScanControl {
+            priority,
+            root: true,
+            online: self.tree.is_online(id),
+            ..ScanControl::new(request.reason, request.nr, swappiness, request.now)
+        };
+        let shrunk = self.shrink(id, &sc, memories);
+        let op = match (seed, shrunk.aged) {
+            (true, true) => MemcgOp::Young,
+            (true, false) => MemcgOp::Nop,
+            (false, true) if sc.online => MemcgOp::Young,
+            (false, false) if self.is_sizable(id, swappiness, priority) => MemcgOp::Nop,
+            (false, _) => tail_once,
+        };
+        (op, shrunk)
+    }
+
+    fn tail_then_young(&self, id: MemcgId) -> MemcgOp {
+        match self.memcg_lru.segment(id) {
+            Segment::Tail => MemcgOp::Young,
+            _ => MemcgOp::Tail,
+        }
+    }
+
+    /// Something is left to scan at this priority.
+    fn is_sizable(&self, id: MemcgId, swappiness: Swappiness, priority: u32) -> bool {
+        let lruvec = self.lruvec(id);
+        let total: u64 = FolioType::ALL
+            .into_iter()
+            .filter(|&ty| swappiness.may_evict(ty))
+            .map(|ty| {
+                let (active, inactive) = lruvec.active_inactive(ty);
+                active.0 + inactive.0
+            })
+            .sum();
+        total >> priority > 0
+    }
+
+    /// Thrashing prevention: true when no tenant has anything left that is older than `min_ttl`, so
+    /// that killing is kinder than reclaim. spec: lru-gen.md 9.
+    pub fn is_thrashing(&mut self, min_ttl: Millis, priority: u32, now: Millis) -> bool {
+        if min_ttl == Millis(0) {
+            return false;
+        }
+        for id in self.tree.pre_order(MemcgId::ROOT) {
+            self.tree.calculate_protection(MemcgId::ROOT, id);
+            let swappiness = self.swappiness(id, None);
+            let check = TtlCheck {
+                min_ttl,
+                now,
+                priority,
+                swappiness,
+            };
+            let below_min = self.tree.below_min(MemcgId::ROOT, id);
+            let online = self.tree.is_online(id);
+            let lru = self.lruvec(id).multi_gen();
+            if lru.is_none_or(|lru| lru.is_reclaimable(check, below_min, online)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Where to start, so that one pass over all has a chance to get enough. spec: memcg-lru.md 6.
+    fn initial_priority(&self, nr: Pages) -> u32 {
+        if nr.0 < MIN_LRU_BATCH as u64 {
+            return DEF_PRIORITY;
+        }
+        let usage = self.tree.get(MemcgId::ROOT).usage().0;
+        let (reclaimable, lowest) = match self.memcg_lru.profile() {
+            MemcgProfile::Seed => (usage / 2, 0),
+            MemcgProfile::Newer => (usage, DEF_PRIORITY / 2),
+        };
+        let fls = |n: u64| u64::BITS - n.leading_zeros();
+        let priority = fls(reclaimable).saturating_sub(1 + fls(nr.0 - 1));
+        priority.clamp(lowest, DEF_PRIORITY)
+    }
+
+    /// Reclaims from the root, from an initial priority on and harder as long as it is not enough.
+    pub fn reclaim_root<M: Memories>(
+        &mut self,
+        request: ReclaimRequest,
+        memories: &mut M,
+    ) -> Shrunk {
+        let mut total = Shrunk::default();
+        for priority in (0..=self.initial_priority(request.nr)).rev() {
+            let rest = ReclaimRequest {
+                nr: request.nr.less(total.reclaimed),
+                ..request
+            };
+            self.note_pressure(MemcgId::ROOT, (priority, request.reason), request.now);
+            total.add(self.shrink_many(rest, priority, memories));
+            if total.reclaimed >= request.nr {
+                break;
+            }
+        }
+        total
+    }
+
+    /// memory.reclaim of any memcg: of the root by the memcg LRU, below it by the hierarchy.
+    ///
+    /// # Errors
+    /// [`TryAgain`] when 16 passes got nothing before it was enough.
+    pub fn proactive_reclaim<M: Memories>(
+        &mut self,
+        target: MemcgId,
+        request: ReclaimRequest,
+        memories: &mut M,
+    ) -> Result<Pages, TryAgain> {
+        let (mut reclaimed, mut retries) = (Pages(0), MAX_RECLAIM_RETRIES);
+        while reclaimed < request.nr {
+            let batch = Pages((request.nr.less(reclaimed).0 / 4).max(SWAP_CLUSTER_MAX));
+            let request = ReclaimRequest {
+                nr: batch,
+                reason: ScanReason::Proactive,
+                ..request
+            };
+            let by_lru = self.config.global == GlobalReclaim::MemcgLru;
+            let got = if target == MemcgId::ROOT && by_lru {
+                self.reclaim_root(request, memories)
+            } else {
+                self.reclaim_subtree(target, request, memories)
+            };
+            reclaimed.0 += got.reclaimed.0;
+            if got.reclaimed == Pages(0) {
+                retries -= 1;
+                if retries == 0 {
+                    return Err(TryAgain { reclaimed });
+                }
+            }
+        }
+        Ok(reclaimed)
+    }
+}

@@ -1,0 +1,294 @@
+//! Working-set reports of a machine's tenants. spec: workingset-report.md 3, 5, 6.
+
+use super::{Machine, Memories};
+use crate::memcg::MemcgId;
+use crate::units::{Millis, Swappiness};
+use crate::vmscan::ScanReason;
+use crate::workingset::{Aggregation, Bins, PageAge, Report, ReportState};
+use alloc::vec::Vec;
+
+/// The node's bins, every tenant's state, and who is to be told.
+#[derive(Debug, Default)]
+pub struct Reports {
+    bins: Bins,
+    mode: Aggregation,
+    states: Vec<ReportState>,
+    notified: Vec<MemcgId>,
+}
+
+impl Reports {
+    /// The edges that the next refreshes use; stored reports keep theirs (I8).
+    pub fn set_bins(&mut self, bins: Bins) {
+        self.bins = bins;
+    }
+
+    /// How generations that span an edge are divided.
+    pub const fn set_aggregation(&mut self, mode: Aggregation) {
+        self.mode = mode;
+    }
+
+    /// A tenant's state.
+    pub fn state(&mut self, id: MemcgId) -> &mut ReportState {
+        if self.states.len() <= id.index() {
+            self.states
+                .resize_with(id.index() + 1, ReportState::default);
+        }
+        &mut self.states[id.index()]
+    }
+
+    pub(super) fn forget(&mut self, id: MemcgId) {
+        *self.state(id) = ReportState::default();
+    }
+
+    /// Tenants whose pollers are to be woken, since the last call.
+    pub fn take_notified(&mut self) -> Vec<MemcgId> {
+        core::mem::take(&mut self.notified)
+    }
+}
+
+impl Machine {
+    /// The reporting state.
+    pub const fn reports_mut(&mut self) -> &mut Reports {
+        &mut self.reports
+    }
+
+    /// Refreshes the report of `id` and all below it, if it is due: those whose youngest
+    /// generation is older than the interval are aged first. False when reporting is disabled.
+    pub fn refresh<M: Memories>(&mut self, id: MemcgId, now: Millis, memories: &mut M) -> bool {
+        let state = self.reports.state(id);
+        if !state.is_enabled() || !state.is_due(now) {
+            return state.is_enabled();
+        }
+        let interval = state.refresh_interval();
+        let subtree = self.tree.pre_order(id);
+        for &member in &subtree {
+            self.age_if_older(member, interval, now, memories);
+        }
+        let mut page_age = PageAge::new(&self.reports.bins);
+        let mut timestamp = now;
+        for &member in &subtree {
+            // Under the classic policy there are no ages to report.
+            let Some(lru) = self.lruvec(member).multi_gen() else {
+                continue;
+            };
+            page_age.add(lru, now, self.reports.mode);
+            timestamp = timestamp.min(lru.birth(lru.max_seq()));
+        }
+        self.reports.state(id).store(Report {
+            page_age,
+            timestamp,
+        });
+        true
+    }
+
+    fn age_if_older<M: Memories>(
+        &mut self,
+        id: MemcgId,
+        interval: Millis,
+        now: Millis,
+        memories: &mut M,
+    ) {
+        let lruvec = self.lruvec_mut(id);
+        let Some(lru) = lruvec.multi_gen() else {
+            return;
+        };
+        let (seq, birth) = (lru.max_seq(), lru.birth(lru.max_seq()));
+        if birth.after(interval) >= now || !lruvec.begin_walk(seq) {
+            return;
+        }
+        memories.walk(id, lruvec);
+        // Anon ages whether it could be swapped out or not.
+        lruvec.inc_max_seq(seq, Swappiness::default(), now);
+    }
+
+    /// The aging thread: refreshes what is due, and says when it wants to be called next; `None`
+    /// to sleep until an interval is set.
+    pub fn aging_thread<M: Memories>(&mut self, now: Millis, memories: &mut M) -> Option<Millis> {
+        let all = self.tree.pre_order(MemcgId::ROOT);
+        for &id in &all {
+            self.refresh(id, now, memories);
+        }
+        all.iter()
+            .filter_map(|&id| self.reports.state(id).next_refresh())
+            .min()
+    }
+
+    /// Reclaim for `target` has come to `priority`: its pollers may have to be told.
+    pub(super) fn note_pressure(
+        &mut self,
+        target: MemcgId,
+        (priority, reason): (u32, ScanReason),
+        now: Millis,
+    ) {
+        let notify = self.reports.state(target).try_report(priority, reason, now);
+        if notify && !self.reports.notified.contains(&target) {
+            self.reports.notified.push(target);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MachineConfig, ReclaimRequest};
+    use super::*;
+    use crate::folio::{FolioId, FolioType};
+    use crate::lruvec::{FaultKind, Lruvec};
+    use crate::units::Pages;
+    use crate::vmscan::PageOut;
+
+    struct Untouched;
+
+    impl Memories for Untouched {
+        fn walk(&mut self, _: MemcgId, _: &mut Lruvec) {}
+
+        fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+            outcome.extend(batch.iter().map(|_| PageOut::Stored));
+        }
+    }
+
+    fn tenants(births: &[u64]) -> (Machine, Vec<MemcgId>) {
+        let mut machine = Machine::new(MachineConfig::default(), Millis(births[0]));
+        let ids: Vec<MemcgId> = births
+            .iter()
+            .map(|&b| machine.create(MemcgId::ROOT, Millis(b)))
+            .collect();
+        for &id in &ids {
+            machine.lruvec_mut(id).ensure(100);
+            for page in (0..100).map(FolioId) {
+                machine.fault_in(id, page, FolioType::Anon, FaultKind::FirstTouch, true);
+            }
+        }
+        let edges = [1000, 5000, 20_000].map(Millis);
+        machine
+            .reports_mut()
+            .set_bins(Bins::new(&edges).expect("increasing"));
+        (machine, ids)
+    }
+
+    fn enable(machine: &mut Machine, id: MemcgId, interval: u64) {
+        machine
+            .reports_mut()
+            .state(id)
+            .set_refresh_interval(Millis(interval));
+    }
+
+    fn max_seq(machine: &Machine, id: MemcgId) -> u64 {
+        machine.lruvec(id).lru_gen().max_seq()
+    }
+
+    fn timestamp(machine: &mut Machine, id: MemcgId) -> Option<Millis> {
+        machine
+            .reports_mut()
+            .state(id)
+            .report()
+            .map(|report| report.timestamp)
+    }
+
+    /// workingset-report.md 11, test 6.
+    #[test]
+    fn refreshed_at_most_once_an_interval() {
+        let (mut machine, ids) = tenants(&[0]);
+        assert!(
+            !machine.refresh(ids[0], Millis(10_000), &mut Untouched),
+            "disabled"
+        );
+        enable(&mut machine, ids[0], 5000);
+        for (now, expect) in [(10_000, 4), (11_000, 4), (16_000, 5)] {
+            assert!(machine.refresh(ids[0], Millis(now), &mut Untouched));
+            assert_eq!(max_seq(&machine, ids[0]), expect, "at {now}");
+            let report = machine
+                .reports_mut()
+                .state(ids[0])
+                .report()
+                .expect("enabled")
+                .clone();
+            assert_eq!(report.page_age.total(FolioType::Anon), Pages(100));
+        }
+        enable(&mut machine, ids[0], 0);
+        assert_eq!(timestamp(&mut machine, ids[0]), None);
+    }
+
+    /// workingset-report.md 11, test 7.
+    #[test]
+    fn the_young_are_not_aged() {
+        let (mut machine, ids) = tenants(&[9000]);
+        enable(&mut machine, ids[0], 5000);
+        assert!(machine.refresh(ids[0], Millis(10_000), &mut Untouched));
+        assert_eq!(max_seq(&machine, ids[0]), 3);
+        assert_eq!(timestamp(&mut machine, ids[0]), Some(Millis(9000)));
+    }
+
+    /// workingset-report.md 11, test 8; and I9: the parent's report holds its children's pages.
+    #[test]
+    fn a_report_is_as_old_as_its_stalest_member() {
+        let (mut machine, _) = tenants(&[10, 20]);
+        enable(&mut machine, MemcgId::ROOT, 5000);
+        assert!(machine.refresh(MemcgId::ROOT, Millis(100), &mut Untouched));
+        assert_eq!(timestamp(&mut machine, MemcgId::ROOT), Some(Millis(10)));
+        let report = machine
+            .reports_mut()
+            .state(MemcgId::ROOT)
+            .report()
+            .expect("enabled");
+        assert_eq!(report.page_age.total(FolioType::Anon), Pages(200));
+    }
+
+    /// workingset-report.md 11, test 12.
+    #[test]
+    fn aging_thread() {
+        let (mut machine, ids) = tenants(&[0, 0]);
+        assert_eq!(
+            machine.aging_thread(Millis(500), &mut Untouched),
+            None,
+            "nobody asked"
+        );
+        enable(&mut machine, ids[0], 1000);
+        enable(&mut machine, ids[1], 3000);
+        let (mut now, mut refreshed) = (Millis(0), [Vec::new(), Vec::new()]);
+        while now <= Millis(9000) {
+            let before = [max_seq(&machine, ids[0]), max_seq(&machine, ids[1])];
+            let next = machine.aging_thread(now, &mut Untouched).expect("enabled");
+            for n in 0..2 {
+                if max_seq(&machine, ids[n]) > before[n] {
+                    refreshed[n].push(now.0);
+                }
+            }
+            // A tick later, so that "in the past" is.
+            now = next.max(now).after(Millis(1));
+        }
+        assert_eq!(refreshed[0].len(), 8, "{refreshed:?}");
+        assert_eq!(refreshed[1].len(), 2, "{refreshed:?}");
+    }
+
+    #[test]
+    fn pressure_is_announced_by_reclaim_itself() {
+        let (mut machine, ids) = tenants(&[0]);
+        enable(&mut machine, MemcgId::ROOT, 1000);
+        enable(&mut machine, ids[0], 1000);
+        for id in [MemcgId::ROOT, ids[0]] {
+            machine
+                .reports_mut()
+                .state(id)
+                .set_report_threshold(Millis(2000));
+        }
+        let mut request = ReclaimRequest {
+            reason: ScanReason::Proactive,
+            nr: Pages(1000),
+            swappiness: None,
+            now: Millis(5000),
+        };
+        machine.reclaim_root(request, &mut Untouched);
+        assert!(
+            machine.reports_mut().take_notified().is_empty(),
+            "proactive"
+        );
+        request.reason = ScanReason::Direct;
+        machine.reclaim_subtree(ids[0], request, &mut Untouched);
+        machine.reclaim_root(request, &mut Untouched);
+        assert_eq!(
+            machine.reports_mut().take_notified(),
+            [ids[0], MemcgId::ROOT]
+        );
+        assert!(machine.reports_mut().take_notified().is_empty());
+    }
+}

@@ -1,0 +1,344 @@
+//! The numbered tests of memcg-lru.md 10 and reclaim-control.md 11 that need several tenants.
+
+use super::*;
+use crate::memcg::{MemcgEvent, MemcgOp, Segment};
+use crate::vmscan::TryAgain;
+use crate::vmstat::VmEvent;
+
+/// All pages can go; accessed bits are in the words.
+pub(super) struct Simple;
+
+impl Memories for Simple {
+    fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
+        lruvec.walk_accessed();
+    }
+
+    fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+        outcome.extend(batch.iter().map(|_| PageOut::Stored));
+    }
+}
+
+pub(super) fn machine(profile: MemcgProfile, tenants: u32, pages: u32) -> (Machine, Vec<MemcgId>) {
+    let config = MachineConfig {
+        memcg_profile: profile,
+        ..MachineConfig::default()
+    };
+    let mut machine = Machine::new(config, Millis(0));
+    let ids: Vec<MemcgId> = (0..tenants)
+        .map(|_| machine.create(MemcgId::ROOT, Millis(0)))
+        .collect();
+    for &id in &ids {
+        machine.lruvec_mut(id).ensure(pages as usize);
+        fill(&mut machine, id, pages);
+    }
+    machine.check_invariants();
+    (machine, ids)
+}
+
+fn fill(machine: &mut Machine, id: MemcgId, pages: u32) {
+    for page in (0..pages).map(FolioId) {
+        machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
+    }
+}
+
+fn request(nr: u64) -> ReclaimRequest {
+    ReclaimRequest {
+        reason: ScanReason::Proactive,
+        nr: Pages(nr),
+        swappiness: None,
+        now: Millis(1),
+    }
+}
+
+pub(super) fn usage(machine: &Machine, id: MemcgId) -> u64 {
+    machine.tree().get(id).usage().0
+}
+
+fn protect(machine: &mut Machine, id: MemcgId, min: u64, low: u64) {
+    let limits = MemcgLimits {
+        min: Pages(min),
+        low: Pages(low),
+        ..MemcgLimits::default()
+    };
+    machine.set_limits(id, limits);
+}
+
+/// memcg-lru.md 10, test 6; and I8.
+#[test]
+fn below_min_goes_young_untouched() {
+    for profile in [MemcgProfile::Seed, MemcgProfile::Newer] {
+        let (mut machine, ids) = machine(profile, 1, 100);
+        protect(&mut machine, ids[0], 100, 0);
+        let (op, shrunk) = machine.shrink_one(ids[0], request(50), 0, &mut Simple);
+        assert_eq!((op, shrunk), (MemcgOp::Young, Shrunk::default()));
+    }
+}
+
+/// memcg-lru.md 10, test 7.
+#[test]
+fn below_low_is_spared_once() {
+    let (mut machine, ids) = machine(MemcgProfile::Newer, 1, 100);
+    protect(&mut machine, ids[0], 0, 100);
+    let (op, shrunk) = machine.shrink_one(ids[0], request(50), 0, &mut Simple);
+    assert_eq!((op, shrunk.scanned), (MemcgOp::Tail, 0));
+    machine.memcg_lru.rotate(ids[0], op);
+    let low = |machine: &Machine| machine.tree().local_events(ids[0]).get(MemcgEvent::Low);
+    // A fresh lruvec first drops its empty generations, then ages, then gives.
+    for attempt in 1..=3 {
+        let (_, shrunk) = machine.shrink_one(ids[0], request(50), 0, &mut Simple);
+        assert_eq!((low(&machine), shrunk.scanned > 0), (attempt, attempt == 3));
+    }
+}
+
+/// memcg-lru.md 10, test 8.
+#[test]
+fn too_small_tail_then_young() {
+    for profile in [MemcgProfile::Seed, MemcgProfile::Newer] {
+        let (mut machine, ids) = machine(profile, 1, 100);
+        let (op, _) = machine.shrink_one(ids[0], request(50), 12, &mut Simple);
+        assert_eq!(op, MemcgOp::Tail, "{profile:?}");
+        machine.memcg_lru.rotate(ids[0], op);
+        let (op, _) = machine.shrink_one(ids[0], request(50), 12, &mut Simple);
+        assert_eq!(op, MemcgOp::Young, "{profile:?}");
+    }
+}
+
+/// memcg-lru.md 10, test 9.
+#[test]
+fn an_offline_memcg_is_emptied_and_released() {
+    let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 0);
+    for &id in &ids {
+        machine.lruvec_mut(id).ensure(1000);
+        for page in (0..1000).map(FolioId) {
+            machine.fault_in(id, page, FolioType::File, FaultKind::Descriptor, true);
+        }
+    }
+    machine.offline(ids[0]);
+    for _ in 0..50 {
+        machine.reclaim_root(request(1000), &mut Simple);
+        if !machine.tree().exists(ids[0]) {
+            break;
+        }
+        machine.check_invariants();
+    }
+    assert!(!machine.tree().exists(ids[0]), "released");
+    assert_eq!(machine.memcg_lru().slot_of(ids[0]), None);
+}
+
+/// memcg-lru.md 10, test 13.
+#[test]
+fn a_direct_reclaimer_visits_few_and_in_the_end_all() {
+    let (mut machine, ids) = machine(MemcgProfile::Newer, 100, 2000);
+    // Past the first aging, which a fresh lruvec needs before it has anything to give.
+    for &id in &ids {
+        let seq = machine.lruvec(id).lru_gen().max_seq();
+        machine
+            .lruvec_mut(id)
+            .inc_max_seq(seq, Swappiness::default(), Millis(0));
+    }
+    let mut rounds_of = alloc::vec![0u64; ids.len()];
+    let births = |machine: &Machine, n: usize| machine.lruvec(ids[n]).lru_gen().max_seq();
+    for call in 0..600 {
+        let before: Vec<u64> = (0..ids.len()).map(|n| births(&machine, n)).collect();
+        let usages: Vec<u64> = ids.iter().map(|&id| usage(&machine, id)).collect();
+        let direct = ReclaimRequest {
+            reason: ScanReason::Direct,
+            now: Millis(call),
+            ..request(32)
+        };
+        let got = machine.shrink_many(direct, 4, &mut Simple);
+        assert!(got.reclaimed >= Pages(32), "call {call}");
+        let touched = (0..ids.len())
+            .filter(|&n| usage(&machine, ids[n]) < usages[n])
+            .count();
+        assert!(touched <= 3, "call {call}: {touched} tenants for 32 pages");
+        for n in 0..ids.len() {
+            rounds_of[n] += births(&machine, n) - before[n];
+        }
+        let (least, most) = (rounds_of.iter().min(), rounds_of.iter().max());
+        let spread = most.zip(least).map(|(m, l)| m - l);
+        assert!(spread <= Some(2), "call {call}: aged unevenly, {spread:?}");
+    }
+    machine.check_invariants();
+}
+
+/// memcg-lru.md 10, test 14.
+#[test]
+fn reclaim_of_a_child_leaves_the_others_alone() {
+    let (mut machine, ids) = machine(MemcgProfile::Newer, 4, 500);
+    let got = machine.proactive_reclaim(ids[2], request(100), &mut Simple);
+    assert!(got.is_ok_and(|got| got >= Pages(100)));
+    for &id in &ids {
+        assert_eq!(usage(&machine, id) == 500, id != ids[2]);
+    }
+    let (old, young) = (
+        machine.memcg_lru().old_slot(),
+        machine.memcg_lru().young_slot(),
+    );
+    let counts = (
+        machine.memcg_lru().nr_memcgs(old),
+        machine.memcg_lru().nr_memcgs(young),
+    );
+    assert_eq!(counts, (4, 1), "the root and three; the aged one is young");
+    machine.check_invariants();
+}
+
+/// reclaim-control.md 11, test 4, by both walks.
+#[test]
+fn the_protected_lose_nothing_while_others_are_emptied() {
+    for by_lru in [true, false] {
+        let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 300);
+        protect(&mut machine, ids[0], 300, 0);
+        for _ in 0..20 {
+            if by_lru {
+                machine.reclaim_root(request(300), &mut Simple);
+            } else {
+                machine.reclaim_subtree(MemcgId::ROOT, request(300), &mut Simple);
+            }
+            machine.check_invariants();
+        }
+        assert_eq!(
+            (usage(&machine, ids[0]), usage(&machine, ids[1])),
+            (300, 0),
+            "{by_lru}"
+        );
+        let more = machine.proactive_reclaim(MemcgId::ROOT, request(32), &mut Simple);
+        assert_eq!(
+            more,
+            Err(TryAgain {
+                reclaimed: Pages(0)
+            }),
+            "{by_lru}"
+        );
+    }
+}
+
+/// reclaim-control.md 11, test 5.
+#[test]
+fn those_below_low_give_when_nothing_else_is_left() {
+    let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 200);
+    protect(&mut machine, ids[0], 0, 200);
+    while usage(&machine, ids[1]) > 0 {
+        machine.reclaim_subtree(MemcgId::ROOT, request(64), &mut Simple);
+        assert_eq!(usage(&machine, ids[0]), 200);
+    }
+    let low = |machine: &Machine| machine.tree().local_events(ids[0]).get(MemcgEvent::Low);
+    assert_eq!(low(&machine), 0);
+    machine.reclaim_subtree(MemcgId::ROOT, request(64), &mut Simple);
+    assert!(usage(&machine, ids[0]) < 200 && low(&machine) > 0);
+    machine.check_invariants();
+}
+
+/// reclaim-control.md 11, test 15: pgsteal is charged to the owner.
+#[test]
+fn pgsteal_belongs_to_the_owner() {
+    let (mut machine, ids) = machine(MemcgProfile::Newer, 3, 400);
+    let got = machine
+        .proactive_reclaim(MemcgId::ROOT, request(300), &mut Simple)
+        .expect("cold");
+    let stolen: u64 = ids
+        .iter()
+        .map(|&id| machine.lruvec(id).stat().pgsteal())
+        .sum();
+    assert_eq!(stolen, got.0);
+    for &id in &ids {
+        let stat = machine.lruvec(id).stat();
+        assert_eq!(stat.pgsteal(), 400 - usage(&machine, id));
+        assert_eq!(stat.get(VmEvent::PgstealProactive), stat.pgsteal());
+    }
+}
+
+/// The experiment of document 000, scaled (memcg-lru.md 8): 128 tenants of 480 pages that touch
+/// all they have; pages come back at once. Fair within a quarter, and neither too much nor little.
+#[test]
+fn pressure_is_shared_fairly() {
+    let (mut machine, ids) = machine(MemcgProfile::Newer, 128, 480);
+    let mut x = 7u64;
+    let (mut requested, writes, size) = (0, 300, 512);
+    for now in 1..=writes {
+        for &id in &ids {
+            for _ in 0..48 {
+                x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                let page = FolioId(u32::try_from((x >> 33) % 480).unwrap_or(0));
+                if !machine.lruvec_mut(id).touch(page) {
+                    machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
+                }
+            }
+        }
+        let request = ReclaimRequest {
+            now: Millis(now),
+            ..request(size)
+        };
+        machine
+            .proactive_reclaim(MemcgId::ROOT, request, &mut Simple)
+            .expect("cold enough");
+        requested += size;
+    }
+    machine.check_invariants();
+    let stolen: Vec<u64> = ids
+        .iter()
+        .map(|&id| machine.lruvec(id).stat().pgsteal())
+        .collect();
+    let (sum, n) = (stolen.iter().sum::<u64>(), ids.len() as u64);
+    assert!(
+        (90..=110).contains(&(sum * 100 / requested)),
+        "{sum} of {requested}"
+    );
+    // CV <= 0.25 without a square root: n * sum of squares <= (1 + 1/16) * (sum)^2.
+    let squares: u64 = stolen.iter().map(|s| s * s).sum();
+    assert!(n * squares * 16 <= 17 * sum * sum, "unfair: {stolen:?}");
+}
+
+#[test]
+fn soft_limits_and_segments_reach_the_lru() {
+    let (mut machine, ids) = machine(MemcgProfile::Newer, 3, 10);
+    machine.memcg_lru.soft_limit_exceeded(ids[1]);
+    assert_eq!(machine.memcg_lru().segment(ids[1]), Segment::Head);
+    machine.check_invariants();
+}
+
+/// lru-gen.md 12, test 11: one tenant with something older is enough.
+#[test]
+fn thrashing_only_when_all_are_young() {
+    let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 100);
+    assert!(!machine.is_thrashing(Millis(0), 0, Millis(10)), "off");
+    assert!(machine.is_thrashing(Millis(1000), 0, Millis(1000)));
+    assert!(!machine.is_thrashing(Millis(1000), 0, Millis(1001)));
+    for now in [900, 950, 990, 1000] {
+        let seq = machine.lruvec(ids[0]).lru_gen().max_seq();
+        machine
+            .lruvec_mut(ids[0])
+            .inc_max_seq(seq, Swappiness::default(), Millis(now));
+    }
+    assert!(
+        !machine.is_thrashing(Millis(1000), 0, Millis(1001)),
+        "the other one is older"
+    );
+    protect(&mut machine, ids[1], 100, 0);
+    assert!(
+        machine.is_thrashing(Millis(1000), 0, Millis(1001)),
+        "but may lose nothing"
+    );
+}
+
+/// What the memcg LRU replaced: every tenant gives at every write, wanted or not.
+#[test]
+fn the_iterator_overshoots_where_the_memcg_lru_does_not() {
+    let overshoot = |global| {
+        let config = MachineConfig {
+            global,
+            ..MachineConfig::default()
+        };
+        let mut machine = Machine::new(config, Millis(0));
+        for _ in 0..64 {
+            let id = machine.create(MemcgId::ROOT, Millis(0));
+            machine.lruvec_mut(id).ensure(1000);
+            fill(&mut machine, id, 1000);
+        }
+        let got = machine.proactive_reclaim(MemcgId::ROOT, request(256), &mut Simple);
+        machine.check_invariants();
+        got.expect("cold").0 * 100 / 256
+    };
+    assert!(overshoot(GlobalReclaim::MemcgLru) <= 125);
+    assert!(overshoot(GlobalReclaim::Iterator) >= 400);
+}

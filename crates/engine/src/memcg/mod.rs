@@ -1,0 +1,282 @@
+//! A memcg: what one tenant may use, what it uses, what it is protected from.
+//! spec: reclaim-control.md 1-3, 9.
+//!
+//! Invariants (reclaim-control.md 10): usage <= max except after a forced charge (I2); events never
+//! decrease (I9); the throttle delay grows with the overage and is at most 2 s (I7).
+
+mod counter;
+mod events;
+mod memcg_lru;
+mod protection;
+mod stock;
+mod throttle;
+mod tree;
+
+pub use counter::{OverLimit, PageCounter};
+pub use events::{MemcgEvent, MemcgEvents};
+pub use memcg_lru::{MEMCG_NR_BINS, MemcgLru, MemcgOp, MemcgProfile, MemcgWalk, Segment};
+pub use protection::{Protection, ProtectionInput, effective_protection};
+pub use throttle::{high_delay, overage};
+pub use tree::{MemcgId, MemcgTree, OverMax};
+
+use crate::units::{Limit, Millis, Pages, Swappiness};
+
+/// Rounds of reclaim before a charge gives up.
+pub const MAX_RECLAIM_RETRIES: u32 = 16;
+/// Pages charged ahead per worker in the kernel; the unit of the throttle formula.
+pub const MEMCG_CHARGE_BATCH: u64 = 64;
+
+/// The settings of a tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemcgLimits {
+    /// memory.min: never taken for another. `Limit::Max` protects everything.
+    pub min: Pages,
+    /// memory.low: taken for another only when nothing else is left.
+    pub low: Pages,
+    /// memory.high: throttled and reclaimed above this.
+    pub high: Limit,
+    /// memory.max: hard.
+    pub max: Limit,
+    /// memory.swap.max: hard, in pages that are out.
+    pub swap_max: Limit,
+}
+
+/// One tenant.
+#[derive(Clone, Debug)]
+pub struct Memcg {
+    memory: PageCounter,
+    swap: PageCounter,
+    low: Pages,
+    min: Pages,
+    high: Limit,
+    swappiness: Swappiness,
+    events: MemcgEvents,
+    protection: Protection,
+}
+
+impl Memcg {
+    /// A tenant that uses nothing.
+    #[must_use]
+    pub fn new(limits: MemcgLimits, swappiness: Swappiness) -> Self {
+        let mut memcg = Self {
+            memory: PageCounter::default(),
+            swap: PageCounter::default(),
+            low: Pages(0),
+            min: Pages(0),
+            high: Limit::Max,
+            swappiness,
+            events: MemcgEvents::default(),
+            protection: Protection::default(),
+        };
+        memcg.set_limits(limits);
+        memcg
+    }
+
+    /// Replaces all settings. Usage above a new limit is for the caller to reclaim.
+    pub const fn set_limits(&mut self, limits: MemcgLimits) {
+        self.memory.set_max(limits.max);
+        self.swap.set_max(limits.swap_max);
+        self.low = limits.low;
+        self.min = limits.min;
+        self.high = limits.high;
+        // Directly below the root of reclaim, protection is effective as set.
+        self.protection = Protection {
+            min: limits.min,
+            low: limits.low,
+        };
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn limits(&self) -> MemcgLimits {
+        MemcgLimits {
+            min: self.min,
+            low: self.low,
+            high: self.high,
+            max: self.memory.max(),
+            swap_max: self.swap.max(),
+        }
+    }
+
+    /// Pages in memory: memory.current.
+    #[must_use]
+    pub const fn usage(&self) -> Pages {
+        self.memory.usage()
+    }
+
+    /// The largest usage so far: memory.peak.
+    #[must_use]
+    pub const fn peak(&self) -> Pages {
+        self.memory.watermark()
+    }
+
+    /// Anon pages that are out: memory.swap.current.
+    #[must_use]
+    pub const fn swap_usage(&self) -> Pages {
+        self.swap.usage()
+    }
+
+    /// Swap pages that are still allowed.
+    #[must_use]
+    pub const fn swap_available(&self) -> Pages {
+        self.swap.max().pages().less(self.swap.usage())
+    }
+
+    /// memory.swappiness.
+    #[must_use]
+    pub const fn swappiness(&self) -> Swappiness {
+        self.swappiness
+    }
+
+    /// Sets memory.swappiness.
+    pub const fn set_swappiness(&mut self, swappiness: Swappiness) {
+        self.swappiness = swappiness;
+    }
+
+    /// memory.events.
+    #[must_use]
+    pub const fn events(&self) -> &MemcgEvents {
+        &self.events
+    }
+
+    pub(crate) const fn event(&mut self, event: MemcgEvent) {
+        self.events.add(event, 1);
+    }
+
+    /// Charges `nr` pages if max allows.
+    ///
+    /// # Errors
+    /// [`OverLimit`] when it does not; counting that as an event is the caller's, who knows
+    /// whether this is a first attempt.
+    pub const fn try_charge(&mut self, nr: Pages) -> Result<(), OverLimit> {
+        self.memory.try_charge(nr)
+    }
+
+    /// Charges `nr` pages whatever max says, and counts MAX if it says no: for pages that are
+    /// there already, as those of a running program.
+    pub const fn charge_forced(&mut self, nr: Pages) {
+        if self.memory.try_charge(nr).is_err() {
+            self.event(MemcgEvent::Max);
+            self.memory.charge(nr);
+        }
+    }
+
+    pub(crate) const fn charge_unchecked(&mut self, nr: Pages) {
+        self.memory.charge(nr);
+    }
+
+    /// Effective protection, as last computed.
+    #[must_use]
+    pub const fn protection(&self) -> Protection {
+        self.protection
+    }
+
+    pub(crate) const fn set_protection(&mut self, protection: Protection) {
+        self.protection = protection;
+    }
+
+    /// Gives back `nr` pages.
+    pub const fn uncharge(&mut self, nr: Pages) {
+        self.memory.uncharge(nr);
+    }
+
+    pub(crate) const fn charge_swap(&mut self, nr: Pages) {
+        self.swap.charge(nr);
+    }
+
+    pub(crate) const fn uncharge_swap(&mut self, nr: Pages) {
+        self.swap.uncharge(nr);
+    }
+
+    /// Pages above memory.high.
+    #[must_use]
+    pub const fn over_high(&self) -> Pages {
+        self.usage().less(self.high.pages())
+    }
+
+    /// Pages above memory.max; only a forced charge gets there.
+    #[must_use]
+    pub const fn over_max(&self) -> Pages {
+        self.usage().less(self.memory.max().pages())
+    }
+
+    /// True when effective min covers all it uses: it loses nothing to reclaim from above.
+    #[must_use]
+    pub const fn below_min(&self) -> bool {
+        self.protection.min.0 >= self.usage().0
+    }
+
+    /// True when effective low covers all it uses.
+    #[must_use]
+    pub const fn below_low(&self) -> bool {
+        self.protection.low.0 >= self.usage().0
+    }
+
+    /// How long a task that has just charged `nr` pages must sleep for being above memory.high,
+    /// and counts HIGH when it is above at all.
+    pub fn throttle(&mut self, nr: Pages) -> Millis {
+        if self.over_high() == Pages(0) {
+            return Millis(0);
+        }
+        self.event(MemcgEvent::High);
+        high_delay(overage(self.usage(), self.high.pages()), nr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+
+    fn with(limits: MemcgLimits) -> Memcg {
+        Memcg::new(limits, Swappiness::default())
+    }
+
+    fn pages(n: u64) -> Limit {
+        Limit::Bytes(Bytes(n * 4096))
+    }
+
+    #[test]
+    fn a_forced_charge_goes_over_and_is_counted() {
+        let mut memcg = with(MemcgLimits {
+            max: pages(10),
+            ..MemcgLimits::default()
+        });
+        assert!(memcg.try_charge(Pages(10)).is_ok());
+        assert!(memcg.try_charge(Pages(1)).is_err());
+        assert_eq!(memcg.events().get(MemcgEvent::Max), 0);
+        memcg.charge_forced(Pages(2));
+        assert_eq!((memcg.usage(), memcg.over_max()), (Pages(12), Pages(2)));
+        assert_eq!(memcg.events().get(MemcgEvent::Max), 1);
+        memcg.uncharge(Pages(12));
+        assert_eq!((memcg.usage(), memcg.peak()), (Pages(0), Pages(12)));
+    }
+
+    /// reclaim-control.md 11, test 16, and 2.1: both comparisons are >=.
+    #[test]
+    fn below_its_protection() {
+        let mut memcg = with(MemcgLimits {
+            min: Pages(5),
+            low: Pages(8),
+            ..MemcgLimits::default()
+        });
+        memcg.charge_forced(Pages(5));
+        assert!(memcg.below_min() && memcg.below_low());
+        memcg.charge_forced(Pages(1));
+        assert!(!memcg.below_min() && memcg.below_low());
+        assert!(with(MemcgLimits::default()).below_low(), "0 >= 0");
+    }
+
+    #[test]
+    fn throttling_starts_above_high() {
+        let mut memcg = with(MemcgLimits {
+            high: pages(25_600),
+            ..MemcgLimits::default()
+        });
+        memcg.charge_forced(Pages(25_600));
+        assert_eq!(memcg.throttle(Pages(64)), Millis(0));
+        memcg.charge_forced(Pages(512));
+        assert_eq!(memcg.throttle(Pages(64)), Millis(25));
+        assert_eq!(memcg.events().get(MemcgEvent::High), 1);
+    }
+}

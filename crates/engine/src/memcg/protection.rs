@@ -1,0 +1,109 @@
+//! Effective protection: what of a child's min or low its parent can actually grant.
+//! spec: reclaim-control.md 2.1.
+
+use crate::units::Pages;
+
+/// Effective min and low.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// Effective memory.min.
+    pub min: Pages,
+    /// Effective memory.low.
+    pub low: Pages,
+}
+
+/// What one child's effective protection depends on, for min or for low.
+#[derive(Clone, Copy, Debug)]
+pub struct ProtectionInput {
+    /// The child's usage.
+    pub usage: Pages,
+    /// Its parent's usage.
+    pub parent_usage: Pages,
+    /// The child's own setting.
+    pub setting: Pages,
+    /// The parent's effective protection.
+    pub parent_effective: Pages,
+    /// Sum over the parent's children of min(usage, setting).
+    pub siblings_protected: Pages,
+    /// memory_recursiveprot: unclaimed protection is shared out by usage.
+    pub recursive: bool,
+}
+
+/// The child's effective protection; integer divisions as the kernel's, each rounding down.
+#[must_use]
+pub fn effective_protection(input: ProtectionInput) -> Pages {
+    let ProtectionInput {
+        usage,
+        parent_usage,
+        setting,
+        parent_effective,
+        ..
+    } = input;
+    let siblings = input.siblings_protected;
+    let protected = usage.min(setting);
+    if siblings > parent_effective {
+        return scaled(protected, parent_effective, siblings);
+    }
+    let shares = parent_usage > siblings && usage > protected && parent_effective > siblings;
+    if !input.recursive || !shares {
+        return protected;
+    }
+    let unclaimed = parent_effective.less(siblings);
+    let share = scaled(
+        unclaimed,
+        usage.less(protected),
+        parent_usage.less(siblings),
+    );
+    Pages(protected.0 + share.0)
+}
+
+/// `a * b / c` without overflow; `b <= c` keeps the result within `a`.
+fn scaled(a: Pages, b: Pages, c: Pages) -> Pages {
+    let product = u128::from(a.0) * u128::from(b.0) / u128::from(c.0.max(1));
+    Pages(u64::try_from(product).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ep(usage: u64, setting: u64, parent: (u64, u64), siblings: u64, recursive: bool) -> u64 {
+        let input = ProtectionInput {
+            usage: Pages(usage),
+            parent_usage: Pages(parent.0),
+            setting: Pages(setting),
+            parent_effective: Pages(parent.1),
+            siblings_protected: Pages(siblings),
+            recursive,
+        };
+        effective_protection(input).0
+    }
+
+    /// reclaim-control.md 11, test 1.
+    #[test]
+    fn overcommitted_protection_is_shared_in_proportion() {
+        assert_eq!(ep(8, 8, (16, 10), 16, false), 5);
+        assert_eq!(ep(8, 8, (10, 10), 10, false), 8);
+        assert_eq!(ep(2, 2, (10, 10), 10, false), 2);
+    }
+
+    /// reclaim-control.md 11, test 2.
+    #[test]
+    fn recursive_protection_shares_the_unclaimed() {
+        assert_eq!(ep(10, 4, (20, 10), 4, true), 6);
+        assert_eq!(ep(10, 0, (20, 10), 4, true), 3);
+    }
+
+    /// reclaim-control.md 11, test 3.
+    #[test]
+    fn without_recursion_only_the_claimed() {
+        assert_eq!(ep(10, 4, (20, 10), 4, false), 4);
+        assert_eq!(ep(10, 0, (20, 10), 4, false), 0);
+    }
+
+    #[test]
+    fn never_more_than_usage_and_no_overflow() {
+        assert_eq!(ep(3, u64::MAX, (3, u64::MAX), 3, true), 3);
+        assert_eq!(ep(u64::MAX, u64::MAX, (u64::MAX, 7), u64::MAX, true), 7);
+    }
+}

@@ -1,0 +1,92 @@
+//! Charging ahead: a worker keeps what it charged in advance for one memcg, so that most charges
+//! touch no shared counter. spec: reclaim-control.md 1.
+//!
+//! Invariant: a stock holds at most one batch, of one memcg, and those pages are charged to it.
+
+use super::MemcgId;
+use crate::units::Pages;
+use alloc::vec::Vec;
+
+#[derive(Clone, Copy, Debug)]
+struct Stock {
+    memcg: MemcgId,
+    pages: Pages,
+}
+
+/// The stocks of all workers.
+#[derive(Debug)]
+pub(super) struct Stocks {
+    workers: Vec<Stock>,
+    batch: u64,
+}
+
+impl Stocks {
+    pub(super) fn new(workers: usize, batch: u64) -> Self {
+        let empty = Stock {
+            memcg: MemcgId::ROOT,
+            pages: Pages(0),
+        };
+        Self {
+            workers: alloc::vec![empty; workers],
+            batch,
+        }
+    }
+
+    pub(super) const fn batch(&self) -> u64 {
+        self.batch
+    }
+
+    /// Takes `nr` pages for `id` from `worker`'s stock, if it has them.
+    pub(super) fn consume(&mut self, worker: usize, id: MemcgId, nr: Pages) -> bool {
+        let stock = &mut self.workers[worker];
+        let enough = stock.memcg == id && stock.pages >= nr;
+        if enough {
+            stock.pages = stock.pages.less(nr);
+        }
+        enough
+    }
+
+    /// Puts `nr` charged pages of `id` into `worker`'s stock. Returns what has to be uncharged:
+    /// another memcg's stock that had to make way, or more than a stock may hold.
+    pub(super) fn refill(
+        &mut self,
+        worker: usize,
+        id: MemcgId,
+        nr: Pages,
+    ) -> Option<(MemcgId, Pages)> {
+        // A batch of one is no stock at all: exact accounts.
+        let batch = if self.batch > 1 { self.batch } else { 0 };
+        if nr.0 > batch {
+            return Some((id, nr));
+        }
+        let stock = &mut self.workers[worker];
+        let mut out = None;
+        if stock.memcg != id {
+            out = Some((stock.memcg, stock.pages));
+            *stock = Stock {
+                memcg: id,
+                pages: Pages(0),
+            };
+        }
+        stock.pages.0 += nr.0;
+        if stock.pages.0 > batch {
+            out = Some((id, core::mem::take(&mut stock.pages)));
+        }
+        out.filter(|(_, pages)| pages.0 > 0)
+    }
+
+    /// Empties the stocks of `id`, or all; returns what to uncharge.
+    pub(super) fn drain(&mut self, id: Option<MemcgId>) -> Vec<(MemcgId, Pages)> {
+        let hit = self
+            .workers
+            .iter_mut()
+            .filter(|s| id.is_none_or(|id| s.memcg == id));
+        let taken = hit.map(|s| (s.memcg, core::mem::take(&mut s.pages)));
+        taken.filter(|(_, pages)| pages.0 > 0).collect()
+    }
+
+    pub(super) fn of(&self, id: MemcgId) -> Pages {
+        let mine = self.workers.iter().filter(|s| s.memcg == id);
+        Pages(mine.map(|s| s.pages.0).sum())
+    }
+}

@@ -1,0 +1,433 @@
+//! The tree of memcgs: charges go to a memcg and all its ancestors. spec: reclaim-control.md 1, 2.
+//!
+//! Invariants:
+//! - a parent's usage is at least the sum of its children's (I1): the rest is its own pages and
+//!   what its workers have in stock;
+//! - `children_min` and `children_low` of a node are the sums over its children of
+//!   min(usage, setting), which effective protection divides;
+//! - an offline memcg has no protection; its id is reused only after it is released.
+
+use super::stock::Stocks;
+use super::{Memcg, MemcgEvent, MemcgEvents, MemcgLimits, Protection, ProtectionInput};
+use super::{effective_protection, overage};
+use crate::units::{Pages, Swappiness};
+use alloc::vec::Vec;
+
+/// A memcg of a [`MemcgTree`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemcgId(pub u32);
+
+impl MemcgId {
+    /// The root, which has no limits.
+    pub const ROOT: Self = Self(0);
+
+    /// Array index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) memcg: Memcg,
+    pub(super) parent: Option<MemcgId>,
+    children: Vec<MemcgId>,
+    online: bool,
+    /// Events of this memcg itself; those of `memcg` include its descendants'.
+    local: MemcgEvents,
+    children_min: Pages,
+    children_low: Pages,
+}
+
+/// A charge failed at `at`, which is over its max; nothing was charged anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverMax {
+    /// The memcg whose max it was.
+    pub at: MemcgId,
+}
+
+/// All memcgs.
+#[derive(Debug)]
+pub struct MemcgTree {
+    pub(super) nodes: Vec<Option<Node>>,
+    free: Vec<u32>,
+    /// Mount option memory_recursiveprot.
+    recursive: bool,
+    stocks: Stocks,
+}
+
+impl MemcgTree {
+    /// A root alone. `workers` may charge ahead, `batch` pages each (the kernel: 64; 1 is exact).
+    #[must_use]
+    pub fn new(recursive: bool, workers: usize, batch: u64) -> Self {
+        let mut tree = Self {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            recursive,
+            stocks: Stocks::new(workers, batch),
+        };
+        tree.nodes.push(Some(Node::new(None)));
+        tree
+    }
+
+    /// The memcg of `id`.
+    ///
+    /// # Panics
+    /// When `id` has been released, as all that take an id.
+    #[must_use]
+    pub fn get(&self, id: MemcgId) -> &Memcg {
+        &self.node(id).memcg
+    }
+
+    /// True for an id that is not released.
+    #[must_use]
+    pub fn exists(&self, id: MemcgId) -> bool {
+        self.nodes.get(id.index()).is_some_and(Option::is_some)
+    }
+
+    pub(super) fn node(&self, id: MemcgId) -> &Node {
+        self.nodes[id.index()].as_ref().expect("a released memcg")
+    }
+
+    pub(super) fn node_mut(&mut self, id: MemcgId) -> &mut Node {
+        self.nodes[id.index()].as_mut().expect("a released memcg")
+    }
+
+    /// Makes a child of `parent`.
+    pub fn create(&mut self, parent: MemcgId) -> MemcgId {
+        let swappiness = self.get(parent).swappiness();
+        let mut node = Node::new(Some(parent));
+        node.memcg.set_swappiness(swappiness);
+        let id = match self.free.pop() {
+            Some(id) => MemcgId(id),
+            None => MemcgId(u32::try_from(self.nodes.len()).expect("fewer than 2^32 memcgs")),
+        };
+        if id.index() == self.nodes.len() {
+            self.nodes.push(Some(node));
+        } else {
+            self.nodes[id.index()] = Some(node);
+        }
+        self.node_mut(parent).children.push(id);
+        id
+    }
+
+    /// Nobody owns it any more: its protection ends; its pages stay until they are reclaimed.
+    pub fn offline(&mut self, id: MemcgId) {
+        let limits = self.get(id).limits();
+        self.set_limits(
+            id,
+            MemcgLimits {
+                min: Pages(0),
+                low: Pages(0),
+                ..limits
+            },
+        );
+        self.node_mut(id).online = false;
+        self.stocks_drain(Some(id));
+    }
+
+    /// False from [`Self::offline`] on.
+    #[must_use]
+    pub fn is_online(&self, id: MemcgId) -> bool {
+        self.node(id).online
+    }
+
+    /// Forgets an offline memcg without pages and children. False when it is not that far.
+    pub fn release(&mut self, id: MemcgId) -> bool {
+        let node = self.node(id);
+        let busy = node.online
+            || !node.children.is_empty()
+            || node.memcg.usage() > Pages(0)
+            || node.memcg.swap_usage() > Pages(0);
+        let Some(parent) = node.parent.filter(|_| !busy) else {
+            return false;
+        };
+        self.node_mut(parent).children.retain(|&child| child != id);
+        self.nodes[id.index()] = None;
+        self.free.push(id.0);
+        true
+    }
+
+    /// The parent; `None` for the root.
+    #[must_use]
+    pub fn parent(&self, id: MemcgId) -> Option<MemcgId> {
+        self.node(id).parent
+    }
+
+    /// The children, in the order of their creation.
+    #[must_use]
+    pub fn children(&self, id: MemcgId) -> &[MemcgId] {
+        &self.node(id).children
+    }
+
+    /// `id` and its ancestors, up to the root.
+    pub fn ancestors(&self, id: MemcgId) -> impl Iterator<Item = MemcgId> + '_ {
+        core::iter::successors(Some(id), |&id| self.parent(id))
+    }
+
+    /// `root` and its descendants, parents first.
+    #[must_use]
+    pub fn pre_order(&self, root: MemcgId) -> Vec<MemcgId> {
+        let (mut order, mut stack) = (Vec::new(), alloc::vec![root]);
+        while let Some(id) = stack.pop() {
+            order.push(id);
+            stack.extend(self.children(id).iter().rev());
+        }
+        order
+    }
+
+    /// Replaces the settings of `id`.
+    pub fn set_limits(&mut self, id: MemcgId, limits: MemcgLimits) {
+        let before = self.protected(id);
+        self.node_mut(id).memcg.set_limits(limits);
+        self.update_parent(id, before);
+    }
+
+    /// Sets memory.swappiness of `id`.
+    pub fn set_swappiness(&mut self, id: MemcgId, swappiness: Swappiness) {
+        self.node_mut(id).memcg.set_swappiness(swappiness);
+    }
+
+    /// Charges `nr` pages to `id` and its ancestors, from `worker`'s stock where it can.
+    ///
+    /// # Errors
+    /// [`OverMax`] with the first memcg on the way up whose max forbids it.
+    pub fn try_charge(&mut self, worker: usize, id: MemcgId, nr: Pages) -> Result<(), OverMax> {
+        if self.stocks.consume(worker, id, nr) {
+            return Ok(());
+        }
+        let ahead = Pages(self.stocks.batch().max(nr.0));
+        if self.charge_all(id, ahead).is_ok() {
+            let spare = ahead.less(nr);
+            if let Some((other, pages)) = self.stocks.refill(worker, id, spare) {
+                self.uncharge_all(other, pages);
+            }
+            return Ok(());
+        }
+        self.charge_all(id, nr)
+    }
+
+    /// Charges `nr` pages whatever the limits say; MAX is counted where they were in the way.
+    pub fn charge_forced(&mut self, id: MemcgId, nr: Pages) {
+        if let Err(over) = self.charge_all(id, nr) {
+            self.event(over.at, MemcgEvent::Max);
+            self.each_ancestor(id, |memcg| memcg.charge_unchecked(nr));
+        }
+    }
+
+    /// Gives back `nr` pages, into `worker`'s stock first.
+    pub fn uncharge(&mut self, worker: usize, id: MemcgId, nr: Pages) {
+        if let Some((id, nr)) = self.stocks.refill(worker, id, nr) {
+            self.uncharge_all(id, nr);
+        }
+    }
+
+    /// Gives all stocks back.
+    pub fn drain_stocks(&mut self) {
+        self.stocks_drain(None);
+    }
+
+    /// Pages that workers have charged to `id` ahead.
+    #[must_use]
+    pub fn stocked(&self, id: MemcgId) -> Pages {
+        self.stocks.of(id)
+    }
+
+    fn stocks_drain(&mut self, id: Option<MemcgId>) {
+        for (id, nr) in self.stocks.drain(id) {
+            self.uncharge_all(id, nr);
+        }
+    }
+
+    fn charge_all(&mut self, id: MemcgId, nr: Pages) -> Result<(), OverMax> {
+        let path: Vec<MemcgId> = self.ancestors(id).collect();
+        for (done, &at) in path.iter().enumerate() {
+            let before = self.protected(at);
+            if self.node_mut(at).memcg.try_charge(nr).is_ok() {
+                self.update_parent(at, before);
+                continue;
+            }
+            for &undo in &path[..done] {
+                self.change(undo, |memcg| memcg.uncharge(nr));
+            }
+            return Err(OverMax { at });
+        }
+        Ok(())
+    }
+
+    fn uncharge_all(&mut self, id: MemcgId, nr: Pages) {
+        self.each_ancestor(id, |memcg| memcg.uncharge(nr));
+    }
+
+    /// One more of `nr` anon pages of `id` is out.
+    pub fn charge_swap(&mut self, id: MemcgId, nr: Pages) {
+        self.each_ancestor(id, |memcg| memcg.charge_swap(nr));
+    }
+
+    /// `nr` anon pages of `id` are out no longer.
+    pub fn uncharge_swap(&mut self, id: MemcgId, nr: Pages) {
+        self.each_ancestor(id, |memcg| memcg.uncharge_swap(nr));
+    }
+
+    /// Swap that `id` may still use: the least of all levels.
+    #[must_use]
+    pub fn swap_available(&self, id: MemcgId) -> Pages {
+        let levels = self.ancestors(id).map(|id| self.get(id).swap_available());
+        levels.min().unwrap_or(Pages(0))
+    }
+
+    fn each_ancestor(&mut self, id: MemcgId, f: impl Fn(&mut Memcg)) {
+        let mut at = Some(id);
+        while let Some(id) = at {
+            self.change(id, &f);
+            at = self.parent(id);
+        }
+    }
+
+    fn change(&mut self, id: MemcgId, f: impl FnOnce(&mut Memcg)) {
+        let before = self.protected(id);
+        f(&mut self.node_mut(id).memcg);
+        self.update_parent(id, before);
+    }
+
+    /// min(usage, setting) of `id`, for min and for low.
+    fn protected(&self, id: MemcgId) -> Protection {
+        let memcg = self.get(id);
+        let limits = memcg.limits();
+        Protection {
+            min: memcg.usage().min(limits.min),
+            low: memcg.usage().min(limits.low),
+        }
+    }
+
+    fn update_parent(&mut self, id: MemcgId, before: Protection) {
+        let after = self.protected(id);
+        if let (Some(parent), true) = (self.parent(id), before != after) {
+            let parent = self.node_mut(parent);
+            parent.children_min.0 = parent.children_min.0 + after.min.0 - before.min.0;
+            parent.children_low.0 = parent.children_low.0 + after.low.0 - before.low.0;
+        }
+    }
+
+    /// Computes the effective protection of `id` against reclaim of `root`'s subtree, given its
+    /// parent's: call it parents first. spec: reclaim-control.md 2.1.
+    pub fn calculate_protection(&mut self, root: MemcgId, id: MemcgId) {
+        let Some(parent_id) = self.parent(id).filter(|_| id != root) else {
+            return;
+        };
+        let (memcg, parent) = (self.get(id), self.node(parent_id));
+        let limits = memcg.limits();
+        if memcg.usage() == Pages(0) {
+            return;
+        }
+        let own = Protection {
+            min: limits.min,
+            low: limits.low,
+        };
+        let protection = if parent_id == root {
+            own
+        } else {
+            let granted = parent.memcg.protection();
+            let share = |setting, parent_effective, siblings_protected| {
+                effective_protection(ProtectionInput {
+                    usage: memcg.usage(),
+                    parent_usage: parent.memcg.usage(),
+                    setting,
+                    parent_effective,
+                    siblings_protected,
+                    recursive: self.recursive,
+                })
+            };
+            Protection {
+                min: share(own.min, granted.min, parent.children_min),
+                low: share(own.low, granted.low, parent.children_low),
+            }
+        };
+        self.node_mut(id).memcg.set_protection(protection);
+    }
+
+    /// [`Self::calculate_protection`] of `id` and, before it, of all between it and `root`.
+    pub fn calculate_path(&mut self, root: MemcgId, id: MemcgId) {
+        let path: Vec<MemcgId> = self.ancestors(id).take_while(|&id| id != root).collect();
+        for &id in path.iter().rev() {
+            self.calculate_protection(root, id);
+        }
+    }
+
+    /// True when `id` loses nothing to reclaim of `target`'s subtree.
+    #[must_use]
+    pub fn below_min(&self, target: MemcgId, id: MemcgId) -> bool {
+        id != target && id != MemcgId::ROOT && self.get(id).below_min()
+    }
+
+    /// True when `id` loses something to reclaim of `target`'s subtree only if it must.
+    #[must_use]
+    pub fn below_low(&self, target: MemcgId, id: MemcgId) -> bool {
+        id != target && id != MemcgId::ROOT && self.get(id).below_low()
+    }
+
+    /// The largest overage of memory.high on the way up: what the throttle delay is made of.
+    #[must_use]
+    pub fn high_overage(&self, id: MemcgId) -> u64 {
+        let over = |id| {
+            let memcg = self.get(id);
+            overage(memcg.usage(), memcg.limits().high.pages())
+        };
+        self.ancestors(id).map(over).max().unwrap_or(0)
+    }
+
+    /// Counts an event at `id`, and in the hierarchical events of all above it.
+    pub fn event(&mut self, id: MemcgId, event: MemcgEvent) {
+        self.node_mut(id).local.add(event, 1);
+        self.each_ancestor(id, |memcg| memcg.event(event));
+    }
+
+    /// memory.events.local.
+    #[must_use]
+    pub fn local_events(&self, id: MemcgId) -> &MemcgEvents {
+        &self.node(id).local
+    }
+
+    /// Asserts the invariants.
+    ///
+    /// # Panics
+    /// When one does not hold.
+    pub fn check_invariants(&self) {
+        for (index, node) in self.nodes.iter().enumerate() {
+            let Some(node) = node else { continue };
+            let sum = |f: &dyn Fn(MemcgId) -> Pages| {
+                Pages(node.children.iter().map(|&child| f(child).0).sum())
+            };
+            let children = sum(&|id| self.get(id).usage());
+            assert!(children <= node.memcg.usage(), "I1: memcg {index}");
+            assert_eq!(
+                node.children_min,
+                sum(&|id| self.protected(id).min),
+                "memcg {index}"
+            );
+            assert_eq!(
+                node.children_low,
+                sum(&|id| self.protected(id).low),
+                "memcg {index}"
+            );
+        }
+    }
+}
+
+impl Node {
+    fn new(parent: Option<MemcgId>) -> Self {
+        Self {
+            memcg: Memcg::new(MemcgLimits::default(), Swappiness::default()),
+            parent,
+            children: Vec::new(),
+            online: true,
+            local: MemcgEvents::default(),
+            children_min: Pages(0),
+            children_low: Pages(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

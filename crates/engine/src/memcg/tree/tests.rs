@@ -1,0 +1,196 @@
+use super::*;
+use crate::units::{Bytes, Limit};
+
+fn limit(pages: u64) -> Limit {
+    Limit::Bytes(Bytes(pages * 4096))
+}
+
+fn exact() -> MemcgTree {
+    MemcgTree::new(true, 1, 1)
+}
+
+fn low(pages: u64) -> MemcgLimits {
+    MemcgLimits {
+        low: Pages(pages),
+        ..MemcgLimits::default()
+    }
+}
+
+#[test]
+fn a_charge_goes_up_and_is_undone_where_it_fails() {
+    let mut tree = exact();
+    let a = tree.create(MemcgId::ROOT);
+    let b = tree.create(a);
+    tree.set_limits(
+        a,
+        MemcgLimits {
+            max: limit(10),
+            ..MemcgLimits::default()
+        },
+    );
+    assert_eq!(tree.try_charge(0, b, Pages(10)), Ok(()));
+    assert_eq!(tree.try_charge(0, b, Pages(1)), Err(OverMax { at: a }));
+    for id in [b, a, MemcgId::ROOT] {
+        assert_eq!(tree.get(id).usage(), Pages(10), "{id:?}");
+    }
+    tree.charge_forced(b, Pages(1));
+    assert_eq!(tree.get(b).usage(), Pages(11));
+    assert_eq!(tree.local_events(a).get(MemcgEvent::Max), 1);
+    assert_eq!(tree.local_events(b).get(MemcgEvent::Max), 0);
+    assert_eq!(
+        tree.get(MemcgId::ROOT).events().get(MemcgEvent::Max),
+        1,
+        "hierarchical"
+    );
+    tree.check_invariants();
+}
+
+#[test]
+fn stocks_charge_ahead_by_at_most_a_batch() {
+    let mut tree = MemcgTree::new(true, 2, 64);
+    let (a, b) = (tree.create(MemcgId::ROOT), tree.create(MemcgId::ROOT));
+    for n in 1..=64 {
+        tree.try_charge(0, a, Pages(1)).expect("no limit");
+        assert_eq!(
+            (tree.get(a).usage(), tree.stocked(a)),
+            (Pages(64), Pages(64 - n))
+        );
+    }
+    tree.try_charge(1, a, Pages(1)).expect("no limit");
+    tree.try_charge(1, b, Pages(1)).expect("no limit");
+    assert_eq!(
+        tree.get(a).usage(),
+        Pages(65),
+        "worker 1 gave a's stock back for b's"
+    );
+    for _ in 0..65 {
+        tree.uncharge(0, a, Pages(1));
+    }
+    tree.drain_stocks();
+    assert_eq!(
+        (tree.get(a).usage(), tree.get(b).usage()),
+        (Pages(0), Pages(1))
+    );
+    tree.check_invariants();
+}
+
+/// reclaim-control.md 11, test 1, through the tree.
+#[test]
+fn effective_low_is_shared() {
+    let mut tree = exact();
+    let parent = tree.create(MemcgId::ROOT);
+    let (a, b) = (tree.create(parent), tree.create(parent));
+    tree.set_limits(parent, low(10));
+    for id in [a, b] {
+        tree.set_limits(id, low(8));
+        tree.try_charge(0, id, Pages(8)).expect("no limit");
+    }
+    for id in [a, b] {
+        tree.calculate_path(MemcgId::ROOT, id);
+        assert_eq!(tree.get(id).protection().low, Pages(5));
+        assert!(!tree.below_low(MemcgId::ROOT, id));
+    }
+    tree.set_limits(b, low(2));
+    tree.uncharge(0, b, Pages(6));
+    for (id, expect) in [(a, 8), (b, 2)] {
+        tree.calculate_path(MemcgId::ROOT, id);
+        assert_eq!(tree.get(id).protection().low, Pages(expect));
+        assert!(tree.below_low(MemcgId::ROOT, id) && !tree.below_low(id, id));
+    }
+    tree.check_invariants();
+}
+
+/// reclaim-control.md 11, tests 2 and 3, through the tree.
+#[test]
+fn recursive_protection() {
+    for (recursive, expect) in [(true, [6, 3]), (false, [4, 0])] {
+        let mut tree = MemcgTree::new(recursive, 1, 1);
+        let parent = tree.create(MemcgId::ROOT);
+        let (a, b) = (tree.create(parent), tree.create(parent));
+        tree.set_limits(parent, low(10));
+        tree.set_limits(a, low(4));
+        for id in [a, b] {
+            tree.try_charge(0, id, Pages(10)).expect("no limit");
+        }
+        for (id, expect) in [a, b].into_iter().zip(expect) {
+            tree.calculate_path(MemcgId::ROOT, id);
+            assert_eq!(
+                tree.get(id).protection().low,
+                Pages(expect),
+                "recursive {recursive}"
+            );
+        }
+    }
+}
+
+#[test]
+fn offline_ends_protection_and_release_waits_for_the_pages() {
+    let mut tree = exact();
+    let a = tree.create(MemcgId::ROOT);
+    let limits = MemcgLimits {
+        min: Pages(5),
+        low: Pages(9),
+        ..MemcgLimits::default()
+    };
+    tree.set_limits(a, limits);
+    tree.try_charge(0, a, Pages(5)).expect("no limit");
+    assert!(!tree.release(a), "online");
+    tree.offline(a);
+    tree.calculate_path(MemcgId::ROOT, a);
+    assert!(!tree.below_min(MemcgId::ROOT, a) && !tree.is_online(a));
+    assert!(!tree.release(a), "pages remain");
+    tree.uncharge(0, a, Pages(5));
+    assert!(tree.release(a) && !tree.exists(a));
+    assert!(tree.children(MemcgId::ROOT).is_empty());
+    assert_eq!(tree.create(MemcgId::ROOT), a, "the id is free again");
+    tree.check_invariants();
+}
+
+#[test]
+fn swap_is_limited_by_the_strictest_level() {
+    let mut tree = exact();
+    let a = tree.create(MemcgId::ROOT);
+    let b = tree.create(a);
+    tree.set_limits(
+        a,
+        MemcgLimits {
+            swap_max: limit(10),
+            ..MemcgLimits::default()
+        },
+    );
+    tree.set_limits(
+        b,
+        MemcgLimits {
+            swap_max: limit(100),
+            ..MemcgLimits::default()
+        },
+    );
+    tree.charge_swap(b, Pages(4));
+    assert_eq!(tree.swap_available(b), Pages(6));
+    tree.uncharge_swap(b, Pages(4));
+    assert_eq!(tree.swap_available(b), Pages(10));
+}
+
+#[test]
+fn the_worst_overage_on_the_way_up_counts() {
+    let mut tree = exact();
+    let a = tree.create(MemcgId::ROOT);
+    let b = tree.create(a);
+    tree.set_limits(
+        a,
+        MemcgLimits {
+            high: limit(100),
+            ..MemcgLimits::default()
+        },
+    );
+    tree.set_limits(
+        b,
+        MemcgLimits {
+            high: limit(1000),
+            ..MemcgLimits::default()
+        },
+    );
+    tree.try_charge(0, b, Pages(150)).expect("no max");
+    assert_eq!(tree.high_overage(b), 1 << 19);
+    assert_eq!(tree.pre_order(MemcgId::ROOT), [MemcgId::ROOT, a, b]);
+}

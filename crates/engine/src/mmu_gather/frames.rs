@@ -1,0 +1,154 @@
+//! Frames and the folios they belong to, as far as tearing mappings down concerns them.
+//!
+//! Invariant: `mapped` of a folio is the number of its pages whose map count is not zero; a folio
+//! is on the deferred-split queue only while it is large, anon and partly mapped.
+
+use alloc::vec::Vec;
+
+/// What a folio is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameKind {
+    /// Anonymous memory.
+    Anon,
+    /// File data; `true` when dirty.
+    File(bool),
+    /// Device memory: given back to its driver.
+    Device,
+    /// The huge zero page: counted elsewhere.
+    HugeZero,
+}
+
+/// A folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FolioInfo {
+    /// Its first frame.
+    pub first: u64,
+    /// Its pages.
+    pub nr: u32,
+    /// What it is.
+    pub kind: FrameKind,
+    /// References; freed at zero.
+    pub refcount: u32,
+    /// Pages mapped at least once.
+    pub mapped: u32,
+    /// The lruvec on whose list it is.
+    pub lruvec: Option<u32>,
+    /// In the swap cache.
+    pub swap_cache: bool,
+    /// Marked mlocked.
+    pub mlocked: bool,
+    /// Partly mapped: waiting to be split.
+    pub deferred_split: bool,
+}
+
+/// What releasing cost and did. The LRU lock is modelled: taken for a lruvec, held for 32 at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReleaseStats {
+    /// Folios freed.
+    pub freed: u64,
+    /// Pages freed.
+    pub freed_pages: u64,
+    /// Uncharge calls.
+    pub uncharges: u64,
+    /// Times the LRU lock was taken.
+    pub lru_locks: u64,
+    /// Most folios handled in one hold of it.
+    pub lru_lock_longest: u32,
+    /// Reference-count updates.
+    pub refcount_ops: u64,
+    /// Updates of a folio's mapped count, and of the statistics.
+    pub mapcount_ops: u64,
+    /// Times a folio was put on the deferred-split queue.
+    pub deferred_splits: u64,
+    /// Tries to free the swap cache.
+    pub swap_cache_tries: u64,
+    /// Mlocked folios cleared at release.
+    pub munlocked: u64,
+    /// Pages mapped, by anon and file.
+    pub mapped: [i64; 2],
+}
+
+/// All frames.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frames {
+    /// By frame: its folio.
+    folio_of: Vec<u32>,
+    pub(super) mapcount: Vec<u32>,
+    pub(super) folios: Vec<FolioInfo>,
+    pub(super) stats: ReleaseStats,
+}
+
+impl Frames {
+    /// Adds a folio of `nr` frames after the last, each mapped once and so referenced once.
+    /// Returns its first frame.
+    pub fn add_folio(&mut self, nr: u32, kind: FrameKind, lruvec: Option<u32>) -> u64 {
+        let first = self.folio_of.len();
+        let index = u32::try_from(self.folios.len()).expect("fewer than 2^32 folios");
+        self.folio_of.resize(first + nr as usize, index);
+        self.mapcount.resize(first + nr as usize, 1);
+        self.folios.push(FolioInfo {
+            first: first as u64,
+            nr,
+            kind,
+            refcount: nr,
+            mapped: nr,
+            lruvec,
+            swap_cache: false,
+            mlocked: false,
+            deferred_split: false,
+        });
+        self.stats.mapped[Self::stat_of(kind)] += i64::from(nr);
+        first as u64
+    }
+
+    /// The folio of `frame`.
+    #[must_use]
+    pub fn folio(&self, frame: u64) -> &FolioInfo {
+        &self.folios[self.index(frame)]
+    }
+
+    /// The folio of `frame`, to set up what a test or workload needs.
+    pub fn folio_mut(&mut self, frame: u64) -> &mut FolioInfo {
+        let index = self.index(frame);
+        &mut self.folios[index]
+    }
+
+    /// The frame past the folio of `frame`.
+    #[must_use]
+    pub fn folio_end(&self, frame: u64) -> u64 {
+        let folio = self.folio(frame);
+        folio.first + u64::from(folio.nr)
+    }
+
+    /// How often `frame` is mapped.
+    #[must_use]
+    pub fn mapcount(&self, frame: u64) -> u32 {
+        self.mapcount[slot(frame)]
+    }
+
+    /// Costs and effects so far.
+    #[must_use]
+    pub const fn stats(&self) -> &ReleaseStats {
+        &self.stats
+    }
+
+    pub(super) fn is_dirty_file(&self, frame: u64) -> bool {
+        self.folio(frame).kind == FrameKind::File(true) && self.mapcount(frame) > 0
+    }
+
+    fn index(&self, frame: u64) -> usize {
+        self.folio_of[slot(frame)] as usize
+    }
+
+    pub(super) const fn stat_of(kind: FrameKind) -> usize {
+        match kind {
+            FrameKind::Anon => 0,
+            FrameKind::File(_) | FrameKind::Device | FrameKind::HugeZero => 1,
+        }
+    }
+}
+
+/// Array index of a frame.
+pub(super) fn slot(frame: u64) -> usize {
+    usize::try_from(frame).expect("frames are in memory")
+}

@@ -1,0 +1,321 @@
+//! Hierarchical statistics with per-worker deltas that a reader flushes. spec: rstat.md.
+//!
+//! An update adds to one worker's array and marks its group, and all above it, as updated on that
+//! worker. A flush visits the marked groups only, children before parents: each takes what changed
+//! since the last flush into its own total, and hands the same on to its parent as pending.
+//!
+//! Invariants (rstat.md 8), asserted after a flush of the root by `check_flushed`:
+//! - I1 a group's total is its local value, its children's totals and what removed children left;
+//! - I2 a local value is the sum over the workers;
+//! - I3 nothing is pending, and no group is marked;
+//! - I6 a marked group's ancestors are marked on the same worker.
+
+mod dirty;
+mod threshold;
+mod updated;
+
+pub use threshold::{FLUSH_TIME, Flusher};
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use dirty::Dirty;
+use updated::Updated;
+
+/// A group of statistics: a memcg, or a memcg's lruvec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u32);
+
+impl GroupId {
+    /// The root.
+    pub const ROOT: Self = Self(0);
+
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One worker's part of one group; allocated at the first update.
+#[derive(Clone, Debug)]
+struct Shard {
+    /// Running sums, never reset.
+    now: Box<[i64]>,
+    /// Their values at the last flush.
+    prev: Box<[i64]>,
+    /// Where the two differ.
+    dirty: Dirty,
+}
+
+#[derive(Clone, Debug)]
+struct Group {
+    parent: Option<GroupId>,
+    shards: Vec<Option<Shard>>,
+    total: Box<[i64]>,
+    local: Box<[i64]>,
+    pending: Box<[i64]>,
+    pending_dirty: Dirty,
+    /// What removed children had counted.
+    inherited: Box<[i64]>,
+}
+
+/// All groups.
+#[derive(Debug)]
+pub struct Rstat {
+    nr_stats: usize,
+    workers: usize,
+    groups: Vec<Option<Group>>,
+    updated: Updated,
+    thresholds: threshold::Thresholds,
+    /// Groups flushed so far, once for each worker they were marked on.
+    flushes: u64,
+}
+
+impl Shard {
+    fn new(nr_stats: usize) -> Self {
+        let (now, prev) = (zeros(nr_stats), zeros(nr_stats));
+        Self {
+            now,
+            prev,
+            dirty: Dirty::new(nr_stats),
+        }
+    }
+}
+
+impl Group {
+    /// Takes what changed on `worker` and what the children left; `leave` gets the sum of each
+    /// statistic that has changed.
+    ///
+    /// The two are told apart before either is skipped: together they may be zero when neither is.
+    /// (The first version of the kernel's patch skipped on the sum, and lost the local part for
+    /// ever: rstat.md 4.1.)
+    fn flush(&mut self, worker: usize, mut leave: impl FnMut(usize, i64)) {
+        let (mut values, dirty) = match self.shards.get_mut(worker) {
+            Some(Some(Shard { now, prev, dirty })) => (Some((now, prev)), Some(dirty)),
+            _ => (None, None),
+        };
+        self.pending_dirty.take_with(dirty, |stat| {
+            let pending = core::mem::take(&mut self.pending[stat]);
+            let own = values.as_mut().map_or(0, |(now, prev)| {
+                let own = now[stat] - prev[stat];
+                prev[stat] = now[stat];
+                own
+            });
+            self.local[stat] += own;
+            let delta = pending + own;
+            self.total[stat] += delta;
+            if delta != 0 {
+                leave(stat, delta);
+            }
+        });
+    }
+}
+
+fn zeros(n: usize) -> Box<[i64]> {
+    alloc::vec![0; n].into_boxed_slice()
+}
+
+impl Rstat {
+    /// A root with `nr_stats` statistics, updated by `workers`.
+    #[must_use]
+    pub fn new(nr_stats: usize, workers: usize) -> Self {
+        let mut rstat = Self {
+            nr_stats,
+            workers,
+            groups: Vec::new(),
+            updated: Updated::new(workers),
+            thresholds: threshold::Thresholds::new(workers),
+            flushes: 0,
+        };
+        rstat.push_group(None);
+        rstat
+    }
+
+    /// Makes a group below `parent`.
+    pub fn create(&mut self, parent: GroupId) -> GroupId {
+        assert!(
+            self.groups[parent.index()].is_some(),
+            "the parent was removed"
+        );
+        self.push_group(Some(parent))
+    }
+
+    fn push_group(&mut self, parent: Option<GroupId>) -> GroupId {
+        let id = GroupId(u32::try_from(self.groups.len()).expect("fewer than 2^32 groups"));
+        let zeros = || zeros(self.nr_stats);
+        self.groups.push(Some(Group {
+            parent,
+            shards: Vec::new(),
+            total: zeros(),
+            local: zeros(),
+            pending: zeros(),
+            pending_dirty: Dirty::new(self.nr_stats),
+            inherited: zeros(),
+        }));
+        self.updated.add_group();
+        self.thresholds.add_group();
+        id
+    }
+
+    fn group(&self, id: GroupId) -> &Group {
+        self.groups[id.index()].as_ref().expect("a removed group")
+    }
+
+    fn group_mut(&mut self, id: GroupId) -> &mut Group {
+        self.groups[id.index()].as_mut().expect("a removed group")
+    }
+
+    fn parent(&self, id: GroupId) -> Option<GroupId> {
+        self.group(id).parent
+    }
+
+    /// Adds `delta` to statistic `stat` of `id`, on `worker`.
+    pub fn update(&mut self, worker: usize, id: GroupId, stat: usize, delta: i64) {
+        let (workers, nr_stats) = (self.workers, self.nr_stats);
+        let group = self.group_mut(id);
+        if group.shards.is_empty() {
+            group.shards.resize(workers, None);
+        }
+        let shard = group.shards[worker].get_or_insert_with(|| Shard::new(nr_stats));
+        shard.now[stat] += delta;
+        shard.dirty.set(stat);
+        self.mark(worker, id);
+        let mut at = Some(id);
+        while let Some(id) = at {
+            if !self
+                .thresholds
+                .note(worker, id.index(), delta.unsigned_abs())
+            {
+                break;
+            }
+            at = self.parent(id);
+        }
+    }
+
+    /// Puts `id` and its ancestors on the updated tree of `worker`, up to the first that is there.
+    fn mark(&mut self, worker: usize, id: GroupId) {
+        let mut at = id;
+        while !self.updated.is_listed(worker, at.index()) {
+            let parent = self.parent(at);
+            self.updated
+                .list(worker, at.index(), parent.map(GroupId::index));
+            let Some(parent) = parent else { break };
+            at = parent;
+        }
+    }
+
+    /// Brings `root` and all below it up to date. What is left for its parent stays pending there.
+    pub fn flush(&mut self, root: GroupId) {
+        for worker in 0..self.workers {
+            let parent = self.parent(root).map(GroupId::index);
+            for index in self.updated.pop_subtree(worker, root.index(), parent) {
+                let id = GroupId(u32::try_from(index).expect("fewer than 2^32 groups"));
+                self.flush_one(id, worker);
+            }
+        }
+    }
+
+    /// One group on one worker.
+    fn flush_one(&mut self, id: GroupId, worker: usize) {
+        self.flushes += 1;
+        self.thresholds.flushed(worker, id.index());
+        let mut group = self.groups[id.index()].take().expect("a removed group");
+        let mut parent = group.parent.and_then(|p| self.groups[p.index()].as_mut());
+        group.flush(worker, |stat, delta| {
+            if let Some(parent) = &mut parent {
+                parent.pending[stat] += delta;
+                parent.pending_dirty.set(stat);
+            }
+        });
+        self.groups[id.index()] = Some(group);
+    }
+
+    /// The hierarchical value as of the last flush; a negative one reads as zero.
+    #[must_use]
+    pub fn total(&self, id: GroupId, stat: usize) -> u64 {
+        u64::try_from(self.group(id).total[stat]).unwrap_or(0)
+    }
+
+    /// The group's own value as of the last flush; a negative one reads as zero.
+    #[must_use]
+    pub fn local(&self, id: GroupId, stat: usize) -> u64 {
+        u64::try_from(self.group(id).local[stat]).unwrap_or(0)
+    }
+
+    /// The group's own value by summing all workers: exact at any time, and what reading cost
+    /// before the values were kept. For comparison.
+    #[must_use]
+    pub fn local_by_summing(&self, id: GroupId, stat: usize) -> u64 {
+        let shards = self.group(id).shards.iter().flatten();
+        u64::try_from(shards.map(|shard| shard.now[stat]).sum::<i64>()).unwrap_or(0)
+    }
+
+    /// Group flushes so far, counted once a worker.
+    #[must_use]
+    pub const fn flushes(&self) -> u64 {
+        self.flushes
+    }
+
+    /// True when enough has changed below `id` to be worth a flush. spec: rstat.md 6.1.
+    #[must_use]
+    pub fn flush_needed(&self, id: GroupId) -> bool {
+        self.thresholds.is_due(id.index())
+    }
+
+    /// Changes noted for `id` since its last flush.
+    #[must_use]
+    pub fn stats_updates(&self, id: GroupId) -> u64 {
+        self.thresholds.updates(id.index())
+    }
+
+    /// Removes a group without children: what it counted stays in its ancestors.
+    pub fn remove(&mut self, id: GroupId) {
+        let children = self
+            .groups
+            .iter()
+            .flatten()
+            .any(|group| group.parent == Some(id));
+        assert!(!children, "{id:?} has children");
+        self.flush(id);
+        let Some(group) = self.groups[id.index()].take() else {
+            return;
+        };
+        let parent = group.parent.expect("the root stays");
+        // The parent was marked when this group was, on every worker where something is pending.
+        let inherited = &mut self.group_mut(parent).inherited;
+        for (sum, total) in inherited.iter_mut().zip(group.total) {
+            *sum += total;
+        }
+    }
+
+    /// Asserts I1 to I3, which hold right after a flush of the root.
+    ///
+    /// # Panics
+    /// When one does not hold.
+    pub fn check_flushed(&self) {
+        self.updated.check_empty();
+        for stat in 0..self.nr_stats {
+            let mut expect: Vec<i64> = Vec::new();
+            for group in &self.groups {
+                expect.push(
+                    group
+                        .as_ref()
+                        .map_or(0, |g| g.local[stat] + g.inherited[stat]),
+                );
+            }
+            for group in self.groups.iter().flatten() {
+                if let Some(parent) = group.parent {
+                    expect[parent.index()] += group.total[stat];
+                }
+            }
+            for (index, group) in self.groups.iter().enumerate() {
+                let Some(group) = group else { continue };
+                assert_eq!(group.total[stat], expect[index], "I1: group {index}");
+                assert_eq!(group.pending[stat], 0, "I3: group {index}");
+                let sum: i64 = group.shards.iter().flatten().map(|s| s.now[stat]).sum();
+                assert_eq!(group.local[stat], sum, "I2: group {index}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

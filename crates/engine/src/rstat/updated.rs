@@ -1,0 +1,111 @@
+//! The updated trees: which groups have changed on which worker. spec: rstat.md 2.
+//!
+//! A group that is listed hangs on its parent's list of updated children. Invariant: a listed
+//! group's ancestors are listed too, so that a flush from any of them finds it.
+
+use alloc::vec::Vec;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    listed: bool,
+    /// First updated child.
+    child: Option<u32>,
+    /// Next updated sibling.
+    next: Option<u32>,
+}
+
+/// One tree for each worker.
+#[derive(Debug)]
+pub(super) struct Updated {
+    workers: Vec<Vec<Node>>,
+    groups: usize,
+}
+
+impl Updated {
+    pub(super) fn new(workers: usize) -> Self {
+        Self {
+            workers: alloc::vec![Vec::new(); workers],
+            groups: 0,
+        }
+    }
+
+    pub(super) const fn add_group(&mut self) {
+        self.groups += 1;
+    }
+
+    pub(super) fn is_listed(&self, worker: usize, group: usize) -> bool {
+        self.workers[worker]
+            .get(group)
+            .is_some_and(|node| node.listed)
+    }
+
+    /// Puts `group` at the head of `parent`'s list.
+    pub(super) fn list(&mut self, worker: usize, group: usize, parent: Option<usize>) {
+        let nodes = &mut self.workers[worker];
+        if nodes.len() < self.groups {
+            nodes.resize(self.groups, Node::default());
+        }
+        nodes[group].listed = true;
+        if let Some(parent) = parent {
+            nodes[group].next = nodes[parent].child;
+            nodes[parent].child = u32::try_from(group).ok();
+        }
+    }
+
+    /// Takes `root` and all listed below it off the tree; children come before their parents.
+    pub(super) fn pop_subtree(
+        &mut self,
+        worker: usize,
+        root: usize,
+        parent: Option<usize>,
+    ) -> Vec<usize> {
+        if !self.is_listed(worker, root) {
+            return Vec::new();
+        }
+        if let Some(parent) = parent {
+            self.unlink(worker, root, parent);
+        }
+        let nodes = &mut self.workers[worker];
+        // Parents first, then turned around.
+        let mut order = alloc::vec![root];
+        let mut at = 0;
+        while at < order.len() {
+            let mut child = nodes[order[at]].child;
+            while let Some(group) = child {
+                order.push(group as usize);
+                child = nodes[group as usize].next;
+            }
+            at += 1;
+        }
+        for &group in &order {
+            nodes[group] = Node::default();
+        }
+        order.reverse();
+        order
+    }
+
+    fn unlink(&mut self, worker: usize, group: usize, parent: usize) {
+        let nodes = &mut self.workers[worker];
+        let after = nodes[group].next;
+        let mut at = nodes[parent].child;
+        if at == u32::try_from(group).ok() {
+            nodes[parent].child = after;
+            return;
+        }
+        while let Some(sibling) = at {
+            at = nodes[sibling as usize].next;
+            if at == u32::try_from(group).ok() {
+                nodes[sibling as usize].next = after;
+                return;
+            }
+        }
+    }
+
+    /// Asserts that no group is listed anywhere.
+    pub(super) fn check_empty(&self) {
+        for (worker, nodes) in self.workers.iter().enumerate() {
+            let listed = nodes.iter().position(|n| n.listed || n.child.is_some());
+            assert_eq!(listed, None, "I3: still listed on worker {worker}");
+        }
+    }
+}

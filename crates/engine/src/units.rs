@@ -1,0 +1,135 @@
+//! Numbers with units. The engine has no clock: a [`Millis`] is always an argument, counted from
+//! whatever instant the embedder likes, and never runs backwards.
+
+/// Bytes in a base page.
+pub const PAGE_SIZE: u64 = 4096;
+
+/// A point in time, or a span of it, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Millis(pub u64);
+
+impl Millis {
+    /// The span since `earlier`; zero when `earlier` lies in the future.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The point in time `span` after this one.
+    #[must_use]
+    pub const fn after(self, span: Self) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+/// A number of base pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pages(pub u64);
+
+impl Pages {
+    /// The same amount in bytes, saturating.
+    #[must_use]
+    pub const fn bytes(self) -> Bytes {
+        Bytes(self.0.saturating_mul(PAGE_SIZE))
+    }
+
+    /// This many pages less `other`, not below zero.
+    #[must_use]
+    pub const fn less(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// Whole pages in this many bytes, as the kernel rounds limits: down.
+    #[must_use]
+    pub const fn pages(self) -> Pages {
+        Pages(self.0 / PAGE_SIZE)
+    }
+}
+
+/// A limit of a memcg file: a size, or the word `max`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Limit {
+    /// No limit.
+    #[default]
+    Max,
+    /// At most this much, rounded down to pages.
+    Bytes(Bytes),
+}
+
+impl Limit {
+    /// The limit in pages; "no limit" is the largest number there is.
+    #[must_use]
+    pub const fn pages(self) -> Pages {
+        match self {
+            Self::Max => Pages(u64::MAX),
+            Self::Bytes(b) => b.pages(),
+        }
+    }
+}
+
+/// How willing reclaim is to take anon instead of file pages: 0 (file only) to 200 (anon first),
+/// and 201, anon only. spec: lru-gen.md 1, reclaim-control.md 6.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Swappiness(u8);
+
+impl Swappiness {
+    /// Never touch anon pages.
+    pub const FILE_ONLY: Self = Self(0);
+    /// Never touch file pages; `max` in memory.reclaim.
+    pub const ANON_ONLY: Self = Self(201);
+    /// The largest value a user may set by number.
+    pub const MAX: u8 = 200;
+
+    /// `value` as a swappiness, or `None` above 201.
+    #[must_use]
+    pub const fn new(value: u8) -> Option<Self> {
+        if value <= 201 {
+            Some(Self(value))
+        } else {
+            None
+        }
+    }
+
+    /// The plain number.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl Default for Swappiness {
+    fn default() -> Self {
+        Self(60)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_round_down_to_pages() {
+        assert_eq!(Limit::Bytes(Bytes(8191)).pages(), Pages(1));
+        assert_eq!(Limit::Max.pages(), Pages(u64::MAX));
+        assert_eq!(Pages(u64::MAX).bytes(), Bytes(u64::MAX));
+    }
+
+    #[test]
+    fn swappiness_knows_its_range() {
+        assert_eq!(Swappiness::new(201), Some(Swappiness::ANON_ONLY));
+        assert_eq!(Swappiness::new(202), None);
+        assert_eq!(Swappiness::default().get(), 60);
+    }
+
+    #[test]
+    fn time_spans_never_go_negative() {
+        assert_eq!(Millis(3).since(Millis(5)), Millis(0));
+        assert_eq!(Millis(5).since(Millis(3)).after(Millis(1)), Millis(3));
+    }
+}

@@ -1,0 +1,126 @@
+//! Shrinking one lruvec. spec: lru-gen.md 6.1, 6.4.
+
+use super::{Memory, PageOut, ScanControl, Shrunk};
+use crate::active_inactive::shrink_classic;
+use crate::folio::FolioId;
+use crate::lru_gen::IsolateBudget;
+use crate::lruvec::Lruvec;
+use crate::units::{Pages, Swappiness};
+use crate::word::State;
+use alloc::vec::Vec;
+
+/// Scans `lruvec` as `sc` says: evicts until the scan target is met, nothing more comes, or aging
+/// is due, which it then does. The caller uncharges what was reclaimed.
+pub fn shrink_lruvec<M: Memory>(lruvec: &mut Lruvec, sc: &ScanControl, memory: &mut M) -> Shrunk {
+    if lruvec.classic().is_some() {
+        return shrink_classic(lruvec, sc, memory);
+    }
+    let mut total = Shrunk::default();
+    let (mut batch, mut outcome) = (Vec::new(), Vec::new());
+    loop {
+        if sc.below_min {
+            total.aged = true;
+            break;
+        }
+        let target = lruvec
+            .lru_gen()
+            .nr_to_scan(sc.swappiness, sc.priority, sc.online);
+        if target.must_age {
+            total.aged = age(lruvec, sc, memory);
+            break;
+        }
+        if target.scan == 0 {
+            break;
+        }
+        let done = evict_folios(lruvec, sc, memory, (&mut batch, &mut outcome));
+        total.add(done);
+        let enough = sc.root && total.reclaimed >= sc.nr_to_reclaim;
+        if done.scanned == 0 || total.scanned >= target.scan || enough {
+            break;
+        }
+    }
+    total
+}
+
+/// One walk and, if nobody else came first, one new generation.
+fn age<M: Memory>(lruvec: &mut Lruvec, sc: &ScanControl, memory: &mut M) -> bool {
+    let seq = lruvec.lru_gen().max_seq();
+    if !lruvec.begin_walk(seq) {
+        return false;
+    }
+    memory.walk(lruvec);
+    lruvec.inc_max_seq(seq, sc.swappiness, sc.now)
+}
+
+/// The three phases for one batch.
+fn evict_folios<M: Memory>(
+    lruvec: &mut Lruvec,
+    sc: &ScanControl,
+    memory: &mut M,
+    (batch, outcome): (&mut Vec<FolioId>, &mut Vec<PageOut>),
+) -> Shrunk {
+    batch.clear();
+    outcome.clear();
+    let done = lruvec.isolate(sc.reason, sc.swappiness, IsolateBudget::default(), batch);
+    memory.page_out(batch, outcome);
+    assert_eq!(batch.len(), outcome.len(), "one outcome a page");
+    let mut shrunk = Shrunk {
+        scanned: done.scanned as u64,
+        ..Shrunk::default()
+    };
+    for (&id, &what) in batch.iter().zip(&*outcome) {
+        match lruvec.settle(id, what, sc.reason) {
+            Settled::Left => shrunk.reclaimed.0 += 1,
+            Settled::Forgotten => shrunk.forgotten.0 += 1,
+            Settled::Stayed | Settled::NotIsolated => {}
+        }
+    }
+    shrunk
+}
+
+/// What the third phase did with a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It left by our hand; its shadow stays.
+    Left,
+    /// It is on a list again.
+    Stayed,
+    /// Its program had removed it; nothing stays.
+    Forgotten,
+    /// It was unmapped, or even came back, since it was isolated: nothing was done.
+    NotIsolated,
+}
+
+impl Lruvec {
+    /// The third phase for one page.
+    pub fn settle(&mut self, id: FolioId, what: PageOut, reason: super::ScanReason) -> Settled {
+        if self.folios().get(id).state() != State::OffList {
+            return Settled::NotIsolated;
+        }
+        match what {
+            PageOut::Stored => {
+                self.evicted(id, reason);
+                Settled::Left
+            }
+            PageOut::Referenced | PageOut::Busy => {
+                self.put_back(id, what == PageOut::Referenced);
+                Settled::Stayed
+            }
+            PageOut::Gone => {
+                self.unmap_range(id, 1);
+                Settled::Forgotten
+            }
+        }
+    }
+}
+
+/// The swappiness that reclaim may use when `slots` more pages can be swapped out: anon cannot go
+/// when there is no room for a batch. spec: lru-gen.md 5.5.
+#[must_use]
+pub const fn usable_swappiness(set: Swappiness, slots: Pages) -> Swappiness {
+    if slots.0 < crate::lru_gen::MIN_LRU_BATCH as u64 {
+        Swappiness::FILE_ONLY
+    } else {
+        set
+    }
+}

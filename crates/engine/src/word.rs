@@ -1,0 +1,301 @@
+//! The one state word of a page: everything the engine knows of it, in 32 bits.
+//!
+//! | bits | present page | page that is out |
+//! |---|---|---|
+//! | 0-1 | state: see [`State`] | the same |
+//! | 2-5 | which of the four entry versions are in some ring (list.rs) | the same |
+//! | 6-7 | version of the live entry | meaningless |
+//! | 8-9 | generation, seq % 4 | 8: workingset, 9: the page that left was of type file |
+//! | 10 | type: file | token, 22 bits from bit 10 |
+//! | 11, 12-13, 14 | PG_referenced, refs field, PG_workingset | |
+//! | 15-22 | flags, see [`Flag`] | |
+//!
+//! Invariant: the version bits survive every change of state; all else is legal only in the state
+//! it is written for, and states change only as [`State::may_become`] allows.
+
+/// Where a page is, as far as the engine cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Never seen, or removed by its program.
+    Absent,
+    /// Present and on a list.
+    Listed,
+    /// Present, but taken off its list: isolated for reclaim, or unevictable.
+    OffList,
+    /// Evicted; the word holds the shadow entry.
+    Shadow,
+}
+
+impl State {
+    /// All states, for exhaustive tests.
+    pub const ALL: [Self; 4] = [Self::Absent, Self::Listed, Self::OffList, Self::Shadow];
+
+    /// The legal transitions. Only an isolated page can be evicted, so that nothing leaves unseen;
+    /// only a list insertion makes a page present, so that nothing resident is uncounted.
+    #[must_use]
+    pub const fn may_become(self, next: Self) -> bool {
+        use State::{Absent, Listed, OffList, Shadow};
+        matches!(
+            (self, next),
+            (Absent | Shadow | OffList, Listed)
+                | (Listed, OffList)
+                | (OffList, Shadow)
+                | (Listed | OffList | Shadow, Absent)
+        )
+    }
+}
+
+/// Single-bit properties of a present page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Flag {
+    /// Type file (clear: anon).
+    File = 10,
+    /// PG_referenced.
+    Referenced = 11,
+    /// PG_workingset.
+    Workingset = 14,
+    /// PG_active: where the next insertion puts the page (multi-gen), or its list (classic).
+    Active = 15,
+    /// PG_reclaim: to be rotated to the tail when its writeback ends.
+    Reclaim = 16,
+    /// The accessed bit of its page-table entry, kept here so that a touch costs one cache line.
+    Accessed = 17,
+    /// Mapped by a VMA without recency (vma.rs): its accessed bit says nothing.
+    NoRecency = 18,
+    /// Locked in memory.
+    Unevictable = 19,
+    /// Newer than its backing store.
+    Dirty = 20,
+    /// Being written out.
+    Writeback = 21,
+    /// In the swap cache.
+    SwapCache = 22,
+    /// Mapped executable.
+    Exec = 23,
+}
+
+const STATE: u32 = 0b11;
+const ENTRIES_SHIFT: u32 = 2;
+const ENTRIES: u32 = 0b1111 << ENTRIES_SHIFT;
+const LIVE_SHIFT: u32 = 6;
+const LIVE: u32 = 0b11 << LIVE_SHIFT;
+const COMMON: u32 = STATE | ENTRIES | LIVE;
+const GEN_SHIFT: u32 = 8;
+const REFS_SHIFT: u32 = 12;
+const REFS: u32 = 0b11 << REFS_SHIFT;
+const SHADOW_WORKINGSET: u32 = 1 << 8;
+const SHADOW_FILE: u32 = 1 << 9;
+const TOKEN_SHIFT: u32 = 10;
+/// Bits of a shadow's token.
+pub(crate) const TOKEN_BITS: u32 = 32 - TOKEN_SHIFT;
+
+/// The state word. A plain value: read it, change it, store it back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Word(u32);
+
+impl Word {
+    pub(crate) const fn from_raw(raw: u32) -> Self {
+        Self(raw)
+    }
+
+    pub(crate) const fn raw(self) -> u32 {
+        self.0
+    }
+
+    /// Where the page is.
+    #[must_use]
+    pub const fn state(self) -> State {
+        match self.0 & STATE {
+            0 => State::Absent,
+            1 => State::Listed,
+            2 => State::OffList,
+            _ => State::Shadow,
+        }
+    }
+
+    /// True when the page occupies memory.
+    #[must_use]
+    pub const fn is_present(self) -> bool {
+        matches!(self.state(), State::Listed | State::OffList)
+    }
+
+    /// Changes the state; what belonged to the old state only is cleared.
+    #[must_use]
+    pub(crate) fn into_state(self, next: State) -> Self {
+        debug_assert!(
+            self.state().may_become(next),
+            "{:?} -> {next:?}",
+            self.state()
+        );
+        let keep_payload = self.is_present() && matches!(next, State::Listed | State::OffList);
+        let payload = if keep_payload { self.0 & !COMMON } else { 0 };
+        Self(self.0 & (ENTRIES | LIVE) | payload | next as u32)
+    }
+
+    /// True when `flag` is set. Meaningful for present pages only.
+    #[must_use]
+    pub const fn has(self, flag: Flag) -> bool {
+        self.0 & (1 << flag as u32) != 0
+    }
+
+    #[must_use]
+    pub(crate) const fn with(self, flag: Flag, on: bool) -> Self {
+        let bit = 1 << flag as u32;
+        Self(if on { self.0 | bit } else { self.0 & !bit })
+    }
+
+    /// Generation slot (seq % 4).
+    #[must_use]
+    pub const fn generation(self) -> usize {
+        (self.0 >> GEN_SHIFT & 0b11) as usize
+    }
+
+    #[must_use]
+    pub(crate) fn with_generation(self, slot: usize) -> Self {
+        debug_assert!(slot < 4);
+        let slot = u32::try_from(slot & 0b11).unwrap_or(0);
+        Self(self.0 & !(0b11 << GEN_SHIFT) | slot << GEN_SHIFT)
+    }
+
+    /// The raw 2-bit reference field, 0..=3.
+    #[must_use]
+    pub const fn refs_field(self) -> u32 {
+        (self.0 & REFS) >> REFS_SHIFT
+    }
+
+    #[must_use]
+    pub(crate) const fn with_refs_field(self, refs: u32) -> Self {
+        Self(self.0 & !REFS | (refs << REFS_SHIFT) & REFS)
+    }
+
+    /// A shadow's token and workingset bit; only for [`State::Shadow`].
+    #[must_use]
+    pub(crate) const fn shadow(self) -> (u32, bool) {
+        (self.0 >> TOKEN_SHIFT, self.0 & SHADOW_WORKINGSET != 0)
+    }
+
+    #[must_use]
+    pub(crate) fn into_shadow(self, token: u32, workingset: bool) -> Self {
+        debug_assert!(token >> TOKEN_BITS == 0);
+        let workingset = if workingset { SHADOW_WORKINGSET } else { 0 };
+        let file = if self.has(Flag::File) { SHADOW_FILE } else { 0 };
+        Self(self.into_state(State::Shadow).0 | token << TOKEN_SHIFT | workingset | file)
+    }
+
+    /// True when the page that left was of type file; only for [`State::Shadow`].
+    #[must_use]
+    pub(crate) const fn shadow_is_file(self) -> bool {
+        self.0 & SHADOW_FILE != 0
+    }
+
+    /// True when `version` is the page's entry that counts.
+    #[must_use]
+    pub(crate) const fn is_live(self, version: u32) -> bool {
+        matches!(self.state(), State::Listed) && (self.0 & LIVE) >> LIVE_SHIFT == version
+    }
+
+    /// The version of the live entry.
+    #[must_use]
+    pub(crate) const fn live_version(self) -> u32 {
+        (self.0 & LIVE) >> LIVE_SHIFT
+    }
+
+    /// Claims a version that no ring holds, or `None` when all four are out.
+    #[must_use]
+    pub(crate) const fn claim_version(self) -> Option<(Self, u32)> {
+        let free = !(self.0 >> ENTRIES_SHIFT) & 0b1111;
+        if free == 0 {
+            return None;
+        }
+        let version = free.trailing_zeros();
+        let word = self.0 & !LIVE | version << LIVE_SHIFT | 1 << (ENTRIES_SHIFT + version);
+        Some((Self(word), version))
+    }
+
+    /// Gives back a version whose entry has left its ring.
+    #[must_use]
+    pub(crate) const fn release_version(self, version: u32) -> Self {
+        Self(self.0 & !(1 << (ENTRIES_SHIFT + version)))
+    }
+
+    /// How many ring entries name this page, live or not.
+    #[cfg(test)]
+    pub(crate) const fn entries(self) -> u32 {
+        (self.0 & ENTRIES).count_ones()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_survive_every_legal_transition() {
+        for from in State::ALL {
+            for to in State::ALL {
+                if !from.may_become(to) {
+                    continue;
+                }
+                let (word, v) = Word(from as u32).claim_version().expect("fresh");
+                let next = word.into_state(to);
+                assert_eq!(next.state(), to);
+                assert_eq!(next.live_version(), v, "{from:?} -> {to:?}");
+                assert_eq!(next.entries(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn illegal_transitions_are_exactly_these() {
+        let illegal: [(State, State); 6] = [
+            (State::Absent, State::OffList),
+            (State::Absent, State::Shadow),
+            (State::Listed, State::Shadow),
+            (State::OffList, State::OffList),
+            (State::Shadow, State::OffList),
+            (State::Listed, State::Listed),
+        ];
+        for from in State::ALL {
+            for to in State::ALL {
+                let same_nothing = from == to && matches!(from, State::Absent | State::Shadow);
+                let expect = !(illegal.contains(&(from, to)) || same_nothing);
+                assert_eq!(from.may_become(to), expect, "{from:?} -> {to:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn four_versions_and_no_more() {
+        let mut word = Word(State::Listed as u32);
+        for n in 1..=4 {
+            word = word.claim_version().expect("free version").0;
+            assert_eq!(word.entries(), n);
+        }
+        assert!(word.claim_version().is_none());
+        let (word, v) = word.release_version(2).claim_version().expect("released");
+        assert!(v == 2 && word.is_live(2) && !word.is_live(3));
+    }
+
+    #[test]
+    fn flags_do_not_touch_each_other() {
+        let word = Word(State::Listed as u32)
+            .with_generation(3)
+            .with_refs_field(2);
+        let word = word.with(Flag::File, true).with(Flag::Workingset, true);
+        assert_eq!((word.generation(), word.refs_field()), (3, 2));
+        assert!(word.has(Flag::File) && !word.has(Flag::Referenced));
+        let word = word.with(Flag::File, false);
+        assert!(!word.has(Flag::File) && word.has(Flag::Workingset));
+    }
+
+    #[test]
+    fn shadow_keeps_extreme_tokens() {
+        for token in [0, 1, (1 << TOKEN_BITS) - 1] {
+            for workingset in [false, true] {
+                let word = Word(State::OffList as u32).into_shadow(token, workingset);
+                assert_eq!(word.shadow(), (token, workingset));
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Workingset detection and working-set reports. spec: workingset.md, workingset-report.md.
+//!
+//! What the multi-gen LRU writes into its shadows is in `lru_gen/refault.rs`; the clock and the
+//! packing of the classic LRU are here, and the page-age histogram.
+
+mod page_age;
+mod report;
+mod shadow;
+
+pub use page_age::{AgeBin, Aggregation, Bins, BinsError, MAX_NR_BINS, PageAge};
+pub use report::{Report, ReportState};
+pub use shadow::EvictionClock;

@@ -1,0 +1,400 @@
+//! Random operations on the engine and on a naive model of it: after each one, everything that can
+//! be seen of the two must be the same, in particular the order in which pages would be evicted.
+//! A failing case prints its (shrunk) operations and the seed that proptest found it with.
+#![forbid(unsafe_code)]
+#![expect(unreachable_pub, reason = "the model is a module of this test only")]
+
+mod naive;
+
+use engine::engine::EngineConfig;
+use engine::folio::FolioId;
+use engine::vmstat::VmEvent;
+use engine::word::{Flag, State};
+use engine::workingset::{Aggregation, Bins};
+use engine::{Engine, FaultKind, FolioType, Millis, PageOut, Pages, ScanReason, Swappiness};
+use naive::{Naive, Place, naive_page_age};
+use proptest::prelude::*;
+
+const PAGES: u32 = 150;
+const EDGES: [u64; 3] = [10, 25, 60];
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// Pages `id..id + len` fault, or are touched where present.
+    Fault {
+        id: u32,
+        len: u32,
+        file: bool,
+        kind: FaultKind,
+        recency: bool,
+    },
+    Young {
+        id: u32,
+        len: u32,
+    },
+    Walk,
+    Mark {
+        id: u32,
+        times: u32,
+    },
+    Unmap {
+        id: u32,
+        len: u32,
+    },
+    Age {
+        after: u64,
+    },
+    Isolate {
+        nr: usize,
+    },
+    IsolateOlder {
+        age: u64,
+        nr: usize,
+    },
+    /// Settles this many of the oldest isolated pages.
+    Settle {
+        nr: usize,
+        outcome: PageOut,
+    },
+    Flag {
+        id: u32,
+        flag: Flag,
+        on: bool,
+    },
+    Rotate {
+        id: u32,
+    },
+    Deactivate {
+        id: u32,
+    },
+    /// Pages come in, are read `times` more, leave and come back: what feeds the controller.
+    Thrash {
+        id: u32,
+        len: u32,
+        file: bool,
+        times: u32,
+    },
+}
+
+fn ops() -> impl Strategy<Value = Op> {
+    let id = 0..PAGES;
+    let kind = prop_oneof![
+        4 => Just(FaultKind::FirstTouch),
+        6 => Just(FaultKind::Refault),
+        2 => Just(FaultKind::Readahead),
+        1 => Just(FaultKind::Descriptor),
+    ];
+    let outcome = prop_oneof![
+        8 => Just(PageOut::Stored),
+        1 => Just(PageOut::Referenced),
+        1 => Just(PageOut::Busy),
+        1 => Just(PageOut::Gone),
+    ];
+    let flag = prop_oneof![
+        Just(Flag::Dirty),
+        Just(Flag::Writeback),
+        Just(Flag::Unevictable)
+    ];
+    prop_oneof![
+        8 => (id.clone(), 1..40u32, any::<bool>(), kind, prop::bool::weighted(0.9)).prop_map(
+            |(id, len, file, kind, recency)| Op::Fault { id, len, file, kind, recency }
+        ),
+        4 => (id.clone(), 1..60u32).prop_map(|(id, len)| Op::Young { id, len }),
+        1 => Just(Op::Walk),
+        2 => (id.clone(), 1..6u32).prop_map(|(id, times)| Op::Mark { id, times }),
+        2 => (id.clone(), 1..30u32).prop_map(|(id, len)| Op::Unmap { id, len }),
+        4 => (0..30u64).prop_map(|after| Op::Age { after }),
+        5 => (1..100usize).prop_map(|nr| Op::Isolate { nr }),
+        2 => (0..60u64, 1..100usize).prop_map(|(age, nr)| Op::IsolateOlder { age, nr }),
+        6 => (1..100usize, outcome).prop_map(|(nr, outcome)| Op::Settle { nr, outcome }),
+        1 => (id.clone(), flag, any::<bool>()).prop_map(|(id, flag, on)| Op::Flag { id, flag, on }),
+        1 => id.clone().prop_map(|id| Op::Rotate { id }),
+        1 => id.clone().prop_map(|id| Op::Deactivate { id }),
+        1 => (id, 60..150u32, any::<bool>(), 0..5u32)
+            .prop_map(|(id, len, file, times)| Op::Thrash { id, len, file, times }),
+    ]
+}
+
+struct Pair {
+    engine: Engine,
+    model: Naive,
+    isolated: Vec<(u32, ScanReason)>,
+    now: u64,
+}
+
+fn range(id: u32, len: u32) -> std::ops::Range<u32> {
+    id..(id + len).min(PAGES)
+}
+
+impl Pair {
+    fn new(swappiness: u8) -> Self {
+        let swappiness = Swappiness::new(swappiness).expect("in range");
+        let config = EngineConfig {
+            swappiness,
+            ..EngineConfig::default()
+        };
+        let mut engine = Engine::new(config, Millis(0));
+        engine.ensure(PAGES as usize);
+        let model = Naive::new(PAGES as usize, u64::from(swappiness.get()));
+        Self {
+            engine,
+            model,
+            isolated: Vec::new(),
+            now: 0,
+        }
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Fault {
+                id,
+                len,
+                file,
+                kind,
+                recency,
+            } => {
+                let ty = if file {
+                    FolioType::File
+                } else {
+                    FolioType::Anon
+                };
+                for id in range(id, len) {
+                    self.engine.fault_in(FolioId(id), ty, kind, recency);
+                    self.model.fault(id, ty, kind, recency);
+                    if !recency {
+                        // The model knows no VMA; its walk sees every page.
+                        self.engine.set_flag(FolioId(id), Flag::NoRecency, false);
+                    }
+                }
+            }
+            Op::Young { id, len } => {
+                for id in range(id, len) {
+                    self.engine.young(FolioId(id));
+                    self.model.young(id);
+                }
+            }
+            Op::Walk => {
+                self.engine.lruvec_mut().walk_accessed();
+                self.model.walk();
+            }
+            Op::Mark { id, times } => {
+                for _ in 0..times {
+                    self.engine.mark_accessed(FolioId(id));
+                    self.model.mark_accessed(id);
+                }
+            }
+            Op::Unmap { id, len } => {
+                let len = range(id, len).len();
+                self.engine.unmap_range(FolioId(id), len);
+                (id..).take(len).for_each(|id| self.model.unmap(id));
+            }
+            Op::Age { after } => {
+                self.now += after;
+                self.engine.age(Millis(self.now));
+                self.model.age(self.now);
+            }
+            Op::Flag { id, flag, on } => self.flag(id, flag, on),
+            Op::Rotate { id } => {
+                self.engine.lruvec_mut().rotate_reclaimable(FolioId(id));
+                self.model.rotate(id);
+            }
+            Op::Deactivate { id } => {
+                self.engine.lruvec_mut().deactivate(FolioId(id));
+                self.model.deactivate(id);
+            }
+            Op::Thrash {
+                id,
+                len,
+                file,
+                times,
+            } => self.thrash(id, len, file, times),
+            Op::Isolate { .. } | Op::IsolateOlder { .. } | Op::Settle { .. } => self.reclaim(op),
+        }
+    }
+
+    fn thrash(&mut self, id: u32, len: u32, file: bool, times: u32) {
+        let fault = |kind| Op::Fault {
+            id,
+            len,
+            file,
+            kind,
+            recency: true,
+        };
+        self.apply(&fault(FaultKind::Descriptor));
+        range(id, len).for_each(|id| self.apply(&Op::Mark { id, times }));
+        for _ in 0..3 {
+            self.apply(&Op::Age { after: 1 });
+            self.apply(&Op::Isolate { nr: PAGES as usize });
+            self.apply(&Op::Settle {
+                nr: PAGES as usize,
+                outcome: PageOut::Stored,
+            });
+        }
+        self.apply(&fault(FaultKind::Refault));
+    }
+
+    fn reclaim(&mut self, op: &Op) {
+        let mut out = Vec::new();
+        let by_age = matches!(op, Op::IsolateOlder { .. });
+        let reason = if by_age {
+            ScanReason::Proactive
+        } else {
+            ScanReason::Direct
+        };
+        let expect = match *op {
+            Op::Isolate { nr } => {
+                self.engine.isolate(nr, reason, &mut out);
+                self.model.isolate(nr)
+            }
+            Op::IsolateOlder { age, nr } => {
+                self.engine
+                    .isolate_older_than(Millis(age), nr, Millis(self.now), &mut out);
+                self.model.isolate_older_than(age, nr, Millis(self.now))
+            }
+            Op::Settle { nr, outcome } => {
+                for (id, reason) in self.isolated.drain(..nr.min(self.isolated.len())) {
+                    self.engine.settle(FolioId(id), outcome, reason);
+                    self.model.settle(id, outcome);
+                }
+                return;
+            }
+            _ => return,
+        };
+        let out: Vec<u32> = out.iter().map(|id| id.0).collect();
+        assert_eq!(out, expect, "isolated, in order");
+        self.isolated.extend(out.into_iter().map(|id| (id, reason)));
+    }
+
+    fn flag(&mut self, id: u32, flag: Flag, on: bool) {
+        self.engine.set_flag(FolioId(id), flag, on);
+        let page = &mut self.model.pages[id as usize];
+        if matches!(page.place, Place::Gen(_) | Place::Off) {
+            match flag {
+                Flag::Dirty => page.dirty = on,
+                Flag::Writeback => page.writeback = on,
+                _ => page.unevictable = on,
+            }
+        }
+    }
+
+    fn compare(&self) {
+        self.engine.check_invariants();
+        let lru = self.engine.lru_gen();
+        let mins = FolioType::ALL.map(|ty| lru.min_seq(ty));
+        assert_eq!(
+            (lru.max_seq(), mins),
+            (self.model.max_seq, self.model.min_seq)
+        );
+        assert_eq!(self.engine.resident_pages(), Pages(self.model.resident()));
+        self.compare_pages();
+        for ty in FolioType::ALL {
+            for seq in lru.min_seq(ty)..=lru.max_seq() {
+                let got = self.engine.lruvec().list_order(seq, ty);
+                let list = self.model.lists.get(&(seq, ty as usize));
+                let expect = list.into_iter().flatten().rev().copied().map(FolioId);
+                assert_eq!(
+                    got,
+                    expect.collect::<Vec<_>>(),
+                    "list {seq} {ty:?}, tail first"
+                );
+            }
+        }
+        self.compare_counts();
+        let bins = Bins::new(&EDGES.map(Millis)).expect("increasing");
+        let report = self
+            .engine
+            .page_age(Millis(self.now), &bins, Aggregation::Exact);
+        let got: Vec<_> = report
+            .bins()
+            .iter()
+            .map(|bin| bin.pages.map(|p| p.0))
+            .collect();
+        assert_eq!(
+            got,
+            naive_page_age(&self.model, &EDGES, self.now),
+            "page age"
+        );
+    }
+
+    fn compare_pages(&self) {
+        let lru = self.engine.lru_gen();
+        for (id, page) in (0..).map(FolioId).zip(&self.model.pages) {
+            let word = self.engine.lruvec().folios().get(id);
+            match page.place {
+                Place::Nowhere => assert_eq!(word.state(), State::Absent, "{id:?}"),
+                Place::Out(..) => assert_eq!(word.state(), State::Shadow, "{id:?}"),
+                Place::Off => assert_eq!(word.state(), State::OffList, "{id:?}"),
+                Place::Gen(seq) => {
+                    assert_eq!(word.state(), State::Listed, "{id:?}");
+                    let refs = (word.has(Flag::Referenced), word.has(Flag::Workingset));
+                    assert_eq!(refs, (page.referenced, page.workingset), "{id:?}");
+                    assert_eq!(word.folio_type(), page.ty);
+                    assert_eq!(lru.seq_of(word.generation(), page.ty), seq, "{id:?}");
+                }
+            }
+        }
+    }
+
+    fn compare_counts(&self) {
+        let (stat, counts) = (self.engine.stats(), &self.model.counts);
+        let by_type = |anon, file| [stat.get(anon), stat.get(file)];
+        let refault = by_type(
+            VmEvent::WorkingsetRefaultAnon,
+            VmEvent::WorkingsetRefaultFile,
+        );
+        let activate = by_type(
+            VmEvent::WorkingsetActivateAnon,
+            VmEvent::WorkingsetActivateFile,
+        );
+        let restore = by_type(
+            VmEvent::WorkingsetRestoreAnon,
+            VmEvent::WorkingsetRestoreFile,
+        );
+        assert_eq!(refault, counts.refault);
+        assert_eq!(activate, counts.activate);
+        assert_eq!(restore, counts.restore);
+        assert_eq!((stat.pgscan(), stat.pgsteal()), (counts.scan, counts.steal));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn engine_and_model_agree(
+        swappiness in prop_oneof![Just(60u8), Just(1), Just(200), Just(120)],
+        ops in prop::collection::vec(ops(), 1..150),
+    ) {
+        let mut pair = Pair::new(swappiness);
+        for op in &ops {
+            let before = (pair.model.max_seq, pair.model.min_seq);
+            pair.apply(op);
+            pair.compare();
+            // Invariant I4 of the spec: seqs never go back.
+            prop_assert!(before.0 <= pair.model.max_seq);
+            prop_assert!((0..2).all(|t| before.1[t] <= pair.model.min_seq[t]));
+        }
+    }
+}
+
+/// The harness itself: random operations must reach promotion, refaults and eviction.
+#[test]
+fn the_operations_reach_what_they_should() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let (mut promoted, mut restored, mut isolated) = (0, 0, 0);
+    for _ in 0..60 {
+        let strategy = prop::collection::vec(ops(), 150);
+        let ops = strategy.new_tree(&mut runner).unwrap().current();
+        let mut pair = Pair::new(60);
+        ops.iter().for_each(|op| pair.apply(op));
+        promoted += pair.model.pages.iter().filter(|p| p.workingset).count();
+        restored += pair.model.counts.restore.iter().sum::<u64>();
+        isolated += pair.model.counts.scan;
+    }
+    assert!(
+        promoted > 100 && restored > 20 && isolated > 5000,
+        "{promoted} {restored} {isolated}"
+    );
+}

@@ -1,0 +1,456 @@
+//! The engine once more, the slow and obvious way: one struct a page, one `VecDeque` a list, every
+//! removal a search. Written from spec/lru-gen.md and spec/workingset.md (profile P616), sharing
+//! nothing with the engine but the words for its inputs.
+
+mod control;
+mod report;
+
+use control::Control;
+use engine::{FaultKind, FolioType, Millis, PageOut};
+use std::collections::{BTreeMap, VecDeque};
+
+pub use report::naive_page_age;
+
+/// Where a page is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Place {
+    Nowhere,
+    /// In the generation of this seq, as its flags say; the list it stands in may be another's.
+    Gen(u64),
+    /// Isolated or found unevictable.
+    Off,
+    /// Out, with what the shadow says: token seq, token refs, workingset.
+    Out(u64, u32, bool),
+}
+
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub place: Place,
+    pub ty: FolioType,
+    pub referenced: bool,
+    pub field: u32,
+    pub workingset: bool,
+    active: bool,
+    reclaim: bool,
+    accessed: bool,
+    swap_cache: bool,
+    pub dirty: bool,
+    pub writeback: bool,
+    pub unevictable: bool,
+}
+
+impl Page {
+    fn new() -> Self {
+        Self {
+            place: Place::Nowhere,
+            ty: FolioType::Anon,
+            referenced: false,
+            field: 0,
+            workingset: false,
+            active: false,
+            reclaim: false,
+            accessed: false,
+            swap_cache: false,
+            dirty: false,
+            writeback: false,
+            unevictable: false,
+        }
+    }
+
+    fn refs(&self) -> u32 {
+        if self.referenced { self.field + 1 } else { 0 }
+    }
+
+    fn tier(&self) -> usize {
+        if self.workingset {
+            3
+        } else {
+            [0, 0, 1, 2, 2][self.refs() as usize]
+        }
+    }
+
+    fn lazily_promoted(&self) -> bool {
+        self.refs() + u32::from(self.workingset) == 5
+    }
+}
+
+#[derive(Default, Debug, PartialEq, Clone)]
+pub struct Counts {
+    pub refault: [u64; 2],
+    pub activate: [u64; 2],
+    pub restore: [u64; 2],
+    pub steal: u64,
+    pub scan: u64,
+}
+
+pub struct Naive {
+    pub pages: Vec<Page>,
+    pub lists: BTreeMap<(u64, usize), VecDeque<u32>>,
+    pub max_seq: u64,
+    pub min_seq: [u64; 2],
+    pub births: BTreeMap<u64, u64>,
+    pub counts: Counts,
+    control: Control,
+    pub swappiness: u64,
+}
+
+impl Naive {
+    pub fn new(pages: usize, swappiness: u64) -> Self {
+        Self {
+            pages: vec![Page::new(); pages],
+            lists: BTreeMap::new(),
+            max_seq: 3,
+            min_seq: [0, 0],
+            births: (0..4).map(|seq| (seq, 0)).collect(),
+            counts: Counts::default(),
+            control: Control::default(),
+            swappiness,
+        }
+    }
+
+    fn push(&mut self, seq: u64, id: u32, head: bool) {
+        let list = self
+            .lists
+            .entry((seq, self.pages[id as usize].ty as usize))
+            .or_default();
+        if head {
+            list.push_front(id)
+        } else {
+            list.push_back(id)
+        }
+    }
+
+    fn unlink(&mut self, id: u32) {
+        self.lists
+            .values_mut()
+            .for_each(|list| list.retain(|&other| other != id));
+    }
+
+    /// Section 4.
+    fn insert(&mut self, id: u32, rotated: bool) {
+        let page = &mut self.pages[id as usize];
+        let g = if page.active {
+            if page.workingset { 1 } else { 2 }
+        } else if rotated {
+            4
+        } else if (page.ty == FolioType::Anon && !page.swap_cache)
+            || (page.reclaim && (page.dirty || page.writeback))
+        {
+            2
+        } else if page.workingset {
+            3
+        } else {
+            4
+        };
+        let seq = (self.max_seq + 1 - g).max(self.min_seq[page.ty as usize]);
+        page.active = false;
+        page.place = Place::Gen(seq);
+        self.push(seq, id, !rotated);
+    }
+
+    pub fn fault(&mut self, id: u32, ty: FolioType, kind: FaultKind, recency: bool) {
+        let in_fault = matches!(kind, FaultKind::FirstTouch | FaultKind::Refault);
+        let old = self.pages[id as usize].clone();
+        if matches!(old.place, Place::Gen(_) | Place::Off) {
+            self.pages[id as usize].accessed = true;
+            return;
+        }
+        let mut page = Page::new();
+        page.ty = ty;
+        page.active = in_fault && recency;
+        if let (Place::Out(seq, bits, workingset), true) =
+            (old.place, kind != FaultKind::FirstTouch)
+        {
+            page.swap_cache = ty == FolioType::Anon;
+            self.counts.refault[ty as usize] += 1;
+            if self.max_seq.abs_diff(seq) < 4 {
+                let refs = if bits > 0 { bits + 1 } else { 0 };
+                let tier = if workingset {
+                    3
+                } else {
+                    [0, 0, 1, 2, 2][refs as usize]
+                };
+                self.control.refaulted(ty, tier);
+                self.counts.activate[ty as usize] += u64::from(in_fault);
+                if workingset {
+                    page.workingset = true;
+                    self.counts.restore[ty as usize] += 1;
+                } else if refs > 0 {
+                    page.referenced = true;
+                    page.field = refs - 1;
+                }
+            }
+        }
+        self.pages[id as usize] = page;
+        self.insert(id, false);
+    }
+
+    /// Section 3, `update_gen`.
+    pub fn young(&mut self, id: u32) {
+        let page = &mut self.pages[id as usize];
+        match page.place {
+            Place::Off => page.accessed = true,
+            Place::Gen(_) if !page.referenced && !page.workingset => {
+                page.referenced = true;
+                page.field = 0;
+            }
+            Place::Gen(_) => {
+                page.place = Place::Gen(self.max_seq);
+                page.referenced = false;
+                page.field = 0;
+                page.workingset = true;
+            }
+            Place::Nowhere | Place::Out(..) => {}
+        }
+    }
+
+    /// A walk over the accessed bits.
+    pub fn walk(&mut self) {
+        for id in (0u32..).take(self.pages.len()) {
+            let page = &mut self.pages[id as usize];
+            if matches!(page.place, Place::Gen(_)) && std::mem::take(&mut page.accessed) {
+                self.young(id);
+            }
+        }
+    }
+
+    pub fn mark_accessed(&mut self, id: u32) {
+        let page = &mut self.pages[id as usize];
+        if !matches!(page.place, Place::Gen(_) | Place::Off) || page.unevictable {
+            return;
+        }
+        match (page.referenced, page.field) {
+            (false, _) => (page.referenced, page.field) = (true, 0),
+            (true, 3) => page.workingset = true,
+            (true, _) => page.field += 1,
+        }
+    }
+
+    pub fn unmap(&mut self, id: u32) {
+        self.unlink(id);
+        self.pages[id as usize] = Page::new();
+    }
+
+    pub fn rotate(&mut self, id: u32) {
+        if matches!(self.pages[id as usize].place, Place::Gen(_)) {
+            self.unlink(id);
+            self.pages[id as usize].reclaim = false;
+            self.insert(id, true);
+        }
+    }
+
+    pub fn deactivate(&mut self, id: u32) {
+        let page = &mut self.pages[id as usize];
+        let Place::Gen(seq) = page.place else { return };
+        (page.referenced, page.field, page.workingset, page.accessed) = (false, 0, false, false);
+        if seq > self.min_seq[page.ty as usize] {
+            self.unlink(id);
+            self.insert(id, false);
+        }
+    }
+
+    /// Section 5.3.
+    pub fn age(&mut self, now: u64) {
+        for ty in FolioType::ALL {
+            if self.max_seq - self.min_seq[ty as usize] + 1 < 4 {
+                continue;
+            }
+            let oldest = self.min_seq[ty as usize];
+            let mut list = self
+                .lists
+                .remove(&(oldest, ty as usize))
+                .unwrap_or_default();
+            while let Some(id) = list.pop_back() {
+                let page = self.pages[id as usize].clone();
+                if !page.lazily_promoted() {
+                    self.control.protected(ty, page.tier());
+                }
+                let seq = self.up_one(id);
+                self.push(seq, id, false);
+            }
+            self.control.carry_over(ty);
+            self.min_seq[ty as usize] += 1;
+        }
+        self.max_seq += 1;
+        self.births.insert(self.max_seq, now);
+    }
+
+    /// One generation up, unless it was promoted; returns the seq it has then.
+    fn up_one(&mut self, id: u32) -> u64 {
+        let page = &mut self.pages[id as usize];
+        let Place::Gen(seq) = page.place else {
+            panic!("{id} is on a list")
+        };
+        if seq != self.min_seq[page.ty as usize] {
+            return seq;
+        }
+        (page.referenced, page.field) = (false, 0);
+        page.place = Place::Gen(seq + 1);
+        seq + 1
+    }
+
+    /// Section 5.4.
+    fn advance(&mut self) -> bool {
+        let old = self.min_seq;
+        let mut new = old;
+        for (t, seq) in new.iter_mut().enumerate() {
+            let empty = |seq: u64| self.lists.get(&(seq, t)).is_none_or(VecDeque::is_empty);
+            while *seq + 2 <= self.max_seq && empty(*seq) {
+                *seq += 1;
+            }
+        }
+        let s = self.max_seq - 2;
+        if new[0] > s && new[1] < s {
+            new[0] = s;
+        } else if new[1] > s && new[0] < s {
+            new[1] = s;
+        }
+        for ty in FolioType::ALL {
+            let t = ty as usize;
+            if new[t] > old[t] {
+                self.min_seq[t] = new[t];
+                self.control.carry_over(ty);
+            }
+        }
+        self.min_seq != old
+    }
+
+    /// Section 6: one batch of up to `nr`; (scanned, isolated).
+    fn evict(&mut self, nr: usize, last: Option<u64>) -> (usize, Vec<u32>) {
+        let first = self.control.choose(self.swappiness);
+        let (mut scanned, mut out) = (0, Vec::new());
+        for ty in [first, first.other()] {
+            let within = last.is_none_or(|last| self.min_seq[ty as usize] <= last);
+            if scanned == 0 && within {
+                (scanned, out) = self.scan(ty, nr);
+            }
+        }
+        self.counts.scan += out.len() as u64;
+        scanned += usize::from(self.advance());
+        if last.is_none() && self.min_seq[0].min(self.min_seq[1]) + 2 > self.max_seq {
+            scanned = 0;
+        }
+        (scanned, out)
+    }
+
+    /// Section 6.3.
+    fn scan(&mut self, ty: FolioType, nr: usize) -> (usize, Vec<u32>) {
+        let oldest = self.min_seq[ty as usize];
+        let (mut looked, mut out) = (0, Vec::new());
+        if self.max_seq - oldest + 1 == 2 {
+            return (0, out);
+        }
+        let tier_idx = self.control.tier_idx(ty);
+        while out.len() < nr && looked < 4096 {
+            let list = self.lists.entry((oldest, ty as usize)).or_default();
+            let Some(id) = list.pop_back() else { break };
+            looked += 1;
+            let page = self.pages[id as usize].clone();
+            let Place::Gen(seq) = page.place else {
+                panic!("{id} is on a list")
+            };
+            if page.unevictable {
+                self.pages[id as usize].place = Place::Off;
+            } else if seq != oldest {
+                self.push(seq, id, true);
+            } else if page.tier() > tier_idx || page.lazily_promoted() {
+                if !page.lazily_promoted() {
+                    self.control.protected(ty, page.tier());
+                }
+                let seq = self.up_one(id);
+                self.push(seq, id, true);
+            } else if page.writeback || (ty == FolioType::File && page.dirty) {
+                let seq = self.up_one(id);
+                self.pages[id as usize].reclaim = true;
+                self.push(seq, id, true);
+            } else {
+                let page = &mut self.pages[id as usize];
+                page.field = if page.referenced { page.field } else { 0 };
+                page.reclaim = false;
+                page.place = Place::Off;
+                out.push(id);
+            }
+        }
+        let counts = !out.is_empty() || looked == 4096;
+        (if counts { looked } else { 0 }, out)
+    }
+
+    /// Batches until `nr` are isolated or nothing comes.
+    pub fn isolate(&mut self, nr: usize) -> Vec<u32> {
+        let mut out = Vec::new();
+        while out.len() < nr {
+            let (scanned, batch) = self.evict((nr - out.len()).min(64), None);
+            out.extend(batch);
+            if scanned == 0 {
+                break;
+            }
+        }
+        out
+    }
+
+    pub fn isolate_older_than(&mut self, age: u64, nr: usize, now: Millis) -> Vec<u32> {
+        let mut out = Vec::new();
+        while out.len() < nr {
+            let old = |seq: &u64| now.0.saturating_sub(self.births[&(seq + 2)]) >= age;
+            let oldest = self.min_seq[0].min(self.min_seq[1]);
+            let Some(last) = (oldest..=self.max_seq - 2).rev().find(old) else {
+                break;
+            };
+            let (scanned, batch) = self.evict((nr - out.len()).min(64), Some(last));
+            out.extend(batch);
+            if scanned == 0 {
+                break;
+            }
+        }
+        out
+    }
+
+    /// Section 6.4 and the shadow.
+    pub fn settle(&mut self, id: u32, outcome: PageOut) {
+        let page = self.pages[id as usize].clone();
+        if page.place != Place::Off {
+            return;
+        }
+        match outcome {
+            PageOut::Stored => {
+                let seq = self.min_seq[page.ty as usize];
+                self.control.evicted(page.ty, page.tier());
+                self.counts.steal += 1;
+                let out = Place::Out(seq, page.refs().saturating_sub(1), page.workingset);
+                self.pages[id as usize] = Page {
+                    place: out,
+                    ty: page.ty,
+                    ..Page::new()
+                };
+            }
+            PageOut::Gone => self.unmap(id),
+            PageOut::Referenced | PageOut::Busy => self.put_back(id, outcome),
+        }
+    }
+
+    fn put_back(&mut self, id: u32, outcome: PageOut) {
+        let page = &mut self.pages[id as usize];
+        if outcome == PageOut::Referenced || page.accessed {
+            page.accessed = false;
+            page.active = page.referenced || page.workingset;
+            (page.referenced, page.field) = (!page.active, 0);
+            page.workingset |= page.active;
+        }
+        // Would it land in the oldest generation again? Try, and mark it active if so.
+        let before = page.clone();
+        self.insert(id, false);
+        let oldest = self.min_seq[before.ty as usize];
+        if self.pages[id as usize].place == Place::Gen(oldest) {
+            self.unlink(id);
+            let page = &mut self.pages[id as usize];
+            *page = before;
+            (page.active, page.referenced, page.field) = (true, false, 0);
+            self.insert(id, false);
+        }
+    }
+
+    pub fn resident(&self) -> u64 {
+        let present = |page: &&Page| matches!(page.place, Place::Gen(_) | Place::Off);
+        self.pages.iter().filter(present).count() as u64
+    }
+}

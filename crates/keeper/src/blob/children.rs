@@ -1,0 +1,201 @@
+//! Forked children that have no keeper of their own: this one answers their faults from the store.
+//!
+//! Invariant: a child's table names, for each page that was out when it was forked, the bytes the
+//! page had then. Pages that were stored are shared by reference count; pages that were in limbo
+//! are copied to the snapshot file at once, because the parent may change them as soon as its own
+//! faults are answered again (until the fork event is read, the kernel answers none).
+
+use super::store;
+use super::sys;
+use super::table::{PAGE, Table};
+use super::view::{CHILDREN_MAX, Child, Keeper, View};
+use core::sync::atomic::Ordering;
+use keeper::layout::{CHUNK_PAGES, TABLE_BYTES, ctl, log};
+use keeper::word::{State, Word};
+use uffd::abi::{Range, UFFDIO_ZEROPAGE, UffdioZeropage, errno};
+
+/// The snapshot file's place in the descriptor table.
+pub(super) const SNAPSHOT_FD: i32 = 13;
+
+fn new_table() -> Option<(i32, Table)> {
+    let fd = sys::memfd(b"pagetide-child\0");
+    if fd < 0 {
+        return None;
+    }
+    let fd = fd as i32;
+    if sys::ftruncate(fd, TABLE_BYTES as u64) < 0 {
+        sys::close(fd);
+        return None;
+    }
+    let base = sys::mmap(TABLE_BYTES as u64, sys::MAP_SHARED_NORESERVE, fd);
+    if base < 0 {
+        sys::close(fd);
+        return None;
+    }
+    for advice in [sys::MADV_DONTFORK, sys::MADV_DONTDUMP] {
+        sys::madvise(base as u64, TABLE_BYTES as u64, advice);
+    }
+    // SAFETY: a whole table file, mapped read-write until the child is dropped, which is when its
+    // entry in `children` is given up.
+    Some((fd, unsafe { Table::at(base as u64) }))
+}
+
+/// Takes over a child that `view` has forked; `uffd` came with the event.
+pub(super) fn add(k: &mut Keeper, view: View, uffd: i32) -> Option<usize> {
+    k.table.count(ctl::FORKS, 1);
+    let free = (0..CHILDREN_MAX).find(|i| *i >= k.children_end || k.children[*i].uffd < 0);
+    let made = new_table();
+    let (Some(i), Some((table_fd, table))) = (free, made) else {
+        // Nothing can be kept for this child. Its descriptor stays open and unserved: a child that
+        // touches a missing page waits, which the manager reports, and never reads wrong bytes.
+        k.table.anomaly(48, 0);
+        return None;
+    };
+    snapshot_words(k, view, table);
+    k.children[i] = Child {
+        uffd,
+        table_fd,
+        table,
+    };
+    k.children_end = k.children_end.max(i + 1);
+    count(k);
+    k.table.log(log::FORK, 0, i as u64);
+    Some(i)
+}
+
+/// Gives a child the words of `from..from + len` at `to` too, where it has none.
+pub(super) fn copy_words(k: &mut Keeper, i: usize, from: u64, to: u64, len: u64) {
+    let t = k.children[i].table;
+    let mut off = 0;
+    while off < len {
+        let place = t.state_at(from + off).place();
+        if let Some(place) = place
+            && t.state_at(to + off).state() == State::None
+            && t.chunk_or_new(to + off, usize::MAX).is_some()
+            && let Some(word) = t.word_at(to + off)
+        {
+            store::retain(k, place);
+            word.store(Word::stored(place, false).0, Ordering::Release);
+        }
+        off += PAGE;
+    }
+}
+
+fn count(k: &Keeper) {
+    let n = k.children[..k.children_end]
+        .iter()
+        .filter(|c| c.uffd >= 0)
+        .count();
+    k.table.set(ctl::CHILDREN, n as u64);
+}
+
+fn snapshot_words(k: &mut Keeper, view: View, child: Table) {
+    let parent = k.table_of(view);
+    for c in 0..parent.chunks_used() {
+        let addr = parent.chunk_addr(c);
+        let mut to = None;
+        for i in 0..CHUNK_PAGES {
+            let word = Word(parent.page(c, i).load(Ordering::Acquire));
+            let at = addr + i as u64 * PAGE;
+            let place = match word.state() {
+                State::None | State::Mapped => continue,
+                State::Stored => word.place(),
+                State::Limbo | State::Writeback => store::snapshot(k, k.aside(c, at)),
+            };
+            let Some(place) = place else {
+                k.table.anomaly(49, 0);
+                continue;
+            };
+            if word.state() == State::Stored {
+                store::retain(k, place);
+            }
+            let d = match to {
+                Some(d) => d,
+                None => match child.chunk_or_new(at, usize::MAX) {
+                    Some(d) => *to.insert(d),
+                    None => continue,
+                },
+            };
+            child
+                .page(d, i)
+                .store(Word::stored(place, false).0, Ordering::Release);
+        }
+    }
+}
+
+/// Lets go of child `i`.
+pub(super) fn drop_child(k: &mut Keeper, i: usize) {
+    let child = k.children[i];
+    if child.uffd < 0 {
+        return;
+    }
+    k.children[i].uffd = -1;
+    for c in 0..child.table.chunks_used() {
+        for p in 0..CHUNK_PAGES {
+            let old = Word(child.table.page(c, p).swap(Word::NONE.0, Ordering::AcqRel));
+            if let Some(place) = old.place() {
+                store::release(k, place);
+            }
+        }
+    }
+    sys::munmap(child.table.base(), TABLE_BYTES as u64);
+    sys::close(child.table_fd);
+    sys::close(child.uffd);
+    while k.children_end > 0 && k.children[k.children_end - 1].uffd < 0 {
+        k.children_end -= 1;
+    }
+    count(k);
+    if k.children_end == 0 {
+        k.snapshot_len = 0;
+        sys::ftruncate(SNAPSHOT_FD, 0);
+    }
+}
+
+/// Drops children whose address space is gone: installing anything says so.
+pub(super) fn reap(k: &mut Keeper) {
+    for i in 0..k.children_end {
+        let uffd = k.children[i].uffd;
+        if uffd < 0 {
+            continue;
+        }
+        let range = Range {
+            start: super::queue::NOWHERE,
+            len: PAGE,
+        };
+        let mut probe = UffdioZeropage {
+            range,
+            mode: 0,
+            done: 0,
+        };
+        let r = sys::ioctl(uffd, UFFDIO_ZEROPAGE, &mut probe);
+        if -r == errno::ESRCH || probe.done == -errno::ESRCH {
+            drop_child(k, i);
+        }
+    }
+}
+
+/// Installs everything that child `i` still misses; true when done and the child can be let go.
+pub(super) fn restore(k: &mut Keeper, i: usize) -> bool {
+    let child = k.children[i];
+    let view = View::Child(i as u16);
+    for c in 0..child.table.chunks_used() {
+        for p in 0..CHUNK_PAGES {
+            let word = Word(child.table.page(c, p).load(Ordering::Acquire));
+            if word.state() != State::Stored {
+                continue;
+            }
+            let addr = child.table.chunk_addr(c) + p as u64 * PAGE;
+            let fault = super::view::Fault {
+                view,
+                addr,
+                since: 0,
+            };
+            match super::install::answer(k, fault) {
+                super::install::Answer::Done => {}
+                super::install::Answer::Gone => return true,
+                super::install::Answer::Again => return false,
+            }
+        }
+    }
+    true
+}

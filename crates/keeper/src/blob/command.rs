@@ -1,0 +1,300 @@
+//! The manager's wishes, carried out in slices so that faults never wait long for them.
+//!
+//! Invariant: a command is finished exactly once; its result is written before `DONE_SEQ`.
+
+use super::install::{Answer, answer};
+use super::sys;
+use super::table::{PAGE, by_chunk, page_in_chunk};
+use super::transit::{self, flush};
+use super::view::{Fault, Keeper, View, page_of};
+use super::{boot, children, events};
+use core::sync::atomic::Ordering;
+use keeper::layout::{CHUNK, Op, RANGES_MAX, ctl, fd, log};
+use keeper::word::{State, Word};
+use uffd::abi::{
+    Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_UNREGISTER, UffdioRegister, errno,
+};
+
+/// What a slice of a command came to.
+#[derive(PartialEq, Eq, Clone, Copy)]
+pub(super) enum Step {
+    /// Nothing to do.
+    Idle,
+    /// More to do.
+    More,
+    /// Cannot go on before events are read.
+    Blocked,
+}
+
+/// Runs one slice of the current command, if there is one.
+pub(super) fn step(k: &mut Keeper) -> Step {
+    let t = k.table;
+    let seq = t.ctl(ctl::CMD_SEQ).load(Ordering::Acquire);
+    if seq == t.get(ctl::DONE_SEQ) {
+        return Step::Idle;
+    }
+    let op = t.get(ctl::CMD_OP);
+    let ranges = (t.get(ctl::CMD_RANGES) as usize).min(RANGES_MAX);
+    let again = match op {
+        _ if op == Op::Register as u64 => each(k, ranges, register),
+        _ if op == Op::MoveOut as u64 => each(k, ranges, move_out),
+        _ if op == Op::Drop as u64 => each(k, ranges, drop_stored),
+        _ if op == Op::Restore as u64 => each(k, ranges, restore),
+        _ if op == Op::Claim as u64 => each(k, ranges, claim),
+        _ if op == Op::RestoreChildren as u64 => restore_children(k),
+        _ if op == Op::ReceiveFile as u64 => {
+            let r = boot::receive(fd::FILE);
+            t.set(ctl::CMD_RESULT, r.min(0) as u64);
+            t.set(ctl::FILE_GIVEN, u64::from(r >= 0));
+            Some(Step::Idle)
+        }
+        _ if op == Op::Leave as u64 => leave(k),
+        _ => {
+            t.set(ctl::CMD_RESULT, (-errno::EINVAL) as u64);
+            Some(Step::Idle)
+        }
+    };
+    match again {
+        Some(Step::Idle) => {
+            k.cmd_range = 0;
+            k.cmd_at = 0;
+            t.ctl(ctl::DONE_SEQ).store(seq, Ordering::Release);
+            sys::futex_wake(t.done_futex());
+            if op == Op::Leave as u64 && t.get(ctl::CMD_RESULT) == 0 {
+                boot::leave_no_trace(k);
+            }
+            Step::More
+        }
+        Some(step) => step,
+        None => Step::More,
+    }
+}
+
+/// What one slice did to its range: the address to go on from, or that events come first.
+enum Slice {
+    Next(u64),
+    Blocked,
+}
+
+/// Runs `f` on the rest of the current range; `Some(Idle)` after the last one.
+fn each(
+    k: &mut Keeper,
+    ranges: usize,
+    f: fn(&mut Keeper, usize, u64, u64) -> Slice,
+) -> Option<Step> {
+    if k.cmd_range >= ranges {
+        return Some(Step::Idle);
+    }
+    let i = k.cmd_range;
+    let flagged = k.table.range(i, 0).load(Ordering::Relaxed);
+    let start = page_of(flagged);
+    let end = k.table.range(i, 1).load(Ordering::Relaxed);
+    if k.cmd_at == 0 {
+        k.cmd_at = start;
+        k.cmd_moved = 0;
+        k.cmd_busy = 0;
+        k.cmd_group = flagged & 1 == 1;
+    }
+    match f(k, i, k.cmd_at, end) {
+        Slice::Blocked => return Some(Step::Blocked),
+        Slice::Next(at) => k.cmd_at = at,
+    }
+    if k.cmd_at >= end {
+        k.table.range(i, 0).store(k.cmd_moved, Ordering::Relaxed);
+        k.table
+            .range(i, 1)
+            .store(k.cmd_busy as u64, Ordering::Relaxed);
+        k.cmd_range += 1;
+        k.cmd_at = 0;
+    }
+    None
+}
+
+/// Registers a mapping. Ranges come in pairs: the mapping as the manager saw it, and the start of
+/// the next one. The mapping may have grown since, or another may have been made behind it, and
+/// registering a part of a mapping would split it, which a later mremap of the whole does not
+/// survive; so everything up to the next one is registered. Only what the manager saw counts.
+fn register(k: &mut Keeper, i: usize, start: u64, end: u64) -> Slice {
+    if i % 2 == 1 {
+        return Slice::Next(end);
+    }
+    let seen = page_of(k.table.range(i + 1, 0).load(Ordering::Relaxed));
+    // A table that was mapped since the manager looked is ours: a fault of ours on it would wait
+    // for ourselves.
+    let tables = k.children[..k.children_end].iter().filter(|c| c.uffd >= 0);
+    let next = tables
+        .map(|c| c.table.base())
+        .filter(|b| *b >= end)
+        .fold(seen, u64::min);
+    let mut r = register_range(start, end.max(next));
+    if r < 0 && next > end {
+        r = register_range(start, end);
+    }
+    if r == 0 {
+        // Words of memory that was not registered until now cannot mean anything.
+        let mut at = start;
+        while at < end {
+            let (s, e) = k.next_unregistered(at, end);
+            if s < e {
+                events::forget(k, View::Own, s, e, log::REMOVED);
+            }
+            at = e.max(at + PAGE);
+        }
+        if !k.reg_add(start, end) {
+            k.cmd_busy = -errno::ENOSPC;
+        }
+    } else {
+        k.cmd_busy = r;
+    }
+    Slice::Next(end)
+}
+
+fn register_range(start: u64, end: u64) -> i64 {
+    let range = Range {
+        start,
+        len: end - start,
+    };
+    let mut arg = UffdioRegister {
+        range,
+        mode: UFFDIO_REGISTER_MODE_MISSING,
+        ioctls: 0,
+    };
+    sys::ioctl(fd::EVENTS, UFFDIO_REGISTER, &mut arg)
+}
+
+fn move_out(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {
+    // One chunk a slice, and only what is registered.
+    let stop = ((start / CHUNK + 1) * CHUNK).min(end);
+    let (from, to) = match k.registered(start) {
+        Some((_, reg_end)) => (start, stop.min(reg_end)),
+        None => return Slice::Next(k.next_registered(start).min(end).max(start + PAGE)),
+    };
+    let aside = if k.cmd_group {
+        Word::LIMBO_GROUP
+    } else {
+        Word::LIMBO
+    };
+    let out = transit::move_out(k, from, to, aside);
+    k.cmd_moved += out.moved;
+    k.cmd_busy += out.busy as i64;
+    if out.again && out.at == start {
+        return Slice::Blocked;
+    }
+    Slice::Next(out.at)
+}
+
+fn claim(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {
+    let limit = transit::chunk_limit(k);
+    if k.table.chunk_or_new(start, limit).is_some() {
+        k.cmd_moved += 1;
+    }
+    Slice::Next(((start / CHUNK + 1) * CHUNK).min(end))
+}
+
+fn drop_stored(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {
+    let stop = ((start / CHUNK + 1) * CHUNK).min(end);
+    flush(k);
+    let Some(c) = k.table.chunk(start) else {
+        return Slice::Next(stop);
+    };
+    let droppable = |k: &Keeper, at: u64| {
+        let w = Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Acquire));
+        w.state() == State::Stored && w.in_limbo()
+    };
+    let mut at = start;
+    while at < stop {
+        if !droppable(k, at) {
+            at += PAGE;
+            continue;
+        }
+        let mut run = at + PAGE;
+        while run < stop && droppable(k, run) {
+            run += PAGE;
+        }
+        k.drop_limbo(c, at, run);
+        let mut p = at;
+        while p < run {
+            let word = k.table.page(c, page_in_chunk(p));
+            let old = Word(word.load(Ordering::Acquire));
+            word.store(old.limbo_dropped().0, Ordering::Release);
+            p += PAGE;
+        }
+        k.cmd_moved += (run - at) / PAGE;
+        at = run;
+    }
+    Slice::Next(stop)
+}
+
+fn restore(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {
+    let mut at = start;
+    let mut budget = 64;
+    while at < end && budget > 0 {
+        if k.table.chunk(at).is_none() {
+            by_chunk(at, end, |_, e| {
+                at = e;
+                k.table.chunk(e).is_none()
+            });
+            continue;
+        }
+        let w = k.table.state_at(at);
+        if matches!(w.state(), State::None | State::Mapped) {
+            at += PAGE;
+            continue;
+        }
+        match answer(
+            k,
+            Fault {
+                view: View::Own,
+                addr: at,
+                since: 0,
+            },
+        ) {
+            Answer::Again => {
+                return if at == start {
+                    Slice::Blocked
+                } else {
+                    Slice::Next(at)
+                };
+            }
+            Answer::Gone => return Slice::Next(end),
+            Answer::Done => {
+                // Not out any more, or (unmapped meanwhile) not there: either way go on.
+                k.cmd_moved += 1;
+                budget -= 1;
+                at += PAGE;
+            }
+        }
+    }
+    Slice::Next(at)
+}
+
+fn restore_children(k: &mut Keeper) -> Option<Step> {
+    for i in 0..k.children_end {
+        if k.children[i].uffd >= 0 {
+            if !children::restore(k, i) {
+                return Some(Step::Blocked);
+            }
+            children::drop_child(k, i);
+            return None;
+        }
+    }
+    Some(Step::Idle)
+}
+
+/// Before leaving: nothing may be out, and no child may depend on this keeper.
+fn leave(k: &mut Keeper) -> Option<Step> {
+    if k.children_end > 0 {
+        k.table.set(ctl::CMD_RESULT, (-errno::EBUSY) as u64);
+        return Some(Step::Idle);
+    }
+    while k.regs_len() > 0 {
+        let (start, end) = k.reg(0);
+        let mut range = Range {
+            start,
+            len: end - start,
+        };
+        sys::ioctl(fd::EVENTS, UFFDIO_UNREGISTER, &mut range);
+        k.reg_remove(start, end);
+    }
+    Some(Step::Idle)
+}

@@ -1,0 +1,315 @@
+//! What the program did to its address space, applied to the table before anything else.
+//!
+//! Invariant: applying a message twice is applying it once, so that a keeper that dies while it
+//! works through the queue can be followed by one that starts over.
+
+use super::children;
+use super::present;
+use super::queue;
+use super::store;
+use super::table::{PAGE, Table, by_chunk, page_in_chunk};
+use super::transit::{flush, move_pages};
+use super::view::{Keeper, View};
+use core::sync::atomic::Ordering;
+use keeper::layout::{CHUNK, ctl, fd, log};
+use keeper::word::{State, Word};
+use uffd::abi::{
+    Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_UNREGISTER, UffdMsg,
+    UffdioRegister, errno, event,
+};
+
+/// Applies all queued events of `view`; nothing is changing now, so they are complete.
+pub(super) fn apply_all(k: &mut Keeper, view: View) {
+    let t = k.table;
+    let mine = |i: usize| queue::get(t, i).source == view.code();
+    for i in (0..queue::len(t)).filter(|&i| mine(i)) {
+        let msg = queue::get(t, i);
+        match msg.event {
+            event::FORK => {
+                if let Some(child) = children::add(k, view, msg.arg0 as u32 as i32) {
+                    both_places(k, view, child);
+                }
+                queue::set(t, i, UffdMsg { event: 0, ..msg });
+            }
+            event::REMOVE => {
+                forget(k, view, msg.arg0, msg.arg1, log::REMOVED);
+                if view == View::Own {
+                    k.let_rest(msg.arg0, msg.arg1);
+                }
+                queue::set(t, i, UffdMsg { event: 0, ..msg });
+            }
+            event::REMAP => remap_in_order(k, view, i, 0),
+            _ => {}
+        }
+        k.table.count(ctl::EVENTS, 1);
+    }
+    for i in (0..queue::len(t)).filter(|&i| mine(i)) {
+        let msg = queue::get(t, i);
+        if msg.event == event::UNMAP {
+            unmapped(k, view, msg.arg0, msg.arg1);
+        }
+    }
+    for i in (0..queue::len(t)).filter(|&i| mine(i)) {
+        queue::set(
+            t,
+            i,
+            UffdMsg {
+                event: 0,
+                ..queue::get(t, i)
+            },
+        );
+    }
+    queue::compact(t);
+}
+
+/// A fork and a move whose order is not known: the child may need its pages at either place (what
+/// is at the place where it has no mapping is never asked for).
+fn both_places(k: &mut Keeper, view: View, child: usize) {
+    let t = k.table;
+    for i in 0..queue::len(t) {
+        let msg = queue::get(t, i);
+        if msg.event == event::REMAP && msg.source == view.code() {
+            let (from, to, len) = (msg.arg0, msg.arg1, msg.arg2);
+            let (src, dst) = if msg.phase == 2 {
+                (to, from)
+            } else {
+                (from, to)
+            };
+            children::copy_words(k, child, src, dst, len);
+        }
+    }
+}
+
+/// Forgets an unmapped range, but for what was moved there in the same set of events and is
+/// registered now: that came after the unmapping.
+fn unmapped(k: &mut Keeper, view: View, start: u64, end: u64) {
+    let t = k.table;
+    let mut at = start;
+    while at < end {
+        // The next place that something was moved to.
+        let (mut from, mut to) = (end, end);
+        for i in 0..queue::len(t) {
+            let msg = queue::get(t, i);
+            if msg.event == event::REMAP && msg.source == view.code() {
+                let (s, e) = (msg.arg1.max(at), (msg.arg1 + msg.arg2).min(end));
+                if s < e && s < from {
+                    (from, to) = (s, e);
+                }
+            }
+        }
+        if at < from {
+            gone(k, view, at, from);
+        }
+        if from < to && view == View::Own && !registered_now(from, to) {
+            gone(k, view, from, to);
+        }
+        at = to.max(at + PAGE);
+    }
+}
+
+fn gone(k: &mut Keeper, view: View, start: u64, end: u64) {
+    forget(k, view, start, end, log::UNMAPPED);
+    if view == View::Own {
+        k.reg_remove(start, end);
+    }
+}
+
+/// Whether any of the range is registered on a userfaultfd: then another cannot have it.
+fn registered_now(start: u64, end: u64) -> bool {
+    let range = Range {
+        start,
+        len: end - start,
+    };
+    let mut arg = UffdioRegister {
+        range,
+        mode: UFFDIO_REGISTER_MODE_MISSING,
+        ioctls: 0,
+    };
+    let r = super::sys::ioctl(fd::PROBE, UFFDIO_REGISTER, &mut arg);
+    if r == 0 {
+        let mut range = range;
+        super::sys::ioctl(fd::PROBE, UFFDIO_UNREGISTER, &mut range);
+    }
+    -r == errno::EBUSY
+}
+
+/// Empties the words of a range: its pages have no bytes anywhere any more.
+pub(super) fn forget(k: &mut Keeper, view: View, start: u64, end: u64, why: u64) {
+    let t = k.table_of(view);
+    if view == View::Own {
+        flush(k);
+    }
+    by_chunk(start, end, |s, e| {
+        let Some(c) = t.chunk(s) else { return true };
+        let mut in_limbo = false;
+        let mut at = s;
+        while at < e {
+            let word = t.page(c, page_in_chunk(at));
+            if word.load(Ordering::Relaxed) != Word::NONE.0 {
+                let old = Word(word.swap(Word::NONE.0, Ordering::AcqRel));
+                in_limbo |= old.in_limbo();
+                if let Some(place) = old.place() {
+                    store::release(k, place);
+                }
+            }
+            at += PAGE;
+        }
+        if in_limbo && view == View::Own {
+            k.drop_limbo(c, s, e);
+        }
+        true
+    });
+    if view == View::Own {
+        k.table.log(why, (end - start) / PAGE, start);
+    }
+}
+
+fn overlap(a: u64, a_len: u64, b: u64, b_len: u64) -> bool {
+    a < b + b_len && b < a + a_len
+}
+
+/// Applies a queued move, but before it any later one that must have happened before: one that
+/// vacated the place that this one takes. It did if the place was taken and the unmappings in the
+/// set are no more than the moves from there account for (each brings its own).
+fn remap_in_order(k: &mut Keeper, view: View, i: usize, depth: usize) {
+    const DEPTH_MAX: usize = 16;
+    let t = k.table;
+    let msg = queue::get(t, i);
+    let (to, len) = (msg.arg1, msg.arg2);
+    if msg.phase == 0 && depth < DEPTH_MAX && occupied(k, view, to, len) {
+        let (mut moves, mut unmaps) = (0, 0);
+        for j in 0..queue::len(t) {
+            let other = queue::get(t, j);
+            let mine = other.source == view.code();
+            if mine && other.event == event::REMAP {
+                moves += u32::from(overlap(other.arg0, other.arg2, to, len));
+            } else if mine && other.event == event::UNMAP {
+                unmaps += u32::from(overlap(other.arg0, other.arg1 - other.arg0, to, len));
+            }
+        }
+        for j in i + 1..queue::len(t) {
+            let other = queue::get(t, j);
+            let waits = other.source == view.code()
+                && other.event == event::REMAP
+                && other.phase == 0
+                && overlap(other.arg0, other.arg2, to, len);
+            if waits && unmaps <= moves {
+                remap_in_order(k, view, j, depth + 1);
+            }
+        }
+    }
+    remap(k, view, i);
+}
+
+/// Whether something that we know of is at the range.
+fn occupied(k: &Keeper, view: View, start: u64, len: u64) -> bool {
+    match view {
+        View::Own => k.next_registered(start) < start + len,
+        View::Child(_) => {
+            let t = k.table_of(view);
+            (0..len / PAGE).any(|p| t.state_at(start + p * PAGE).state() != State::None)
+        }
+    }
+}
+
+/// Phases of a queued move: 0 not begun, 1 the new place is cleared, 2 done.
+fn remap(k: &mut Keeper, view: View, i: usize) {
+    let msg = queue::get(k.table, i);
+    let (from, to, len) = (msg.arg0, msg.arg1, msg.arg2);
+    let t = k.table_of(view);
+    if msg.phase == 2 {
+        return;
+    }
+    if msg.phase == 0 {
+        // Whatever was there has been unmapped: its event may come behind this one.
+        forget(k, view, to, to + len, log::REMOVED);
+        queue::set(k.table, i, UffdMsg { phase: 1, ..msg });
+    }
+    if view == View::Own {
+        flush(k);
+        move_registration(k, from, to, len);
+    }
+    let mut off = 0;
+    while off < len {
+        let c = t.chunk(from + off);
+        if let Some(c) = c {
+            move_word(k, view, t, c, from + off, to + off);
+            off += PAGE;
+        } else {
+            // Nothing known about the whole chunk.
+            off = ((from + off) / CHUNK + 1) * CHUNK - from;
+        }
+    }
+    if view == View::Own {
+        k.table.log(log::REMAP_FROM, len / PAGE, from);
+        k.table.log(log::REMAP_TO, len / PAGE, to);
+    }
+    queue::set(k.table, i, UffdMsg { phase: 2, ..msg });
+}
+
+/// Registered parts take their registration with them.
+fn move_registration(k: &Keeper, from: u64, to: u64, len: u64) {
+    k.reg_remove(to, to + len);
+    let mut at = from;
+    while at < from + len {
+        at = k.next_registered(at);
+        let Some((_, end)) = k.registered(at) else {
+            break;
+        };
+        let end = end.min(from + len);
+        if at >= end {
+            break;
+        }
+        k.reg_add(to + (at - from), to + (end - from));
+        at = end;
+    }
+    k.reg_remove(from, from + len);
+}
+
+fn move_word(k: &mut Keeper, view: View, t: Table, c: usize, from: u64, to: u64) {
+    let word = t.page(c, page_in_chunk(from));
+    if word.load(Ordering::Relaxed) == Word::NONE.0 {
+        return;
+    }
+    let Some(d) = t.chunk_or_new(to, usize::MAX) else {
+        k.table.anomaly(34, 0);
+        return;
+    };
+    let old = Word(word.load(Ordering::Acquire));
+    let target = t.page(d, page_in_chunk(to));
+    if view == View::Own && old.in_limbo() {
+        move_limbo_page(k, k.limbo_of(c, from), k.limbo_of(d, to));
+    }
+    // A write-back in progress is for the old place: the manager's commit finds the word changed.
+    let new = if old.state() == State::Writeback {
+        Word::LIMBO
+    } else {
+        old
+    };
+    target.store(new.0, Ordering::Release);
+    let last = Word(word.swap(Word::NONE.0, Ordering::AcqRel));
+    if last.0 != old.0
+        && let Some(place) = last.place()
+    {
+        // It was committed in between: the limbo copy is the good one, the stored one is not named.
+        store::release(k, place);
+    }
+}
+
+fn move_limbo_page(k: &Keeper, src: u64, dst: u64) {
+    if !present::any(src) {
+        // A keeper that died has moved it already.
+        return;
+    }
+    super::sys::madvise(dst, PAGE, super::sys::MADV_DONTNEED);
+    for _ in 0..10_000 {
+        move_pages(fd::LIMBO, dst, src, PAGE, 0);
+        // The result does not tell (see `present`).
+        if !present::any(src) {
+            return;
+        }
+        // The manager may be reading it: then it is pinned for a moment.
+        super::sys::yield_now();
+    }
+    k.table.anomaly(35, 0);
+}

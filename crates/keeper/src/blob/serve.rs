@@ -1,0 +1,288 @@
+//! The loop: read messages, apply events, answer faults, run a slice of a command, look after the
+//! other keeper and the target; spin a little, then sleep.
+//!
+//! Invariant: events that were read are applied before any fault is answered. Faults read before
+//! an older event cannot be answered wrongly: until the event is read every install fails (EAGAIN).
+
+use super::command::{self, Step};
+use super::install::{self, Answer, answer, wake};
+use super::sys::{self, PollFd};
+use super::table::Table;
+use super::transit::flush;
+use super::view::{CHILDREN_MAX, Fault, Keeper, PENDING_MAX, View, page_of};
+use super::{boot, children, events, queue, unstick};
+use core::arch::x86_64::_rdtsc;
+use keeper::layout::{HIST_LEN, ctl, fd, hist_index};
+use uffd::abi::{UffdMsg, event};
+
+pub(super) const INBOX_MSGS: usize = 16;
+const MSG_BYTES: usize = size_of::<UffdMsg>();
+/// How long to spin after the last work before sleeping, cycles.
+const SPIN_CYCLES: u64 = 60_000;
+/// For how long installs may be refused before `unstick` looks whether they ever will not be.
+const STUCK_CYCLES: u64 = 400_000_000;
+/// Housekeeping interval, nanoseconds.
+const CHECK_NS: u64 = 100_000_000;
+const POLLIN: i16 = 1;
+
+pub(super) fn cycles() -> u64 {
+    // SAFETY: every x86-64 processor has a time-stamp counter.
+    unsafe { _rdtsc() }
+}
+
+pub(super) fn inbox_msg(t: Table, i: usize) -> UffdMsg {
+    // SAFETY: i < INBOX_MSGS: inside the inbox of the control words; any bytes are a valid message.
+    unsafe {
+        t.inbox()
+            .cast::<UffdMsg>()
+            .add(i % INBOX_MSGS)
+            .read_volatile()
+    }
+}
+
+pub(super) fn clear_msg(t: Table, i: usize) {
+    // SAFETY: as in `inbox_msg`.
+    unsafe {
+        t.inbox()
+            .cast::<UffdMsg>()
+            .add(i % INBOX_MSGS)
+            .write_volatile(UffdMsg::default())
+    };
+}
+
+/// Wakes every thread that waits on any userfaultfd.
+pub(super) fn wake_all(k: &Keeper) {
+    const LOW: u64 = 0x10000;
+    const HIGH: u64 = 0x7fff_ffff_f000;
+    wake(fd::EVENTS, LOW, HIGH - LOW);
+    for child in &k.children[..k.children_end] {
+        if child.uffd >= 0 {
+            wake(child.uffd, LOW, HIGH - LOW);
+        }
+    }
+}
+
+/// Reads one batch of messages of a view: applies events, queues faults. True if there were any.
+fn read_batch(k: &mut Keeper, view: View) -> bool {
+    let t = k.table;
+    let room = (PENDING_MAX - k.pending_len).min(ctl::QUEUE_MAX - queue::len(t));
+    if room < INBOX_MSGS {
+        return false;
+    }
+    t.set(
+        ctl::INBOX_SOURCE,
+        match view {
+            View::Own => 0,
+            View::Child(i) => u64::from(i) + 1,
+        },
+    );
+    let n = sys::read(k.uffd_of(view), t.inbox(), INBOX_MSGS * MSG_BYTES);
+    if n <= 0 {
+        return false;
+    }
+    let since = cycles();
+    for i in 0..n as usize / MSG_BYTES {
+        let msg = inbox_msg(t, i);
+        if msg.event == event::PAGEFAULT {
+            k.pending[k.pending_len] = Fault {
+                view,
+                addr: page_of(msg.arg1),
+                since,
+            };
+            k.pending_len += 1;
+        } else if !queue::push(t, view, &msg) {
+            t.anomaly(36, 0);
+        }
+        clear_msg(t, i);
+    }
+    true
+}
+
+/// Applies the events of each view of which none is outstanding. False while some must wait.
+fn apply_events(k: &mut Keeper) -> bool {
+    let mut all = true;
+    let mut code = 0;
+    while queue::len(k.table) > 0 && code <= k.children_end as u32 {
+        let view = View::from_code(code);
+        if queue::waits(k.table, view) {
+            let dead = k.uffd_of(view) < 0;
+            if dead || queue::quiet(k, view) {
+                events::apply_all(k, view);
+            } else {
+                all = false;
+            }
+        }
+        code += 1;
+    }
+    all
+}
+
+/// Answers what is queued; what must wait stays. True if any was answered.
+fn answer_pending(k: &mut Keeper) -> bool {
+    let mut kept = 0;
+    let n = k.pending_len;
+    for i in 0..n {
+        let fault = k.pending[i];
+        if let View::Child(c) = fault.view
+            && k.children[usize::from(c) % CHILDREN_MAX].uffd < 0
+        {
+            continue;
+        }
+        match answer(k, fault) {
+            Answer::Done => note_time(k, fault.since),
+            Answer::Again => {
+                k.pending[kept] = fault;
+                kept += 1;
+                k.table.count(ctl::RETRIES, 1);
+            }
+            Answer::Gone => {
+                if let View::Child(c) = fault.view {
+                    children::drop_child(k, usize::from(c));
+                }
+            }
+        }
+    }
+    k.pending_len = kept;
+    kept < n
+}
+
+fn note_time(k: &Keeper, since: u64) {
+    k.table.count(ctl::FAULTS, 1);
+    let i = hist_index(cycles().wrapping_sub(since)).min(HIST_LEN - 1);
+    k.table.count(ctl::HIST + i, 1);
+}
+
+/// Serves until the target and every child are gone, or the manager says leave.
+pub(super) fn serve(k: &mut Keeper) -> ! {
+    let mut idle_since = cycles();
+    let mut quiet_since = idle_since;
+    loop {
+        if k.let_go_len > 0 {
+            unstick::register_again(k);
+        }
+        let mut busy = read_batch(k, View::Own);
+        for i in 0..k.children_end {
+            if k.children[i].uffd >= 0 {
+                busy |= read_batch(k, View::Child(i as u16));
+            }
+        }
+        flush(k);
+        if queue::len(k.table) > 0 && !apply_events(k) {
+            // The threads whose events were read must run before anything can be installed.
+            if !busy {
+                sys::yield_now();
+            }
+            if cycles().wrapping_sub(quiet_since) > STUCK_CYCLES {
+                unstick::let_kernel_fill(k);
+                sleep(k, 1);
+            }
+            idle_since = cycles();
+            continue;
+        }
+        if k.pending_len == 0 {
+            quiet_since = cycles();
+        } else if cycles().wrapping_sub(quiet_since) > STUCK_CYCLES {
+            unstick::let_kernel_fill(k);
+        }
+
+        busy |= answer_pending(k);
+        let step = command::step(k);
+        if step == Step::More || busy {
+            idle_since = cycles();
+            if busy {
+                continue;
+            }
+        }
+        let now = sys::now_ns();
+        if now.wrapping_sub(k.checked_ns) > CHECK_NS {
+            k.checked_ns = now;
+            housekeeping(k);
+        }
+        if step == Step::More {
+            continue;
+        }
+        let waiting = k.pending_len > 0 || step == Step::Blocked;
+        if waiting {
+            sleep(
+                k,
+                if cycles().wrapping_sub(idle_since) < SPIN_CYCLES {
+                    0
+                } else {
+                    1
+                },
+            );
+        } else if cycles().wrapping_sub(idle_since) > SPIN_CYCLES {
+            sleep(k, 100);
+        }
+    }
+}
+
+fn sleep(k: &mut Keeper, timeout_ms: i64) {
+    const FIXED: usize = 4;
+    let mut fds = [PollFd {
+        fd: -1,
+        events: POLLIN,
+        revents: 0,
+    }; FIXED + CHILDREN_MAX];
+    for (place, f) in [fd::EVENTS, fd::WAKE, fd::TARGET, fd::PEER]
+        .into_iter()
+        .enumerate()
+    {
+        fds[place].fd = f;
+    }
+    if k.orphaned {
+        fds[2].fd = -1;
+    }
+    for i in 0..k.children_end {
+        fds[FIXED + i].fd = k.children[i].uffd;
+    }
+    if sys::poll(&mut fds[..FIXED + k.children_end], timeout_ms) <= 0 {
+        return;
+    }
+    if fds[1].revents != 0 {
+        let mut count = [0u8; 8];
+        sys::read(fd::WAKE, count.as_mut_ptr(), 8);
+    }
+    if fds[2].revents != 0 {
+        target_gone(k);
+    }
+    if fds[3].revents != 0 {
+        boot::new_standby(k);
+    }
+}
+
+/// Slow checks: has the target left this address space by exec, are children gone.
+fn housekeeping(k: &mut Keeper) {
+    if k.children_end > 0 {
+        children::reap(k);
+    }
+    if !k.orphaned && sys::same_memory(k.target, sys::getpid()) == Some(false) {
+        target_gone(k);
+    }
+    if k.orphaned && k.children_end == 0 {
+        boot::leave(k);
+    }
+}
+
+/// The target has exited or runs another program: its memory goes, its children are still served.
+fn target_gone(k: &mut Keeper) {
+    if !k.orphaned {
+        k.orphaned = true;
+        while k.regs_len() > 0 {
+            let (start, end) = k.reg(0);
+            let mut range = uffd::abi::Range {
+                start,
+                len: end - start,
+            };
+            sys::ioctl(fd::EVENTS, uffd::abi::UFFDIO_UNREGISTER, &mut range);
+            sys::munmap(start, end - start);
+            events::forget(k, View::Own, start, end, keeper::layout::log::UNMAPPED);
+            k.reg_remove(start, end);
+        }
+    }
+    if k.children_end == 0 {
+        boot::leave(k);
+    }
+}
+
+const _: () = assert!(size_of::<install::Answer>() == 1);

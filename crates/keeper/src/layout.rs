@@ -1,0 +1,317 @@
+//! Layout of the table file: one sparse memfd a view (a target, or a forked child not yet managed).
+//!
+//! ```text
+//! CTL    64-bit control words: identity, command mailbox, counters, fault histogram, journal
+//! RANGES command ranges, two words each: start, length; results are written over them
+//! REGS   registered ranges of the target, sorted, two words each: start, end
+//! LOG    ring of what happened, two words each, written by the keeper, read by the manager
+//! REV    chunk -> first byte of the 2 MiB chunk of the target
+//! DIR    2 MiB chunk number of the address space -> chunk + 1 (32 bits each), 0 for none
+//! REST   2 MiB chunk number of the address space -> when part of it was last removed (32 bits)
+//! WORDS  page-state words, 512 a chunk
+//! ```
+//!
+//! Invariant: `REV[DIR[a] - 1] == a` for every chunk in use. The target can write all of this; the
+//! manager therefore bounds-checks every index it reads from here.
+
+/// Bytes of a chunk of the target's address space: one huge page.
+pub const CHUNK: u64 = 2 << 20;
+/// Pages of a chunk.
+pub const CHUNK_PAGES: usize = 512;
+/// Chunks that a table can hold (1 TiB of touched address space).
+pub const CHUNKS_MAX: usize = 1 << 19;
+/// Ranges of one command.
+pub const RANGES_MAX: usize = 4096;
+/// Registered ranges of one target.
+pub const REGS_MAX: usize = 32768;
+/// Log entries; a power of two.
+pub const LOG_LEN: usize = 1 << 16;
+/// Chunk numbers of a 47-bit address space.
+pub const DIR_LEN: usize = 1 << (47 - 21);
+
+/// Byte offset of the control words.
+pub const CTL_OFF: usize = 0;
+const CTL_BYTES: usize = 64 << 10;
+/// Byte offset of the command ranges.
+pub const RANGES_OFF: usize = CTL_OFF + CTL_BYTES;
+/// Byte offset of the registered ranges.
+pub const REGS_OFF: usize = RANGES_OFF + RANGES_MAX * 16;
+/// Byte offset of the log.
+pub const LOG_OFF: usize = REGS_OFF + REGS_MAX * 16;
+/// Byte offset of the chunk addresses.
+pub const REV_OFF: usize = LOG_OFF + LOG_LEN * 16;
+/// Byte offset of the directory.
+pub const DIR_OFF: usize = (REV_OFF + CHUNKS_MAX * 8).next_multiple_of(4096);
+/// Byte offset of the times of removal.
+pub const REST_OFF: usize = DIR_OFF + DIR_LEN * 4;
+/// Byte offset of the state words.
+pub const WORDS_OFF: usize = REST_OFF + DIR_LEN * 4;
+/// Bytes of the whole file (sparse).
+pub const TABLE_BYTES: usize = WORDS_OFF + CHUNKS_MAX * CHUNK_PAGES * 8;
+
+/// First word of a table file.
+pub const MAGIC: u64 = 0x3165_6469_7465_6761;
+
+/// Indexes of control words (64 bits each) from [`CTL_OFF`].
+pub mod ctl {
+    /// [`super::MAGIC`] once the keeper has set everything up.
+    pub const MAGIC: usize = 0;
+    /// Process id of the target, as the keeper's namespace sees it.
+    pub const TARGET_PID: usize = 1;
+    /// Process id of the keeper that answers faults now.
+    pub const KEEPER_PID: usize = 2;
+    /// Process id of the keeper that stands by.
+    pub const STANDBY_PID: usize = 3;
+    /// First byte of limbo.
+    pub const LIMBO_BASE: usize = 4;
+    /// Chunks that limbo has room for.
+    pub const LIMBO_CHUNKS: usize = 5;
+    /// First byte of the transit window (one chunk).
+    pub const TRANSIT_BASE: usize = 6;
+    /// First byte of the injected image.
+    pub const IMAGE_BASE: usize = 7;
+    /// Bytes of the injected image with stacks.
+    pub const IMAGE_LEN: usize = 8;
+    /// How often a standby has taken over.
+    pub const TAKEOVERS: usize = 9;
+    /// Chunks handed out so far (high-water mark).
+    pub const CHUNKS_USED: usize = 10;
+    /// Registered ranges in REGS.
+    pub const REGS_USED: usize = 11;
+    /// 1 when keepers are to leave.
+    pub const LEAVING: usize = 12;
+    /// First byte where the table file is mapped in the target.
+    pub const TABLE_BASE: usize = 13;
+    /// First byte where the reference counts are mapped in the target.
+    pub const REFS_BASE: usize = 14;
+    /// Address of the stub in the target's text, to be cleared at detach.
+    pub const STUB_ADDR: usize = 15;
+    /// Bytes of the stub.
+    pub const STUB_LEN: usize = 16;
+    /// First byte where the file tier's reference counts are mapped in the target.
+    pub const FILE_REFS_BASE: usize = 18;
+    /// First byte of the reservation that holds limbo and the transit window.
+    pub const RESERVE_BASE: usize = 19;
+    /// 1 once a file tier was received.
+    pub const FILE_GIVEN: usize = 20;
+    /// Forked children that the keeper serves.
+    pub const CHILDREN: usize = 17;
+
+    /// Sequence of the newest command; the keeper compares it with DONE_SEQ.
+    pub const CMD_SEQ: usize = 32;
+    /// Sequence of the newest finished command; a futex on its low half.
+    pub const DONE_SEQ: usize = 33;
+    /// [`super::Op`] of the command.
+    pub const CMD_OP: usize = 34;
+    /// Its ranges in RANGES.
+    pub const CMD_RANGES: usize = 35;
+    /// Its result: 0 or a negative error number.
+    pub const CMD_RESULT: usize = 36;
+    /// An argument.
+    pub const CMD_ARG: usize = 37;
+
+    /// Entries ever written to the log.
+    pub const LOG_HEAD: usize = 40;
+    /// Entries ever read from the log.
+    pub const LOG_TAIL: usize = 41;
+    /// Entries dropped because the log was full: the manager must read the whole table.
+    pub const LOG_LOST: usize = 42;
+
+    /// Manager's heartbeat, nanoseconds of CLOCK_MONOTONIC.
+    pub const HEARTBEAT: usize = 48;
+    /// 1 while new pages need budget.
+    pub const THROTTLE: usize = 49;
+    /// New pages that may come before the manager has made room.
+    pub const BUDGET: usize = 50;
+    /// Pages that a group in limbo spans at most, a power of two up to 512.
+    pub const LIMBO_WINDOW: usize = 51;
+
+    /// Faults answered.
+    pub const FAULTS: usize = 64;
+    /// Pages moved back from limbo because they were touched, neighbours included.
+    pub const LIMBO_RETURNS: usize = 65;
+    /// Pages decompressed because they were touched.
+    pub const REFAULTS: usize = 66;
+    /// Pages decompressed beside a touched one.
+    pub const READAHEAD: usize = 67;
+    /// Pages filled with zeros at a first touch.
+    pub const ZERO_FILLS: usize = 68;
+    /// Events read.
+    pub const EVENTS: usize = 69;
+    /// Forks seen.
+    pub const FORKS: usize = 70;
+    /// Answers put off because the address space was changing.
+    pub const RETRIES: usize = 71;
+    /// Things that should not happen; each is a bug to look for.
+    pub const ANOMALIES: usize = 72;
+    /// Faults that waited for budget.
+    pub const THROTTLED: usize = 73;
+    /// Pages that the kernel had to fill itself (see the keeper's `unstick`).
+    pub const LET_GO: usize = 75;
+    /// Last anomaly: code and error number.
+    pub const ANOMALY_LAST: usize = 74;
+
+    /// Transit journal: 1 while pages may be in the transit window.
+    pub const TRANSIT_ON: usize = 96;
+    /// Transit journal: first byte in the target.
+    pub const TRANSIT_ADDR: usize = 97;
+    /// Transit journal: bytes.
+    pub const TRANSIT_LEN: usize = 98;
+    /// Install journal: 1 while a fault is being answered.
+    pub const INSTALL_ON: usize = 100;
+    /// Install journal: first byte in the target.
+    pub const INSTALL_ADDR: usize = 101;
+    /// Install journal: bytes.
+    pub const INSTALL_LEN: usize = 102;
+
+    /// Fault service times, read to answered: [`super::HIST_LEN`] counters.
+    pub const HIST: usize = 256;
+    /// Messages read from a userfaultfd and not yet applied: 16 of 4 words.
+    pub const INBOX: usize = 1024;
+    /// Events that were read and not yet applied: their number.
+    pub const QUEUE_LEN: usize = 110;
+    /// The events, 4 words each.
+    pub const QUEUE: usize = 2048;
+    /// Room for them.
+    pub const QUEUE_MAX: usize = 1024;
+    /// Which userfaultfd the inbox was read from: 0 the target's, else child index + 1.
+    pub const INBOX_SOURCE: usize = 1023;
+}
+
+/// Counters of the fault histogram: counter `i` holds times up to [`hist_upper_cycles`]`(i)`.
+pub const HIST_LEN: usize = 256;
+
+/// Upper edge of histogram counter `i` in time-stamp-counter cycles: 8 counters an octave.
+#[must_use]
+pub const fn hist_upper_cycles(i: usize) -> u64 {
+    let octave = i / 8;
+    let step = (i % 8) as u64 + 1;
+    if octave == 0 {
+        step
+    } else {
+        (8 + step) << (octave - 1)
+    }
+}
+
+/// The histogram counter for a time in cycles.
+#[must_use]
+pub const fn hist_index(cycles: u64) -> usize {
+    if cycles <= 8 {
+        return (cycles.saturating_sub(1) & 7) as usize;
+    }
+    let top = 63 - (cycles - 1).leading_zeros() as usize;
+    let octave = top - 2;
+    let step = (((cycles - 1) >> (octave - 1)) & 7) as usize;
+    let i = octave * 8 + step;
+    if i >= HIST_LEN { HIST_LEN - 1 } else { i }
+}
+
+/// What the manager asks of the keeper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Op {
+    /// Register ranges (whole VMAs), each followed by an empty range at the start of the next
+    /// mapping. The end word of the first becomes 0 or a negative error number.
+    Register = 1,
+    /// Move mapped pages of the ranges to limbo; the start word becomes pages moved, the end word
+    /// pages that stayed because they are shared or pinned. Bit 0 of a start asks for
+    /// [`crate::Word::LIMBO_GROUP`].
+    MoveOut = 2,
+    /// Drop the limbo copies of stored pages.
+    Drop = 3,
+    /// Bring everything in the ranges back.
+    Restore = 4,
+    /// Unregister everything and leave.
+    Leave = 5,
+    /// Receive one descriptor over the socket and keep it as number [`fd::FILE`].
+    ReceiveFile = 6,
+    /// Bring back all that any forked child still misses, and let go of it.
+    RestoreChildren = 7,
+    /// Give chunks to the ranges, so that their pages have words.
+    Claim = 8,
+}
+
+/// Descriptor numbers in the keeper's own table.
+pub mod fd {
+    /// This file.
+    pub const TABLE: i32 = 0;
+    /// The pool memfd.
+    pub const POOL: i32 = 1;
+    /// The file tier, once received.
+    pub const FILE: i32 = 2;
+    /// Reference counts of the pool.
+    pub const REFS: i32 = 3;
+    /// Userfaultfd with events, registered on the program's VMAs and the transit window.
+    pub const EVENTS: i32 = 4;
+    /// Userfaultfd without events, registered on limbo.
+    pub const LIMBO: i32 = 5;
+    /// Eventfd that wakes the keeper for a command.
+    pub const WAKE: i32 = 6;
+    /// Pidfd of the target.
+    pub const TARGET: i32 = 7;
+    /// `/proc/self/pagemap`.
+    pub const PAGEMAP: i32 = 8;
+    /// Socket: the manager's end.
+    pub const SOCK_MANAGER: i32 = 9;
+    /// Socket: the keeper's end.
+    pub const SOCK_KEEPER: i32 = 10;
+    /// Reference counts of the file tier.
+    pub const FILE_REFS: i32 = 11;
+    /// Userfaultfd without events that is registered on nothing: it asks what is registered.
+    pub const PROBE: i32 = 14;
+    /// Pidfd of the other keeper.
+    pub const PEER: i32 = 12;
+}
+
+/// Kinds of log entries: high byte of the first word; the rest of it is a number of pages.
+pub mod log {
+    /// Pages came back from limbo; the first one was touched.
+    pub const LIMBO_RETURN: u64 = 1;
+    /// Pages came back from the store; the first one was touched.
+    pub const REFAULT: u64 = 2;
+    /// Pages were removed (madvise, munmap).
+    pub const REMOVED: u64 = 3;
+    /// A range was unmapped: registered no more.
+    pub const UNMAPPED: u64 = 4;
+    /// A range has moved away; where to is in the next entry.
+    pub const REMAP_FROM: u64 = 5;
+    /// Where a range has moved to.
+    pub const REMAP_TO: u64 = 6;
+    /// A child was forked.
+    pub const FORK: u64 = 7;
+    /// Pages were filled with zeros.
+    pub const ZERO: u64 = 8;
+}
+
+/// Bytes of the reference-count file: one 16-bit count for each 64 bytes of a 64 GiB pool.
+pub const POOL_MAX: u64 = 64 << 30;
+/// Bytes of the reference-count files.
+pub const REFS_BYTES: usize = (POOL_MAX / crate::word::SLOT_GRANULE) as usize * 2;
+
+const _: () = {
+    assert!(ctl::INBOX + 16 * 4 <= ctl::QUEUE);
+    assert!((ctl::QUEUE + ctl::QUEUE_MAX * 4) * 8 <= RANGES_OFF);
+    assert!(ctl::HIST + HIST_LEN < ctl::INBOX_SOURCE);
+    assert!(DIR_OFF.is_multiple_of(4096) && WORDS_OFF.is_multiple_of(4096));
+    // Registrations come in pairs that no batch may part.
+    assert!(RANGES_MAX.is_multiple_of(2));
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histogram_edges_enclose_their_values() {
+        let mut values: Vec<u64> = (0..2000).collect();
+        values.extend((11..30).flat_map(|s| [(1 << s) - 1, 1 << s, (1 << s) + 1]));
+        for cycles in values {
+            let i = hist_index(cycles);
+            assert!(cycles <= hist_upper_cycles(i), "{cycles} above counter {i}");
+            assert!(
+                i == 0 || cycles > hist_upper_cycles(i - 1),
+                "{cycles} below counter {i}"
+            );
+        }
+    }
+}

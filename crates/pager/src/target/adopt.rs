@@ -1,0 +1,138 @@
+//! Taking over a target whose manager died, and giving one back.
+
+use super::link::{self, Link, Lost};
+use super::{Target, proc};
+use crate::Error;
+use crate::options::Options;
+use engine::Millis;
+use keeper::layout::{CHUNK_PAGES, Op, ctl};
+use keeper::word::{State, Word};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn lost(pid: i32, what: &str, lost: Lost) -> Error {
+    let why = match lost {
+        Lost::Keepers => "its keepers were killed",
+        Lost::Target => "it has ended",
+        Lost::Late => "its keeper does not answer",
+    };
+    Error::failed(format!("cannot {what} process {pid}"), why, "try again")
+}
+
+impl Target {
+    /// Takes over `pid` from a dead manager.
+    pub(crate) fn adopt(pid: i32, options: &Options, now: Millis) -> Result<Target, Error> {
+        let what = format!("cannot adopt process {pid}");
+        let keeper = link::find_keeper(pid).ok_or_else(|| {
+            Error::failed(
+                &what,
+                "no keeper of pagetide serves it",
+                "use `pagetide attach`",
+            )
+        })?;
+        let link = Link::open(pid, keeper)?;
+        link.beat();
+        link.settle(LIMIT).map_err(|e| lost(pid, "adopt", e))?;
+        // Children share slots that only their own tables name: bring them home before counting.
+        if link.get(ctl::CHILDREN) > 0 {
+            link.plain(Op::RestoreChildren, LIMIT)
+                .map_err(|e| lost(pid, "adopt", e))?;
+        }
+        // Every entry so far is older than the table that is read next.
+        let _ = link.read_log(|_, _, _| {});
+        let mut target = Target::over(link, options, now)?;
+        target.take_stock()?;
+        Ok(target)
+    }
+
+    /// Sets right what the dead manager was in the middle of, and counts what is stored.
+    fn take_stock(&mut self) -> Result<(), Error> {
+        let mut places = Vec::new();
+        let mut stale = Vec::new();
+        for c in 0..self.link.chunks() {
+            for i in 0..CHUNK_PAGES {
+                let word = self.link.state(c, i);
+                if word.state() == State::Writeback {
+                    let (from, to) = (word.0, Word::LIMBO.0);
+                    let order = Ordering::AcqRel;
+                    // Lost to a fault: then it is mapped, which is as good.
+                    let _ = self
+                        .link
+                        .word(c, i)
+                        .compare_exchange(from, to, order, order_read());
+                }
+                if let Some(place) = word.place() {
+                    places.push(place);
+                    if word.in_limbo() {
+                        let addr = self.link.chunk_addr(c) + i as u64 * 4096;
+                        stale.push((addr, addr + 4096));
+                    }
+                }
+            }
+        }
+        self.store.rebuild(places);
+        self.link
+            .command(Op::Drop, &stale, LIMIT)
+            .map_err(|e| lost(self.pid, "adopt", e))?;
+        self.rebuild_books();
+        Ok(())
+    }
+
+    /// Brings everything back and lets the keepers leave; the process is as if never managed.
+    pub(crate) fn release(self) -> Result<(), Error> {
+        let pid = self.pid;
+        let fail = |e| lost(pid, "detach from", e);
+        self.link.ctl(ctl::THROTTLE).store(0, Ordering::Release);
+        let all = self.link.registered();
+        self.link.plain(Op::RestoreChildren, LIMIT).map_err(fail)?;
+        for _ in 0..3 {
+            self.link.command(Op::Restore, &all, LIMIT).map_err(fail)?;
+        }
+        let out = self.census();
+        if out.limbo + out.stored > 0 {
+            return Err(Error::failed(
+                format!("cannot detach from process {pid}"),
+                format!(
+                    "{} of its pages could not be brought back",
+                    out.limbo + out.stored
+                ),
+                "free memory (the pages need it) and try again; it stays served meanwhile",
+            ));
+        }
+        let keepers = self.link.keepers();
+        let stub = (self.link.get(ctl::STUB_ADDR), self.link.get(ctl::STUB_LEN));
+        match self.link.plain(Op::Leave, LIMIT) {
+            Ok(0) => {}
+            Ok(_) => return Err(fail(Lost::Late)),
+            Err(e) => return Err(fail(e)),
+        }
+        let until = std::time::Instant::now() + Duration::from_secs(3);
+        while keepers.iter().any(|&k| proc::is_keeper(k)) && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        drop(self);
+        clear_stub(pid, stub);
+        Ok(())
+    }
+}
+
+const fn order_read() -> Ordering {
+    Ordering::Acquire
+}
+
+/// Zeros the stub's place in the target's text again. No thread is in it: the one that ran it
+/// left long ago, and the keepers' last steps are over.
+fn clear_stub(pid: i32, (addr, len): (u64, u64)) {
+    let mem = std::fs::OpenOptions::new()
+        .write(true)
+        .open(format!("/proc/{pid}/mem"));
+    if let (Ok(mem), Ok(len)) = (mem, usize::try_from(len))
+        && len <= 4096
+    {
+        // A target that has just ended needs no clearing.
+        let _ = mem.write_all_at(&vec![0; len], addr);
+    }
+}

@@ -1,0 +1,137 @@
+//! Aging: one pass over the mapped pages of a target.
+//!
+//! A page found mapped was touched since the pass before (else it would still be in limbo), so
+//! *mapped is the accessed bit*, and moving it aside clears it.
+
+use super::Target;
+use super::blocks::BLOCK_PAGES;
+use super::link::Lost;
+use super::page_out::PageId;
+use engine::Millis;
+use keeper::layout::{CHUNK, CHUNK_PAGES, Op};
+use keeper::word::{PAGE_SIZE, State};
+use std::time::Duration;
+use uffd::abi::page_is;
+use uffd::pagemap::Query;
+
+/// Pages with bytes of their own.
+pub(crate) const MAPPED: Query = Query {
+    mask: page_is::PRESENT | page_is::PFNZERO,
+    inverted: page_is::PFNZERO,
+    report: 0,
+};
+const LIMIT: Duration = Duration::from_secs(30);
+const PAGE: u64 = PAGE_SIZE as u64;
+
+impl Target {
+    /// Runs of mapped, managed pages, none across a chunk or a pinned part.
+    fn mapped_runs(&mut self) -> Vec<(u64, u64)> {
+        let mut runs = Vec::new();
+        for m in self.regions.managed() {
+            // Unmapped meanwhile: then there is nothing.
+            let _ = self.pagemap.scan(m.start, m.end, MAPPED, |start, end, _| {
+                let mut at = start;
+                while at < end {
+                    let stop = ((at / CHUNK + 1) * CHUNK).min(end);
+                    without_pinned(at, stop, &m.pinned, &mut runs);
+                    at = stop;
+                }
+            });
+        }
+        runs
+    }
+
+    /// Finds pages the engine does not know yet; they start as touched now.
+    pub(crate) fn discover(&mut self) -> Result<Vec<(u64, u64)>, Lost> {
+        let runs = self.mapped_runs();
+        let missing: Vec<(u64, u64)> = runs
+            .iter()
+            .copied()
+            .filter(|r| self.link.chunk_of(r.0).is_none())
+            .collect();
+        if !missing.is_empty() {
+            self.link.command(Op::Claim, &missing, LIMIT)?;
+        }
+        for &(start, end) in &runs {
+            if let Some(first) = self.id_of(start) {
+                let n = u32::try_from((end - start) / PAGE).unwrap_or(0);
+                for id in first..first + n {
+                    if !self.lru.known(id) {
+                        self.lru.first_touch(id);
+                    }
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The id of the page at `addr`, if its chunk has one.
+    pub(crate) fn id_of(&self, addr: u64) -> Option<PageId> {
+        let c = self.link.chunk_of(addr)?;
+        let i = usize::try_from(addr % CHUNK / PAGE).ok()?;
+        u32::try_from(c * CHUNK_PAGES + i).ok()
+    }
+
+    /// One aging pass: tells the engine which pages were touched, makes a generation, and (with
+    /// `watch`) moves everything mapped aside to see what comes back. Pages moved.
+    pub(crate) fn age(&mut self, now: Millis, watch: bool) -> Result<u64, Lost> {
+        self.read_log();
+        let runs = self.discover()?;
+        let mut groups: Vec<(u64, u64)> = Vec::with_capacity(runs.len());
+        for &(start, end) in &runs {
+            let mut at = start;
+            while at < end {
+                let size = BLOCK_PAGES as u64 * PAGE;
+                let stop = ((at / size + 1) * size).min(end);
+                let group = self.see_block(at, stop);
+                let flagged = at | u64::from(group);
+                match groups.last_mut() {
+                    Some((s, e)) if *e == at && *s & 1 == flagged & 1 && at % CHUNK != 0 => {
+                        *e = stop
+                    }
+                    _ => groups.push((flagged, stop)),
+                }
+                at = stop;
+            }
+        }
+        self.lru.age(now);
+        self.counters.aging_passes += 1;
+        if watch { self.move_out(&groups) } else { Ok(0) }
+    }
+
+    /// Takes in which pages of a block were touched; whether to move it aside as a group.
+    fn see_block(&mut self, start: u64, end: u64) -> bool {
+        let Some(first) = self.id_of(start) else {
+            return true;
+        };
+        let (mut young, mut present) = (0, 0);
+        for id in first..first + u32::try_from((end - start) / PAGE).unwrap_or(0) {
+            let word = self.state_of(id);
+            present += 1;
+            let proven = word.young();
+            if proven || word.state() == State::None {
+                self.lru.young(id);
+            }
+            young += usize::from(proven);
+        }
+        let (chunk, page) = (first as usize / CHUNK_PAGES, first as usize % CHUNK_PAGES);
+        self.blocks
+            .next_is_group(chunk, page / BLOCK_PAGES, young, present)
+    }
+}
+
+/// Adds `start..end` without the parts that must stay.
+fn without_pinned(start: u64, end: u64, pinned: &[(u64, u64)], out: &mut Vec<(u64, u64)>) {
+    let mut at = start;
+    for &(s, e) in pinned {
+        if s < end && at < e {
+            if at < s {
+                out.push((at, s));
+            }
+            at = at.max(e);
+        }
+    }
+    if at < end {
+        out.push((at, end));
+    }
+}

@@ -1,0 +1,126 @@
+// Goroutines that build maps and trees and throw most of them away, so that the collector runs all
+// the time; what is kept is checked. Prints a checksum that does not depend on the schedule.
+//
+//	gc [ROUNDS [KEYS]]
+package main
+
+import (
+	"fmt"
+	"hash/fnv"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+)
+
+type node struct {
+	left, right *node
+	key         uint64
+	payload     []byte
+}
+
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9
+	x = (x ^ (x >> 27)) * 0x94d049bb133111eb
+	return x ^ (x >> 31)
+}
+
+func payload(key uint64) []byte {
+	out := make([]byte, 32+key%200)
+	for i := range out {
+		out[i] = byte(mix(key + uint64(i)/8))
+	}
+	return out
+}
+
+func insert(root *node, key uint64) *node {
+	fresh := &node{key: key, payload: payload(key)}
+	if root == nil {
+		return fresh
+	}
+	for at := root; ; {
+		next := &at.left
+		if key > at.key {
+			next = &at.right
+		}
+		if *next == nil {
+			*next = fresh
+			return root
+		}
+		at = *next
+	}
+}
+
+func check(at *node) uint64 {
+	if at == nil {
+		return 0
+	}
+	if string(at.payload) != string(payload(at.key)) {
+		fmt.Fprintln(os.Stderr, "wrong payload of key", at.key)
+		os.Exit(99)
+	}
+	h := fnv.New64a()
+	h.Write(at.payload)
+	return h.Sum64() + check(at.left) + check(at.right)
+}
+
+func worker(number uint64, rounds, keys int) uint64 {
+	kept := map[uint64][]byte{}
+	var tree *node
+	var sum uint64
+	for round := 0; round < rounds; round++ {
+		garbage := map[uint64][]byte{}
+		for i := 0; i < keys; i++ {
+			key := mix(number<<40 | uint64(round)<<20 | uint64(i))
+			garbage[key] = payload(key)
+			if i%4 == 0 {
+				kept[key] = garbage[key]
+			}
+			if i%8 == 0 {
+				tree = insert(tree, key)
+			}
+		}
+		sum += check(tree)
+		for key, value := range kept {
+			if string(value) != string(payload(key)) {
+				fmt.Fprintln(os.Stderr, "wrong value of key", key)
+				os.Exit(99)
+			}
+			sum += key
+		}
+	}
+	return sum
+}
+
+func number(at, otherwise int) int {
+	if len(os.Args) <= at {
+		return otherwise
+	}
+	n, err := strconv.Atoi(os.Args[at])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "usage: gc [ROUNDS [KEYS]]")
+		os.Exit(2)
+	}
+	return n
+}
+
+func main() {
+	rounds, keys := number(1, 12), number(2, 20000)
+	var sums [8]uint64
+	var group sync.WaitGroup
+	for i := range sums {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			sums[i] = worker(uint64(i), rounds, keys)
+			runtime.GC()
+		}()
+	}
+	group.Wait()
+	var sum uint64
+	for _, one := range sums {
+		sum += one
+	}
+	fmt.Printf("OK checksum=%016x\n", sum)
+}

@@ -1,0 +1,70 @@
+//! `cargo xtask bench NAME`: measurements that take longer than a test may. They live in
+//! `crates/e2e/src/bin`, one program each, and print a table.
+
+use std::process::Command;
+
+use crate::root;
+use crate::test::release_binary;
+
+fn names() -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(root().join("crates/e2e/src/bin"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            entry
+                .path()
+                .file_stem()
+                .map(|stem| stem.to_string_lossy().into_owned())
+        })
+        .filter_map(|stem| stem.strip_prefix("bench-").map(str::to_owned))
+        .collect();
+    names.sort();
+    names
+}
+
+fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root()).args(args);
+    command
+}
+
+/// Builds and runs one measurement; whether it ended well.
+pub(crate) fn run(name: &str, args: &[&str]) -> bool {
+    let names = names();
+    if name == "list" {
+        println!("{}", names.join("\n"));
+        return true;
+    }
+    if !names.iter().any(|known| known == name) {
+        eprintln!(
+            "no measurement is called {name}; there are: {}",
+            names.join(", ")
+        );
+        return false;
+    }
+    let build = [
+        "build",
+        "--release",
+        "--package",
+        "cli",
+        "--bin",
+        "pagetide",
+    ];
+    let built = cargo(&build).status().is_ok_and(|status| status.success());
+    let program = format!("bench-{name}");
+    built
+        && cargo(&[
+            "run",
+            "--release",
+            "--package",
+            "e2e",
+            "--bin",
+            &program,
+            "--",
+        ])
+        .args(args)
+        .env("PAGETIDE_BIN", release_binary())
+        .status()
+        .is_ok_and(|status| status.success())
+}

@@ -1,0 +1,52 @@
+//! Checks that keep the house in order: `cargo xtask test | tidy | e2e [NAME] | bench NAME`.
+//!
+//! `test` runs everything a change must pass and closes with one line, `N passed, N failed`. A step
+//! that cannot run is a failed step, never a skipped one.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod needs;
+mod steps;
+mod summary;
+mod test;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+  test          everything: needs, format, lints, docs, tidy, unit, property and end-to-end tests
+  test --quick  the same without the end-to-end tests
+  tidy          the rules of the house that no compiler checks
+  e2e [NAME]    the end-to-end tests, or those of one file or with one name
+  bench NAME    one measurement, or `list`";
+
+/// The root of the workspace: the directory above this crate.
+pub(crate) fn root() -> PathBuf {
+    let mut path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    path.pop();
+    path
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let ok = match args.as_slice() {
+        ["test"] => test::run(true),
+        ["test", "--quick"] => test::run(false),
+        ["tidy"] => tidy::run(),
+        ["e2e"] => test::run_e2e(None),
+        ["e2e", name] => test::run_e2e(Some(name)),
+        ["bench", name, rest @ ..] => bench::run(name, rest),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if ok {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,121 @@
+//! What the tests need from the system: installed when it may be, else named.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A command of the system, the Debian package that has it, and who needs it.
+struct Need {
+    command: &'static str,
+    package: &'static str,
+    why: &'static str,
+}
+
+const fn need(command: &'static str, package: &'static str, why: &'static str) -> Need {
+    Need {
+        command,
+        package,
+        why,
+    }
+}
+
+const NEEDS: [Need; 11] = [
+    need("cc", "gcc libc6-dev", "the test programs in C, and zstd"),
+    need("python3", "python3", "the CPython workload"),
+    need("redis-server", "redis-server", "the redis workload"),
+    need("sqlite3", "sqlite3", "the in-memory database workload"),
+    need("fio", "fio", "the mmap engine with verify"),
+    need("stress-ng", "stress-ng", "the vm methods with verify"),
+    need("go", "golang-go", "the static Go workload"),
+    need("java", "default-jdk-headless", "the Java heap workload"),
+    need("node", "nodejs", "the node workload"),
+    need("strace", "strace", "the test of a process that is traced"),
+    need("setpriv", "util-linux", "the tests as another user"),
+];
+
+fn is_there(command: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(command).is_file())
+}
+
+fn missing() -> Vec<&'static Need> {
+    NEEDS
+        .iter()
+        .filter(|need| !is_there(need.command))
+        .collect()
+}
+
+fn is_root() -> bool {
+    // The owner of our own entry in /proc is the effective user.
+    std::fs::metadata("/proc/self").is_ok_and(|meta| {
+        use std::os::unix::fs::MetadataExt;
+        meta.uid() == 0
+    })
+}
+
+fn apt(args: &[&str]) -> bool {
+    println!("apt-get {}", args.join(" "));
+    Command::new("apt-get")
+        .args(args)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Installs what is missing where that is allowed.
+///
+/// # Errors
+/// The packages that are still missing, by name, and who needs them.
+pub(crate) fn ensure() -> Result<(), String> {
+    if missing().is_empty() {
+        return Ok(());
+    }
+    if is_root() && Path::new("/usr/bin/apt-get").exists() {
+        let packages: Vec<&str> = missing()
+            .iter()
+            .flat_map(|need| need.package.split(' '))
+            .collect();
+        apt(&["update", "-qq"]);
+        let mut args = vec!["install", "-y", "-qq", "--no-install-recommends"];
+        args.extend(&packages);
+        apt(&args);
+    }
+    let still = missing();
+    if still.is_empty() {
+        Ok(())
+    } else {
+        Err(describe(&still))
+    }
+}
+
+fn describe(missing: &[&Need]) -> String {
+    let mut text = String::from("missing commands:");
+    for need in missing {
+        text.push_str(&format!("\n  {} (for {})", need.command, need.why));
+    }
+    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    text.push_str(&format!(
+        "\ninstall them, on Debian: apt-get install {}",
+        packages.join(" ")
+    ));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_command_is_named_with_its_package() {
+        let absent = need("no-such-command-at-all", "some-package", "a test");
+        assert!(!is_there(absent.command));
+        let text = describe(&[&absent]);
+        assert!(text.contains("no-such-command-at-all (for a test)"));
+        assert!(text.contains("apt-get install some-package"));
+    }
+
+    #[test]
+    fn finds_the_shell() {
+        assert!(is_there("sh"));
+    }
+}

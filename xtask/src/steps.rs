@@ -1,0 +1,133 @@
+//! Steps: one line each, with how long it took, and what the test binaries in it counted.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::summary::Counts;
+
+/// The steps run so far.
+#[derive(Default)]
+pub(crate) struct Steps {
+    lines: Vec<String>,
+    counts: Counts,
+    broken: u64,
+}
+
+impl Steps {
+    /// Runs one step; `work` says what its tests counted, or why it failed.
+    pub(crate) fn run(
+        &mut self,
+        name: &str,
+        work: impl FnOnce() -> Result<Counts, String>,
+    ) -> bool {
+        println!("--- {name}");
+        let begin = Instant::now();
+        let outcome = work();
+        let seconds = begin.elapsed().as_secs_f64();
+        let (counts, problem) = match outcome {
+            Ok(counts) if counts.ignored > 0 => (
+                counts,
+                Some(format!(
+                    "{} ignored tests: a skip is a failure",
+                    counts.ignored
+                )),
+            ),
+            Ok(counts) => (counts, None),
+            Err(why) => (Counts::default(), Some(why)),
+        };
+        self.counts.add(counts);
+        let ok = problem.is_none() && counts.failed == 0;
+        // A step that broke without a failed test to show for it counts as one.
+        self.broken += u64::from(!ok && counts.failed == 0);
+        let word = if ok { "ok" } else { "FAILED" };
+        let why = problem.map(|why| format!(": {why}")).unwrap_or_default();
+        let line = format!("{word:6} {name} ({seconds:.1} s){why}");
+        println!("{line}");
+        self.lines.push(line);
+        ok
+    }
+
+    /// A step that is one command whose exit status decides.
+    pub(crate) fn command(&mut self, name: &str, command: &mut Command) -> bool {
+        self.run(name, || run_counted(command))
+    }
+
+    /// Prints the table of steps and the closing line; whether all went well.
+    pub(crate) fn finish(self) -> bool {
+        println!();
+        for line in &self.lines {
+            println!("{line}");
+        }
+        let failed = self.counts.failed + self.broken;
+        println!("{} passed, {failed} failed", self.counts.passed);
+        failed == 0
+    }
+}
+
+/// Runs a command, passes its output through, and sums the closing lines of test binaries in it.
+fn run_counted(command: &mut Command) -> Result<Counts, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cannot start {name}: {error}"))?;
+    let mut counts = Counts::default();
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            println!("{line}");
+            counts.add(Counts::of_line(&line));
+        }
+    }
+    let status = child
+        .wait()
+        .map_err(|error| format!("cannot wait for {name}: {error}"))?;
+    if status.success() || counts.failed > 0 {
+        return Ok(counts);
+    }
+    Err(format!("{name} ended with {status}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn sums_over_binaries_and_fails_on_a_failed_test() {
+        let mut steps = Steps::default();
+        assert!(steps.command(
+            "a",
+            &mut shell("echo 'test result: ok. 2 passed; 0 failed;'")
+        ));
+        let second = "echo 'test result: FAILED. 1 passed; 1 failed;'; exit 101";
+        assert!(!steps.command("b", &mut shell(second)));
+        assert_eq!(
+            (steps.counts.passed, steps.counts.failed, steps.broken),
+            (3, 1, 0)
+        );
+        assert!(!steps.finish());
+    }
+
+    #[test]
+    fn a_command_that_dies_counts_as_one_failure() {
+        let mut steps = Steps::default();
+        assert!(!steps.command("a", &mut shell("exit 3")));
+        assert!(!steps.command("b", &mut Command::new("/nonexistent/program")));
+        assert_eq!(steps.broken, 2);
+        assert!(!steps.finish());
+    }
+
+    #[test]
+    fn an_ignored_test_is_a_failure() {
+        let mut steps = Steps::default();
+        let line = "echo 'test result: ok. 2 passed; 0 failed; 1 ignored;'";
+        assert!(!steps.command("a", &mut shell(line)));
+        assert!(!steps.finish());
+    }
+}

@@ -1,0 +1,90 @@
+//! Rule: who may know whom. The engine knows nobody; simulator and pager never meet.
+
+use super::metadata::Metadata;
+
+/// Each crate of the workspace and the crates of the workspace that it may depend on.
+const ARROWS: [(&str, &[&str]); 11] = [
+    ("engine", &[]),
+    ("uffd", &[]),
+    ("host", &[]),
+    ("keeper", &["uffd"]),
+    ("pager", &["engine", "uffd", "keeper"]),
+    ("sim", &["engine"]),
+    ("memcgfs", &["engine"]),
+    ("daemon", &["pager", "memcgfs", "host"]),
+    ("cli", &["pager", "daemon", "sim"]),
+    ("xtask", &[]),
+    ("e2e", &[]),
+];
+
+pub(super) fn problems(metadata: &Metadata) -> Vec<String> {
+    let mut found = Vec::new();
+    let allowed = |name: &str| {
+        ARROWS
+            .iter()
+            .find(|arrow| arrow.0 == name)
+            .map(|arrow| arrow.1)
+    };
+    for name in &metadata.crates {
+        if allowed(name).is_none() {
+            found.push(format!(
+                "crate {name}: has no line in the table of arrows; give it one in {}",
+                file!()
+            ));
+        }
+    }
+    for edge in metadata.edges.iter().filter(|edge| edge.is_ours) {
+        if allowed(&edge.from).is_some_and(|to| !to.contains(&edge.to.as_str())) {
+            found.push(format!(
+                "crate {}: may not depend on {} (ARCHITECTURE.md, crates)",
+                edge.from, edge.to
+            ));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::metadata::Edge;
+    use super::*;
+
+    fn with_edge(from: &str, to: &str, is_normal: bool) -> Metadata {
+        let edge = Edge {
+            from: from.into(),
+            to: to.into(),
+            is_ours: true,
+            is_normal,
+        };
+        Metadata {
+            crates: [from.to_owned()].into(),
+            edges: vec![edge],
+            roots: vec![],
+        }
+    }
+
+    #[test]
+    fn a_wrong_arrow_is_found_also_in_tests() {
+        assert_eq!(problems(&with_edge("engine", "uffd", true)).len(), 1);
+        assert_eq!(problems(&with_edge("engine", "sim", false)).len(), 1);
+        assert_eq!(problems(&with_edge("sim", "pager", true)).len(), 1);
+    }
+
+    #[test]
+    fn a_right_arrow_is_not() {
+        assert!(problems(&with_edge("pager", "engine", true)).is_empty());
+    }
+
+    #[test]
+    fn an_unknown_crate_is_found() {
+        let crates = ["newcomer".to_owned()].into();
+        assert_eq!(
+            problems(&Metadata {
+                crates,
+                ..Metadata::default()
+            })
+            .len(),
+            1
+        );
+    }
+}

@@ -1,0 +1,49 @@
+//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//!
+//! Each rule is a function from texts to problems, so that a unit test can show it failing.
+
+mod arrows;
+mod code;
+mod dependencies;
+mod engine;
+mod functions;
+mod metadata;
+mod sizes;
+mod sources;
+mod unsafety;
+
+use crate::root;
+
+/// Every problem found in this workspace, one line each; empty if the house is in order.
+pub(crate) fn problems() -> Vec<String> {
+    let metadata = match metadata::read(&root()) {
+        Ok(metadata) => metadata,
+        Err(why) => return vec![why],
+    };
+    let files = sources::read(&root());
+    let mut found = arrows::problems(&metadata);
+    found.extend(unsafety::problems(&metadata.roots, &files));
+    found.extend(sizes::problems(&files));
+    found.extend(functions::problems(&files));
+    found.extend(engine::problems(&metadata, &files));
+    let table = std::fs::read_to_string(root().join(dependencies::TABLE)).unwrap_or_default();
+    found.extend(dependencies::problems(&metadata, &table));
+    for name in ["rust-toolchain", "rust-toolchain.toml"] {
+        if root().join(name).exists() {
+            found.push(format!(
+                "{name}: the toolchain is the user's choice; remove the file"
+            ));
+        }
+    }
+    found
+}
+
+/// Prints what [`problems`] finds; whether there is none.
+pub(crate) fn run() -> bool {
+    let found = problems();
+    for problem in &found {
+        println!("{problem}");
+    }
+    println!("tidy: {} problems", found.len());
+    found.is_empty()
+}
