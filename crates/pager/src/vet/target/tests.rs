@@ -1,6 +1,7 @@
 //! Real processes of every kind that can be made without privileges.
 
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::super::bpf::BpfInsn;
 use super::*;
@@ -26,7 +27,16 @@ impl Sleeper {
     fn start(seconds: &str) -> Sleeper {
         let mut command = Command::new("sleep");
         command.arg(seconds).stdin(Stdio::null());
-        Sleeper(command.spawn().expect("sleep is everywhere"))
+        let sleeper = Sleeper(command.spawn().expect("sleep is everywhere"));
+        // `spawn` returns when the exec cannot fail any more, which is before the new program's
+        // arguments are in place: its command line is empty for an instant.
+        let cmdline = format!("/proc/{}/cmdline", sleeper.pid());
+        let limit = Instant::now() + Duration::from_secs(10);
+        while std::fs::read(&cmdline).is_ok_and(|line| line.is_empty()) {
+            assert!(Instant::now() < limit, "sleep has no command line");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        sleeper
     }
 
     fn pid(&self) -> u32 {

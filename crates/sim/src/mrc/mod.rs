@@ -1,0 +1,1 @@
+//! Miss-ratio curves and the policies that traces are compared with.
