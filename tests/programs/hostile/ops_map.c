@@ -2,6 +2,8 @@
 #include "hostile.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #ifndef MAP_FIXED_NOREPLACE
@@ -21,6 +23,39 @@ static struct region *pick_mapped(struct worker *w)
     return r;
 }
 
+/* Since Linux 6.17 mremap to a fixed place takes several VMAs one after the other. If one of them is
+ * watched by a userfaultfd it stops there with EFAULT, and what it has moved by then stays moved. Two
+ * mappings that were made apart may stay apart under a pager where they would merge without it. So a
+ * patched region is not moved to a fixed place: there would be no telling where its pages are. */
+static struct region *pick_movable(struct worker *w)
+{
+    struct region *r = pick_mapped(w);
+    return r->patched ? NULL : r;
+}
+
+/* What the kernel has of a region, with the flags of each VMA ("um": a userfaultfd waits for misses). */
+static void print_mappings(const struct region *r)
+{
+    uintptr_t start = (uintptr_t)r->base, end = start + r->pages * PAGE;
+    int error = errno;
+    bool inside = false;
+    char line[256];
+    FILE *f = fopen("/proc/self/smaps", "r");
+    say("region %lu: %lx-%lx patched %d locked %d", r->id, start, end, r->patched, r->is_locked);
+    while (f && fgets(line, sizeof line, f)) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            inside = from <= end && to >= start;
+        else if (strncmp(line, "VmFlags", 7) != 0 && strncmp(line, "Anonymous", 9) != 0)
+            continue;
+        if (inside)
+            say("  %.*s", (int)strcspn(line, "\n"), line);
+    }
+    if (f)
+        fclose(f);
+    errno = error;
+}
+
 /* A region of several VMAs cannot be moved as one: the kernel says EFAULT, with or without a pager.
  * Anything else that refuses is an error. */
 static bool refused(struct worker *w, const struct region *r, const void *got, const char *what)
@@ -31,6 +66,7 @@ static bool refused(struct worker *w, const struct region *r, const void *got, c
         atomic_fetch_add(&shared->mremap_refused, 1);
         return true;
     }
+    print_mappings(r);
     die_syscall(w, what);
 }
 
@@ -68,7 +104,9 @@ void op_shrink(struct worker *w)
 /* To a place of our choice, at times not aligned like the old one (huge pages must be split). */
 void op_move(struct worker *w)
 {
-    struct region *r = pick_mapped(w);
+    struct region *r = pick_movable(w);
+    if (!r)
+        return;
     size_t shift = chance(w, 50) ? 0 : rnd(w, 512);
     char *room = mmap(NULL, (r->pages + shift) * PAGE, PROT_NONE, ANON, -1, 0);
     if (room == MAP_FAILED)
@@ -89,7 +127,9 @@ void op_move(struct worker *w)
 /* A part out of the middle and back; the place it left stays mapped and reads as zeros. */
 void op_move_part(struct worker *w)
 {
-    struct region *r = pick_mapped(w);
+    struct region *r = pick_movable(w);
+    if (!r)
+        return;
     size_t first, count;
     pick_run(w, r, 64, &first, &count);
     char *at = (char *)r->base + first * PAGE;

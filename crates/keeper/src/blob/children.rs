@@ -41,7 +41,7 @@ fn new_table() -> Option<(i32, Table)> {
 }
 
 /// Takes over a child that `view` has forked; `uffd` came with the event.
-pub(super) fn add(k: &mut Keeper, view: View, uffd: i32) -> Option<usize> {
+pub(super) fn add(k: &mut Keeper, view: View, uffd: i32) {
     k.table.count(ctl::FORKS, 1);
     let free = (0..CHILDREN_MAX).find(|i| *i >= k.children_end || k.children[*i].uffd < 0);
     let made = new_table();
@@ -49,7 +49,7 @@ pub(super) fn add(k: &mut Keeper, view: View, uffd: i32) -> Option<usize> {
         // Nothing can be kept for this child. Its descriptor stays open and unserved: a child that
         // touches a missing page waits, which the manager reports, and never reads wrong bytes.
         k.table.anomaly(48, 0);
-        return None;
+        return;
     };
     snapshot_words(k, view, table);
     k.children[i] = Child {
@@ -60,25 +60,6 @@ pub(super) fn add(k: &mut Keeper, view: View, uffd: i32) -> Option<usize> {
     k.children_end = k.children_end.max(i + 1);
     count(k);
     k.table.log(log::FORK, 0, i as u64);
-    Some(i)
-}
-
-/// Gives a child the words of `from..from + len` at `to` too, where it has none.
-pub(super) fn copy_words(k: &mut Keeper, i: usize, from: u64, to: u64, len: u64) {
-    let t = k.children[i].table;
-    let mut off = 0;
-    while off < len {
-        let place = t.state_at(from + off).place();
-        if let Some(place) = place
-            && t.state_at(to + off).state() == State::None
-            && t.chunk_or_new(to + off, usize::MAX).is_some()
-            && let Some(word) = t.word_at(to + off)
-        {
-            store::retain(k, place);
-            word.store(Word::stored(place, false).0, Ordering::Release);
-        }
-        off += PAGE;
-    }
 }
 
 fn count(k: &Keeper) {

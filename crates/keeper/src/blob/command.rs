@@ -3,13 +3,14 @@
 //! Invariant: a command is finished exactly once; its result is written before `DONE_SEQ`.
 
 use super::install::{Answer, answer};
+use super::registered::{self, Registered};
 use super::sys;
 use super::table::{PAGE, by_chunk, page_in_chunk};
 use super::transit::{self, flush};
 use super::view::{Fault, Keeper, View, page_of};
 use super::{boot, children, events};
 use core::sync::atomic::Ordering;
-use keeper::layout::{CHUNK, Op, RANGES_MAX, ctl, fd, log};
+use keeper::layout::{CHUNK, Op, RANGES_MAX, TABLE_BYTES, ctl, fd, log};
 use keeper::word::{State, Word};
 use uffd::abi::{
     Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_UNREGISTER, UffdioRegister, errno,
@@ -110,25 +111,29 @@ fn each(
     None
 }
 
-/// Registers a mapping. Ranges come in pairs: the mapping as the manager saw it, and the start of
-/// the next one. The mapping may have grown since, or another may have been made behind it, and
-/// registering a part of a mapping would split it, which a later mremap of the whole does not
-/// survive; so everything up to the next one is registered. Only what the manager saw counts.
+/// Registers a mapping. Ranges come in pairs: the mapping as the manager saw it, and the span of
+/// addresses around it in which there was nothing but memory to register. The mapping may have
+/// changed since, and registering a part of one would split it, which a later mremap of the whole
+/// does not survive; so all that is in the span is registered. Only what the manager saw counts as
+/// registered, and only if it is so in one piece.
 fn register(k: &mut Keeper, i: usize, start: u64, end: u64) -> Slice {
     if i % 2 == 1 {
         return Slice::Next(end);
     }
-    let seen = page_of(k.table.range(i + 1, 0).load(Ordering::Relaxed));
-    // A table that was mapped since the manager looked is ours: a fault of ours on it would wait
-    // for ourselves.
-    let tables = k.children[..k.children_end].iter().filter(|c| c.uffd >= 0);
-    let next = tables
-        .map(|c| c.table.base())
-        .filter(|b| *b >= end)
-        .fold(seen, u64::min);
-    let mut r = register_range(start, end.max(next));
-    if r < 0 && next > end {
+    let low = page_of(k.table.range(i + 1, 0).load(Ordering::Relaxed));
+    let high = k.table.range(i + 1, 1).load(Ordering::Relaxed);
+    let (low, high) = without_tables(k, (low.min(start), high.max(end)), (start, end));
+    let mut r = register_range(low, high);
+    if -r == errno::EBUSY {
+        // Of somebody else: is it this one?
         r = register_range(start, end);
+    }
+    if r == 0 {
+        r = match registered::ask(fd::EVENTS, start, end) {
+            Registered::Changing => return Slice::Blocked,
+            Registered::No => -errno::ENOENT,
+            Registered::Yes => 0,
+        };
     }
     if r == 0 {
         // Words of memory that was not registered until now cannot mean anything.
@@ -141,12 +146,25 @@ fn register(k: &mut Keeper, i: usize, start: u64, end: u64) -> Slice {
             at = e.max(at + PAGE);
         }
         if !k.reg_add(start, end) {
-            k.cmd_busy = -errno::ENOSPC;
+            r = -errno::ENOSPC;
         }
-    } else {
-        k.cmd_busy = r;
     }
+    k.cmd_busy = r;
     Slice::Next(end)
+}
+
+/// The part of `span` around `seen` that holds no table of a child: one that was mapped since the
+/// manager looked is ours, and a fault of ours on it would wait for ourselves.
+fn without_tables(k: &Keeper, span: (u64, u64), seen: (u64, u64)) -> (u64, u64) {
+    let tables = k.children[..k.children_end].iter().filter(|c| c.uffd >= 0);
+    tables.fold(span, |(low, high), child| {
+        let (base, top) = (child.table.base(), child.table.base() + TABLE_BYTES as u64);
+        if base >= seen.1 {
+            (low, high.min(base))
+        } else {
+            (low.max(top.min(seen.0)), high)
+        }
+    })
 }
 
 fn register_range(start: u64, end: u64) -> i64 {

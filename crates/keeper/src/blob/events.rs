@@ -13,124 +13,66 @@ use super::view::{Keeper, View};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, ctl, fd, log};
 use keeper::word::{State, Word};
-use uffd::abi::{
-    Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_UNREGISTER, UffdMsg,
-    UffdioRegister, errno, event,
-};
+use uffd::abi::{UffdMsg, event};
 
-/// Applies all queued events of `view`; nothing is changing now, so they are complete.
+/// Applies all queued events of `view`; nothing is changing now, so they are complete. They are
+/// applied in the order in which they were read, but for what `ledger` says.
 pub(super) fn apply_all(k: &mut Keeper, view: View) {
     let t = k.table;
-    let mine = |i: usize| queue::get(t, i).source == view.code();
-    for i in (0..queue::len(t)).filter(|&i| mine(i)) {
-        let msg = queue::get(t, i);
-        match msg.event {
-            event::FORK => {
-                if let Some(child) = children::add(k, view, msg.arg0 as u32 as i32) {
-                    both_places(k, view, child);
-                }
-                queue::set(t, i, UffdMsg { event: 0, ..msg });
-            }
-            event::REMOVE => {
-                forget(k, view, msg.arg0, msg.arg1, log::REMOVED);
-                if view == View::Own {
-                    k.let_rest(msg.arg0, msg.arg1);
-                }
-                queue::set(t, i, UffdMsg { event: 0, ..msg });
-            }
-            event::REMAP => remap_in_order(k, view, i, 0),
-            _ => {}
-        }
-        k.table.count(ctl::EVENTS, 1);
+    if k.ledger_of != view.code() {
+        // One that is of this view belongs to a keeper that died at this work.
+        k.ledger.clear();
+        k.ledger_of = view.code();
     }
-    for i in (0..queue::len(t)).filter(|&i| mine(i)) {
-        let msg = queue::get(t, i);
-        if msg.event == event::UNMAP {
-            unmapped(k, view, msg.arg0, msg.arg1);
+    for i in 0..queue::len(t) {
+        if queue::get(t, i).source == view.code() {
+            apply(k, view, i);
+            t.count(ctl::EVENTS, 1);
         }
     }
-    for i in (0..queue::len(t)).filter(|&i| mine(i)) {
-        queue::set(
-            t,
-            i,
-            UffdMsg {
-                event: 0,
-                ..queue::get(t, i)
-            },
-        );
+    for i in 0..queue::len(t) {
+        let msg = queue::get(t, i);
+        if msg.source == view.code() {
+            queue::set(t, i, UffdMsg { event: 0, ..msg });
+        }
     }
+    k.ledger.clear();
     queue::compact(t);
 }
 
-/// A fork and a move whose order is not known: the child may need its pages at either place (what
-/// is at the place where it has no mapping is never asked for).
-fn both_places(k: &mut Keeper, view: View, child: usize) {
+fn apply(k: &mut Keeper, view: View, i: usize) {
     let t = k.table;
-    for i in 0..queue::len(t) {
-        let msg = queue::get(t, i);
-        if msg.event == event::REMAP && msg.source == view.code() {
-            let (from, to, len) = (msg.arg0, msg.arg1, msg.arg2);
-            let (src, dst) = if msg.phase == 2 {
-                (to, from)
-            } else {
-                (from, to)
-            };
-            children::copy_words(k, child, src, dst, len);
-        }
-    }
-}
-
-/// Forgets an unmapped range, but for what was moved there in the same set of events and is
-/// registered now: that came after the unmapping.
-fn unmapped(k: &mut Keeper, view: View, start: u64, end: u64) {
-    let t = k.table;
-    let mut at = start;
-    while at < end {
-        // The next place that something was moved to.
-        let (mut from, mut to) = (end, end);
-        for i in 0..queue::len(t) {
-            let msg = queue::get(t, i);
-            if msg.event == event::REMAP && msg.source == view.code() {
-                let (s, e) = (msg.arg1.max(at), (msg.arg1 + msg.arg2).min(end));
-                if s < e && s < from {
-                    (from, to) = (s, e);
-                }
+    let msg = queue::get(t, i);
+    match msg.event {
+        event::REMAP => return remap_in_order(k, view, i, 0),
+        event::FORK => children::add(k, view, msg.arg0 as u32 as i32),
+        event::REMOVE => {
+            forget(k, view, msg.arg0, msg.arg1, log::REMOVED);
+            if view == View::Own {
+                k.let_rest(msg.arg0, msg.arg1);
             }
         }
+        event::UNMAP => unmapped(k, view, msg.arg0, msg.arg1),
+        _ => {}
+    }
+    queue::set(t, i, UffdMsg { event: 0, ..msg });
+}
+
+/// Forgets an unmapped range, but for the parts whose unmapping was owed.
+fn unmapped(k: &mut Keeper, view: View, start: u64, end: u64) {
+    k.ledger.vacated.take(start, end, |_, _| {});
+    let mut at = start;
+    while at < end {
+        let (from, to) = k.ledger.owed.first(at, end);
         if at < from {
-            gone(k, view, at, from);
+            forget(k, view, at, from, log::UNMAPPED);
+            if view == View::Own {
+                k.reg_remove(at, from);
+            }
         }
-        if from < to && view == View::Own && !registered_now(from, to) {
-            gone(k, view, from, to);
-        }
-        at = to.max(at + PAGE);
+        k.ledger.owed.take(from, to, |_, _| {});
+        at = to;
     }
-}
-
-fn gone(k: &mut Keeper, view: View, start: u64, end: u64) {
-    forget(k, view, start, end, log::UNMAPPED);
-    if view == View::Own {
-        k.reg_remove(start, end);
-    }
-}
-
-/// Whether any of the range is registered on a userfaultfd: then another cannot have it.
-fn registered_now(start: u64, end: u64) -> bool {
-    let range = Range {
-        start,
-        len: end - start,
-    };
-    let mut arg = UffdioRegister {
-        range,
-        mode: UFFDIO_REGISTER_MODE_MISSING,
-        ioctls: 0,
-    };
-    let r = super::sys::ioctl(fd::PROBE, UFFDIO_REGISTER, &mut arg);
-    if r == 0 {
-        let mut range = range;
-        super::sys::ioctl(fd::PROBE, UFFDIO_UNREGISTER, &mut range);
-    }
-    -r == errno::EBUSY
 }
 
 /// Empties the words of a range: its pages have no bytes anywhere any more.
@@ -212,6 +154,28 @@ fn occupied(k: &Keeper, view: View, start: u64, len: u64) -> bool {
     }
 }
 
+/// Notes the parts of a range that is moved to of which something was known: its unmapping was not
+/// read yet.
+fn owe_occupied(k: &mut Keeper, view: View, start: u64, end: u64) {
+    let mut at = start;
+    while at < end {
+        let (from, to) = match view {
+            View::Own => {
+                let from = k.next_registered(at).min(end);
+                (from, k.registered(from).map_or(end, |(_, e)| e.min(end)))
+            }
+            View::Child(_) => {
+                let known = k.table_of(view).state_at(at).state() != State::None;
+                (if known { at } else { at + PAGE }, at + PAGE)
+            }
+        };
+        if from < to && !k.ledger.owed.add(from, to) {
+            k.table.anomaly(50, 0);
+        }
+        at = to;
+    }
+}
+
 /// Phases of a queued move: 0 not begun, 1 the new place is cleared, 2 done.
 fn remap(k: &mut Keeper, view: View, i: usize) {
     let msg = queue::get(k.table, i);
@@ -222,6 +186,11 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
     }
     if msg.phase == 0 {
         // Whatever was there has been unmapped: its event may come behind this one.
+        k.ledger.taken(t, to, to + len);
+        owe_occupied(k, view, to, to + len);
+        if !k.ledger.vacated.add(from, from + len) {
+            k.table.anomaly(51, 0);
+        }
         forget(k, view, to, to + len, log::REMOVED);
         queue::set(k.table, i, UffdMsg { phase: 1, ..msg });
     }

@@ -157,9 +157,6 @@ pub(super) fn serve(k: &mut Keeper) -> ! {
     let mut idle_since = cycles();
     let mut quiet_since = idle_since;
     loop {
-        if k.let_go_len > 0 {
-            unstick::register_again(k);
-        }
         let mut busy = read_batch(k, View::Own);
         for i in 0..k.children_end {
             if k.children[i].uffd >= 0 {
@@ -173,7 +170,7 @@ pub(super) fn serve(k: &mut Keeper) -> ! {
                 sys::yield_now();
             }
             if cycles().wrapping_sub(quiet_since) > STUCK_CYCLES {
-                unstick::let_kernel_fill(k);
+                unstick::fill_waiting(k);
                 sleep(k, 1);
             }
             idle_since = cycles();
@@ -182,7 +179,7 @@ pub(super) fn serve(k: &mut Keeper) -> ! {
         if k.pending_len == 0 {
             quiet_since = cycles();
         } else if cycles().wrapping_sub(quiet_since) > STUCK_CYCLES {
-            unstick::let_kernel_fill(k);
+            unstick::fill_waiting(k);
         }
 
         busy |= answer_pending(k);

@@ -3,10 +3,14 @@
 //! Two steps, because only the event userfaultfd refuses to move (EAGAIN) while the address space
 //! is changing, and only the other one lets limbo be dropped without an event to ourselves.
 //!
+//! Nothing is moved out of memory that is not registered now (`registered`): the table of registered
+//! ranges may be behind, and a page taken from memory that would not fault comes back as zeros.
+//!
 //! Invariant: words say `Limbo` before the bytes leave the program; while bytes may be in the
 //! window the transit journal names them, so a keeper that dies in between is followed by one that
 //! finds them (`recover`).
 
+use super::registered::{self, Registered};
 use super::sys;
 use super::table::{PAGE, page_in_chunk};
 use super::view::Keeper;
@@ -150,6 +154,25 @@ pub(super) struct Out {
     pub(super) again: bool,
 }
 
+/// The first part of `start..end` that lies in one registered mapping; empty at the end if there is
+/// none. `None` while events are outstanding.
+fn first_registered(start: u64, end: u64) -> Option<(u64, u64)> {
+    let mut at = start;
+    while at < end {
+        let mut len = end - at;
+        loop {
+            match registered::ask(fd::EVENTS, at, at + len) {
+                Registered::Yes => return Some((at, at + len)),
+                Registered::Changing => return None,
+                Registered::No if len == PAGE => break,
+                Registered::No => len = (len / PAGE / 2).max(1) * PAGE,
+            }
+        }
+        at += PAGE;
+    }
+    Some((end, end))
+}
+
 /// Moves the mapped pages of `start..end`, inside one chunk and one registered range, to limbo;
 /// their words become `aside`.
 pub(super) fn move_out(k: &mut Keeper, start: u64, end: u64, aside: Word) -> Out {
@@ -168,6 +191,7 @@ pub(super) fn move_out(k: &mut Keeper, start: u64, end: u64, aside: Word) -> Out
         out.at = end;
         return out;
     };
+    let whole = registered::ask(fd::EVENTS, start, end);
     while out.at < end {
         let movable = |k: &Keeper, at: u64| {
             let w = Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Acquire));
@@ -180,6 +204,18 @@ pub(super) fn move_out(k: &mut Keeper, start: u64, end: u64, aside: Word) -> Out
         let mut stop = out.at + PAGE;
         while stop < end && movable(k, stop) {
             stop += PAGE;
+        }
+        if whole != Registered::Yes {
+            match first_registered(out.at, stop) {
+                None => {
+                    out.again = true;
+                    return out;
+                }
+                Some((from, to)) => (out.at, stop) = (from, to),
+            }
+            if out.at == stop {
+                continue;
+            }
         }
         let moved = move_run(k, c, out.at, stop, aside);
         out.moved += moved.bytes / PAGE;

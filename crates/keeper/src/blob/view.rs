@@ -12,6 +12,7 @@
 //!    `MADV_FREE` raises the same event, leaves the pages mapped, and takes back its promise when
 //!    they are written.)
 
+use super::ledger::Ledger;
 use super::sys;
 use super::table::{PAGE, Table};
 use core::cell::UnsafeCell;
@@ -92,9 +93,9 @@ pub(super) struct Keeper {
     pub(super) children_end: usize,
     pub(super) pending: [Fault; PENDING_MAX],
     pub(super) pending_len: usize,
-    /// Pages unregistered for a moment (`unstick`).
-    pub(super) let_go: [u64; 4096],
-    pub(super) let_go_len: usize,
+    /// Of the events that are being applied (`ledger`), and of which view they are.
+    pub(super) ledger: Ledger,
+    pub(super) ledger_of: u32,
     pub(super) snapshot_len: u64,
     pub(super) zero_next: u64,
     pub(super) zero_window: u64,

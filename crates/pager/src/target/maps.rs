@@ -191,16 +191,44 @@ fn guarded(maps: &[Mapping], i: usize) -> bool {
     before(maps, i).is_some_and(|b| b.guard() && b.len() <= GUARD_MAX)
 }
 
-/// What to register: start, end, and free address space behind it.
+/// A mapping to register, and the span of addresses around it in which there is nothing but such
+/// mappings and free room: from the end of the last other mapping to the start of the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Registrable {
+    /// The mapping: first byte, one past the last.
+    pub(crate) seen: (u64, u64),
+    /// The span.
+    pub(crate) span: (u64, u64),
+}
+
+/// What to register.
 #[must_use]
-pub(crate) fn registrable(maps: &[Mapping], excluded: &[(u64, u64)]) -> Vec<(u64, u64, u64)> {
-    let mut out: Vec<(u64, u64, u64)> = Vec::new();
-    for (i, m) in maps.iter().enumerate() {
-        if !m.plain_anonymous() || excluded.iter().any(|&(s, e)| m.start < e && s < m.end) {
-            continue;
+pub(crate) fn registrable(maps: &[Mapping], excluded: &[(u64, u64)]) -> Vec<Registrable> {
+    let wall = |m: &Mapping| {
+        !m.plain_anonymous() || excluded.iter().any(|&(s, e)| m.start < e && s < m.end)
+    };
+    let mut out: Vec<Registrable> = Vec::new();
+    // What the current span has so far begins here.
+    let (mut first, mut low) = (0, 0);
+    for m in maps {
+        if wall(m) {
+            for r in &mut out[first..] {
+                r.span.1 = m.start;
+            }
+            (first, low) = (out.len(), m.end);
+        } else {
+            let seen = (m.start, m.end);
+            out.push(Registrable {
+                seen,
+                // Below the first wall there is nothing of interest but the mapping itself.
+                span: (if low == 0 { m.start } else { low }, m.end),
+            });
         }
-        let next = maps.get(i + 1).map_or(m.end, |n| n.start);
-        out.push((m.start, m.end, next.saturating_sub(m.end)));
+    }
+    // Above the last wall, too.
+    let high = out[first..].last().map_or(0, |r| r.seen.1);
+    for r in &mut out[first..] {
+        r.span.1 = high;
     }
     out
 }
@@ -271,6 +299,31 @@ mod tests {
             map(0xd0000, 0xe0000, "rw-p", 0, "[anon:pool]"),
         ];
         assert_eq!(chosen(&maps, &[]), [(0x30000, 0x40000), (0xd0000, 0xe0000)]);
+    }
+
+    #[test]
+    fn a_span_reaches_from_wall_to_wall() {
+        let maps = [
+            map(0x10000, 0x20000, "rw-p", 0, ""),
+            map(0x30000, 0x40000, "r-xp", 5, "/bin/x"),
+            map(0x50000, 0x60000, "rw-p", 0, ""),
+            map(0x60000, 0x70000, "---p", 0, ""),
+            map(0x90000, 0xa0000, "rw-s", 0, ""),
+            map(0xb0000, 0xc0000, "rw-p", 0, ""),
+            map(0xd0000, 0xe0000, "rw-p", 0, ""),
+        ];
+        let found: Vec<_> = registrable(&maps, &[(0xb0000, 0xb1000)])
+            .iter()
+            .map(|r| (r.seen, r.span))
+            .collect();
+        let expected = [
+            ((0x10000, 0x20000), (0x10000, 0x30000)),
+            ((0x50000, 0x60000), (0x40000, 0x90000)),
+            ((0x60000, 0x70000), (0x40000, 0x90000)),
+            ((0xd0000, 0xe0000), (0xc0000, 0xe0000)),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(registrable(&[], &[]), []);
     }
 
     #[test]

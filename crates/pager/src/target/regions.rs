@@ -93,8 +93,8 @@ impl Regions {
             let registered = link.registered();
             let new: Vec<(u64, u64)> = maps::registrable(&maps, excluded)
                 .into_iter()
-                .filter(|&(start, end, _)| !covered(&registered, start, end))
-                .flat_map(|(start, end, room)| [(start, end), (end + room, end + room)])
+                .filter(|r| !covered(&registered, r.seen.0, r.seen.1))
+                .flat_map(|r| [r.seen, r.span])
                 .collect();
             if new.is_empty() {
                 break;
