@@ -3,4 +3,5 @@
 
 pub mod experiments;
 pub mod mrc;
+pub mod outcome;
 pub mod trace;
