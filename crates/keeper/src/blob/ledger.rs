@@ -12,15 +12,20 @@
 
 use super::table::Table;
 
+/// Places for parts of one kind in a set of events.
 const RANGES: usize = 128;
 
 /// Some ranges, unordered, disjoint.
-pub(super) struct Ranges {
-    at: [(u64, u64); RANGES],
+pub(super) struct Ranges<const N: usize> {
+    at: [(u64, u64); N],
     len: usize,
 }
 
-impl Ranges {
+impl<const N: usize> Ranges<N> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }
@@ -28,7 +33,7 @@ impl Ranges {
     /// Adds a range; false when full.
     pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
         self.take(start, end, |_, _| {});
-        if self.len == RANGES {
+        if self.len == N {
             return false;
         }
         if start < end {
@@ -62,7 +67,7 @@ impl Ranges {
             self.at[i] = self.at[self.len];
             for part in [(s, from), (to, e)] {
                 // Splitting a range may need one more place than it gave up.
-                if part.0 < part.1 && self.len < RANGES {
+                if part.0 < part.1 && self.len < N {
                     self.at[self.len] = part;
                     self.len += 1;
                 }
@@ -74,9 +79,9 @@ impl Ranges {
 /// The ledger of the set that is being applied.
 pub(super) struct Ledger {
     /// Places that something was moved away from and whose unmapping was not read yet.
-    pub(super) vacated: Ranges,
+    pub(super) vacated: Ranges<RANGES>,
     /// Unmappings that were due before a move and were not read yet.
-    pub(super) owed: Ranges,
+    pub(super) owed: Ranges<RANGES>,
 }
 
 impl Ledger {

@@ -20,10 +20,12 @@ const MSG_BYTES: usize = size_of::<UffdMsg>();
 /// How long to spin after the last work before sleeping, cycles.
 const SPIN_CYCLES: u64 = 60_000;
 /// For how long installs may be refused before `unstick` looks whether they ever will not be.
-const STUCK_CYCLES: u64 = 400_000_000;
+const STUCK_CYCLES: u64 = 40_000_000;
+/// How soon after a page was filled the next one is taken for a part of the same trouble, cycles.
+const STILL_STUCK_CYCLES: u64 = 4_000_000;
 /// Housekeeping interval, nanoseconds.
 const CHECK_NS: u64 = 100_000_000;
-const POLLIN: i16 = 1;
+pub(super) const POLLIN: i16 = 1;
 
 pub(super) fn cycles() -> u64 {
     // SAFETY: every x86-64 processor has a time-stamp counter.
@@ -152,14 +154,42 @@ fn note_time(k: &Keeper, since: u64) {
     k.table.count(ctl::HIST + i, 1);
 }
 
+/// When to look for the deadlock that `unstick` describes.
+struct Stuck {
+    /// When no fault was waiting.
+    quiet_since: u64,
+    /// When a page was last filled.
+    filled: u64,
+}
+
+impl Stuck {
+    fn now(&self) -> bool {
+        let now = cycles();
+        now.wrapping_sub(self.quiet_since) > STUCK_CYCLES
+            || now.wrapping_sub(self.filled) < STILL_STUCK_CYCLES
+    }
+
+    fn fill(&mut self, k: &mut Keeper) -> bool {
+        let any = unstick::fill_waiting(k);
+        if any {
+            self.filled = cycles();
+        }
+        any
+    }
+}
+
 /// Serves until the target and every child are gone, or the manager says leave.
 pub(super) fn serve(k: &mut Keeper) -> ! {
     let mut idle_since = cycles();
-    let mut quiet_since = idle_since;
+    let mut stuck = Stuck {
+        quiet_since: idle_since,
+        filled: 0,
+    };
     loop {
         let mut busy = read_batch(k, View::Own);
         for i in 0..k.children_end {
             if k.children[i].uffd >= 0 {
+                unstick::register_again(k, i);
                 busy |= read_batch(k, View::Child(i as u16));
             }
         }
@@ -169,17 +199,16 @@ pub(super) fn serve(k: &mut Keeper) -> ! {
             if !busy {
                 sys::yield_now();
             }
-            if cycles().wrapping_sub(quiet_since) > STUCK_CYCLES {
-                unstick::fill_waiting(k);
+            if stuck.now() && !stuck.fill(k) {
                 sleep(k, 1);
             }
             idle_since = cycles();
             continue;
         }
         if k.pending_len == 0 {
-            quiet_since = cycles();
-        } else if cycles().wrapping_sub(quiet_since) > STUCK_CYCLES {
-            unstick::fill_waiting(k);
+            stuck.quiet_since = cycles();
+        } else if stuck.now() {
+            stuck.fill(k);
         }
 
         busy |= answer_pending(k);
