@@ -104,19 +104,33 @@ fn read_batch(k: &mut Keeper, view: View) -> bool {
 fn apply_events(k: &mut Keeper) -> bool {
     let mut all = true;
     let mut code = 0;
+    if k.ledger.in_doubt() {
+        // Another view's events would need the ledger.
+        let view = View::from_code(k.ledger.of);
+        if queue::waits(k.table, view) && !apply_view(k, view) || !events::settle_doubts(k) {
+            return false;
+        }
+    }
     while queue::len(k.table) > 0 && code <= k.children_end as u32 {
         let view = View::from_code(code);
         if queue::waits(k.table, view) {
-            let dead = k.uffd_of(view) < 0;
-            if dead || queue::quiet(k, view) {
-                events::apply_all(k, view);
-            } else {
-                all = false;
+            all &= apply_view(k, view);
+            if !events::settle_doubts(k) {
+                return false;
             }
         }
         code += 1;
     }
     all
+}
+
+/// Applies a view's events unless one is outstanding.
+fn apply_view(k: &mut Keeper, view: View) -> bool {
+    let complete = k.uffd_of(view) < 0 || queue::quiet(k, view);
+    if complete {
+        events::apply_all(k, view);
+    }
+    complete
 }
 
 /// Answers what is queued; what must wait stays. True if any was answered.
@@ -194,7 +208,8 @@ pub(super) fn serve(k: &mut Keeper) -> ! {
             }
         }
         flush(k);
-        if queue::len(k.table) > 0 && !apply_events(k) {
+        let events = queue::len(k.table) > 0 || k.ledger.in_doubt();
+        if events && !apply_events(k) {
             // The threads whose events were read must run before anything can be installed.
             if !busy {
                 sys::yield_now();

@@ -3,10 +3,10 @@
 //!
 //! It refuses those of the userfaultfd that is to hear of the event. An install through another one
 //! of the same address space is not refused, whichever the mapping is registered with. So the page
-//! is filled with zeros through the one that asks questions. That is right for a page that was never
-//! anywhere else, and only such pages are filled, and only where a thread waits (one that an event
-//! has moved here was somewhere else; that event may not be read yet, and then nobody who keeps from
-//! races knows the place). Of a child's address space there is no other userfaultfd: there the page
+//! is filled with zeros through the one that asks questions. That is right for a page that is
+//! new, and only such pages are filled (`queue::is_new`), and only where a thread waits. An event
+//! that is not read yet may move a page to where this one is; but then nobody who keeps from races
+//! knows the place. Of a child's address space there is no other userfaultfd: there the page
 //! is unregistered, which is not refused either, and the kernel fills it.
 //!
 //! Invariant: what was unregistered is registered again before the next message of that child is
@@ -32,9 +32,9 @@ pub(super) fn fill_waiting(k: &mut Keeper) -> bool {
     for i in 0..n {
         let fault = k.pending[i];
         let state = k.table_of(fault.view).state_at(fault.addr).state();
-        let never = state == State::None && !queue::moved_to(k.table, fault.view, fault.addr);
+        let new = queue::is_new(k.table, fault.view, fault.addr, state == State::None);
         let open = k.uffd_of(fault.view) >= 0;
-        if never && open && !queue::quiet(k, fault.view) && fill(k, fault) {
+        if new && open && !queue::quiet(k, fault.view) && fill(k, fault) {
             k.table.count(ctl::LET_GO, 1);
         } else {
             k.pending[kept] = fault;

@@ -95,9 +95,8 @@ pub(super) struct Keeper {
     pub(super) let_go: [Ranges<16>; CHILDREN_MAX],
     pub(super) pending: [Fault; PENDING_MAX],
     pub(super) pending_len: usize,
-    /// Of the events that are being applied (`ledger`), and of which view they are.
+    /// Of the events that are being applied.
     pub(super) ledger: Ledger,
-    pub(super) ledger_of: u32,
     pub(super) snapshot_len: u64,
     pub(super) zero_next: u64,
     pub(super) zero_window: u64,
