@@ -8,7 +8,7 @@ use super::sys;
 use super::table::{PAGE, by_chunk, page_in_chunk};
 use super::transit::{self, flush};
 use super::view::{Fault, Keeper, View, page_of};
-use super::{boot, children, events};
+use super::{boot, children, events, present};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, Op, RANGES_MAX, TABLE_BYTES, ctl, fd, log};
 use keeper::word::{State, Word};
@@ -129,20 +129,17 @@ fn register(k: &mut Keeper, i: usize, start: u64, end: u64) -> Slice {
         r = register_range(start, end);
     }
     if r == 0 {
-        r = match registered::ask(fd::EVENTS, start, end) {
+        r = match registered::ask(k, View::Own, start, end) {
             Registered::Changing => return Slice::Blocked,
-            Registered::No => -errno::ENOENT,
+            Registered::No | Registered::Gone => -errno::ENOENT,
             Registered::Yes => 0,
         };
     }
     if r == 0 {
-        // Words of memory that was not registered until now cannot mean anything.
         let mut at = start;
         while at < end {
             let (s, e) = k.next_unregistered(at, end);
-            if s < e {
-                events::forget(k, View::Own, s, e, log::REMOVED);
-            }
+            check_words(k, s, e);
             at = e.max(at + PAGE);
         }
         if !k.reg_add(start, end) {
@@ -151,6 +148,30 @@ fn register(k: &mut Keeper, i: usize, start: u64, end: u64) -> Slice {
     }
     k.cmd_busy = r;
     Slice::Next(end)
+}
+
+/// Looks at the words of memory that is not in the list of registered ranges. Pages that are out
+/// were moved out of registered memory, and their unmapping would have emptied the words; so it is
+/// the list that lacks something (a keeper was killed while it wrote it), and the words hold. But
+/// for a page that is there.
+fn check_words(k: &mut Keeper, start: u64, end: u64) {
+    by_chunk(start, end, |s, e| {
+        let Some(c) = k.table.chunk(s) else {
+            return true;
+        };
+        let mut at = s;
+        while at < e {
+            let word = Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Relaxed));
+            if !matches!(word.state(), State::None | State::Mapped) {
+                k.table.anomaly(52, 0);
+                if present::any(at) {
+                    events::forget(k, View::Own, at, at + PAGE, log::REMOVED);
+                }
+            }
+            at += PAGE;
+        }
+        true
+    });
 }
 
 /// The part of `span` around `seen` that holds no table of a child: one that was mapped since the

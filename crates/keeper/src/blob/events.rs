@@ -64,16 +64,15 @@ pub(super) fn settle_doubts(k: &mut Keeper) -> bool {
 }
 
 fn settle_doubt(k: &mut Keeper, view: View, start: u64, end: u64) -> bool {
-    let uffd = k.uffd_of(view);
-    match registered::ask(uffd, start, end) {
-        Registered::Yes => return true,
+    match registered::ask(k, view, start, end) {
+        Registered::Yes | Registered::Gone => return true,
         Registered::Changing => return false,
         Registered::No => {}
     }
     let mut at = start;
     while at < end {
-        match registered::ask(uffd, at, at + PAGE) {
-            Registered::Yes => {}
+        match registered::ask(k, view, at, at + PAGE) {
+            Registered::Yes | Registered::Gone => {}
             Registered::Changing => return false,
             Registered::No => {
                 forget(k, view, at, at + PAGE, log::UNMAPPED);
@@ -198,9 +197,7 @@ fn occupied(k: &Keeper, view: View, start: u64, len: u64) -> bool {
         let (from, to) = known(k, view, at, end);
         if from < to {
             let (doubted, _) = k.ledger.doubted(from, to);
-            if from < doubted
-                || registered::ask(k.uffd_of(view), from, from + PAGE) == Registered::Yes
-            {
+            if from < doubted || registered::ask(k, view, from, from + PAGE) == Registered::Yes {
                 return true;
             }
         }
@@ -236,11 +233,14 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
     if msg.phase == 0 {
         // Whatever was there has been unmapped: its event may come behind this one.
         forget(k, view, to, to + len, log::REMOVED);
+        if view == View::Own {
+            k.reg_remove(to, to + len);
+        }
         queue::set(k.table, i, UffdMsg { phase: 1, ..msg });
     }
     if view == View::Own {
         flush(k);
-        move_registration(k, from, to, len);
+        copy_registration(k, from, to, len);
     }
     let mut off = 0;
     while off < len {
@@ -254,15 +254,16 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
         }
     }
     if view == View::Own {
+        k.reg_remove(from, from + len);
         k.table.log(log::REMAP_FROM, len / PAGE, from);
         k.table.log(log::REMAP_TO, len / PAGE, to);
     }
     queue::set(k.table, i, UffdMsg { phase: 2, ..msg });
 }
 
-/// Registered parts take their registration with them.
-fn move_registration(k: &Keeper, from: u64, to: u64, len: u64) {
-    k.reg_remove(to, to + len);
+/// Registered parts take their registration with them. The old one is given up last: a keeper that
+/// starts over has to find it.
+fn copy_registration(k: &Keeper, from: u64, to: u64, len: u64) {
     let mut at = from;
     while at < from + len {
         at = k.next_registered(at);
@@ -276,7 +277,6 @@ fn move_registration(k: &Keeper, from: u64, to: u64, len: u64) {
         k.reg_add(to + (at - from), to + (end - from));
         at = end;
     }
-    k.reg_remove(from, from + len);
 }
 
 fn move_word(k: &mut Keeper, view: View, t: Table, c: usize, from: u64, to: u64) {
