@@ -11,7 +11,8 @@ use super::view::{Fault, Keeper, View, page_of};
 use super::{boot, children, events};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, Op, RANGES_MAX, TABLE_BYTES, ctl, fd, log};
-use keeper::word::{State, Word};
+use keeper::protocol;
+use keeper::word::Word;
 use uffd::abi::{
     Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_UNREGISTER, UffdioRegister, errno,
 };
@@ -217,7 +218,7 @@ fn drop_stored(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {
     };
     let droppable = |k: &Keeper, at: u64| {
         let w = Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Acquire));
-        w.state() == State::Stored && w.in_limbo()
+        protocol::dropped(w).is_some()
     };
     let mut at = start;
     while at < stop {
@@ -234,7 +235,9 @@ fn drop_stored(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {
         while p < run {
             let word = k.table.page(c, page_in_chunk(p));
             let old = Word(word.load(Ordering::Acquire));
-            word.store(old.limbo_dropped().0, Ordering::Release);
+            if let Some(new) = protocol::dropped(old) {
+                word.store(new.0, Ordering::Release);
+            }
             p += PAGE;
         }
         k.cmd_moved += (run - at) / PAGE;
@@ -255,7 +258,7 @@ fn restore(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {
             continue;
         }
         let w = k.table.state_at(at);
-        if matches!(w.state(), State::None | State::Mapped) {
+        if protocol::movable(w) {
             at += PAGE;
             continue;
         }
