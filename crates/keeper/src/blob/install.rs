@@ -349,7 +349,12 @@ fn from_store(k: &mut Keeper, view: View, addr: u64) -> Answer {
     if view == View::Own {
         journal(k, addr, n as u64 * PAGE);
     }
-    let (done, error) = copy(uffd, addr, k.pages.0.as_ptr() as u64, n as u64 * PAGE);
+    let src = k.pages.0.as_ptr() as u64;
+    let (mut done, mut error) = copy(uffd, addr, src, n as u64 * PAGE);
+    if done == 0 && n > 1 && error == errno::ENOENT {
+        // The run goes on into another mapping, or into memory that is not registered.
+        (done, error) = copy(uffd, addr, src, PAGE);
+    }
     let answer = if done == 0 {
         if error == errno::EEXIST {
             now_mapped(k, table, addr, true);
