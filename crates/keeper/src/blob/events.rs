@@ -13,6 +13,7 @@ use super::transit::{flush, move_pages};
 use super::view::{Keeper, View};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, ctl, fd, log};
+use keeper::protocol;
 use keeper::word::{State, Word};
 use uffd::abi::{UffdMsg, event};
 
@@ -293,19 +294,19 @@ fn move_word(k: &mut Keeper, view: View, t: Table, c: usize, from: u64, to: u64)
     if view == View::Own && old.in_limbo() {
         move_limbo_page(k, k.limbo_of(c, from), k.limbo_of(d, to));
     }
-    // A write-back in progress is for the old place: the manager's commit finds the word changed.
-    let new = if old.state() == State::Writeback {
-        Word::LIMBO
-    } else {
-        old
-    };
-    target.store(new.0, Ordering::Release);
+    let present = view == View::Own && !protocol::movable(old) && present::any(to);
+    let new = protocol::moved(old, present);
+    let there = Word(target.swap(new.0, Ordering::AcqRel));
     let last = Word(word.swap(Word::NONE.0, Ordering::AcqRel));
-    if last.0 != old.0
-        && let Some(place) = last.place()
-    {
-        // It was committed in between: the limbo copy is the good one, the stored one is not named.
-        store::release(k, place);
+    if present && old.in_limbo() {
+        k.drop_limbo(d, to, to + PAGE);
+    }
+    // What the manager has committed in between is not named any more: the limbo copy is the good
+    // one. Nor is what it has committed at the new place between a keeper's death and this.
+    for gone in [there, last] {
+        if let Some(place) = protocol::let_go(gone, new) {
+            store::release(k, place);
+        }
     }
 }
 

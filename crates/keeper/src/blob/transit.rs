@@ -16,7 +16,8 @@ use super::table::{PAGE, page_in_chunk};
 use super::view::{Keeper, View};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, ctl, fd};
-use keeper::word::{State, Word};
+use keeper::protocol;
+use keeper::word::Word;
 use uffd::abi::{UFFDIO_MOVE, UffdioCopy, errno};
 
 /// Result of a move: bytes done, and the error number that ended it early (0 if none).
@@ -195,7 +196,7 @@ pub(super) fn move_out(k: &mut Keeper, start: u64, end: u64, aside: Word) -> Out
     while out.at < end {
         let movable = |k: &Keeper, at: u64| {
             let w = Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Acquire));
-            matches!(w.state(), State::None | State::Mapped)
+            protocol::movable(w)
         };
         if !movable(k, out.at) {
             out.at += PAGE;
