@@ -5,13 +5,14 @@
 
 mod children;
 mod describe;
+mod gauges;
 mod limits;
 mod policy;
 
 use crate::Error;
 use crate::control::ControlServer;
 use crate::options::Options;
-use crate::report::{DryRun, Report};
+use crate::report::{DryRun, Report, Stat};
 use crate::target::Target;
 use crate::target::link::Lost;
 use engine::Millis;
@@ -44,6 +45,8 @@ pub(crate) struct Supervisor {
     detach: bool,
     report_at: Instant,
     fault_scale: describe::Scale,
+    looks: gauges::Looks,
+    gone_stat: Stat,
 }
 
 impl Supervisor {
@@ -72,6 +75,8 @@ impl Supervisor {
             detach: false,
             report_at: start,
             fault_scale: describe::Scale::start(),
+            looks: gauges::Looks::default(),
+            gone_stat: Stat::default(),
         })
     }
 
@@ -100,6 +105,7 @@ impl Supervisor {
         if let Err((i, lost)) = held {
             self.lost(i, lost);
         }
+        self.look();
         if self.detach {
             return Some(Ended::Detach);
         }
@@ -135,11 +141,17 @@ impl Supervisor {
 
     fn drop_target(&mut self, i: usize) {
         let gone = self.targets.remove(i);
+        self.keep_totals(&gone);
+    }
+
+    /// Adds what a target counted to the totals: it is about to go.
+    fn keep_totals(&mut self, gone: &Target) {
         let sum = &mut self.gone_counters;
         sum.evicted_pages += gone.counters.evicted_pages;
         sum.aging_passes += gone.counters.aging_passes;
         sum.keepers_replaced += gone.counters.keepers_replaced;
-        self.fault_scale.keep(&gone);
+        self.fault_scale.keep(gone);
+        add_stat(&mut self.gone_stat, gone);
     }
 
     /// A keeper did not answer: the target ended, or both keepers were killed.
@@ -164,7 +176,9 @@ impl Supervisor {
 
     /// Gives everything back to every target.
     fn release_all(&mut self) -> Result<(), Error> {
+        self.look_now();
         while let Some(t) = self.targets.pop() {
+            self.keep_totals(&t);
             t.release()?;
         }
         self.detach = true;
@@ -173,8 +187,8 @@ impl Supervisor {
 
     /// Gives everything back, and ends supervision.
     pub(crate) fn release(mut self) -> Result<Report, Error> {
-        let report = self.report();
         self.release_all()?;
+        let report = self.report();
         self.close();
         Ok(report)
     }
@@ -196,9 +210,17 @@ impl Supervisor {
 
     /// Ends supervision of a target that is gone: the last report.
     pub(crate) fn finish(mut self, exit: Option<i32>) -> Report {
+        self.look_now();
         let mut report = self.report();
         report.exit = exit;
         self.close();
         report
+    }
+}
+
+/// Adds the counters of a target's engine, under the kernel's names.
+fn add_stat(stat: &mut Stat, t: &Target) {
+    for (name, n) in t.lru.engine().stats().iter() {
+        stat.set(name, stat.get(name).unwrap_or(0) + n);
     }
 }

@@ -113,19 +113,6 @@ impl Lru {
         lru.idle_at_least(lru.min_seq(FolioType::Anon), now).0
     }
 
-    /// Pages by how long they have been idle at least, milliseconds.
-    pub(crate) fn ages(&self, now: Millis) -> Vec<(u64, u64)> {
-        let lru = self.engine.lru_gen();
-        let seqs = lru.min_seq(FolioType::Anon)..=lru.max_seq();
-        seqs.map(|seq| {
-            (
-                lru.idle_at_least(seq, now).0,
-                lru.size(seq, FolioType::Anon),
-            )
-        })
-        .collect()
-    }
-
     /// The engine itself, to look at.
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
