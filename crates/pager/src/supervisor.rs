@@ -8,6 +8,7 @@ mod describe;
 mod gauges;
 mod limits;
 mod policy;
+mod room;
 
 use crate::Error;
 use crate::control::ControlServer;
@@ -116,9 +117,8 @@ impl Supervisor {
 
     /// Sleeps until the next look is due.
     pub(crate) fn pause(&self) {
-        let busy = self.limit.pressed();
         let full = Duration::from_millis(self.options.interval.0.max(1));
-        std::thread::sleep(if busy { Duration::from_millis(1) } else { full });
+        std::thread::sleep(self.limit.pause().unwrap_or(full));
     }
 
     fn look_at(&mut self, i: usize, now: Millis) -> Result<(), Lost> {
@@ -128,13 +128,14 @@ impl Supervisor {
         if i + 1 == self.targets.len() {
             self.due = self.policy.due(now);
         }
-        let near = self.limit.near() || self.due != policy::Due::Nothing;
         let t = &mut self.targets[i];
-        if self.policy.wants_regions(now, near) {
-            // A target that is just ending has no mappings to read.
-            if let Ok(done) = t.regions.refresh(t.pid, &t.link) {
-                done?;
-            }
+        if self
+            .policy
+            .wants_regions(now, self.due != policy::Due::Nothing)
+        {
+            t.refresh()?;
+        } else if self.limit.near() {
+            t.refresh_if_stale()?;
         }
         self.run_policy(i, now)
     }
@@ -152,6 +153,12 @@ impl Supervisor {
         sum.keepers_replaced += gone.counters.keepers_replaced;
         self.fault_scale.keep(gone);
         add_stat(&mut self.gone_stat, gone);
+    }
+
+    /// Pages put out so far by all targets, those that are gone included.
+    fn evicted_pages(&self) -> u64 {
+        let live: u64 = self.targets.iter().map(|t| t.counters.evicted_pages).sum();
+        self.gone_counters.evicted_pages + live
     }
 
     /// A keeper did not answer: the target ended, or both keepers were killed.

@@ -128,6 +128,7 @@ impl Supervisor {
             anomalies: sums[5],
             anomaly_last: self.last_anomaly(),
             dry_run: self.dry.clone(),
+            policy: self.options.policy.policy,
         }
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Gauges {
 #[derive(Default)]
 pub(super) struct Looks {
     pub(super) last: Gauges,
+    /// Pages put out when it was taken.
+    pub(super) evicted_then: u64,
     next: Option<Instant>,
     /// Processor time of every keeper that was ever seen, by its id.
     keepers: BTreeMap<i32, u64>,
@@ -82,6 +84,7 @@ impl Supervisor {
         let ended = self.targets.iter().any(|t| t.link.target_exited());
         if !ended && !self.targets.is_empty() {
             self.looks.last = gauges;
+            self.looks.evicted_then = self.evicted_pages();
         }
     }
 
