@@ -57,6 +57,7 @@ pub(super) fn add(k: &mut Keeper, view: View, uffd: i32) {
         table_fd,
         table,
     };
+    k.let_go[i].clear();
     k.children_end = k.children_end.max(i + 1);
     count(k);
     k.table.log(log::FORK, 0, i as u64);

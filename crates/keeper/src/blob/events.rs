@@ -6,6 +6,7 @@
 use super::children;
 use super::present;
 use super::queue;
+use super::registered::{self, Registered};
 use super::store;
 use super::table::{PAGE, Table, by_chunk, page_in_chunk};
 use super::transit::{flush, move_pages};
@@ -16,13 +17,14 @@ use keeper::word::{State, Word};
 use uffd::abi::{UffdMsg, event};
 
 /// Applies all queued events of `view`; nothing is changing now, so they are complete. They are
-/// applied in the order in which they were read, but for what `ledger` says.
+/// applied in the order in which they were read, but for what `ledger` says. The caller settles
+/// what is then in doubt.
 pub(super) fn apply_all(k: &mut Keeper, view: View) {
     let t = k.table;
-    if k.ledger_of != view.code() {
+    if k.ledger.of != view.code() {
         // One that is of this view belongs to a keeper that died at this work.
         k.ledger.clear();
-        k.ledger_of = view.code();
+        k.ledger.of = view.code();
     }
     for i in 0..queue::len(t) {
         if queue::get(t, i).source == view.code() {
@@ -36,8 +38,53 @@ pub(super) fn apply_all(k: &mut Keeper, view: View) {
             queue::set(t, i, UffdMsg { event: 0, ..msg });
         }
     }
-    k.ledger.clear();
     queue::compact(t);
+}
+
+/// Asks the kernel about what is in doubt, and forgets what is not registered. False when more
+/// events are to be read first.
+pub(super) fn settle_doubts(k: &mut Keeper) -> bool {
+    let view = View::from_code(k.ledger.of);
+    let uffd = k.uffd_of(view);
+    while let Some((start, end)) = k.ledger.doubt() {
+        let mut settled = true;
+        by_chunk(start, end, |s, e| {
+            settled = uffd < 0 || settle_doubt(k, view, s, e);
+            if settled {
+                k.ledger.settled(s, e);
+            }
+            settled
+        });
+        if !settled {
+            return false;
+        }
+    }
+    k.ledger.clear();
+    true
+}
+
+fn settle_doubt(k: &mut Keeper, view: View, start: u64, end: u64) -> bool {
+    let uffd = k.uffd_of(view);
+    match registered::ask(uffd, start, end) {
+        Registered::Yes => return true,
+        Registered::Changing => return false,
+        Registered::No => {}
+    }
+    let mut at = start;
+    while at < end {
+        match registered::ask(uffd, at, at + PAGE) {
+            Registered::Yes => {}
+            Registered::Changing => return false,
+            Registered::No => {
+                forget(k, view, at, at + PAGE, log::UNMAPPED);
+                if view == View::Own {
+                    k.reg_remove(at, at + PAGE);
+                }
+            }
+        }
+        at += PAGE;
+    }
+    true
 }
 
 fn apply(k: &mut Keeper, view: View, i: usize) {
@@ -58,19 +105,18 @@ fn apply(k: &mut Keeper, view: View, i: usize) {
     queue::set(t, i, UffdMsg { event: 0, ..msg });
 }
 
-/// Forgets an unmapped range, but for the parts whose unmapping was owed.
+/// Forgets an unmapped range, but for the parts to which something was moved in this set.
 fn unmapped(k: &mut Keeper, view: View, start: u64, end: u64) {
-    k.ledger.vacated.take(start, end, |_, _| {});
     let mut at = start;
-    while at < end {
-        let (from, to) = k.ledger.owed.first(at, end);
-        if at < from {
-            forget(k, view, at, from, log::UNMAPPED);
-            if view == View::Own {
-                k.reg_remove(at, from);
-            }
+    loop {
+        let (from, to) = k.ledger.unmapped(k.table, at, end);
+        if from == to {
+            return;
         }
-        k.ledger.owed.take(from, to, |_, _| {});
+        forget(k, view, from, to, log::UNMAPPED);
+        if view == View::Own {
+            k.reg_remove(from, to);
+        }
         at = to;
     }
 }
@@ -154,43 +200,18 @@ fn occupied(k: &Keeper, view: View, start: u64, len: u64) -> bool {
     }
 }
 
-/// Notes the parts of a range that is moved to of which something was known: its unmapping was not
-/// read yet.
-fn owe_occupied(k: &mut Keeper, view: View, start: u64, end: u64) {
-    let mut at = start;
-    while at < end {
-        let (from, to) = match view {
-            View::Own => {
-                let from = k.next_registered(at).min(end);
-                (from, k.registered(from).map_or(end, |(_, e)| e.min(end)))
-            }
-            View::Child(_) => {
-                let known = k.table_of(view).state_at(at).state() != State::None;
-                (if known { at } else { at + PAGE }, at + PAGE)
-            }
-        };
-        if from < to && !k.ledger.owed.add(from, to) {
-            k.table.anomaly(50, 0);
-        }
-        at = to;
-    }
-}
-
 /// Phases of a queued move: 0 not begun, 1 the new place is cleared, 2 done.
 fn remap(k: &mut Keeper, view: View, i: usize) {
     let msg = queue::get(k.table, i);
     let (from, to, len) = (msg.arg0, msg.arg1, msg.arg2);
     let t = k.table_of(view);
+    // Also when it is done: a keeper that starts over has to know.
+    k.ledger.moved(t, from, to, len);
     if msg.phase == 2 {
         return;
     }
     if msg.phase == 0 {
         // Whatever was there has been unmapped: its event may come behind this one.
-        k.ledger.taken(t, to, to + len);
-        owe_occupied(k, view, to, to + len);
-        if !k.ledger.vacated.add(from, from + len) {
-            k.table.anomaly(51, 0);
-        }
         forget(k, view, to, to + len, log::REMOVED);
         queue::set(k.table, i, UffdMsg { phase: 1, ..msg });
     }

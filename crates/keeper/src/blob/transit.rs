@@ -230,7 +230,9 @@ pub(super) fn move_out(k: &mut Keeper, start: u64, end: u64, aside: Word) -> Out
                 out.busy += 1;
                 out.at += PAGE;
             }
-            // A hole (ENOENT), or memory that cannot be moved as it is now (EINVAL).
+            // This mapping cannot be moved out of as it is now (protected, locked).
+            errno::EINVAL => out.at = stop,
+            // A hole (ENOENT).
             _ => out.at += PAGE,
         }
     }
