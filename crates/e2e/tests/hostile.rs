@@ -9,6 +9,7 @@ use e2e::pagetide;
 use e2e::report::Report;
 use e2e::temp::{TempDir, serial};
 use e2e::wait::Chance;
+use rustix::process::Signal;
 
 /// Its own watchdog ends it after 60 s without progress.
 const SLACK: Duration = Duration::from_secs(150);
@@ -55,8 +56,12 @@ fn a_wrong_byte_is_found() {
     let running = hostile.run().start();
     e2e::wait::until("the workload", SLACK, || hostile.ops() > 10);
     let pid = running.pid();
+    // Stopped meanwhile, or it would find the first page and end before the last is changed.
+    running.signal(Signal::STOP);
+    e2e::wait::until("the stop", SLACK, || e2e::proc::state(pid) == Some('T'));
     let changed = change_patterns(pid);
     assert!(changed > 100, "{changed} pages with a pattern");
+    running.signal(Signal::CONT);
     let outcome = running.wait(SLACK);
     assert_eq!(outcome.status.code(), Some(99), "{}", outcome.stderr);
 }

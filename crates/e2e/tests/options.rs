@@ -110,7 +110,7 @@ fn the_classic_lists_hold_a_limit_too_and_know_no_ages() {
     assert_eq!(old(&report), 0, "{}", report.0);
     let report = report_of(&options[..2], &toucher(48, 4));
     assert_eq!(report.0["policy"], "multi-gen");
-    assert!(old(&report) > 10 * MIB, "{}", report.0);
+    assert!(old(&report) > 4 * MIB, "{}", report.0);
 
     let command = [programs::c("grower").as_str(), "--mib", "64"].map(str::to_owned);
     Case::new("grower, classic", command)

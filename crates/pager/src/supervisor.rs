@@ -45,6 +45,8 @@ pub(crate) struct Supervisor {
     gone_counters: crate::target::Counters,
     detach: bool,
     report_at: Instant,
+    /// When to look next whether a target runs another program.
+    exec_at: Millis,
     fault_scale: describe::Scale,
     looks: gauges::Looks,
     gone_stat: Stat,
@@ -75,6 +77,7 @@ impl Supervisor {
             gone_counters: crate::target::Counters::default(),
             detach: false,
             report_at: start,
+            exec_at: Millis(0),
             fault_scale: describe::Scale::start(),
             looks: gauges::Looks::default(),
             gone_stat: Stat::default(),
@@ -90,10 +93,15 @@ impl Supervisor {
         let now = self.now();
         self.answer();
         self.family_changes(now);
+        // Under a limit there are looks every millisecond; this one costs files of /proc.
+        let settled = now < self.exec_at;
+        if !settled {
+            self.exec_at = now.after(Millis(self.options.interval.0));
+        }
         for i in (0..self.targets.len()).rev() {
             let t = &mut self.targets[i];
             t.link.beat();
-            if t.link.target_exited() || t.link.target_executed() {
+            if t.link.target_exited() || (!settled && t.link.target_executed()) {
                 self.drop_target(i);
                 continue;
             }
