@@ -189,13 +189,36 @@ fn remap_in_order(k: &mut Keeper, view: View, i: usize, depth: usize) {
     remap(k, view, i);
 }
 
-/// Whether something that we know of is at the range.
+/// Whether something that we know of is at the range. What is in doubt was unmapped, as far as it
+/// goes by reading order; it is there if the kernel says so.
 fn occupied(k: &Keeper, view: View, start: u64, len: u64) -> bool {
+    let end = start + len;
+    let mut at = start;
+    while at < end {
+        let (from, to) = known(k, view, at, end);
+        if from < to {
+            let (doubted, _) = k.ledger.doubted(from, to);
+            if from < doubted
+                || registered::ask(k.uffd_of(view), from, from + PAGE) == Registered::Yes
+            {
+                return true;
+            }
+        }
+        at = to.max(at + PAGE);
+    }
+    false
+}
+
+/// The first part of a range of which something is known; of a child a page.
+fn known(k: &Keeper, view: View, start: u64, end: u64) -> (u64, u64) {
     match view {
-        View::Own => k.next_registered(start) < start + len,
+        View::Own => {
+            let from = k.next_registered(start).min(end);
+            (from, k.registered(from).map_or(end, |(_, e)| e.min(end)))
+        }
         View::Child(_) => {
-            let t = k.table_of(view);
-            (0..len / PAGE).any(|p| t.state_at(start + p * PAGE).state() != State::None)
+            let known = k.table_of(view).state_at(start).state() != State::None;
+            (start, start + if known { PAGE } else { 0 })
         }
     }
 }

@@ -129,6 +129,11 @@ impl Ledger {
         }
     }
 
+    /// The first part of `start..end` that is in doubt; empty at `end` if there is none.
+    pub(super) fn doubted(&self, start: u64, end: u64) -> (u64, u64) {
+        self.doubts.first(start, end)
+    }
+
     /// A part in doubt.
     pub(super) fn doubt(&self) -> Option<(u64, u64)> {
         let (start, end) = self.doubts.first(0, u64::MAX);

@@ -26,7 +26,8 @@ pub(super) enum Registered {
 /// Asks about `start..end`, for the address space of `uffd`.
 pub(super) fn ask(uffd: i32, start: u64, end: u64) -> Registered {
     match copy(uffd, start, NOWHERE, end - start) {
-        (0, errno::EFAULT) => Registered::Yes,
+        // EEXIST: a huge page is there, which is looked at before the bytes are read.
+        (0, errno::EFAULT | errno::EEXIST) => Registered::Yes,
         (0, errno::EAGAIN) => Registered::Changing,
         _ => Registered::No,
     }
