@@ -312,6 +312,11 @@ impl Link {
         self.wait_done(self.get(ctl::CMD_SEQ), limit)
     }
 
+    /// Wakes the keeper: something in the control words has changed that it may wait for.
+    pub(crate) fn nudge(&self) {
+        fds::kick(&self.wake);
+    }
+
     /// Tells the keeper that a manager lives.
     pub(crate) fn beat(&self) {
         self.ctl(ctl::HEARTBEAT)
