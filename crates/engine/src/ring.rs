@@ -18,7 +18,7 @@ pub(crate) const ENTRY_BITS: u32 = 31;
 const GROUP: usize = 32;
 const CHUNK_MAX: usize = 1024;
 /// How many entries the tail looks ahead: enough to keep a processor's loads in flight.
-const AHEAD: usize = 64;
+pub(crate) const AHEAD: usize = 64;
 
 /// Some groups of entries of `width` bits.
 #[derive(Debug)]
@@ -199,13 +199,18 @@ impl Ring {
         self.tail.is_multiple_of(AHEAD)
     }
 
-    /// The next entries at the tail, at most [`AHEAD`] and none beyond their chunk.
-    pub(crate) fn ahead(&self) -> impl Iterator<Item = u32> + '_ {
+    /// Copies the next entries at the tail, none beyond their chunk; returns how many.
+    pub(crate) fn ahead(&self, to: &mut [u32; AHEAD]) -> usize {
+        let Some(back) = self.chunks.back() else {
+            return 0;
+        };
         let first = if self.chunks.len() == 1 { self.head } else { 0 };
         let slots = first.max(self.tail.saturating_sub(AHEAD))..self.tail;
-        let back = self.chunks.back();
-        back.into_iter()
-            .flat_map(move |chunk| slots.clone().map(|i| chunk.get(i)))
+        let nr = slots.len();
+        for (to, slot) in to.iter_mut().zip(slots) {
+            *to = back.get(slot);
+        }
+        nr
     }
 
     /// Removes `entry` if it is among the first `depth` of the head chunk; pages that come and go
