@@ -9,7 +9,7 @@ use engine::Policy;
 use sim::mrc::{
     Cache, Clock, Curve, EngineRun, Lru, Miniature, NextUses, Stack, opt_misses, ratio,
 };
-use sim::trace::{Dense, Trace, TraceError, TraceOptions};
+use sim::trace::{BATCH, Dense, Trace, TraceError, TraceOptions};
 use std::path::Path;
 use std::time::Instant;
 
@@ -46,10 +46,6 @@ fn timed<T>(references: usize, mut work: impl FnMut() -> T) -> (T, f64) {
     (result, f64::from(references) / seconds / 1e6)
 }
 
-fn misses(cache: &mut impl Cache, ids: &[u32]) -> u64 {
-    ids.iter().map(|&id| u64::from(!cache.access(id))).sum()
-}
-
 fn show(file: &Path) -> Result<(), TraceError> {
     let start = Instant::now();
     let pages = load(file)?;
@@ -81,13 +77,13 @@ fn show(file: &Path) -> Result<(), TraceError> {
     }
     let tenth = footprint / 10;
     let total = n as u64;
-    let (lru, speed) = timed(n, || misses(&mut Lru::new(tenth), &ids));
+    let (lru, speed) = timed(n, || Lru::new(tenth).misses(&ids));
     assert_eq!(curve.misses(&[tenth]), [lru], "the curve is the simulation");
     println!(
         "  at {tenth}: LRU {:.4} ({lru} misses), {speed:.1} M/s",
         ratio(lru, total)
     );
-    let (clock, speed) = timed(n, || misses(&mut Clock::new(tenth), &ids));
+    let (clock, speed) = timed(n, || Clock::new(tenth).misses(&ids));
     println!(
         "  at {tenth}: CLOCK {:.4} ({clock} misses), {speed:.1} M/s",
         ratio(clock, total)
@@ -107,30 +103,28 @@ fn show(file: &Path) -> Result<(), TraceError> {
 fn what_if(pages: &[u64], ids: &[u32], curve: &Curve) {
     let limits: Vec<u64> = (1..=20).map(|n| curve.pages() * n / 20).collect();
     let start = Instant::now();
-    let full: Vec<f64> = limits
-        .iter()
-        .map(|&limit| {
-            let mut run = EngineRun::new(Policy::default(), limit);
-            ids.iter().for_each(|&id| {
-                run.access(id);
-            });
-            ratio(run.misses(), ids.len() as u64)
-        })
-        .collect();
+    let full = |&limit: &u64| {
+        let misses = EngineRun::new(Policy::default(), limit).misses(ids);
+        ratio(misses, ids.len() as u64)
+    };
+    let full: Vec<f64> = limits.iter().map(full).collect();
     println!(
         "  multi-gen LRU, 20 full runs: {:.1} s",
         start.elapsed().as_secs_f64()
     );
     for rate in [1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01] {
         let start = Instant::now();
-        let mut mini = Miniature::new(Policy::default(), &limits, rate);
-        pages.iter().for_each(|&page| mini.access(page));
+        let mut mini = Miniature::new(&limits, rate);
+        mini.add(|size, batch| Box::new(EngineRun::with_batch(Policy::default(), size, batch)));
+        pages
+            .chunks(BATCH)
+            .for_each(|pages| mini.feed(pages.iter().copied()));
         let seconds = start.elapsed().as_secs_f64();
         println!(
             "    rate {rate}: {} pages, {}; uncorrected {}; {seconds:.1} s",
             mini.sampled_pages(),
-            errors(&mini.corrected(curve), &full),
-            errors(&mini.miss_ratios(), &full),
+            errors(&mini.corrected(0, curve), &full),
+            errors(&mini.miss_ratios(0), &full),
         );
     }
     let shown: Vec<String> = full.iter().map(|r| format!("{r:.3}")).collect();

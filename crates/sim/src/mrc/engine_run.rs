@@ -7,6 +7,7 @@
 //!
 //! Invariant: no more than the limit is resident after any reference. Deterministic.
 
+use super::Cache;
 use engine::word::Flag;
 use engine::{
     Engine, EngineConfig, FaultKind, FolioId, FolioType, Millis, PageOut, Policy, ScanReason,
@@ -23,7 +24,6 @@ pub struct EngineRun {
     batch: usize,
     isolated: Vec<FolioId>,
     resident: u64,
-    misses: u64,
     now: u64,
 }
 
@@ -47,24 +47,11 @@ impl EngineRun {
             batch: batch.max(1),
             isolated: Vec::new(),
             resident: 0,
-            misses: 0,
             now: 0,
         }
     }
 
-    /// References a page; true when it was there.
-    #[inline]
-    pub fn access(&mut self, id: u32) -> bool {
-        let id = FolioId(id);
-        if self.engine.lruvec_mut().touch(id) {
-            return true;
-        }
-        self.fault(id);
-        false
-    }
-
     fn fault(&mut self, id: FolioId) {
-        self.misses += 1;
         let known = self.engine.lruvec().folios().len();
         if id.index() >= known {
             self.engine.ensure((id.index() + 1).next_power_of_two());
@@ -107,15 +94,21 @@ impl EngineRun {
         }
     }
 
-    /// Misses so far, first references included.
-    #[must_use]
-    pub const fn misses(&self) -> u64 {
-        self.misses
-    }
-
     /// The engine, to look at.
     #[must_use]
     pub const fn engine(&self) -> &Engine {
         &self.engine
+    }
+}
+
+impl Cache for EngineRun {
+    #[inline]
+    fn access(&mut self, id: u32) -> bool {
+        let id = FolioId(id);
+        if self.engine.lruvec_mut().touch(id) {
+            return true;
+        }
+        self.fault(id);
+        false
     }
 }

@@ -10,6 +10,7 @@
 mod clock;
 mod curve;
 mod engine_run;
+mod job;
 mod lru;
 mod miniature;
 mod opt;
@@ -20,6 +21,7 @@ mod stack;
 pub use clock::Clock;
 pub use curve::Curve;
 pub use engine_run::{EngineRun, RECLAIM_BATCH};
+pub use job::{CurvePolicy, Curves, Job, Progress, Size};
 pub use lru::Lru;
 pub use miniature::Miniature;
 pub use opt::{NextUses, opt_misses};
@@ -30,6 +32,11 @@ pub use stack::Stack;
 pub trait Cache {
     /// References a page; true when it was there. It is afterwards.
     fn access(&mut self, id: u32) -> bool;
+
+    /// References pages in turn; how many were not there.
+    fn misses(&mut self, ids: &[u32]) -> u64 {
+        ids.iter().map(|&id| u64::from(!self.access(id))).sum()
+    }
 }
 
 /// A share of counts.

@@ -4,6 +4,7 @@ use super::*;
 use engine::Policy;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 
 /// References that come back often, and sometimes never.
 fn traces() -> impl Strategy<Value = Vec<u32>> {
@@ -29,7 +30,7 @@ fn long_trace(seed: u64, len: u32, pages: u32) -> Vec<u32> {
 }
 
 fn misses(mut cache: impl Cache, ids: &[u32]) -> u64 {
-    ids.iter().map(|&id| u64::from(!cache.access(id))).sum()
+    cache.misses(ids)
 }
 
 fn curve(ids: &[u32]) -> Curve {
@@ -120,12 +121,13 @@ proptest! {
         prop_assert!(misses(Lru::new(size), &ids) >= floor);
         prop_assert!(misses(Clock::new(size), &ids) >= floor);
         let mut run = EngineRun::new(Policy::default(), size);
+        let mut missed = 0;
         for &id in &ids {
-            run.access(id);
+            missed += u64::from(!run.access(id));
             prop_assert!(run.engine().resident_pages().0 <= size);
         }
         run.engine().check_invariants();
-        prop_assert!(run.misses() >= floor);
+        prop_assert!(missed >= floor);
     }
 }
 
@@ -212,22 +214,18 @@ fn drifting_trace(len: u32) -> Vec<u32> {
 fn hold_miniatures_against(ids: &[u32], policy: Policy, at_a_fifth: f64) {
     let exact = curve(ids);
     let limits: Vec<u64> = (1..=20).map(|n| exact.pages() * n / 20).collect();
-    let full = |&limit: &u64| {
-        let mut run = EngineRun::new(policy, limit);
-        ids.iter().for_each(|&id| {
-            run.access(id);
-        });
-        ratio(run.misses(), ids.len() as u64)
-    };
+    let full = |&limit: &u64| ratio(misses(EngineRun::new(policy, limit), ids), ids.len() as u64);
     let full: Vec<f64> = limits.iter().map(full).collect();
     for (rate, bound) in [(1.0, 1e-12), (0.2, at_a_fifth)] {
-        let mut mini = Miniature::new(policy, &limits, rate);
-        ids.iter().for_each(|&id| mini.access(u64::from(id)));
+        let mut mini = Miniature::new(&limits, rate);
+        mini.add(|size, batch| Box::new(EngineRun::with_batch(policy, size, batch)));
+        ids.chunks(999)
+            .for_each(|ids| mini.feed(ids.iter().map(|&id| u64::from(id))));
         let mean = |ratios: Vec<f64>| {
             let pairs = ratios.into_iter().zip(&full);
             pairs.map(|(a, b)| (a - b).abs()).sum::<f64>() / 20.0
         };
-        let (raw, corrected) = (mean(mini.miss_ratios()), mean(mini.corrected(&exact)));
+        let (raw, corrected) = (mean(mini.miss_ratios(0)), mean(mini.corrected(0, &exact)));
         assert!(
             corrected <= bound,
             "{policy:?} rate {rate}: mean error {corrected}"
@@ -250,4 +248,63 @@ fn strange_rates_are_clamped() {
         let sampler = Sampler::new(rate);
         assert_eq!((0..1000).all(|page| sampler.takes(page)), all, "{rate}");
     }
+}
+
+fn job(policies: &[CurvePolicy], sampled: Option<f64>) -> Job {
+    Job {
+        policies: policies.to_vec(),
+        sizes: Vec::new(),
+        sampled,
+    }
+}
+
+#[test]
+fn a_job_gives_every_policy_at_every_size() {
+    let ids = drifting_trace(20_000);
+    let file = std::env::temp_dir().join(format!("pagetide-job-{}.csv", std::process::id()));
+    let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
+    std::fs::write(&file, lines).expect("a temporary file");
+    let run = |job: &Job| {
+        job.run(&file, &Default::default(), &mut |_, _, _| {})
+            .expect("sound")
+    };
+    let all = run(&job(&CurvePolicy::ALL, None));
+    let again = run(&job(&CurvePolicy::ALL, None));
+    let sampled = run(&job(&CurvePolicy::ALL, Some(0.3)));
+    let lru = run(&job(&[CurvePolicy::Lru], Some(0.3)));
+    std::fs::remove_file(&file).expect("still there");
+    assert_eq!(all, again);
+    assert_eq!(
+        (all.references, all.sizes.len(), all.sampled_pages),
+        (20_000, 20, None)
+    );
+    let (exact, uses) = (curve(&ids), NextUses::new(ids.clone()));
+    for (n, &size) in all.sizes.iter().enumerate() {
+        let want = [
+            exact.misses(&[size])[0],
+            misses(Clock::new(size), &ids),
+            opt_misses(&uses, size),
+            misses(EngineRun::new(Policy::default(), size), &ids),
+        ];
+        for (want, (policy, ratios)) in want.into_iter().zip(&all.curves) {
+            let error = (ratios[n] - ratio(want, 20_000)).abs();
+            assert!(error < 1e-9, "{policy:?} at {size}: {error}");
+        }
+    }
+    // The exact LRU curve was there anyway; alone it is sampled.
+    assert_eq!(sampled.curves[0], all.curves[0]);
+    assert!(sampled.sampled_pages.is_some() && sampled.curves[3] != all.curves[3]);
+    assert!(lru.sampled_pages.is_some() && lru.curves[0] != all.curves[0]);
+}
+
+#[test]
+fn jobs_that_cannot_be_done_say_why() {
+    let run = |file: &str, job: &Job| {
+        let error = job.run(Path::new(file), &Default::default(), &mut |_, _, _| {});
+        error.expect_err("impossible").to_string()
+    };
+    let told = run("/dev/null", &job(&[CurvePolicy::Opt], None));
+    assert!(told.contains("no regular file"), "{told}");
+    let told = run("/nonexistent.csv", &job(&[CurvePolicy::Lru], None));
+    assert!(told.contains("cannot open"), "{told}");
 }
