@@ -1,44 +1,41 @@
 //! Page numbers to dense ids, in the order of their first reference.
 //!
-//! Invariant: ids are 0, 1, 2... and say nothing of the hash, whose seed differs from process to
-//! process so that no trace can be made to collide; linear probing in a table that is at most half
-//! full.
+//! Page numbers come in clusters: a directory finds the table of 512 neighbours, which has the ids.
+//! Numbers that are scattered (hashes of names) would fill such tables badly; when fewer than 16
+//! ids share one on average, all ids move to one hash table, for good.
+//!
+//! Invariant: ids are 0, 1, 2...; they depend on the references alone.
 
-use std::hash::{BuildHasher, RandomState};
+mod flat;
 
-/// The table. 16 bytes a slot, 32 to 64 bytes a page.
-#[derive(Clone, Debug)]
+use flat::Flat;
+
+/// Pages of one chunk.
+const CHUNK: usize = 512;
+const CHUNK_BITS: u32 = CHUNK.trailing_zeros();
+/// Fewer ids a chunk on average are scattered.
+const FILLED: usize = 16;
+/// As long as there are few chunks nothing is known: at random every other page opens one at first.
+/// They are 32 MiB.
+const FEW: usize = 1 << 14;
+const NONE: u32 = u32::MAX;
+
+/// The mapping: at most about 150 bytes a page (or 32 MiB in all), 12 to 16 where pages are
+/// neighbours.
+#[derive(Clone, Debug, Default)]
 pub struct Dense {
-    slots: Vec<Slot>,
-    /// 64 minus the logarithm of the number of slots.
-    shift: u32,
+    /// Of chunks; of pages once `scattered`.
+    table: Flat,
+    chunks: Vec<[u32; CHUNK]>,
+    scattered: bool,
+    /// By id, as long as they may have to move.
+    pages: Vec<u64>,
     len: u32,
-    seed: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    page: u64,
-    /// The id plus 1; 0: empty.
-    id: u32,
-}
-
-const FIRST_SHIFT: u32 = 64 - 12;
-
-impl Default for Dense {
-    fn default() -> Self {
-        Self {
-            slots: vec![Slot::default(); 1 << (64 - FIRST_SHIFT)],
-            shift: FIRST_SHIFT,
-            len: 0,
-            seed: RandomState::new().hash_one(0),
-        }
-    }
 }
 
 impl Dense {
-    /// Most pages: ids have 32 bits, one value means none.
-    pub const MAX: u32 = u32::MAX - 1;
+    /// Most pages: ids have 32 bits, and some values have meanings.
+    pub const MAX: u32 = u32::MAX - 2;
 
     /// Pages seen.
     #[must_use]
@@ -55,53 +52,58 @@ impl Dense {
     /// The id of `page`, a new one when it is seen for the first time.
     ///
     /// # Panics
-    /// Beyond [`Self::MAX`] pages (the table has grown to 128 GiB by then).
+    /// Beyond [`Self::MAX`] pages.
     #[inline]
     pub fn id(&mut self, page: u64) -> u32 {
-        let mut at = self.home(page);
-        loop {
-            let slot = self.slots[at];
-            if slot.id == 0 {
-                return self.insert(at, page);
-            }
-            if slot.page == page {
-                return slot.id - 1;
-            }
-            at = (at + 1) & (self.slots.len() - 1);
+        if self.scattered {
+            let id = self.table.get_or_insert(page, self.len);
+            self.len = self.len.max(id + 1);
+            assert!(self.len <= Self::MAX, "more than 2^32 pages");
+            return id;
         }
-    }
-
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "a table index")]
-    const fn home(&self, page: u64) -> usize {
-        let mixed = (page ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        (mixed >> self.shift) as usize
+        let next = u32::try_from(self.chunks.len()).unwrap_or(NONE);
+        let chunk = self.table.get_or_insert(page >> CHUNK_BITS, next);
+        if chunk == next {
+            return self.first_of_chunk(page);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "an index below 512")]
+        let entry = &mut self.chunks[chunk as usize][page as usize % CHUNK];
+        if *entry == NONE {
+            *entry = self.len;
+            return self.count(page);
+        }
+        *entry
     }
 
     #[cold]
-    fn insert(&mut self, at: usize, page: u64) -> u32 {
+    fn count(&mut self, page: u64) -> u32 {
         assert!(self.len < Self::MAX, "more than 2^32 pages");
+        self.pages.push(page);
         self.len += 1;
-        self.slots[at] = Slot { page, id: self.len };
-        let id = self.len - 1;
-        if self.len as usize * 2 > self.slots.len() {
-            self.grow();
+        self.len - 1
+    }
+
+    #[cold]
+    fn first_of_chunk(&mut self, page: u64) -> u32 {
+        let mut chunk = [NONE; CHUNK];
+        #[expect(clippy::cast_possible_truncation, reason = "an index below 512")]
+        let at = page as usize % CHUNK;
+        chunk[at] = self.len;
+        self.chunks.push(chunk);
+        let id = self.count(page);
+        if self.chunks.len() > FEW && self.chunks.len() * FILLED > self.pages.len() {
+            self.scatter();
         }
         id
     }
 
-    fn grow(&mut self) {
-        let size = self.slots.len() * 2;
-        let old = std::mem::replace(&mut self.slots, vec![Slot::default(); size]);
-        self.shift -= 1;
-        for slot in old.into_iter().filter(|slot| slot.id != 0) {
-            let mut at = self.home(slot.page);
-            while self.slots[at].id != 0 {
-                at = (at + 1) & (size - 1);
-            }
-            self.slots[at] = slot;
+    fn scatter(&mut self) {
+        self.table = Flat::default();
+        for (id, &page) in (0..).zip(&self.pages) {
+            self.table.get_or_insert(page, id);
         }
+        (self.chunks, self.pages) = (Vec::new(), Vec::new());
+        self.scattered = true;
     }
 }
 
@@ -110,18 +112,35 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    #[test]
-    fn ids_are_dense_and_stay() {
+    fn hold_against_a_map(pages: impl Iterator<Item = u64>) -> Dense {
         let (mut dense, mut naive) = (Dense::default(), HashMap::new());
-        let mut x = 1u64;
-        for n in 0..100_000u64 {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(n);
-            for page in [x >> 47, n, u64::MAX - (x >> 60), x] {
-                let next = u32::try_from(naive.len()).expect("few");
-                let id = *naive.entry(page).or_insert(next);
-                assert_eq!(dense.id(page), id);
-            }
+        for page in pages {
+            let next = u32::try_from(naive.len()).expect("few");
+            let id = *naive.entry(page).or_insert(next);
+            assert_eq!(dense.id(page), id, "page {page}");
         }
         assert_eq!(dense.len() as usize, naive.len());
+        dense
+    }
+
+    fn mixed(n: u64) -> u64 {
+        n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+            .wrapping_mul(0xd6e8_feb8_6659_fd93)
+    }
+
+    #[test]
+    fn neighbours_stay_in_chunks() {
+        let edges = [0, u64::MAX, 511, 512, u64::MAX - 512];
+        let pages = (0..300_000).map(|n| mixed(n) >> 46).chain(edges);
+        assert!(!hold_against_a_map(pages).scattered);
+    }
+
+    #[test]
+    fn scattered_pages_move_and_keep_their_ids() {
+        // Neighbours first, then numbers from everywhere, each twice.
+        let pages = (0..2_000).chain((0..100_000).map(|n| mixed(n / 2)));
+        let dense = hold_against_a_map(pages);
+        assert!(dense.scattered && dense.chunks.is_empty());
     }
 }

@@ -4,8 +4,8 @@
 //! `space << 49 | page << 4 | event`. The last one is [`LogEvent::End`], whose upper 60 bits are
 //! the number of records before it: a log without it was cut off.
 //!
-//! A page here is `space << 45 | page number`: the same address in two processes is two pages. What
-//! the pager learns of a touch is at most one a page and aging interval.
+//! A page here is `space << 45 | page number`: pages of two processes are never the same. What the
+//! pager learns of touches is at most one a page and aging interval.
 
 use super::error::{Fault, TraceError};
 use super::input::{CUT_OFF, Input};
@@ -32,7 +32,7 @@ pub enum LogEvent {
     Evicted = 4,
     /// Its program removed it.
     Unmapped = 5,
-    /// An aging pass ended; the page is its number.
+    /// An aging pass ended.
     Aged = 6,
     /// The log ends; the page is the number of records.
     End = 15,
@@ -122,7 +122,7 @@ impl EventLog {
 
     /// The next record but the last; `None` at the end.
     fn next(&mut self) -> Result<Option<LogRecord>, TraceError> {
-        let Some(bytes) = self.input.record::<RECORD>()? else {
+        let Some(&bytes) = self.input.records::<RECORD>(1)?.first() else {
             if self.ended || self.input.may_be_cut {
                 return Ok(None);
             }

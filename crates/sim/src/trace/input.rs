@@ -152,20 +152,20 @@ impl Input {
         self.offset += n as u64;
     }
 
-    /// The next record of `N` bytes, not consumed yet; `None` at the end. Half a record is an error,
-    /// or the end of a trace that may be cut off.
-    pub(super) fn record<const N: usize>(&mut self) -> Result<Option<[u8; N]>, TraceError> {
+    /// Up to `room` whole records of `N` bytes, not consumed yet; none at the end. Half a record is
+    /// an error, or the end of a trace that may be cut off.
+    pub(super) fn records<const N: usize>(
+        &mut self,
+        room: usize,
+    ) -> Result<&[[u8; N]], TraceError> {
         let may_be_cut = self.may_be_cut;
-        let bytes = self.peek(N)?;
-        if let Some(&record) = bytes.first_chunk::<N>() {
-            return Ok(Some(record));
+        let held = self.peek(N)?.len();
+        if (1..N).contains(&held) && !may_be_cut {
+            let what = format!("it ends {held} bytes into a record of {N}");
+            return Err(self.at_byte(Fault::new(what, CUT_OFF)));
         }
-        let held = bytes.len();
-        if held == 0 || may_be_cut {
-            return Ok(None);
-        }
-        let what = format!("it ends {held} bytes into a record of {N}");
-        Err(self.at_byte(Fault::new(what, CUT_OFF)))
+        let (records, _) = self.buffer[self.start..self.end].as_chunks::<N>();
+        Ok(&records[..records.len().min(room)])
     }
 
     /// The next line with its end, or `None` after the last. The last may lack its line break.

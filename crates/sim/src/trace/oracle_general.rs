@@ -24,27 +24,24 @@ impl OracleGeneral {
             left_out: 0,
         }
     }
+}
 
-    /// The reference of one record, `None` when it is of size 0.
-    fn parse(&self, record: &[u8; RECORD]) -> Result<Option<Reference>, Fault> {
-        let (time, object) = (word(record, 0), long(record, 4));
-        let (size, next) = (word(record, 12), long(record, 16).cast_signed());
-        let never = next == -1 || next == i64::MAX;
-        let ahead = u64::try_from(next).is_ok_and(|next| next > self.index);
-        if !never && !ahead {
-            let what = format!(
-                "request {}: its object's next request is said to be number {next}",
-                self.index
-            );
-            return Err(Fault::new(what, NOT_THIS));
-        }
-        let reference = Reference {
-            page: object,
-            time: u64::from(time),
-            kind: Kind::Access,
-        };
-        Ok((size > 0).then_some(reference))
+/// The reference of request number `index`, `None` when it is of size 0.
+fn parse(record: &[u8; RECORD], index: u64) -> Result<Option<Reference>, Fault> {
+    let (time, object) = (word(record, 0), long(record, 4));
+    let (size, next) = (word(record, 12), long(record, 16).cast_signed());
+    let never = next == -1 || next == i64::MAX;
+    let ahead = u64::try_from(next).is_ok_and(|next| next > index);
+    if !never && !ahead {
+        let what = format!("request {index}: its object's next request is said to be {next}");
+        return Err(Fault::new(what, NOT_THIS));
     }
+    let reference = Reference {
+        page: object,
+        time: u64::from(time),
+        kind: Kind::Access,
+    };
+    Ok((size > 0).then_some(reference))
 }
 
 const NOT_THIS: &str = "is it oracleGeneral? `--format` names other formats; else make it again";
@@ -63,18 +60,29 @@ fn long(record: &[u8; RECORD], at: usize) -> u64 {
 
 impl Source for OracleGeneral {
     fn read(&mut self, out: &mut Vec<Reference>, room: usize) -> Result<(), TraceError> {
-        let before = out.len();
-        while out.len() - before < room {
-            let Some(record) = self.input.record::<RECORD>()? else {
-                break;
-            };
-            let parsed = self.parse(&record);
-            match parsed.map_err(|fault| self.input.at_byte(fault))? {
-                Some(reference) => out.push(reference),
-                None => self.left_out += 1,
+        let full = out.len() + room;
+        while out.len() < full {
+            let records = self.input.records::<RECORD>(full - out.len())?;
+            let (mut used, mut fault) = (0, None);
+            for record in records {
+                match parse(record, self.index) {
+                    Ok(Some(reference)) => out.push(reference),
+                    Ok(None) => self.left_out += 1,
+                    Err(found) => {
+                        fault = Some(found);
+                        break;
+                    }
+                }
+                self.index += 1;
+                used += RECORD;
             }
-            self.input.consume(RECORD);
-            self.index += 1;
+            self.input.consume(used);
+            if let Some(fault) = fault {
+                return Err(self.input.at_byte(fault));
+            }
+            if used == 0 {
+                break;
+            }
         }
         Ok(())
     }

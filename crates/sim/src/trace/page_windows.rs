@@ -19,37 +19,56 @@ impl PageWindows {
     }
 }
 
-fn kind(record: u64) -> Option<Kind> {
-    match record & 3 {
-        0 => Some(Kind::Fetch),
-        1 => Some(Kind::Read),
-        2 => Some(Kind::Write),
-        _ => None,
-    }
+/// What a record means.
+enum Record {
+    Touch(u64, Kind),
+    EndOfWindow,
+}
+
+fn parse(record: [u8; RECORD]) -> Result<Record, Fault> {
+    let record = u64::from_le_bytes(record);
+    let kind = match record & 3 {
+        0 => Kind::Fetch,
+        1 => Kind::Read,
+        2 => Kind::Write,
+        _ if record == END_OF_WINDOW => return Ok(Record::EndOfWindow),
+        _ => {
+            let what = format!("record {record:#x} has kind 3; there are 0, 1 and 2");
+            let remedy = "is it a page-window trace? `--format` names other formats";
+            return Err(Fault::new(what, remedy));
+        }
+    };
+    Ok(Record::Touch(record >> 2, kind))
 }
 
 impl Source for PageWindows {
     fn read(&mut self, out: &mut Vec<Reference>, room: usize) -> Result<(), TraceError> {
-        let before = out.len();
-        while out.len() - before < room {
-            let Some(record) = self.input.record::<RECORD>()? else {
-                break;
-            };
-            let record = u64::from_le_bytes(record);
-            if record == END_OF_WINDOW {
-                self.window += 1;
-            } else if let Some(kind) = kind(record) {
-                out.push(Reference {
-                    page: record >> 2,
-                    time: self.window,
-                    kind,
-                });
-            } else {
-                let what = format!("record {record:#x} has kind 3; there are 0, 1 and 2");
-                let remedy = "is it a page-window trace? `--format` names other formats";
-                return Err(self.input.at_byte(Fault::new(what, remedy)));
+        let full = out.len() + room;
+        while out.len() < full {
+            let records = self.input.records::<RECORD>(full - out.len())?;
+            let (mut used, mut fault) = (0, None);
+            for &record in records {
+                match parse(record) {
+                    Ok(Record::Touch(page, kind)) => out.push(Reference {
+                        page,
+                        time: self.window,
+                        kind,
+                    }),
+                    Ok(Record::EndOfWindow) => self.window += 1,
+                    Err(found) => {
+                        fault = Some(found);
+                        break;
+                    }
+                }
+                used += RECORD;
             }
-            self.input.consume(RECORD);
+            self.input.consume(used);
+            if let Some(fault) = fault {
+                return Err(self.input.at_byte(fault));
+            }
+            if used == 0 {
+                break;
+            }
         }
         Ok(())
     }
