@@ -8,7 +8,7 @@
 //! | 8-9 | generation, seq % 4 | 8: workingset, 9: the page that left was of type file |
 //! | 10 | type: file | token, 22 bits from bit 10 |
 //! | 11, 12-13, 14 | PG_referenced, refs field, PG_workingset | |
-//! | 15-22 | flags, see [`Flag`] | |
+//! | 15-23 | flags, see [`Flag`] | |
 //!
 //! Invariant: the version bits survive every change of state; all else is legal only in the state
 //! it is written for, and states change only as [`State::may_become`] allows.
@@ -59,8 +59,6 @@ pub enum Flag {
     Active = 15,
     /// PG_reclaim: to be rotated to the tail when its writeback ends.
     Reclaim = 16,
-    /// The accessed bit of its page-table entry, kept here so that a touch costs one cache line.
-    Accessed = 17,
     /// Mapped by a VMA without recency (vma.rs): its accessed bit says nothing.
     NoRecency = 18,
     /// Locked in memory.
