@@ -74,20 +74,12 @@ pub(crate) fn run_e2e(name: Option<&str>) -> bool {
 
 /// End-to-end tests that do not pass yet, each with the gap of docs/known-gaps.md that it shows.
 /// They are run by `cargo xtask e2e NAME`; `cargo xtask test` says that it leaves them out.
-const OPEN: [(&str, &str); 19] = [
-    ("attach_to_many_threads_at_work", "split mappings"),
+const OPEN: [(&str, &str); 14] = [
     ("a_32_bit_program", "32-bit programs"),
     ("a_store_directory_that_is_full", "a full store"),
     (
         "another_users_process_without_privilege",
         "run without privilege",
-    ),
-    ("thirty_seconds_of_everything", "the hostile workload"),
-    ("several_processes", "the hostile workload"),
-    ("each_kind_of_operation_alone", "the hostile workload"),
-    (
-        "pagetide_killed_ten_times_and_adopted_again",
-        "the hostile workload",
     ),
     ("fio_mmap_engine_verifies_small_blocks", "not confirmed"),
     ("fork_server_with_checking_children", "not confirmed"),

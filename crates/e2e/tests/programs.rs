@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use e2e::compare::Case;
+use e2e::pagetide;
 use e2e::programs;
 use e2e::temp::{TempDir, serial};
 
@@ -158,6 +159,19 @@ fn fork_server_with_checking_children() {
     ]
     .map(str::to_owned);
     Case::new("forkserver", command).limit(48 * MIB).check();
+}
+
+/// A run of stored pages was brought back as one. Where it went on into another mapping the kernel
+/// refused all of it, which was taken for "not ours any more": a thread asked for its page for ever,
+/// and a forked child that was given a keeper of its own found zeros.
+#[test]
+fn a_run_of_stored_pages_crosses_a_seam() {
+    let _serial = serial();
+    let mut options = pagetide::EVICT_FAST.to_vec();
+    options.extend(["--store", "mem"]);
+    Case::new("seam", [programs::c("seam")])
+        .options(&options)
+        .check();
 }
 
 #[test]

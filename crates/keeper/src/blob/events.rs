@@ -294,13 +294,11 @@ fn move_word(k: &mut Keeper, view: View, t: Table, c: usize, from: u64, to: u64)
     if view == View::Own && old.in_limbo() {
         move_limbo_page(k, k.limbo_of(c, from), k.limbo_of(d, to));
     }
-    let present = view == View::Own && !protocol::movable(old) && present::any(to);
-    let new = protocol::moved(old, present);
+    // What is at the new place by now tells nothing: it may have been moved on since, and another
+    // mapping may be there.
+    let new = protocol::moved(old);
     let there = Word(target.swap(new.0, Ordering::AcqRel));
     let last = Word(word.swap(Word::NONE.0, Ordering::AcqRel));
-    if present && old.in_limbo() {
-        k.drop_limbo(d, to, to + PAGE);
-    }
     // What the manager has committed in between is not named any more: the limbo copy is the good
     // one. Nor is what it has committed at the new place between a keeper's death and this.
     for gone in [there, last] {
