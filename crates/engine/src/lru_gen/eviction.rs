@@ -5,7 +5,7 @@
 
 use super::{LruGen, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS, Profile, list_of, refs, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
-use crate::list::End;
+use crate::list::{AHEAD, End};
 use crate::lru_gen::insert::Insertion;
 use crate::units::Swappiness;
 use crate::word::{Flag, State, Word};
@@ -134,28 +134,34 @@ impl LruGen {
             ..Isolated::default()
         };
         let (mut looked, mut skipped) = (0, Vec::new());
+        let mut popped = [FolioId(0); AHEAD];
         while looked < budget.look && done.isolated.max(skipped.len()) < budget.isolate {
-            let Some((id, word)) = self.lists.pop(folios, oldest) else {
+            let most =
+                (budget.look - looked).min(budget.isolate - done.isolated.max(skipped.len()));
+            let nr = self.lists.pop_some(folios, (oldest, most), &mut popped);
+            if nr == 0 {
                 break;
-            };
-            looked += 1;
-            match self.sort(word, tier_idx, budget.may_io) {
-                Sorted::Isolate(word) => {
-                    self.count(word.generation(), ty, -1);
-                    folios.set(id, word.into_state(State::OffList));
-                    out.push(id);
-                    done.isolated += 1;
+            }
+            looked += nr;
+            for &id in &popped[..nr] {
+                match self.sort(folios.get(id), tier_idx, budget.may_io) {
+                    Sorted::Isolate(word) => {
+                        self.count(word.generation(), ty, -1);
+                        folios.set(id, word.into_state(State::OffList));
+                        out.push(id);
+                        done.isolated += 1;
+                    }
+                    Sorted::Elsewhere(word) => {
+                        let list = list_of(word.generation(), ty);
+                        self.lists.push(folios, list, (id, word), End::Head);
+                    }
+                    Sorted::Unevictable(word) => {
+                        self.count(word.generation(), ty, -1);
+                        folios.set(id, word.into_state(State::OffList));
+                        done.unevictable[ty.index()] += 1;
+                    }
+                    Sorted::Skip(word) => skipped.push((id, word)),
                 }
-                Sorted::Elsewhere(word) => {
-                    let list = list_of(word.generation(), ty);
-                    self.lists.push(folios, list, (id, word), End::Head);
-                }
-                Sorted::Unevictable(word) => {
-                    self.count(word.generation(), ty, -1);
-                    folios.set(id, word.into_state(State::OffList));
-                    done.unevictable[ty.index()] += 1;
-                }
-                Sorted::Skip(word) => skipped.push((id, word)),
             }
         }
         // Skipped pages stay in the generation, at its head: they are met again last.
