@@ -345,4 +345,43 @@ mod tests {
         lists.check(&folios);
         assert!(lists.footprint() < before / 4);
     }
+
+    /// Canaries: each plants one bug that `check` must find.
+    #[test]
+    #[should_panic(expected = "is in twice")]
+    fn canary_an_entry_is_in_twice() {
+        let (folios, mut lists) = setup(3);
+        let tail = lists.rings[0].tail().expect("three pages");
+        lists.rings[1].push_head(tail);
+        lists.check(&folios);
+    }
+
+    #[test]
+    #[should_panic(expected = "list accounts")]
+    fn canary_an_entry_is_lost() {
+        let (folios, mut lists) = setup(3);
+        lists.rings[0].pop_tail();
+        lists.check(&folios);
+    }
+
+    #[test]
+    #[should_panic(expected = "versions of FolioId(1)")]
+    fn canary_a_word_names_an_entry_that_is_nowhere() {
+        let (mut folios, lists) = setup(3);
+        let word = folios.get(FolioId(1));
+        assert_eq!(word.live_version(), 0);
+        // The bit of version 1: an entry that is nowhere.
+        folios.set(FolioId(1), Word::from_raw(word.raw() | 1 << 3));
+        lists.check(&folios);
+    }
+
+    #[test]
+    #[should_panic(expected = "too many tombstones")]
+    fn canary_tombstones_are_never_swept() {
+        let (mut folios, mut lists) = setup(1000);
+        for id in 0..600 {
+            lists.remove(&mut folios, FolioId(id), State::Absent, None);
+        }
+        lists.check(&folios);
+    }
 }

@@ -248,4 +248,6 @@ fn clamped_sum(counts: impl Iterator<Item = i64>) -> u64 {
 }
 
 #[cfg(test)]
+mod canaries;
+#[cfg(test)]
 mod tests;
