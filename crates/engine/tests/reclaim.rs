@@ -149,6 +149,9 @@ fn without_swap_only_file_pages_go() {
     let got = engine.proactive_reclaim(Pages(100), None, Millis(1), &mut memory);
     assert_eq!(got, Ok(Pages(100)));
     assert!(memory.order.iter().all(|&id| id >= 100));
+    let events = engine.memcg().events();
+    assert!(events.get(MemcgEvent::SwapFail) > 0 && events.get(MemcgEvent::SwapMax) > 0);
+    assert_eq!(engine.memcg().swap_usage(), Pages(0));
     assert_eq!(
         engine.explain(FolioId(0), Millis(1)).verdict,
         Verdict::TypeExcluded

@@ -6,7 +6,9 @@
 mod page_age;
 mod report;
 mod shadow;
+mod shadow_nodes;
 
 pub use page_age::{AgeBin, Aggregation, Bins, BinsError, MAX_NR_BINS, PageAge};
 pub use report::{Report, ReportState};
 pub use shadow::EvictionClock;
+pub use shadow_nodes::{CHUNK_SLOTS, ShadowNodes, excess_nodes};
