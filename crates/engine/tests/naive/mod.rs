@@ -435,7 +435,7 @@ impl Naive {
             let Some(id) = rest.pop() else { break };
             let page = &self.pages[id as usize];
             let here = page.place == Place::Gen(oldest);
-            if here && !(page.workingset && !page.referenced) {
+            if here && (!page.workingset || page.referenced) {
                 kept.push(id);
                 continue;
             }
