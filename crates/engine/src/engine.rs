@@ -179,6 +179,11 @@ impl Engine {
                 break;
             }
         }
+        let left = nr - (out.len() - before);
+        total.add(
+            self.lruvec
+                .isolate_proven((age, now), swappiness, left, out),
+        );
         total
     }
 

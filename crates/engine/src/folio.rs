@@ -264,4 +264,37 @@ mod tests {
         assert!(!table.touch(FolioId(0)) && !table.touch(FolioId(1)));
         assert_eq!(table.get(FolioId(0)), Word::default());
     }
+
+    fn one_present() -> FolioTable {
+        let mut table = FolioTable::default();
+        table.ensure(100);
+        table.set(FolioId(7), Word::default().into_state(State::Listed));
+        table.check();
+        table
+    }
+
+    /// Canaries: each plants one bug that `check` must find.
+    #[test]
+    #[should_panic(expected = "FolioId(7) lacks its present bit")]
+    fn canary_a_present_bit_is_lost() {
+        let mut table = one_present();
+        table.bits.set_present(FolioId(7), false);
+        table.check();
+    }
+
+    #[test]
+    #[should_panic(expected = "present bits of pages that are not")]
+    fn canary_a_present_bit_too_many() {
+        let mut table = one_present();
+        table.bits.set_present(FolioId(8), true);
+        table.check();
+    }
+
+    #[test]
+    #[should_panic(expected = "accessed and not present")]
+    fn canary_an_absent_page_is_accessed() {
+        let mut table = one_present();
+        table.bits.plant_accessed(FolioId(9));
+        table.check();
+    }
 }

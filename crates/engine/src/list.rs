@@ -11,7 +11,8 @@
 //! 3. tombstones <= live / 16 + 256, which bounds both memory and the cost of sweeping.
 
 use crate::folio::{FolioId, FolioTable};
-use crate::ring::{AHEAD, ENTRY_BITS, Ring};
+pub(crate) use crate::ring::AHEAD;
+use crate::ring::{ENTRY_BITS, Ring};
 use crate::word::{State, Word};
 use alloc::vec::Vec;
 
@@ -37,6 +38,9 @@ pub(crate) struct Lists<const N: usize> {
     live: usize,
     tombstones: usize,
 }
+
+/// Room for the pages that are popped at once.
+pub(crate) type Popped = [FolioId; AHEAD];
 
 /// Which end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +125,38 @@ impl<const N: usize> Lists<N> {
             folios.bring_near(ahead[..nr].iter().map(|&raw| split(raw).0));
         }
         ring.pop_tail()
+    }
+
+    /// [`Self::pop`] of up to `max` pages at once, in order, into `to`; returns how many, 0 only if
+    /// there are none. Their versions are released in the table, where their words are to be read: a
+    /// tombstone of the same page may have been met after it.
+    pub(crate) fn pop_some(
+        &mut self,
+        folios: &mut FolioTable,
+        (list, max): (usize, usize),
+        to: &mut Popped,
+    ) -> usize {
+        let (mut raw, mut got) = ([0; AHEAD], 0);
+        while got == 0 {
+            let nr = self.rings[list].take_tail(max, &mut raw);
+            if nr == 0 {
+                break;
+            }
+            folios.bring_near(raw[..nr].iter().map(|&raw| split(raw).0));
+            for &raw in raw[..nr].iter().rev() {
+                let (id, version) = split(raw);
+                let word = folios.get(id);
+                folios.set(id, word.release_version(version));
+                if word.is_live(version) {
+                    to[got] = id;
+                    got += 1;
+                } else {
+                    self.tombstones -= 1;
+                }
+            }
+        }
+        self.live -= got;
+        got
     }
 
     /// True when no live page is on `list`; tombstones at its tail are dropped on the way.
@@ -308,5 +344,44 @@ mod tests {
         lists.bound_tombstones(&mut folios);
         lists.check(&folios);
         assert!(lists.footprint() < before / 4);
+    }
+
+    /// Canaries: each plants one bug that `check` must find.
+    #[test]
+    #[should_panic(expected = "is in twice")]
+    fn canary_an_entry_is_in_twice() {
+        let (folios, mut lists) = setup(3);
+        let tail = lists.rings[0].tail().expect("three pages");
+        lists.rings[1].push_head(tail);
+        lists.check(&folios);
+    }
+
+    #[test]
+    #[should_panic(expected = "list accounts")]
+    fn canary_an_entry_is_lost() {
+        let (folios, mut lists) = setup(3);
+        lists.rings[0].pop_tail();
+        lists.check(&folios);
+    }
+
+    #[test]
+    #[should_panic(expected = "versions of FolioId(1)")]
+    fn canary_a_word_names_an_entry_that_is_nowhere() {
+        let (mut folios, lists) = setup(3);
+        let word = folios.get(FolioId(1));
+        assert_eq!(word.live_version(), 0);
+        // The bit of version 1: an entry that is nowhere.
+        folios.set(FolioId(1), Word::from_raw(word.raw() | 1 << 3));
+        lists.check(&folios);
+    }
+
+    #[test]
+    #[should_panic(expected = "too many tombstones")]
+    fn canary_tombstones_are_never_swept() {
+        let (mut folios, mut lists) = setup(1000);
+        for id in 0..600 {
+            lists.remove(&mut folios, FolioId(id), State::Absent, None);
+        }
+        lists.check(&folios);
     }
 }

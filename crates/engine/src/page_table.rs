@@ -93,6 +93,13 @@ impl PageTable {
         self.blocks[block] = if present { rest | bit } else { rest };
     }
 
+    /// A planted bug: the accessed bit of whatever page.
+    #[cfg(test)]
+    pub(crate) fn plant_accessed(&mut self, id: FolioId) {
+        let (block, bit) = at(id);
+        self.blocks[block] |= bit << BLOCK;
+    }
+
     /// Number of blocks, for a walk that visits all.
     pub(crate) const fn blocks(&self) -> usize {
         self.blocks.len()

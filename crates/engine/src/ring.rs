@@ -234,6 +234,24 @@ impl Ring {
         nr
     }
 
+    /// Takes up to `max` entries at the tail, none beyond their chunk, into `to`, the next one last;
+    /// returns how many.
+    pub(crate) fn take_tail(&mut self, max: usize, to: &mut [u32; AHEAD]) -> usize {
+        let Some(back) = self.chunks.back() else {
+            return 0;
+        };
+        let first = if self.chunks.len() == 1 { self.head } else { 0 };
+        let slots = first.max(self.tail.saturating_sub(max.min(AHEAD)))..self.tail;
+        let nr = slots.len();
+        to[..nr].copy_from_slice(&back.words[slots]);
+        self.tail -= nr;
+        self.len -= nr;
+        if self.len == 0 || self.tail == 0 {
+            self.drop_back();
+        }
+        nr
+    }
+
     /// Removes `entry` if it is among the first `depth` of the head chunk; pages that come and go
     /// in a hurry leave no tombstone this way.
     pub(crate) fn remove_near_head(&mut self, entry: u32, depth: usize) -> bool {

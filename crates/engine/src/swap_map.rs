@@ -172,4 +172,34 @@ mod tests {
         assert_eq!(map.put(SwapSlot(99)), Err(BadSlot(SwapSlot(99))));
         map.check_invariants();
     }
+
+    /// Canaries: each plants one bug that `check_invariants` must find.
+    #[test]
+    #[should_panic(expected = "is on the free list")]
+    fn canary_a_slot_is_used_and_free() {
+        let mut map = SwapMap::new(4);
+        let slot = map.alloc().expect("free");
+        let other = map.alloc().expect("free");
+        map.put(other).expect("in use");
+        map.free[0] = slot.0;
+        map.check_invariants();
+    }
+
+    #[test]
+    #[should_panic(expected = "left == right")]
+    fn canary_a_slot_leaks() {
+        let mut map = SwapMap::new(4);
+        let slot = map.alloc().expect("free");
+        map.counts[slot.0 as usize] = 0;
+        map.check_invariants();
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 0")]
+    fn canary_a_count_continues_without_need() {
+        let mut map = SwapMap::new(4);
+        let slot = map.alloc().expect("free");
+        map.continued.insert(slot.0, 1);
+        map.check_invariants();
+    }
 }

@@ -149,6 +149,9 @@ fn without_swap_only_file_pages_go() {
     let got = engine.proactive_reclaim(Pages(100), None, Millis(1), &mut memory);
     assert_eq!(got, Ok(Pages(100)));
     assert!(memory.order.iter().all(|&id| id >= 100));
+    let events = engine.memcg().events();
+    assert!(events.get(MemcgEvent::SwapFail) > 0 && events.get(MemcgEvent::SwapMax) > 0);
+    assert_eq!(engine.memcg().swap_usage(), Pages(0));
     assert_eq!(
         engine.explain(FolioId(0), Millis(1)).verdict,
         Verdict::TypeExcluded
@@ -204,6 +207,47 @@ fn eviction_by_age_takes_what_was_idle_long_enough_and_nothing_else() {
     let explained = engine.explain(FolioId(250), Millis(30_000));
     assert!(explained.verdict == Verdict::Candidate && explained.idle_at_least < Millis(10_000));
     engine.check_invariants();
+}
+
+/// The pager's `--evict-older-than 10s --every 40s`: a walk at 30 s of each period, eviction at 40 s.
+/// Pages that were in use in one period, and idle from that period's walk on, used to be handed out
+/// at the end of the next period only; pages that came in after the walk must not go before.
+#[test]
+fn eviction_by_age_is_not_a_cycle_late() {
+    let mut engine = engine(300, MemcgLimits::default());
+    let mut memory = Simple::default();
+    let evict = |engine: &mut Engine, now| {
+        let mut batch = Vec::new();
+        engine.isolate_older_than(Millis(10_000), 1000, Millis(now), &mut batch);
+        for &id in &batch {
+            engine.settle(id, PageOut::Stored, ScanReason::Proactive);
+        }
+        engine.check_invariants();
+        batch.iter().map(|id| id.0).collect::<Vec<_>>()
+    };
+    fault(&mut engine, 0..200);
+    for period in 0..3 {
+        let start = period * 40_000;
+        // All are used before the walk, and the first hundred afterwards as well.
+        (0..200).for_each(|id| assert!(engine.lruvec_mut().touch(FolioId(id))));
+        engine.walk_and_age(&mut memory, Millis(start + 30_000));
+        (0..100).for_each(|id| assert!(engine.lruvec_mut().touch(FolioId(id))));
+        if period == 2 {
+            fault(&mut engine, 200..300);
+        }
+        engine.walk_and_age(&mut memory, Millis(start + 40_000));
+        if period < 2 {
+            // What is taken here is wanted at once: only the last period is looked at.
+            continue;
+        }
+        let gone = evict(&mut engine, start + 40_000);
+        assert_eq!(gone, (100..200).collect::<Vec<_>>(), "period {period}");
+    }
+    assert_eq!(
+        evict(&mut engine, 120_000),
+        [0u32; 0],
+        "new pages and those in use stay"
+    );
 }
 
 /// A page that is touched while it is on its way out comes back young.

@@ -5,13 +5,20 @@
 //! page of s may have been used until birth(s + 2): no generation is taken before that is `age` ago.
 //! (The page-age histogram keeps the kernel's reading, birth(s + 1).)
 //!
-//! Generations are taken whole, and the youngest two never. Aging at intervals of `age` finds all
+//! In the generation after those, s + 1 of the above, some pages are known better: a page whose
+//! PG_workingset is set and whose references are spent was put there by a walk (or by a refault) while
+//! it was the youngest, so it was last used before birth(s + 2). Such pages are taken too; without
+//! that, a page that was in use at one look would be found idle only at the look after the next.
+//!
+//! Generations are taken whole otherwise, and the youngest two never. Aging at intervals of `age` finds all
 //! idle pages within twice that time; at half of it or less, the oldest generations merge before
 //! they are old enough, and nothing is ever found.
 
-use super::{IsolateBudget, Isolated, LruGen, MIN_NR_GENS};
+use super::{IsolateBudget, Isolated, LruGen, MIN_NR_GENS, Profile, list_of, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
+use crate::list::End;
 use crate::units::{Millis, Swappiness};
+use crate::word::Flag;
 use alloc::vec::Vec;
 
 impl LruGen {
@@ -55,6 +62,50 @@ impl LruGen {
         }
         let moved = self.try_to_inc_min_seq(folios, swappiness);
         done.scanned += usize::from(moved);
+        done
+    }
+
+    /// Isolates up to `nr` pages of `ty` that are one generation too young to be taken whole, and are
+    /// known to have been idle for `age` all the same. P63 keeps no such knowledge.
+    pub(crate) fn isolate_proven(
+        &mut self,
+        folios: &mut FolioTable,
+        (age, now): (Millis, Millis),
+        (ty, nr): (FolioType, usize),
+        out: &mut Vec<FolioId>,
+    ) -> Isolated {
+        let mut done = Isolated {
+            ty: Some(ty),
+            ..Isolated::default()
+        };
+        let seq = self.min_seq(ty);
+        let idle = seq < self.max_seq && now.since(self.birth(seq + 1)) >= age;
+        if self.profile == Profile::P63 || self.nr_gens(ty) <= MIN_NR_GENS || !idle {
+            return done;
+        }
+        let (slot, tier_idx) = (slot_of(seq), self.controller.tier_idx(self.profile, ty));
+        let list = list_of(slot, ty);
+        // What stays goes to the head: when its first is met again, the round is over.
+        let mut first_kept = None;
+        while done.isolated < nr {
+            let Some((id, word)) = self.lists.pop(folios, list) else {
+                break;
+            };
+            if first_kept == Some(id) {
+                self.lists.push(folios, list, (id, word), End::Tail);
+                break;
+            }
+            done.scanned += 1;
+            let proven = word.has(Flag::Workingset) && !word.has(Flag::Referenced);
+            if word.generation() == slot && !proven {
+                self.lists.push(folios, list, (id, word), End::Head);
+                first_kept = first_kept.or(Some(id));
+                continue;
+            }
+            let sorted = self.sort(word, tier_idx, true);
+            // With I/O allowed no page is skipped.
+            let _ = self.follow(folios, (id, sorted), &mut done, out);
+        }
         done
     }
 

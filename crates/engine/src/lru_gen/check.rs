@@ -1,9 +1,9 @@
 //! The invariants of mod.rs, asserted one by one. Costs a look at every page.
 
-use super::{LruGen, MAX_NR_GENS, MIN_NR_GENS, SLOTS};
+use super::{LRU_REFS_WIDTH, LruGen, MAX_NR_GENS, MIN_NR_GENS, SLOTS};
 use crate::folio::{FolioTable, FolioType};
 use crate::units::Swappiness;
-use crate::word::State;
+use crate::word::{State, TOKEN_BITS};
 
 impl LruGen {
     /// # Panics
@@ -17,6 +17,10 @@ impl LruGen {
                 "I1: {ty:?} has {gens}"
             );
         }
+        let [anon, file] = self.min_seq;
+        let reach = MAX_NR_GENS - MIN_NR_GENS - 1;
+        let aligned = !self.two_sided || anon.abs_diff(file) <= reach;
+        assert!(aligned, "I6: min_seq {anon} and {file}");
         let mut counted = [[0i64; 2]; SLOTS];
         for (id, word) in folios.iter().filter(|(_, w)| w.state() == State::Listed) {
             let ty = word.folio_type();
@@ -29,10 +33,7 @@ impl LruGen {
             );
         }
         assert_eq!(counted, self.nr_pages, "I3: pages by slot and type");
-        let [anon, file] = self.min_seq;
-        let reach = MAX_NR_GENS - MIN_NR_GENS - 1;
-        let aligned = !self.two_sided || anon.abs_diff(file) <= reach;
-        assert!(aligned, "I6: min_seq {anon} and {file}");
+        self.check_shadows(folios);
         let listed: u64 = FolioType::ALL.iter().map(|&ty| self.total(ty)).sum();
         assert_eq!(listed, self.lists.live() as u64, "I7: pages on lists");
         for ty in FolioType::ALL {
@@ -43,6 +44,18 @@ impl LruGen {
                 );
             }
             assert_eq!(self.active(ty) + self.inactive(ty), self.total(ty), "I9");
+        }
+    }
+
+    /// No page left in a generation that was not there yet. Beyond a wrap of the token nothing can be
+    /// said (workingset.md I3).
+    fn check_shadows(&self, folios: &FolioTable) {
+        if self.max_seq >= u64::from(u32::MAX >> (32 - TOKEN_BITS + LRU_REFS_WIDTH)) {
+            return;
+        }
+        for (id, word) in folios.iter().filter(|(_, w)| w.state() == State::Shadow) {
+            let seq = u64::from(word.shadow().0 >> LRU_REFS_WIDTH);
+            assert!(seq <= self.max_seq, "{id:?} left in the future, {seq}");
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{LruGen, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS, Profile, list_of, refs, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
-use crate::list::End;
+use crate::list::{AHEAD, End};
 use crate::lru_gen::insert::Insertion;
 use crate::units::Swappiness;
 use crate::word::{Flag, State, Word};
@@ -68,7 +68,7 @@ impl Isolated {
 }
 
 /// What to do with the page at the tail.
-enum Sorted {
+pub(super) enum Sorted {
     Unevictable(Word),
     Elsewhere(Word),
     Isolate(Word),
@@ -134,28 +134,18 @@ impl LruGen {
             ..Isolated::default()
         };
         let (mut looked, mut skipped) = (0, Vec::new());
+        let mut popped = [FolioId(0); AHEAD];
         while looked < budget.look && done.isolated.max(skipped.len()) < budget.isolate {
-            let Some((id, word)) = self.lists.pop(folios, oldest) else {
+            let most =
+                (budget.look - looked).min(budget.isolate - done.isolated.max(skipped.len()));
+            let nr = self.lists.pop_some(folios, (oldest, most), &mut popped);
+            if nr == 0 {
                 break;
-            };
-            looked += 1;
-            match self.sort(word, tier_idx, budget.may_io) {
-                Sorted::Isolate(word) => {
-                    self.count(word.generation(), ty, -1);
-                    folios.set(id, word.into_state(State::OffList));
-                    out.push(id);
-                    done.isolated += 1;
-                }
-                Sorted::Elsewhere(word) => {
-                    let list = list_of(word.generation(), ty);
-                    self.lists.push(folios, list, (id, word), End::Head);
-                }
-                Sorted::Unevictable(word) => {
-                    self.count(word.generation(), ty, -1);
-                    folios.set(id, word.into_state(State::OffList));
-                    done.unevictable[ty.index()] += 1;
-                }
-                Sorted::Skip(word) => skipped.push((id, word)),
+            }
+            looked += nr;
+            for &id in &popped[..nr] {
+                let sorted = self.sort(folios.get(id), tier_idx, budget.may_io);
+                skipped.extend(self.follow(folios, (id, sorted), &mut done, out));
             }
         }
         // Skipped pages stay in the generation, at its head: they are met again last.
@@ -167,8 +157,37 @@ impl LruGen {
         done
     }
 
+    /// Does with a popped page what was decided; gives it back if it is to be skipped.
+    pub(super) fn follow(
+        &mut self,
+        folios: &mut FolioTable,
+        (id, sorted): (FolioId, Sorted),
+        done: &mut Isolated,
+        out: &mut Vec<FolioId>,
+    ) -> Option<(FolioId, Word)> {
+        match sorted {
+            Sorted::Isolate(word) => {
+                self.count(word.generation(), word.folio_type(), -1);
+                folios.set(id, word.into_state(State::OffList));
+                out.push(id);
+                done.isolated += 1;
+            }
+            Sorted::Elsewhere(word) => {
+                let list = list_of(word.generation(), word.folio_type());
+                self.lists.push(folios, list, (id, word), End::Head);
+            }
+            Sorted::Unevictable(word) => {
+                self.count(word.generation(), word.folio_type(), -1);
+                folios.set(id, word.into_state(State::OffList));
+                done.unevictable[word.folio_type().index()] += 1;
+            }
+            Sorted::Skip(word) => return Some((id, word)),
+        }
+        None
+    }
+
     /// The table of lru-gen.md 6.3, first match wins.
-    fn sort(&mut self, word: Word, tier_idx: usize, may_io: bool) -> Sorted {
+    pub(super) fn sort(&mut self, word: Word, tier_idx: usize, may_io: bool) -> Sorted {
         if word.has(Flag::Unevictable) {
             return Sorted::Unevictable(word);
         }

@@ -16,6 +16,7 @@
 //! - I6 with both types evictable, the two `min_seq` differ by at most 1 once aligned.
 
 mod aging;
+mod bloom;
 mod budget;
 mod by_age;
 mod check;
@@ -28,6 +29,7 @@ mod min_ttl;
 mod refault;
 mod refs;
 
+pub use bloom::{BLOOM_FILTER_SHIFT, BloomFilters, is_dense};
 pub use budget::ScanTarget;
 pub use commands::{CommandError, Eviction};
 pub use controller::{Controller, Position};
@@ -247,5 +249,7 @@ fn clamped_sum(counts: impl Iterator<Item = i64>) -> u64 {
     counts.map(clamped).sum()
 }
 
+#[cfg(test)]
+mod canaries;
 #[cfg(test)]
 mod tests;

@@ -149,14 +149,19 @@ impl Lruvec {
             Lru::MultiGen(lru) => lru.check(&self.folios, swappiness),
             Lru::Classic(lru) => lru.check(&self.folios),
         }
-        let off_list = self.folios.count(State::OffList) as u64;
-        assert_eq!(
-            off_list,
-            self.off_list.iter().sum::<u64>(),
-            "present pages that are on no list"
-        );
-        let out = self.folios.count(State::Shadow) as u64;
-        assert_eq!(out, self.out.iter().sum::<u64>(), "pages out");
+        let (mut off_list, mut out) = ([0; 2], [0; 2]);
+        for (_, word) in self.folios.iter() {
+            match word.state() {
+                State::OffList => off_list[word.folio_type().index()] += 1,
+                State::Shadow => out[word.shadow_type().index()] += 1,
+                State::Absent | State::Listed => {}
+            }
+        }
+        assert_eq!(off_list, self.off_list, "present pages that are on no list");
+        assert_eq!(out, self.out, "pages out");
         self.stat.check();
     }
 }
+
+#[cfg(test)]
+mod canaries;

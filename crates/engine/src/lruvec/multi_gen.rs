@@ -93,6 +93,28 @@ impl Lruvec {
         self.book_scan(ScanReason::Proactive, out.len() - before, done)
     }
 
+    /// Isolates up to `nr` pages that are known to have been idle for `age` before `now`, though
+    /// their generation is not; see `lru_gen/by_age.rs`.
+    pub(crate) fn isolate_proven(
+        &mut self,
+        (age, now): (Millis, Millis),
+        swappiness: Swappiness,
+        nr: usize,
+        out: &mut Vec<FolioId>,
+    ) -> Isolated {
+        let mut total = Isolated::default();
+        for ty in FolioType::ALL {
+            let (before, left) = (out.len(), nr - total.isolated);
+            let Some((lru, folios)) = self.multi_gen_mut().filter(|_| swappiness.may_evict(ty))
+            else {
+                continue;
+            };
+            let done = lru.isolate_proven(folios, (age, now), (ty, left), out);
+            total.add(self.book_scan(ScanReason::Proactive, out.len() - before, done));
+        }
+        total
+    }
+
     /// debugfs `+`: ages when `seq` is the youngest generation.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ pub use report::Reports;
 use crate::folio::{FolioId, FolioType};
 use crate::lru_gen::Refault;
 use crate::lruvec::{FaultKind, Lruvec, Policy, Unmapped};
-use crate::memcg::{MemcgId, MemcgLimits, MemcgLru, MemcgProfile, MemcgTree, OverMax};
+use crate::memcg::{MemcgEvent, MemcgId, MemcgLimits, MemcgLru, MemcgProfile, MemcgTree, OverMax};
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmscan::{
     Memory, PageOut, ScanControl, ScanReason, Shrunk, shrink_lruvec, usable_swappiness,
@@ -233,8 +233,24 @@ impl Machine {
         usable_swappiness(set, self.tree.swap_available(id))
     }
 
+    /// FAIL for a tenant whose anon pages this pass leaves alone for want of swap, MAX at the level
+    /// whose swap.max it is; see `Memcg::swap_failed`.
+    fn note_swap_shortage(&mut self, id: MemcgId) {
+        let wanted = self.tree.get(id).swappiness();
+        let (active, inactive) = self.lruvec(id).active_inactive(FolioType::Anon);
+        if self.swappiness(id, None) == wanted || active.0 + inactive.0 == 0 {
+            return;
+        }
+        self.tree.event(id, MemcgEvent::SwapFail);
+        let available = |&id: &MemcgId| self.tree.get(id).swap_available();
+        if let Some(limiting) = self.tree.ancestors(id).min_by_key(available) {
+            self.tree.event(limiting, MemcgEvent::SwapMax);
+        }
+    }
+
     /// One pass over one lruvec, with its accounts.
     fn shrink<M: Memories>(&mut self, id: MemcgId, sc: &ScanControl, memories: &mut M) -> Shrunk {
+        self.note_swap_shortage(id);
         let lruvec = self.lruvecs[id.index()].as_mut().expect("a released memcg");
         let out = lruvec.out(FolioType::Anon);
         let shrunk = shrink_lruvec(

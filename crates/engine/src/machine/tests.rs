@@ -342,3 +342,26 @@ fn the_iterator_overshoots_where_the_memcg_lru_does_not() {
     assert!(overshoot(GlobalReclaim::MemcgLru) <= 125);
     assert!(overshoot(GlobalReclaim::Iterator) >= 400);
 }
+
+/// reclaim-control.md 11, test 13, in a tree: the level whose swap.max it is counts MAX.
+#[test]
+fn swap_events_name_the_level() {
+    let (mut machine, _) = machine(MemcgProfile::Newer, 1, 0);
+    let parent = machine.create(MemcgId::ROOT, Millis(0));
+    let child = machine.create(parent, Millis(0));
+    machine.set_limits(
+        parent,
+        MemcgLimits {
+            swap_max: crate::units::Limit::Bytes(crate::units::Bytes(0)),
+            ..MemcgLimits::default()
+        },
+    );
+    machine.lruvec_mut(child).ensure(100);
+    fill(&mut machine, child, 100);
+    machine.reclaim_subtree(MemcgId::ROOT, request(50), &mut Simple);
+    assert_eq!(usage(&machine, child), 100, "anon stays");
+    let count = |id, event| machine.tree().local_events(id).get(event);
+    assert!(count(child, MemcgEvent::SwapFail) > 0 && count(child, MemcgEvent::SwapMax) == 0);
+    assert!(count(parent, MemcgEvent::SwapMax) > 0 && count(parent, MemcgEvent::SwapFail) == 0);
+    machine.check_invariants();
+}

@@ -8,6 +8,7 @@ mod counter;
 mod events;
 mod memcg_lru;
 mod protection;
+mod shared_walk;
 mod stock;
 mod throttle;
 mod tree;
@@ -16,6 +17,7 @@ pub use counter::{OverLimit, PageCounter};
 pub use events::{MemcgEvent, MemcgEvents};
 pub use memcg_lru::{MEMCG_NR_BINS, MemcgLru, MemcgOp, MemcgProfile, MemcgWalk, Segment};
 pub use protection::{Protection, ProtectionInput, effective_protection};
+pub use shared_walk::{SharedPositions, SharedWalk};
 pub use throttle::{high_delay, overage};
 pub use tree::{MemcgId, MemcgTree, OverMax};
 
@@ -178,6 +180,16 @@ impl Memcg {
     /// Gives back `nr` pages.
     pub const fn uncharge(&mut self, nr: Pages) {
         self.memory.uncharge(nr);
+    }
+
+    /// A pass over this tenant leaves its anon pages alone because no batch of them may be swapped
+    /// out: FAIL here, and MAX where the limit is (`limiting`). Counted once a pass: no page asks for
+    /// a slot, since none is looked at.
+    pub(crate) const fn swap_failed(&mut self, limiting: bool) {
+        self.event(MemcgEvent::SwapFail);
+        if limiting {
+            self.event(MemcgEvent::SwapMax);
+        }
     }
 
     pub(crate) const fn charge_swap(&mut self, nr: Pages) {

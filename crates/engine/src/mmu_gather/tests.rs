@@ -244,3 +244,21 @@ fn test_15_same_as_page_by_page() {
         assert!(frames.stats().refcount_ops <= naive.stats().refcount_ops);
     }
 }
+
+/// Canaries: each plants one bug that `check_invariants` must find.
+#[test]
+#[should_panic(expected = "I5")]
+fn canary_a_range_is_open_that_ended() {
+    let frames = folios(&[3]);
+    let mut tlb = gather(&frames, 0..8);
+    tlb.range_limit = Some(8);
+    tlb.check_invariants(&frames);
+}
+
+#[test]
+#[should_panic(expected = "I2")]
+fn canary_a_range_runs_over_its_folio() {
+    let frames = folios(&[3]);
+    let tlb = gather(&frames, 0..8);
+    tlb.check_invariants(&folios(&[2, 2]));
+}

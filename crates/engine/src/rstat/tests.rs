@@ -203,3 +203,37 @@ fn test_15_local_reads_agree_with_summing() {
     assert_eq!(rstat.local_by_summing(b, 0), 512);
     assert_eq!(rstat.flushes(), 3 * 256);
 }
+
+/// Canaries: each plants one bug that `check_flushed` must find.
+fn planted(bug: impl FnOnce(&mut Rstat, GroupId, GroupId)) {
+    let (mut rstat, a, b) = chain(2);
+    rstat.update(0, b, 0, 3);
+    rstat.update(1, a, 0, 2);
+    rstat.flush(GroupId::ROOT);
+    bug(&mut rstat, a, b);
+    rstat.check_flushed();
+}
+
+#[test]
+#[should_panic(expected = "I1: group")]
+fn canary_a_parent_misses_its_child() {
+    planted(|rstat, a, _| rstat.groups[a.index()].as_mut().expect("there").total[0] -= 3);
+}
+
+#[test]
+#[should_panic(expected = "I3: group")]
+fn canary_a_change_stays_pending() {
+    planted(|rstat, a, _| rstat.groups[a.index()].as_mut().expect("there").pending[0] = 1);
+}
+
+/// A worker's change was lost: total and local agree with each other, not with the shards.
+#[test]
+#[should_panic(expected = "I2: group")]
+fn canary_a_worker_is_forgotten() {
+    planted(|rstat, _, b| {
+        for id in [GroupId::ROOT, GroupId(1), b] {
+            rstat.groups[id.index()].as_mut().expect("there").total[0] -= 3;
+        }
+        rstat.groups[b.index()].as_mut().expect("there").local[0] -= 3;
+    });
+}

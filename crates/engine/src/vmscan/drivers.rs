@@ -40,6 +40,11 @@ impl Engine {
     /// One pass at one priority, with its accounts.
     pub fn shrink<M: Memory>(&mut self, sc: ScanControl, memory: &mut M) -> Shrunk {
         let out = self.lruvec.out(FolioType::Anon);
+        let (wanted, usable) = (self.memcg.swappiness(), self.swappiness());
+        let (active, inactive) = self.lruvec.active_inactive(FolioType::Anon);
+        if usable != wanted && active.0 + inactive.0 > 0 {
+            self.memcg.swap_failed(true);
+        }
         let shrunk = shrink_lruvec(&mut self.lruvec, &sc, memory);
         self.memcg
             .uncharge(Pages(shrunk.reclaimed.0 + shrunk.forgotten.0));

@@ -333,14 +333,17 @@ impl Naive {
         (scanned, out)
     }
 
-    /// Section 6.3.
     fn scan(&mut self, ty: FolioType, nr: usize) -> (usize, Vec<u32>) {
+        self.scan_with(ty, nr, self.control.tier_idx(ty))
+    }
+
+    /// Section 6.3.
+    fn scan_with(&mut self, ty: FolioType, nr: usize, tier_idx: usize) -> (usize, Vec<u32>) {
         let oldest = self.min_seq[ty as usize];
         let (mut looked, mut out) = (0, Vec::new());
         if self.max_seq - oldest + 1 == 2 {
             return (0, out);
         }
-        let tier_idx = self.control.tier_idx(ty);
         while out.len() < nr && looked < 4096 {
             let list = self.lists.entry((oldest, ty as usize)).or_default();
             let Some(id) = list.pop_back() else { break };
@@ -402,7 +405,55 @@ impl Naive {
                 break;
             }
         }
+        for ty in FolioType::ALL {
+            self.isolate_proven((age, now.0), (ty, nr), &mut out);
+        }
         out
+    }
+
+    /// Those a walk put into the next generation while it was the youngest.
+    fn isolate_proven(
+        &mut self,
+        (age, now): (u64, u64),
+        (ty, nr): (FolioType, usize),
+        out: &mut Vec<u32>,
+    ) {
+        let may_go = match ty {
+            FolioType::Anon => self.swappiness > 0,
+            FolioType::File => self.swappiness <= 200,
+        };
+        let oldest = self.min_seq[ty as usize];
+        let gens = self.max_seq - oldest + 1;
+        if !may_go || gens <= 2 || now.saturating_sub(self.births[&(oldest + 1)]) < age {
+            return;
+        }
+        let list = self.lists.entry((oldest, ty as usize)).or_default();
+        let mut rest: Vec<u32> = list.drain(..).collect();
+        let mut kept = Vec::new();
+        let tier_idx = self.control.tier_idx(ty);
+        while out.len() < nr {
+            let Some(id) = rest.pop() else { break };
+            let page = &self.pages[id as usize];
+            let here = page.place == Place::Gen(oldest);
+            if here && (!page.workingset || page.referenced) {
+                kept.push(id);
+                continue;
+            }
+            // One page on the list: the ordinary scan decides about it.
+            let before = out.len();
+            self.push_only((oldest, ty as usize), id);
+            let (_, one) = self.scan_with(ty, 1, tier_idx);
+            out.extend(one);
+            self.counts.scan += (out.len() - before) as u64;
+        }
+        let list = self.lists.entry((oldest, ty as usize)).or_default();
+        debug_assert!(list.is_empty());
+        list.extend(kept.into_iter().rev());
+        list.extend(rest);
+    }
+
+    fn push_only(&mut self, list: (u64, usize), id: u32) {
+        self.lists.entry(list).or_default().push_back(id);
     }
 
     /// Section 6.4 and the shadow.

@@ -180,3 +180,26 @@ fn test_15_interleaved_stress() {
         assert!(seq > 10, "{profile:?}: the test must get somewhere: {seq}");
     }
 }
+
+/// Canaries: each plants one bug that `check_invariants` must find.
+#[test]
+#[should_panic(expected = "I2: slot 0")]
+fn canary_a_memcg_is_miscounted() {
+    let mut lru = online(5);
+    lru.nr_memcgs[0] -= 1;
+    lru.check_invariants();
+}
+
+#[test]
+#[should_panic(expected = "I3: slot")]
+fn canary_a_memcg_is_left_in_a_slot_out_of_use() {
+    let mut lru = online(5);
+    let slot = (0..lru.profile.slots())
+        .find(|&slot| slot != lru.old_slot() && slot != lru.young_slot())
+        .expect("three slots");
+    lru.links.unlink(MemcgId(0));
+    lru.nr_memcgs[lru.old_slot()] -= 1;
+    lru.links.push_head(slot * MEMCG_NR_BINS, MemcgId(0));
+    lru.nr_memcgs[slot] += 1;
+    lru.check_invariants();
+}

@@ -194,3 +194,26 @@ fn the_worst_overage_on_the_way_up_counts() {
     assert_eq!(tree.high_overage(b), 1 << 19);
     assert_eq!(tree.pre_order(MemcgId::ROOT), [MemcgId::ROOT, a, b]);
 }
+
+/// Canaries: each plants one bug that `check_invariants` must find.
+#[test]
+#[should_panic(expected = "I1: memcg 0")]
+fn canary_a_charge_that_does_not_go_up() {
+    let mut tree = exact();
+    let a = tree.create(MemcgId::ROOT);
+    let node = tree.nodes[a.index()].as_mut().expect("just made");
+    node.memcg.charge_unchecked(Pages(1));
+    tree.check_invariants();
+}
+
+#[test]
+#[should_panic(expected = "memcg 0")]
+fn canary_protection_that_is_not_summed() {
+    let mut tree = exact();
+    let a = tree.create(MemcgId::ROOT);
+    tree.try_charge(0, a, Pages(10)).expect("no limit");
+    tree.set_limits(a, low(10));
+    let root = tree.nodes[0].as_mut().expect("the root");
+    root.children_low = Pages(0);
+    tree.check_invariants();
+}

@@ -1,0 +1,329 @@
+//! A tree of tenants under random operations, against the plainest model of their accounts: a set of
+//! pages in memory and one of pages out for each tenant, summed anew after each operation. Which
+//! pages reclaim takes is read from the engine; everything that follows from it is checked.
+#![forbid(unsafe_code)]
+
+use engine::machine::{Machine, MachineConfig, Memories, ReclaimRequest};
+use engine::memcg::{MemcgId, MemcgLimits, MemcgProfile};
+use engine::word::State;
+use engine::{
+    Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Millis, PageOut, Pages, ScanReason,
+};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+const PAGES: u32 = 150;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Create { parent: usize },
+    Offline { who: usize },
+    Fault { who: usize, id: u32, len: u32 },
+    Touch { who: usize, id: u32, len: u32 },
+    Unmap { who: usize, id: u32, len: u32 },
+    Max { who: usize, pages: u64 },
+    Min { who: usize, pages: u64 },
+    Reclaim { who: usize, nr: u64 },
+}
+
+fn ops() -> impl Strategy<Value = Op> {
+    let (who, id, len) = (0..8usize, 0..PAGES, 1..80u32);
+    prop_oneof![
+        2 => (0..8usize).prop_map(|parent| Op::Create { parent }),
+        1 => who.clone().prop_map(|who| Op::Offline { who }),
+        6 => (who.clone(), id.clone(), len.clone()).prop_map(|(who, id, len)| Op::Fault { who, id, len }),
+        3 => (who.clone(), id.clone(), len.clone()).prop_map(|(who, id, len)| Op::Touch { who, id, len }),
+        2 => (who.clone(), id, len).prop_map(|(who, id, len)| Op::Unmap { who, id, len }),
+        1 => (who.clone(), 40..300u64).prop_map(|(who, pages)| Op::Max { who, pages }),
+        1 => (who.clone(), 0..80u64).prop_map(|(who, pages)| Op::Min { who, pages }),
+        4 => (who, 1..120u64).prop_map(|(who, nr)| Op::Reclaim { who, nr }),
+    ]
+}
+
+struct Plain;
+
+impl Memories for Plain {
+    fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
+        lruvec.walk_accessed();
+    }
+
+    fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+        // Every seventh page is busy.
+        let busy = |id: &FolioId| id.0 % 7 == 3;
+        outcome.extend(batch.iter().map(|id| {
+            if busy(id) {
+                PageOut::Busy
+            } else {
+                PageOut::Stored
+            }
+        }));
+    }
+}
+
+/// One tenant of the model.
+#[derive(Clone, Default)]
+struct Tenant {
+    parent: Option<usize>,
+    released: bool,
+    online: bool,
+    present: BTreeSet<u32>,
+    out: BTreeSet<u32>,
+}
+
+struct Pair {
+    machine: Machine,
+    ids: Vec<MemcgId>,
+    model: Vec<Tenant>,
+    now: u64,
+}
+
+impl Pair {
+    fn new(charge_batch: u64) -> Self {
+        let config = MachineConfig {
+            memcg_profile: MemcgProfile::Newer,
+            charge_batch,
+            ..MachineConfig::default()
+        };
+        let root = Tenant {
+            online: true,
+            ..Tenant::default()
+        };
+        Self {
+            machine: Machine::new(config, Millis(0)),
+            ids: vec![MemcgId::ROOT],
+            model: vec![root],
+            now: 0,
+        }
+    }
+
+    fn alive(&self, who: usize) -> usize {
+        let who = who % self.model.len();
+        if self.model[who].released || !self.model[who].online {
+            0
+        } else {
+            who
+        }
+    }
+
+    fn limits(&mut self, who: usize, change: impl FnOnce(&mut MemcgLimits)) {
+        let id = self.ids[who];
+        let mut limits = self.machine.tree().get(id).limits();
+        change(&mut limits);
+        self.machine.set_limits(id, limits);
+    }
+
+    fn apply(&mut self, op: &Op) {
+        self.now += 1;
+        match *op {
+            Op::Create { parent } if self.model.iter().filter(|t| !t.released).count() < 8 => {
+                let parent = self.alive(parent);
+                let id = self.machine.create(self.ids[parent], Millis(self.now));
+                self.machine.lruvec_mut(id).ensure(PAGES as usize);
+                self.ids.push(id);
+                self.model.push(Tenant {
+                    parent: Some(parent),
+                    online: true,
+                    ..Tenant::default()
+                });
+            }
+            Op::Create { .. } => {}
+            Op::Offline { who } => self.offline(who),
+            Op::Fault { who, id, len } => self.fault(who, id, len),
+            Op::Touch { who, id, len } => {
+                let who = self.alive(who);
+                for id in id..(id + len).min(PAGES) {
+                    let there = self.machine.lruvec_mut(self.ids[who]).touch(FolioId(id));
+                    assert_eq!(there, self.model[who].present.contains(&id));
+                }
+            }
+            Op::Unmap { who, id, len } => {
+                let who = self.alive(who);
+                self.machine
+                    .unmap_range(self.ids[who], FolioId(id), len as usize);
+                for id in id..id + len {
+                    self.model[who].present.remove(&id);
+                    self.model[who].out.remove(&id);
+                }
+            }
+            Op::Max { who, pages } => {
+                let who = self.alive(who);
+                self.limits(who, |l| l.max = Limit::Bytes(Bytes(pages * 4096)));
+            }
+            Op::Min { who, pages } => {
+                let who = self.alive(who);
+                self.limits(who, |l| l.min = Pages(pages));
+            }
+            Op::Reclaim { who, nr } => self.reclaim(who, nr),
+        }
+        self.follow();
+        self.compare();
+    }
+
+    fn offline(&mut self, who: usize) {
+        let who = self.alive(who);
+        let is_parent = |t: &Tenant| t.parent == Some(who) && !t.released;
+        if who != 0 && !self.model.iter().any(is_parent) {
+            self.machine.offline(self.ids[who]);
+            self.model[who].online = false;
+        }
+    }
+
+    fn fault(&mut self, who: usize, id: u32, len: u32) {
+        let who = self.alive(who);
+        if who == 0 {
+            return;
+        }
+        for id in id..(id + len).min(PAGES) {
+            if self.model[who].present.contains(&id) {
+                continue;
+            }
+            let now = Millis(self.now);
+            let room = self
+                .machine
+                .make_room(self.ids[who], Pages(1), now, &mut Plain);
+            self.follow();
+            if room.is_err() {
+                break;
+            }
+            let ty = FolioType::Anon;
+            self.machine
+                .fault_in(self.ids[who], FolioId(id), ty, FaultKind::Refault, true);
+            self.model[who].out.remove(&id);
+            self.model[who].present.insert(id);
+            let mut at = Some(who);
+            while let Some(level) = at {
+                let memcg = self.machine.tree().get(self.ids[level]);
+                assert!(memcg.usage() <= memcg.limits().max.pages(), "over max");
+                at = self.model[level].parent;
+            }
+        }
+    }
+
+    /// Reclaim from above leaves alone whatever min covers, directly below the target.
+    fn reclaim(&mut self, who: usize, nr: u64) {
+        let who = self.alive(who);
+        let covered: Vec<(usize, Pages)> = (0..self.model.len())
+            .filter(|&n| self.model[n].parent == Some(who) && !self.model[n].released)
+            .map(|n| (n, self.machine.tree().get(self.ids[n])))
+            .filter(|(_, memcg)| memcg.limits().min >= memcg.usage())
+            .map(|(n, memcg)| (n, memcg.usage()))
+            .collect();
+        let all: u64 = covered
+            .iter()
+            .map(|&(n, _)| self.machine.tree().get(self.ids[n]).limits().min.0)
+            .sum();
+        let usage = self.machine.tree().get(self.ids[who]).usage();
+        let request = ReclaimRequest {
+            reason: ScanReason::Direct,
+            nr: Pages(nr),
+            swappiness: None,
+            now: Millis(self.now),
+        };
+        self.machine
+            .reclaim_subtree(self.ids[who], request, &mut Plain);
+        for (n, before) in covered {
+            // A leaf, alone below the target: its own setting is what is effective.
+            let alone = (0..self.model.len())
+                .filter(|&m| self.model[m].parent == Some(who))
+                .count()
+                == 1;
+            if alone && before.0 > 0 && all <= usage.0 {
+                assert_eq!(
+                    self.machine.tree().get(self.ids[n]).usage(),
+                    before,
+                    "below min"
+                );
+            }
+        }
+    }
+
+    /// Reads which pages have left, and which tenants are no more.
+    fn follow(&mut self) {
+        let machine = &self.machine;
+        let live: BTreeSet<MemcgId> = machine
+            .tree()
+            .pre_order(MemcgId::ROOT)
+            .into_iter()
+            .collect();
+        for (tenant, id) in self.model.iter_mut().zip(&self.ids) {
+            if tenant.released {
+                continue;
+            }
+            if !tenant.online && !live.contains(id) {
+                assert!(tenant.present.is_empty(), "released with pages in memory");
+                *tenant = Tenant {
+                    parent: tenant.parent,
+                    released: true,
+                    ..Tenant::default()
+                };
+                continue;
+            }
+            let state = |page: &u32| machine.lruvec(*id).folios().get(FolioId(*page)).state();
+            let gone: Vec<u32> = tenant
+                .present
+                .iter()
+                .copied()
+                .filter(|p| state(p) == State::Shadow)
+                .collect();
+            for page in gone {
+                tenant.present.remove(&page);
+                tenant.out.insert(page);
+            }
+        }
+    }
+
+    fn compare(&self) {
+        self.machine.check_invariants();
+        let mut sums = vec![[0u64; 2]; self.model.len()];
+        for (n, tenant) in self.model.iter().enumerate() {
+            let mut at = Some(n);
+            while let Some(level) = at {
+                sums[level][0] += tenant.present.len() as u64;
+                sums[level][1] += tenant.out.len() as u64;
+                at = self.model[level].parent;
+            }
+        }
+        for (n, tenant) in self.model.iter().enumerate().filter(|(_, t)| !t.released) {
+            let memcg = self.machine.tree().get(self.ids[n]);
+            let stocked: u64 = (0..self.model.len())
+                .filter(|&m| !self.model[m].released && self.is_below(m, n))
+                .map(|m| self.machine.tree().stocked(self.ids[m]).0)
+                .sum();
+            let used = (memcg.usage().0 - stocked, memcg.swap_usage().0);
+            assert_eq!(used, (sums[n][0], sums[n][1]), "tenant {n}");
+            let lruvec = self.machine.lruvec(self.ids[n]);
+            let present = tenant
+                .present
+                .iter()
+                .all(|&p| lruvec.folios().get(FolioId(p)).is_present());
+            assert!(
+                present && lruvec.resident().0 == tenant.present.len() as u64,
+                "tenant {n}"
+            );
+        }
+    }
+
+    fn is_below(&self, mut m: usize, n: usize) -> bool {
+        while m != n {
+            let Some(parent) = self.model[m].parent else {
+                return false;
+            };
+            m = parent;
+        }
+        true
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+    #[test]
+    fn accounts_agree_with_the_model(
+        batch in prop_oneof![Just(1u64), Just(64)],
+        ops in prop::collection::vec(ops(), 1..60),
+    ) {
+        let mut pair = Pair::new(batch);
+        for op in &ops {
+            pair.apply(op);
+        }
+    }
+}
