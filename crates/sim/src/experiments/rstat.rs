@@ -105,7 +105,7 @@ impl World {
 
 /// Runs the experiment.
 pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
-    let mut world = World::new((MEMCGS / settings.scale).max(100));
+    let mut world = World::new((MEMCGS / settings.scale).max(250));
     let all = world.memcgs.len();
     let load = |name, memcgs, workers, stats| Load {
         name,
