@@ -93,12 +93,13 @@ pub enum Settled {
 }
 
 impl Lruvec {
-    /// The reference check of 6.4, as far as the words know: isolated pages whose accessed bit was
-    /// set since the last walk, through a VMA with recency, are put back and taken out of `batch`.
+    /// The reference check of 6.4, as far as the accessed bits know: isolated pages that were touched
+    /// since the last walk, through a VMA with recency, are put back and taken out of `batch`.
     pub fn keep_referenced(&mut self, batch: &mut Vec<FolioId>) {
+        self.folios().bring_bits_near(batch);
         batch.retain(|&id| {
-            let word = self.folios().get(id);
-            let young = word.has(Flag::Accessed) && !word.has(Flag::NoRecency);
+            let young =
+                self.folios().is_accessed(id) && !self.folios().get(id).has(Flag::NoRecency);
             if young {
                 self.put_back(id, true);
             }
