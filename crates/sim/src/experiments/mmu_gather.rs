@@ -108,7 +108,15 @@ impl PageTable {
                 continue;
             }
             let most = usize::try_from(self.frames.folio_end(start) - start).unwrap_or(1);
-            let len = if most > 1 { run_length(rest, most) } else { 1 };
+            if most == 1 {
+                rest[0] = 0;
+                rest = &mut rest[1..];
+                if tlb.add(&self.frames, start) {
+                    tlb.flush(&mut self.frames, |_| {});
+                }
+                continue;
+            }
+            let len = run_length(rest, most);
             let (run, others) = rest.split_at_mut(len);
             run.fill(0);
             rest = others;

@@ -34,7 +34,7 @@ const PROGRAMS: [Program; 2] = [
         seconds: 680,
         pages: 10_000 * MIB,
         second: build,
-        document: [4982.613_28, 9569.136_7],
+        document: [4_982.613_28, 9_569.136_7],
     },
     Program {
         name: "store: keys by zipf 0.9, a quarter only loaded",
@@ -122,7 +122,7 @@ fn build(target: &mut Target, second: u64) {
         }
         // Memory grows for half of the job's life; all of it is used every other second.
         let len = own * (age + 1).min(20) / 20;
-        if (second + job) % 2 == 0 {
+        if (second + job).is_multiple_of(2) {
             target.touch_all(from, len, FolioType::Anon);
         }
     }
