@@ -19,7 +19,7 @@ const COLD_PART: u64 = 128 * MIB;
 const MEMORY: u64 = 280 * MIB;
 
 /// Repetitions of the last two steps. The document gives none; after 20, base and detection are both
-/// within 2% of its totals.
+/// within 3% of its totals.
 const ROUNDS: u64 = 20;
 
 /// Pages swapped in and out.
