@@ -158,7 +158,7 @@ const COMMON: [&str; 2] = [
      CPU's add batch when the fault wants to activate it, and only one in fifteen is found. The row \
      \"base, no add batch\" is the same kernel as the document describes it, every page that is \
      swapped in starting active; it swaps less than base, and against it the improvements of \
-     protection and detection are some 4 to 7 points smaller than the document's at exponents 0.7 \
+     protection and detection are some 3 to 7 points smaller than the document's at exponents 0.7 \
      and 1.3.",
     "The document's standard deviation of an improvement is taken from those of its two means.",
 ];
