@@ -1,6 +1,6 @@
 //! Document 002: protection and detection of the working set on the anon lists.
 //!
-//! Two experiments: hot memory that was allocated late ([`scenario`]), and ebizzy with a zipf
+//! Two experiments: hot memory that was allocated late (`scenario`), and ebizzy with a zipf
 //! distribution ([`ebizzy`]), whose 90 rows are repeated with the engine's three stages and held
 //! against the document's; the multi-gen LRU and OPT meet the same accesses.
 //!
