@@ -5,6 +5,8 @@ pub mod experiments;
 pub mod in_words;
 pub mod mrc;
 pub mod outcome;
+pub mod parallel;
 pub mod rng;
 pub mod stats;
+pub mod tenant;
 pub mod trace;

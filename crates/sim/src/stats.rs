@@ -27,6 +27,15 @@ pub fn stddev(values: &[f64]) -> f64 {
     self::mean(&squares).sqrt()
 }
 
+/// The median, the lower one of two; 0 of nothing.
+#[must_use]
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len().saturating_sub(1) / 2;
+    sorted.get(middle).copied().unwrap_or(0.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,6 +45,7 @@ mod tests {
         let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
         assert!((mean(&values) - 5.0).abs() < 1e-12);
         assert!((stddev(&values) - 2.0).abs() < 1e-12);
-        assert_eq!((mean(&[]), stddev(&[])), (0.0, 0.0));
+        assert_eq!((mean(&[]), stddev(&[]), median(&[])), (0.0, 0.0, 0.0));
+        assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0])), (2.0, 1.0));
     }
 }

@@ -1,6 +1,6 @@
 //! Batches of frame ranges. An entry is two words, so a page-sized batch holds 255.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 
 /// Ranges of the batch that every gather begins with.
 pub const BUNDLE: usize = 8;
@@ -19,36 +19,48 @@ pub struct FrameRange {
 /// One batch.
 #[derive(Debug)]
 pub(super) struct Batch {
-    ranges: Vec<FrameRange>,
-    max: usize,
+    /// As long as its capacity; `nr` are in use.
+    ranges: Box<[FrameRange]>,
+    nr: usize,
 }
 
 impl Batch {
     pub(super) fn new(max: usize) -> Self {
+        let empty = FrameRange { start: 0, end: 0 };
         Self {
-            ranges: Vec::with_capacity(max),
-            max,
+            ranges: alloc::vec![empty; max].into_boxed_slice(),
+            nr: 0,
         }
     }
 
+    #[inline]
     pub(super) fn ranges(&self) -> &[FrameRange] {
-        &self.ranges
+        &self.ranges[..self.nr]
     }
 
+    #[inline]
     pub(super) fn last_mut(&mut self) -> Option<&mut FrameRange> {
-        self.ranges.last_mut()
+        self.ranges.get_mut(self.nr.wrapping_sub(1))
     }
 
+    #[inline]
     pub(super) fn push(&mut self, range: FrameRange) {
-        debug_assert!(!self.is_full());
-        self.ranges.push(range);
+        self.ranges[self.nr] = range;
+        self.nr += 1;
     }
 
+    /// Ranges that still fit.
+    #[inline]
+    pub(super) fn room(&self) -> usize {
+        self.ranges.len() - self.nr
+    }
+
+    #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.ranges.len() == self.max
+        self.nr == self.ranges.len()
     }
 
     pub(super) fn clear(&mut self) {
-        self.ranges.clear();
+        self.nr = 0;
     }
 }

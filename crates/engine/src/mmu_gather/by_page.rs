@@ -1,33 +1,93 @@
 //! The same work page by page, as before ranges: what there is to measure against, and the model
 //! that the result must equal (mmu-gather.md I10).
+//!
+//! A batch holds page numbers, twice as many as ranges would fit; rmap, swap cache and references
+//! are dealt with for each page. The LRU lock and uncharging are batched as with ranges.
 
-use super::frames::Frames;
-use super::{FrameKind, FrameRange};
+use super::frames::{Frames, slot};
+use super::release::LruLock;
+use super::{CHUNK, FrameKind, FrameRange};
+use alloc::vec::Vec;
+
+/// About so many pages may be gathered before a flush.
+const GATHER_LIMIT: usize = 10_000;
+
+/// The pages of removed page-table entries, one by one.
+#[derive(Debug)]
+pub struct PageGather {
+    pages: Vec<u64>,
+}
+
+impl Default for PageGather {
+    fn default() -> Self {
+        Self {
+            pages: Vec::with_capacity(GATHER_LIMIT),
+        }
+    }
+}
+
+impl PageGather {
+    /// Adds `frame`, whose page-table entry was just cleared. True when the caller must flush now.
+    #[inline]
+    pub fn add(&mut self, frame: u64) -> bool {
+        self.pages.push(frame);
+        self.pages.len() == GATHER_LIMIT
+    }
+
+    /// Gives back all that was gathered, in chunks.
+    pub fn flush(&mut self, frames: &mut Frames) {
+        for &frame in &self.pages {
+            frames.remove_rmap_page(frame);
+        }
+        for chunk in self.pages.chunks(CHUNK) {
+            frames.free_pages(chunk);
+        }
+        self.pages.clear();
+    }
+}
 
 impl Frames {
     /// Removes the rmap of one page.
+    ///
+    /// # Panics
+    /// When it was not mapped.
+    #[inline]
     pub fn remove_rmap_page(&mut self, frame: u64) {
-        self.remove_rmap_range(FrameRange {
-            start: frame,
-            end: frame + 1,
-        });
+        let index = self.index(frame);
+        let count = &mut self.mapcount[slot(frame)];
+        *count = count
+            .checked_sub(1)
+            .expect("unmapped more often than mapped");
+        let unmapped = u32::from(*count == 0);
+        let folio = &mut self.folios[index];
+        folio.mapped -= unmapped;
+        let partly = unmapped > 0 && folio.mapped > 0;
+        if partly && folio.kind == FrameKind::Anon && !folio.deferred_split {
+            folio.deferred_split = true;
+            self.stats.deferred_splits += 1;
+        }
+        self.stats.mapcount_ops += 1;
+        self.stats.mapped[Self::stat_of(folio.kind)] -= i64::from(unmapped);
+    }
+
+    /// Releases `pages`, each on its own: all that are freed are uncharged in one call.
+    pub fn free_pages(&mut self, pages: &[u64]) {
+        for &frame in pages {
+            self.try_free_swap_cache(frame);
+        }
+        let (mut lock, mut freed) = (LruLock::default(), 0);
+        for &start in pages {
+            let page = FrameRange {
+                start,
+                end: start + 1,
+            };
+            freed += u64::from(self.release_range(page, &mut lock));
+        }
+        self.stats.uncharges += u64::from(freed > 0);
     }
 
     /// Drops one reference, and frees the folio with the last.
     pub fn free_page(&mut self, frame: u64) {
-        self.try_free_swap_cache(frame);
-        let folio = self.folio_mut(frame);
-        if folio.kind == FrameKind::HugeZero {
-            return;
-        }
-        folio.refcount = folio.refcount.checked_sub(1).expect("a reference to drop");
-        let freed = folio.refcount == 0 && folio.kind != FrameKind::Device;
-        self.stats.refcount_ops += 1;
-        if freed {
-            let on_lru = self.folio_mut(frame).lruvec.take().is_some();
-            self.stats.lru_locks += u64::from(on_lru);
-            self.stats.uncharges += 1;
-            self.free(frame);
-        }
+        self.free_pages(&[frame]);
     }
 }

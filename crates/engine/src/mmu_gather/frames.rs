@@ -132,11 +132,8 @@ impl Frames {
         &self.stats
     }
 
-    pub(super) fn is_dirty_file(&self, frame: u64) -> bool {
-        self.folio(frame).kind == FrameKind::File(true) && self.mapcount(frame) > 0
-    }
-
-    fn index(&self, frame: u64) -> usize {
+    #[inline]
+    pub(super) fn index(&self, frame: u64) -> usize {
         self.folio_of[slot(frame)] as usize
     }
 

@@ -38,6 +38,8 @@ pub struct MmuGather {
     /// Page-sized batches that may be added; a test makes it small.
     batch_limit: usize,
     tlb_flushed: bool,
+    /// A dirty file page is among those whose rmap is still to be removed.
+    dirty: bool,
 }
 
 impl Default for MmuGather {
@@ -57,32 +59,61 @@ impl MmuGather {
             rmap_pend: (0, 0),
             batch_limit: limit,
             tlb_flushed: false,
+            dirty: false,
         }
     }
 
     /// Adds `frame`, whose page-table entry was just cleared. True when the caller must flush now.
+    #[inline]
     pub fn add(&mut self, frames: &Frames, frame: u64) -> bool {
         self.tlb_flushed = false;
-        let batch = &mut self.batches[self.active];
-        let open = self.range_limit.is_some();
-        let end = match batch.last_mut().filter(|last| open && last.end == frame) {
-            Some(last) => {
-                last.end += 1;
-                last.end
+        if let Some(limit) = self.range_limit
+            && let Some(last) = self.batches[self.active].last_mut()
+            && last.end == frame
+        {
+            last.end += 1;
+            if last.end == limit {
+                self.range_limit = None;
             }
-            None => {
-                batch.push(FrameRange {
-                    start: frame,
-                    end: frame + 1,
-                });
-                self.range_limit = Some(frames.folio_end(frame));
-                frame + 1
-            }
-        };
-        if self.range_limit == Some(end) {
-            self.range_limit = None;
+            return false;
         }
-        self.batches[self.active].is_full() && !self.next_batch()
+        self.open(frames, frame, frame + 1)
+    }
+
+    /// Adds frames of one folio whose entries, one after the other, were just cleared, as so many calls
+    /// of [`Self::add`] would; `range` keeps what is still to be added. True when the caller must flush
+    /// now.
+    #[inline]
+    pub fn add_range(&mut self, frames: &Frames, range: &mut FrameRange) -> bool {
+        self.tlb_flushed = false;
+        let FrameRange { start, end } = *range;
+        let limit = self.range_limit;
+        let batch = &mut self.batches[self.active];
+        let joins = batch
+            .last_mut()
+            .filter(|last| limit.is_some() && last.end == start);
+        if let Some(last) = joins {
+            (last.end, range.start) = (end, end);
+            self.range_limit = limit.filter(|&limit| end < limit);
+            return false;
+        }
+        // The last range of a batch has one page.
+        let to = if batch.room() > 1 { end } else { start + 1 };
+        range.start = to;
+        self.open(frames, start, to)
+    }
+
+    /// Opens a range.
+    #[inline]
+    fn open(&mut self, frames: &Frames, start: u64, end: u64) -> bool {
+        let folio = frames.folio(start);
+        let limit = folio.first + u64::from(folio.nr);
+        debug_assert!(end <= limit, "a range lies in one folio");
+        self.dirty |= folio.kind == FrameKind::File(true);
+        let batch = &mut self.batches[self.active];
+        batch.push(FrameRange { start, end });
+        self.range_limit = if end < limit { Some(limit) } else { None };
+        batch.is_full() && !self.next_batch()
     }
 
     /// The batch is full: the next one, of which the last range of this one knows nothing.
@@ -101,15 +132,15 @@ impl MmuGather {
     /// Removes the rmap of what was added since the last time. To be called before the page-table
     /// lock is dropped, and after a TLB flush when a dirty file page is among it.
     pub fn flush_rmaps(&mut self, frames: &mut Frames) {
+        assert!(
+            !self.dirty || self.tlb_flushed,
+            "a dirty file page before its TLB flush"
+        );
+        self.dirty = false;
         let (batch, first) = self.rmap_pend;
         for (n, pending) in self.batches[..=self.active].iter().enumerate().skip(batch) {
             let skip = if n == batch { first } else { 0 };
             let ranges = &pending.ranges()[skip..];
-            let dirty = ranges.iter().any(|range| frames.is_dirty_file(range.start));
-            assert!(
-                !dirty || self.tlb_flushed,
-                "a dirty file page before its TLB flush"
-            );
             for range in ranges {
                 frames.remove_rmap_range(*range);
             }

@@ -4,13 +4,13 @@
 //! Invariant (I9): the LRU lock is held for at most 32 folios, and never across the destruction of
 //! a large one.
 
-use super::frames::Frames;
+use super::frames::{FolioInfo, Frames, ReleaseStats};
 use super::{FrameKind, FrameRange};
 use crate::vmscan::SWAP_CLUSTER_MAX;
 
 /// The LRU lock, as far as it matters here: whose it is and for how many steps.
 #[derive(Default)]
-struct LruLock {
+pub(super) struct LruLock {
     lruvec: Option<u32>,
     steps: u32,
 }
@@ -29,23 +29,22 @@ impl Frames {
     }
 
     /// One try a range: the condition is the folio's.
+    #[inline]
     pub(super) fn try_free_swap_cache(&mut self, frame: u64) {
         let folio = self.folio_mut(frame);
-        let tried = folio.swap_cache;
-        folio.swap_cache &= folio.mapped > 0;
-        self.stats.swap_cache_tries += u64::from(tried);
+        if folio.swap_cache {
+            folio.swap_cache = folio.mapped > 0;
+            self.stats.swap_cache_tries += 1;
+        }
     }
 
     /// Drops the references of `range` with one update; true when the folio was freed.
-    fn release_range(&mut self, range: FrameRange, lock: &mut LruLock) -> bool {
-        if lock.lruvec.is_some() {
-            lock.steps += 1;
-            if u64::from(lock.steps) == SWAP_CLUSTER_MAX {
-                *lock = LruLock::default();
-            }
-        }
+    #[inline]
+    pub(super) fn release_range(&mut self, range: FrameRange, lock: &mut LruLock) -> bool {
+        lock.step();
         let refs = u32::try_from(range.end - range.start).expect("a range lies in one folio");
-        let folio = self.folio_mut(range.start);
+        let index = self.index(range.start);
+        let (folio, stats) = (&mut self.folios[index], &mut self.stats);
         match folio.kind {
             FrameKind::HugeZero => return false,
             FrameKind::Device => *lock = LruLock::default(),
@@ -53,44 +52,60 @@ impl Frames {
         }
         assert!(folio.refcount >= refs, "more references dropped than held");
         folio.refcount -= refs;
-        let (gone, large) = (folio.refcount == 0, folio.nr > 1);
-        self.stats.refcount_ops += 1;
-        if !gone || self.folio(range.start).kind == FrameKind::Device {
+        stats.refcount_ops += 1;
+        if folio.refcount > 0 || folio.kind == FrameKind::Device {
             return false;
         }
-        if large {
-            *lock = LruLock::default();
-        }
-        self.take_off_lru(range.start, large, lock);
-        self.free(range.start);
+        lock.take_off_lru(folio, stats);
+        folio.free(stats);
         true
     }
+}
 
-    fn take_off_lru(&mut self, frame: u64, large: bool, lock: &mut LruLock) {
-        let Some(lruvec) = self.folio_mut(frame).lruvec.take() else {
+impl LruLock {
+    /// One more step while it is held; 32 are the most.
+    #[inline]
+    const fn step(&mut self) {
+        if self.lruvec.is_some() {
+            self.steps += 1;
+            if self.steps as u64 == SWAP_CLUSTER_MAX {
+                *self = Self {
+                    lruvec: None,
+                    steps: 0,
+                };
+            }
+        }
+    }
+
+    fn take_off_lru(&mut self, folio: &mut FolioInfo, stats: &mut ReleaseStats) {
+        let large = folio.nr > 1;
+        if large {
+            *self = Self::default();
+        }
+        let Some(lruvec) = folio.lruvec.take() else {
             return;
         };
-        if lock.lruvec != Some(lruvec) {
-            *lock = LruLock {
+        if self.lruvec != Some(lruvec) {
+            *self = Self {
                 lruvec: Some(lruvec),
                 steps: 0,
             };
-            self.stats.lru_locks += 1;
+            stats.lru_locks += 1;
         }
-        self.stats.lru_lock_longest = self.stats.lru_lock_longest.max(lock.steps + 1);
+        stats.lru_lock_longest = stats.lru_lock_longest.max(self.steps + 1);
         if large {
             // It goes its own way, which takes and drops the lock by itself.
-            *lock = LruLock::default();
+            *self = Self::default();
         }
     }
+}
 
-    pub(super) fn free(&mut self, frame: u64) {
-        let folio = self.folio_mut(frame);
-        let (munlocked, nr) = (core::mem::take(&mut folio.mlocked), folio.nr);
-        folio.deferred_split = false;
-        folio.swap_cache = false;
-        self.stats.munlocked += u64::from(munlocked);
-        self.stats.freed += 1;
-        self.stats.freed_pages += u64::from(nr);
+impl FolioInfo {
+    fn free(&mut self, stats: &mut ReleaseStats) {
+        stats.munlocked += u64::from(core::mem::take(&mut self.mlocked));
+        self.deferred_split = false;
+        self.swap_cache = false;
+        stats.freed += 1;
+        stats.freed_pages += u64::from(self.nr);
     }
 }

@@ -9,13 +9,24 @@ impl Frames {
     ///
     /// # Panics
     /// When a page was not mapped: somebody's books are wrong.
+    #[inline]
     pub fn remove_rmap_range(&mut self, range: FrameRange) {
-        let mut unmapped = 0;
-        for count in &mut self.mapcount[slot(range.start)..slot(range.end)] {
-            assert!(*count > 0, "unmapped more often than mapped");
-            *count -= 1;
-            unmapped += u32::from(*count == 0);
+        if range.end - range.start == 1 {
+            self.remove_rmap_page(range.start);
+        } else {
+            self.remove_rmap_of_many(range);
         }
+    }
+
+    fn remove_rmap_of_many(&mut self, range: FrameRange) {
+        let counts = &mut self.mapcount[slot(range.start)..slot(range.end)];
+        let (eights, rest) = counts.as_chunks_mut::<8>();
+        let (mut unmapped, mut wrong) = drop_mappings(rest);
+        for eight in eights {
+            let (more, also) = drop_mappings(eight);
+            (unmapped, wrong) = (unmapped + more, wrong + also);
+        }
+        assert!(wrong == 0, "unmapped more often than mapped");
         let folio = self.folio_mut(range.start);
         folio.mapped -= unmapped;
         let (kind, left) = (folio.kind, folio.mapped);
@@ -26,4 +37,17 @@ impl Frames {
         self.stats.deferred_splits += u64::from(queued);
         self.stats.mapped[Self::stat_of(kind)] -= i64::from(unmapped);
     }
+}
+
+/// Unmaps pages once each; returns how many are mapped no longer, and how many were not. Without a
+/// branch for each page, so that several are done at once.
+#[inline]
+fn drop_mappings(counts: &mut [u32]) -> (u32, u32) {
+    let (mut unmapped, mut wrong) = (0, 0);
+    for count in counts {
+        wrong += u32::from(*count == 0);
+        unmapped += u32::from(*count == 1);
+        *count = count.wrapping_sub(1);
+    }
+    (unmapped, wrong)
 }

@@ -262,3 +262,36 @@ fn canary_a_range_runs_over_its_folio() {
     let tlb = gather(&frames, 0..8);
     tlb.check_invariants(&folios(&[2, 2]));
 }
+
+/// Runs added at once, and page by page, give the same ranges, and a gather of pages the same end.
+#[test]
+fn runs_at_once_are_as_good_as_pages() {
+    for orders in [&[3u32; 300][..], &[0; 700], &[2, 0, 4, 3, 0, 1]] {
+        let mut frames = folios(orders);
+        let total = frames.mapcount.len() as u64;
+        let (mut one, mut other) = (MmuGather::default(), MmuGather::default());
+        let mut pages = by_page::PageGather::default();
+        let mut naive = frames.clone();
+        for frame in 0..total {
+            assert!(!one.add(&frames, frame) && !pages.add(frame));
+        }
+        let mut at = 0;
+        while at < total {
+            // Folios in two parts, so that the second joins the range of the first.
+            let folio = frames.folio(at);
+            let (middle, end) = (at + u64::from(folio.nr) / 2, at + u64::from(folio.nr));
+            for (start, end) in [(at, middle), (middle, end)] {
+                let mut run = FrameRange { start, end };
+                while run.start < run.end {
+                    assert!(!other.add_range(&frames, &mut run));
+                    other.check_invariants(&frames);
+                }
+            }
+            at = end;
+        }
+        assert_eq!(lens(&one), lens(&other));
+        other.flush(&mut frames, |_| {});
+        pages.flush(&mut naive);
+        assert_eq!(outcome(&frames), outcome(&naive));
+    }
+}

@@ -10,7 +10,7 @@
 //! - I3 nothing is pending, and no group is marked;
 //! - I6 a marked group's ancestors are marked on the same worker.
 
-mod dirty;
+mod changes;
 mod threshold;
 mod updated;
 
@@ -18,7 +18,7 @@ pub use threshold::{FLUSH_TIME, Flusher};
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use dirty::Dirty;
+use changes::Changes;
 use updated::Updated;
 
 /// A group of statistics: a memcg, or a memcg's lruvec.
@@ -34,25 +34,20 @@ impl GroupId {
     }
 }
 
-/// One worker's part of one group; allocated at the first update.
-#[derive(Clone, Debug)]
-struct Shard {
-    /// Running sums, never reset.
-    now: Box<[i64]>,
-    /// Their values at the last flush.
-    prev: Box<[i64]>,
-    /// Where the two differ.
-    dirty: Dirty,
-}
-
 #[derive(Clone, Debug)]
 struct Group {
     parent: Option<GroupId>,
-    shards: Vec<Option<Shard>>,
+    /// Levels below the root.
+    depth: u32,
+    /// By worker: running sums, never reset; made at the worker's first update.
+    now: Vec<Option<Box<[i64]>>>,
+    /// What they have gained since the last flush.
+    changes: Changes,
+    /// Workers that a flush has found this group updated on.
+    found: Vec<u32>,
     total: Box<[i64]>,
     local: Box<[i64]>,
     pending: Box<[i64]>,
-    pending_dirty: Dirty,
     /// What removed children had counted.
     inherited: Box<[i64]>,
 }
@@ -69,43 +64,23 @@ pub struct Rstat {
     flushes: u64,
 }
 
-impl Shard {
-    fn new(nr_stats: usize) -> Self {
-        let (now, prev) = (zeros(nr_stats), zeros(nr_stats));
-        Self {
-            now,
-            prev,
-            dirty: Dirty::new(nr_stats),
-        }
-    }
-}
-
 impl Group {
-    /// Takes what changed on `worker` and what the children left; `leave` gets the sum of each
-    /// statistic that has changed.
+    /// Takes what changed on the workers found, and what the children left. Returns what is to be left
+    /// for the parent, in `own`, which is scratch.
     ///
     /// The two are told apart before either is skipped: together they may be zero when neither is.
     /// (The first version of the kernel's patch skipped on the sum, and lost the local part for
     /// ever: rstat.md 4.1.)
-    fn flush(&mut self, worker: usize, mut leave: impl FnMut(usize, i64)) {
-        let (mut values, dirty) = match self.shards.get_mut(worker) {
-            Some(Some(Shard { now, prev, dirty })) => (Some((now, prev)), Some(dirty)),
-            _ => (None, None),
-        };
-        self.pending_dirty.take_with(dirty, |stat| {
-            let pending = core::mem::take(&mut self.pending[stat]);
-            let own = values.as_mut().map_or(0, |(now, prev)| {
-                let own = now[stat] - prev[stat];
-                prev[stat] = now[stat];
-                own
-            });
-            self.local[stat] += own;
-            let delta = pending + own;
-            self.total[stat] += delta;
-            if delta != 0 {
-                leave(stat, delta);
-            }
-        });
+    fn flush(&mut self, own: &mut [i64]) {
+        own.fill(0);
+        for worker in self.found.drain(..) {
+            self.changes.take(worker as usize, own);
+        }
+        for (stat, own) in own.iter_mut().enumerate() {
+            self.local[stat] += *own;
+            *own += core::mem::take(&mut self.pending[stat]);
+            self.total[stat] += *own;
+        }
     }
 }
 
@@ -141,13 +116,16 @@ impl Rstat {
     fn push_group(&mut self, parent: Option<GroupId>) -> GroupId {
         let id = GroupId(u32::try_from(self.groups.len()).expect("fewer than 2^32 groups"));
         let zeros = || zeros(self.nr_stats);
+        let depth = parent.map_or(0, |parent| self.group(parent).depth + 1);
         self.groups.push(Some(Group {
             parent,
-            shards: Vec::new(),
+            depth,
+            now: Vec::new(),
+            changes: Changes::default(),
+            found: Vec::new(),
             total: zeros(),
             local: zeros(),
             pending: zeros(),
-            pending_dirty: Dirty::new(self.nr_stats),
             inherited: zeros(),
         }));
         self.updated.add_group();
@@ -171,12 +149,11 @@ impl Rstat {
     pub fn update(&mut self, worker: usize, id: GroupId, stat: usize, delta: i64) {
         let (workers, nr_stats) = (self.workers, self.nr_stats);
         let group = self.group_mut(id);
-        if group.shards.is_empty() {
-            group.shards.resize(workers, None);
+        if group.now.is_empty() {
+            group.now.resize(workers, None);
         }
-        let shard = group.shards[worker].get_or_insert_with(|| Shard::new(nr_stats));
-        shard.now[stat] += delta;
-        shard.dirty.set(stat);
+        group.now[worker].get_or_insert_with(|| zeros(nr_stats))[stat] += delta;
+        group.changes.add((nr_stats, workers), worker, stat, delta);
         self.mark(worker, id);
         let mut at = Some(id);
         while let Some(id) = at {
@@ -203,29 +180,44 @@ impl Rstat {
     }
 
     /// Brings `root` and all below it up to date. What is left for its parent stays pending there.
+    ///
+    /// Workers come first and groups second: all workers' parts of a group are added up at once, so
+    /// that its values, and its parent's, are touched once and not once a worker.
     pub fn flush(&mut self, root: GroupId) {
+        let parent = self.parent(root).map(GroupId::index);
+        let mut found = Vec::new();
         for worker in 0..self.workers {
-            let parent = self.parent(root).map(GroupId::index);
             for index in self.updated.pop_subtree(worker, root.index(), parent) {
-                let id = GroupId(u32::try_from(index).expect("fewer than 2^32 groups"));
-                self.flush_one(id, worker);
+                self.flushes += 1;
+                let Some(group) = &mut self.groups[index] else {
+                    continue;
+                };
+                if group.found.is_empty() {
+                    found.push((group.depth, index));
+                }
+                group.found.push(u32::try_from(worker).unwrap_or(u32::MAX));
             }
+        }
+        // Children before parents.
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        let mut own = zeros(self.nr_stats);
+        for (_, index) in found {
+            self.flush_one(index, &mut own);
         }
     }
 
-    /// One group on one worker.
-    fn flush_one(&mut self, id: GroupId, worker: usize) {
-        self.flushes += 1;
-        self.thresholds.flushed(worker, id.index());
-        let mut group = self.groups[id.index()].take().expect("a removed group");
-        let mut parent = group.parent.and_then(|p| self.groups[p.index()].as_mut());
-        group.flush(worker, |stat, delta| {
-            if let Some(parent) = &mut parent {
-                parent.pending[stat] += delta;
-                parent.pending_dirty.set(stat);
+    fn flush_one(&mut self, index: usize, own: &mut [i64]) {
+        let Some(group) = &mut self.groups[index] else {
+            return;
+        };
+        self.thresholds.flushed(index, &group.found);
+        group.flush(own);
+        let parent = group.parent;
+        if let Some(parent) = parent.and_then(|parent| self.groups[parent.index()].as_mut()) {
+            for (pending, own) in parent.pending.iter_mut().zip(own) {
+                *pending += *own;
             }
-        });
-        self.groups[id.index()] = Some(group);
+        }
     }
 
     /// The hierarchical value as of the last flush; a negative one reads as zero.
@@ -244,8 +236,8 @@ impl Rstat {
     /// before the values were kept. For comparison.
     #[must_use]
     pub fn local_by_summing(&self, id: GroupId, stat: usize) -> u64 {
-        let shards = self.group(id).shards.iter().flatten();
-        u64::try_from(shards.map(|shard| shard.now[stat]).sum::<i64>()).unwrap_or(0)
+        let workers = self.group(id).now.iter().flatten();
+        u64::try_from(workers.map(|now| now[stat]).sum::<i64>()).unwrap_or(0)
     }
 
     /// Group flushes so far, counted once a worker.
@@ -310,7 +302,7 @@ impl Rstat {
                 let Some(group) = group else { continue };
                 assert_eq!(group.total[stat], expect[index], "I1: group {index}");
                 assert_eq!(group.pending[stat], 0, "I3: group {index}");
-                let sum: i64 = group.shards.iter().flatten().map(|s| s.now[stat]).sum();
+                let sum: i64 = group.now.iter().flatten().map(|now| now[stat]).sum();
                 assert_eq!(group.local[stat], sum, "I2: group {index}");
             }
         }

@@ -56,8 +56,10 @@ impl Thresholds {
         self.updates[group]
     }
 
-    pub(super) fn flushed(&mut self, worker: usize, group: usize) {
-        self.shards[group * self.workers + worker] = 0;
+    /// `group` was flushed on these workers.
+    pub(super) fn flushed(&mut self, group: usize, on: &[u32]) {
+        let shards = &mut self.shards[group * self.workers..][..self.workers];
+        on.iter().for_each(|&worker| shards[worker as usize] = 0);
         self.updates[group] = 0;
     }
 }

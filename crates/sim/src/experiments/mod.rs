@@ -3,7 +3,12 @@
 //! Invariant: every experiment is in `ALL`, under one name, and its deterministic results depend on
 //! `Settings` alone.
 
+pub mod anon_workingset;
 pub mod memcg_lru;
+pub mod mmu_gather;
+pub mod noreuse;
+pub mod rstat;
+pub mod workingset_report;
 
 use crate::outcome::Outcome;
 
@@ -29,9 +34,41 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order of the documents.
-pub const ALL: &[Experiment] = &[Experiment {
-    name: "memcg-lru",
-    about: "reclaim of the root takes from all memcgs alike, and takes what was asked for",
-    document: "000",
-    run: memcg_lru::run,
-}];
+pub const ALL: &[Experiment] = &[
+    Experiment {
+        name: "memcg-lru",
+        about: "reclaim of the root takes from all memcgs alike, and takes what was asked for",
+        document: "000",
+        run: memcg_lru::run,
+    },
+    Experiment {
+        name: "noreuse",
+        about: "a stream marked FADV_NOREUSE leaves the hot set alone",
+        document: "000",
+        run: noreuse::run,
+    },
+    Experiment {
+        name: "rstat",
+        about: "reading the statistics of 1,000 memcgs: flushing against summing",
+        document: "001",
+        run: rstat::run,
+    },
+    Experiment {
+        name: "anon-workingset",
+        about: "protection and detection of the working set on the anon lists; ebizzy, 90 rows",
+        document: "002",
+        run: anon_workingset::run,
+    },
+    Experiment {
+        name: "workingset-report",
+        about: "idle-age reports: accuracy, rates, announcements, and reclaim by them",
+        document: "003",
+        run: workingset_report::run,
+    },
+    Experiment {
+        name: "mmu-gather",
+        about: "tearing 1 GiB of mappings down: by ranges against page by page",
+        document: "004",
+        run: mmu_gather::run,
+    },
+];

@@ -1,0 +1,92 @@
+//! What the workers have added to one group since its last flush.
+//!
+//! Invariant: a line of a worker's part that is not zero has its bit in the worker's mask, so that a
+//! flush looks at no other. All parts lie in one piece, made at the first update.
+
+use alloc::boxed::Box;
+
+/// Statistics looked at together: those of a cache line.
+const LINE: usize = 8;
+/// The bit that stands for all lines from its own on.
+const LAST: usize = 63;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changes {
+    /// Lines of one worker.
+    lines: usize,
+    /// By worker: a bit for each line.
+    dirty: Box<[u64]>,
+    /// By worker, then by line.
+    sums: Box<[[i64; LINE]]>,
+}
+
+impl Changes {
+    fn new(nr_stats: usize, workers: usize) -> Self {
+        let lines = nr_stats.div_ceil(LINE);
+        Self {
+            lines,
+            dirty: alloc::vec![0; workers].into_boxed_slice(),
+            sums: alloc::vec![[0; LINE]; lines * workers].into_boxed_slice(),
+        }
+    }
+
+    /// Notes a change; `shape` is the number of statistics and that of workers.
+    #[inline]
+    pub(super) fn add(&mut self, shape: (usize, usize), worker: usize, stat: usize, delta: i64) {
+        if self.dirty.is_empty() {
+            *self = Self::new(shape.0, shape.1);
+        }
+        let line = stat / LINE;
+        self.sums[worker * self.lines + line][stat % LINE] += delta;
+        self.dirty[worker] |= 1 << line.min(LAST);
+    }
+
+    /// Adds what has changed on `worker` to `sums`, and forgets it.
+    #[inline]
+    pub(super) fn take(&mut self, worker: usize, sums: &mut [i64]) {
+        let Some(dirty) = self.dirty.get_mut(worker) else {
+            return;
+        };
+        let mut dirty = core::mem::take(dirty);
+        let from = worker * self.lines;
+        let part = &mut self.sums[from..from + self.lines];
+        while dirty != 0 {
+            let first = dirty.trailing_zeros() as usize;
+            dirty &= dirty - 1;
+            let end = if first == LAST { part.len() } else { first + 1 };
+            for line in first..end {
+                let change = core::mem::take(&mut part[line]);
+                for (sum, change) in sums[line * LINE..].iter_mut().zip(change) {
+                    *sum += change;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_taken_once_and_by_worker() {
+        for nr_stats in [1, 7, 8, 9, 80, 503, 505, 700] {
+            let (mut changes, last) = (Changes::default(), nr_stats - 1);
+            let shape = (nr_stats, 3);
+            changes.take(1, &mut []);
+            changes.add(shape, 1, 0, 3);
+            changes.add(shape, 1, last, -5);
+            changes.add(shape, 2, last, 100);
+            let mut sums = alloc::vec![10; nr_stats];
+            changes.take(1, &mut sums);
+            changes.take(1, &mut sums);
+            let mut expect = alloc::vec![10; nr_stats];
+            expect[0] += 3;
+            expect[last] -= 5;
+            assert_eq!(sums, expect);
+            changes.take(2, &mut sums);
+            expect[last] += 100;
+            assert_eq!(sums, expect);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! One program under a limit: what it touches and does not find is faulted in, after room was made.
+//!
+//! Invariant: resident pages never exceed the limit; all decisions are the engine's.
+
+use crate::in_words::InWords;
+use ::engine::memcg::MemcgLimits;
+use ::engine::vmstat::VmEvent;
+use ::engine::word::State;
+use ::engine::{Engine, EngineConfig, FaultKind, FolioId, FolioType, Limit, Millis, Pages, Policy};
+
+/// The program.
+#[derive(Debug)]
+pub struct Tenant {
+    engine: Engine,
+    now: Millis,
+}
+
+impl Tenant {
+    /// A program that may have `pages` pages of which `limit` fit.
+    #[must_use]
+    pub fn new(policy: Policy, pages: u32, limit: Pages) -> Self {
+        let limits = MemcgLimits {
+            max: Limit::Bytes(limit.bytes()),
+            ..MemcgLimits::default()
+        };
+        let config = EngineConfig {
+            policy,
+            limits,
+            ..EngineConfig::default()
+        };
+        let mut engine = Engine::new(config, Millis(0));
+        engine.ensure(pages as usize);
+        Self {
+            engine,
+            now: Millis(0),
+        }
+    }
+
+    /// Time goes on to `now`.
+    pub fn at(&mut self, now: Millis) {
+        self.now = now;
+    }
+
+    /// A touch of an anon page. True when it was in memory.
+    #[inline]
+    pub fn touch(&mut self, page: u32) -> bool {
+        let hit = self.engine.lruvec_mut().touch(FolioId(page));
+        if !hit {
+            self.fault(page, FolioType::Anon, FaultKind::Refault, true);
+        }
+        hit
+    }
+
+    /// Brings in a page that is not there, and touches it. `swap_in` is how a page that was out
+    /// comes; `has_recency` is that of its VMA.
+    ///
+    /// # Panics
+    /// When no room can be made: a simulation whose limit is below what it pins is wrong.
+    pub fn fault(&mut self, page: u32, ty: FolioType, swap_in: FaultKind, has_recency: bool) {
+        let id = FolioId(page);
+        self.engine
+            .make_room(Pages(1), self.now, &mut InWords)
+            .expect("pages that can go");
+        let was_out = self.engine.lruvec().folios().get(id).state() == State::Shadow;
+        let kind = if was_out {
+            swap_in
+        } else {
+            FaultKind::FirstTouch
+        };
+        self.engine.fault_in(id, ty, kind, has_recency);
+        self.engine.lruvec_mut().touch(id);
+    }
+
+    /// The engine, to look at.
+    #[must_use]
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The engine, for what is not a touch.
+    pub const fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// A counter of memory.stat.
+    #[must_use]
+    pub const fn stat(&self, event: VmEvent) -> u64 {
+        self.engine.stats().get(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_holds_and_what_left_comes_back() {
+        for policy in [
+            Policy::default(),
+            Policy::ActiveInactive(::engine::active_inactive::Stage::Detection, Pages(300)),
+        ] {
+            let mut tenant = Tenant::new(policy, 300, Pages(200));
+            for round in 0..5 {
+                tenant.at(Millis(round));
+                (0..300).for_each(|page| {
+                    tenant.touch(page);
+                });
+                assert!(tenant.engine().resident_pages() <= Pages(200));
+                tenant.engine().check_invariants();
+            }
+            assert!(tenant.stat(VmEvent::Pswpin) >= 4 * 100);
+        }
+    }
+}
