@@ -11,6 +11,7 @@ mod policy;
 use crate::Error;
 use crate::control::ControlServer;
 use crate::options::Options;
+use crate::record::Recorder;
 use crate::report::{DryRun, Report};
 use crate::target::Target;
 use crate::target::link::Lost;
@@ -44,6 +45,7 @@ pub(crate) struct Supervisor {
     detach: bool,
     report_at: Instant,
     fault_scale: describe::Scale,
+    record: Option<Recorder>,
 }
 
 impl Supervisor {
@@ -72,7 +74,24 @@ impl Supervisor {
             detach: false,
             report_at: start,
             fault_scale: describe::Scale::start(),
+            record: None,
         })
+    }
+
+    /// From now on, notes what happens in `recorder`.
+    pub(crate) fn record(&mut self, recorder: Recorder) {
+        for target in &mut self.targets {
+            target.lru.record(recorder.clone());
+        }
+        self.record = Some(recorder);
+    }
+
+    /// Takes one more target in.
+    fn admit(&mut self, mut target: Target) {
+        if let Some(recorder) = &self.record {
+            target.lru.record(recorder.another());
+        }
+        self.targets.push(target);
     }
 
     pub(crate) fn now(&self) -> Millis {
@@ -110,6 +129,9 @@ impl Supervisor {
 
     /// Sleeps until the next look is due.
     pub(crate) fn pause(&self) {
+        if let Some(recorder) = &self.record {
+            recorder.write();
+        }
         let busy = self.limit.pressed();
         let full = Duration::from_millis(self.options.interval.0.max(1));
         std::thread::sleep(if busy { Duration::from_millis(1) } else { full });
