@@ -1,10 +1,13 @@
-//! `cargo xtask bench NAME`: measurements that take longer than a test may. They live in
-//! `crates/e2e/src/bin`, one program each, and print a table.
+//! `cargo xtask bench NAME`: measurements that take longer than a test may. Those of the whole
+//! program live in `crates/e2e/src/bin`, those of a crate in its examples; each prints a table.
 
 use std::process::Command;
 
 use crate::root;
 use crate::test::release_binary;
+
+/// Measurements that are examples, with their crates.
+const EXAMPLES: [(&str, &str); 2] = [("curves", "sim"), ("libcachesim", "sim")];
 
 fn names() -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(root().join("crates/e2e/src/bin"))
@@ -18,6 +21,7 @@ fn names() -> Vec<String> {
                 .map(|stem| stem.to_string_lossy().into_owned())
         })
         .filter_map(|stem| stem.strip_prefix("bench-").map(str::to_owned))
+        .chain(EXAMPLES.map(|(name, _)| name.to_owned()))
         .collect();
     names.sort();
     names
@@ -42,6 +46,11 @@ pub(crate) fn run(name: &str, args: &[&str]) -> bool {
             names.join(", ")
         );
         return false;
+    }
+    if let Some((_, package)) = EXAMPLES.iter().find(|(known, _)| *known == name) {
+        let run = ["run", "--release", "--package", package, "--example", name];
+        let status = cargo(&run).arg("--").args(args).status();
+        return status.is_ok_and(|status| status.success());
     }
     let build = [
         "build",

@@ -52,6 +52,9 @@ pub(crate) enum Command {
         /// Write the final report there, as JSON
         #[arg(long, value_name = "FILE")]
         report: Option<PathBuf>,
+        /// Log touches, refaults and evictions there, as a trace for `pagetide mrc`
+        #[arg(long, value_name = "FILE")]
+        record: Option<PathBuf>,
         /// The program and its arguments
         #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,

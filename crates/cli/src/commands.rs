@@ -24,8 +24,9 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
         Command::Run {
             knobs,
             report,
+            record,
             command,
-        } => run::run(&knobs, report.as_deref(), &command),
+        } => run::run(&knobs, (report.as_deref(), record.as_deref()), &command),
         Command::Attach { knobs, front } => front::attach(&knobs, &front),
         Command::Adopt { knobs, front } => front::adopt(&knobs, &front),
         Command::Detach { target } => inspect::detach(target.pid),

@@ -6,6 +6,7 @@ pub mod error;
 mod kernel;
 pub mod manage;
 pub mod options;
+pub mod record;
 pub mod report;
 pub mod store;
 mod supervisor;

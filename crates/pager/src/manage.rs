@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::Error;
 pub use crate::kernel::Kernel;
 use crate::options::Options;
+use crate::record::Recorder;
 use crate::report::Report;
 use crate::supervisor::{Ended, Supervisor};
 use crate::target::{Target, link};
@@ -45,6 +46,19 @@ pub fn run(
     options: &Options,
     tick: &mut dyn FnMut(&Report),
 ) -> Result<(Report, i32), Error> {
+    run_recorded(command, options, None, tick)
+}
+
+/// [`run`], noting what happens in `recorder`, which the caller ends.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_recorded(
+    command: &[OsString],
+    options: &Options,
+    recorder: Option<Recorder>,
+    tick: &mut dyn FnMut(&Report),
+) -> Result<(Report, i32), Error> {
     options.check()?;
     let Some((program, args)) = command.split_first() else {
         return Err(Error::failed(
@@ -71,6 +85,9 @@ pub fn run(
         return Err(problem);
     }
     let mut supervisor = Supervisor::new(pid, first, options)?;
+    if let Some(recorder) = recorder {
+        supervisor.record(recorder);
+    }
     loop {
         signals.pass_on(pid);
         let status = child.try_wait().ok().flatten();

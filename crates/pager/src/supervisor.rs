@@ -13,6 +13,7 @@ mod room;
 use crate::Error;
 use crate::control::ControlServer;
 use crate::options::Options;
+use crate::record::Recorder;
 use crate::report::{DryRun, Report, Stat};
 use crate::target::Target;
 use crate::target::link::Lost;
@@ -48,6 +49,7 @@ pub(crate) struct Supervisor {
     /// When to look next whether a target runs another program.
     exec_at: Millis,
     fault_scale: describe::Scale,
+    record: Option<Recorder>,
     looks: gauges::Looks,
     gone_stat: Stat,
 }
@@ -79,9 +81,26 @@ impl Supervisor {
             report_at: start,
             exec_at: Millis(0),
             fault_scale: describe::Scale::start(),
+            record: None,
             looks: gauges::Looks::default(),
             gone_stat: Stat::default(),
         })
+    }
+
+    /// From now on, notes what happens in `recorder`.
+    pub(crate) fn record(&mut self, recorder: Recorder) {
+        for target in &mut self.targets {
+            target.lru.record(recorder.clone());
+        }
+        self.record = Some(recorder);
+    }
+
+    /// Takes one more target in.
+    fn admit(&mut self, mut target: Target) {
+        if let Some(recorder) = &self.record {
+            target.lru.record(recorder.another());
+        }
+        self.targets.push(target);
     }
 
     pub(crate) fn now(&self) -> Millis {
@@ -125,6 +144,9 @@ impl Supervisor {
 
     /// Sleeps until the next look is due.
     pub(crate) fn pause(&self) {
+        if let Some(recorder) = &self.record {
+            recorder.write();
+        }
         let full = Duration::from_millis(self.options.interval.0.max(1));
         std::thread::sleep(self.limit.pause().unwrap_or(full));
     }

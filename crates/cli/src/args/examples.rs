@@ -22,6 +22,7 @@ Examples:
   pagetide run --evict-older-than 10s --every 40s -- redis-server
   pagetide run --memory-max 1G --store /var/tmp --compress zstd -- java -jar app.jar
   pagetide run --memory-max 256M --dry-run --report report.json -- ./program
+  pagetide run --age-every 1s --record touches.log -- ./program && pagetide mrc touches.log
 
 The exit status is the program's own (128 + N if signal N ended it).";
 

@@ -27,6 +27,7 @@ fn every_option_of_the_interface_is_there() {
         knobs,
         report,
         command,
+        ..
     }) = parse(line)
     else {
         panic!("{:?}", parse(line));

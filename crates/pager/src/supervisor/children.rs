@@ -81,7 +81,7 @@ impl Supervisor {
             }
         }
         match Target::start(pid, &self.options, now) {
-            Ok(target) => self.targets.push(target),
+            Ok(target) => self.admit(target),
             Err(_) => *self.family.refused.entry(pid).or_insert(0) += 1,
         }
     }

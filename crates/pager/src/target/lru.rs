@@ -2,6 +2,7 @@
 
 use super::page_out::PageId;
 use crate::options::{Algorithm, Policy};
+use crate::record::{Event, Recorder};
 use engine::active_inactive::Stage;
 use engine::lru_gen::Profile;
 use engine::memcg::MemcgLimits;
@@ -14,6 +15,7 @@ use engine::{
 pub(crate) struct Lru {
     engine: Engine,
     out: Vec<FolioId>,
+    record: Option<Recorder>,
     /// Pages handed out since the last look at what is in use.
     since_watch: u64,
 }
@@ -46,6 +48,18 @@ impl Lru {
             engine: Engine::new(config, now),
             out: Vec::new(),
             since_watch: u64::MAX,
+            record: None,
+        }
+    }
+
+    /// From now on, notes what happens in `recorder`.
+    pub(crate) fn record(&mut self, recorder: Recorder) {
+        self.record = Some(recorder);
+    }
+
+    fn note(&self, event: Event, page: u64) {
+        if let Some(recorder) = &self.record {
+            recorder.note(event, page);
         }
     }
 
@@ -71,19 +85,19 @@ impl Lru {
 
     /// The page is there and was not before.
     pub(crate) fn first_touch(&mut self, id: PageId) {
+        self.note(Event::FirstTouch, id.into());
         self.comes_in(id, FaultKind::FirstTouch);
     }
 
     /// The page came back from the store; `touched`, or beside one that was.
     pub(crate) fn refault(&mut self, id: PageId, touched: bool) {
-        self.comes_in(
-            id,
-            if touched {
-                FaultKind::Refault
-            } else {
-                FaultKind::Readahead
-            },
-        );
+        let (event, kind) = if touched {
+            (Event::Refault, FaultKind::Refault)
+        } else {
+            (Event::Readahead, FaultKind::Readahead)
+        };
+        self.note(event, id.into());
+        self.comes_in(id, kind);
     }
 
     fn comes_in(&mut self, id: PageId, kind: FaultKind) {
@@ -96,12 +110,20 @@ impl Lru {
     /// The page was touched since the last pass.
     pub(crate) fn young(&mut self, id: PageId) {
         if self.known(id) {
+            self.note(Event::Touched, id.into());
             self.engine.young(FolioId(id));
         }
     }
 
     /// The program removed the pages.
     pub(crate) fn forget(&mut self, first: PageId, pages: usize) {
+        if self.record.is_some() {
+            let pages = (u64::from(first)..).take(pages);
+            let known = |page: &u64| PageId::try_from(*page).is_ok_and(|id| self.known(id));
+            pages
+                .filter(known)
+                .for_each(|page| self.note(Event::Unmapped, page));
+        }
         self.engine.unmap_range(FolioId(first), pages);
     }
 
@@ -109,6 +131,7 @@ impl Lru {
     pub(crate) fn age(&mut self, now: Millis) {
         self.since_watch = 0;
         self.engine.age(now);
+        self.note(Event::Aged, 0);
     }
 
     /// Isolates up to `nr` of the oldest pages into a sorted list; empty when aging must come
@@ -135,6 +158,9 @@ impl Lru {
 
     /// Tells what became of an isolated page.
     pub(crate) fn settle(&mut self, id: PageId, outcome: PageOut, reason: ScanReason) {
+        if outcome == PageOut::Stored {
+            self.note(Event::Evicted, id.into());
+        }
         self.engine.settle(FolioId(id), outcome, reason);
     }
 

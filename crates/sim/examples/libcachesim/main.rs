@@ -36,7 +36,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let common = Common::write(&pages)?;
         let mut dense = Dense::default();
-        pages.iter().for_each(|&page| drop(dense.id(page)));
+        for &page in &pages {
+            dense.id(page);
+        }
         let size = match file {
             Some(_) => u64::from(dense.len()) / 10,
             None => 76_266,

@@ -63,6 +63,9 @@ impl CurvePolicy {
     }
 }
 
+/// References a memory sees before the next one has its turn: its tables are in the cache then.
+const TURN: usize = 1 << 16;
+
 /// A memory size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
@@ -203,13 +206,20 @@ impl Job {
             }
         }
         let wants_opt = self.policies.contains(&CurvePolicy::Opt);
-        let mut kept = Vec::new();
-        let trace = read(file, options, "simulating", progress, |batch| {
-            minis.feed(batch.iter().map(|reference| reference.page));
+        let (mut kept, mut pages) = (Vec::new(), Vec::new());
+        let mut feed = |pages: &mut Vec<u64>, minis: &mut Miniature| {
+            minis.feed(pages.drain(..));
             if wants_opt {
                 kept.extend_from_slice(minis.sampled());
             }
+        };
+        let trace = read(file, options, "simulating", progress, |batch| {
+            pages.extend(batch.iter().map(|reference| reference.page));
+            if pages.len() >= TURN {
+                feed(&mut pages, &mut minis);
+            }
         })?;
+        feed(&mut pages, &mut minis);
         if trace.references() != exact.references() {
             let (was, is) = (exact.references(), trace.references());
             let what = format!("it held {was} references, and {is} at the second reading");

@@ -64,7 +64,7 @@ impl Miniature {
         self.curves.push(self.limits.iter().map(small).collect());
     }
 
-    /// References pages in turn. Best some thousands at a time: every memory sees them all before
+    /// References pages in turn. Best some ten thousands at a time: every memory sees them all before
     /// the next does.
     pub fn feed(&mut self, pages: impl Iterator<Item = u64>) {
         self.ids.clear();
