@@ -161,7 +161,7 @@ fn check_words(k: &mut Keeper, start: u64, end: u64) {
         let mut at = s;
         while at < e {
             let word = Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Relaxed));
-            if !matches!(word.state(), State::None | State::Mapped) {
+            if !protocol::movable(word) {
                 k.table.anomaly(52, 0);
                 if present::any(at) {
                     events::forget(k, View::Own, at, at + PAGE, log::REMOVED);
