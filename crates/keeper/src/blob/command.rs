@@ -12,7 +12,7 @@ use super::{boot, children, events, present};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, CHUNK_PAGES, Op, RANGES_MAX, TABLE_BYTES, ctl, fd, log};
 use keeper::protocol;
-use keeper::word::{State, Word};
+use keeper::word::Word;
 use uffd::abi::{Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UffdioRegister, errno};
 
 /// What a slice of a command came to.
