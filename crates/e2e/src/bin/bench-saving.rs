@@ -196,17 +196,7 @@ fn main() -> ExitCode {
     found.figure("throughput, median of the pairs", median(&ratios), "%");
     let whole = 100.0 * sum(&managed.rates) / sum(&alone.rates);
     found.at_least("throughput over the whole time", whole, "%", 97.0);
-    let report = pagetide::report(managed.pid);
-    for name in ["evicted_pages", "refaulted_pages", "limbo_returns"] {
-        found.figure(name, report[name].as_f64().unwrap_or(f64::NAN), "");
-    }
-    let wall = report["wall_ms"].as_f64().unwrap_or(f64::NAN);
-    let cpu = report["overhead"]["cpu_ms"].as_f64().unwrap_or(f64::NAN);
-    found.figure(
-        "CPU of manager and keepers",
-        100.0 * cpu / wall,
-        "% of a core",
-    );
+    tell_cost(&managed, &mut found);
     check_all(&mut managed, keys);
     found.finish()
 }
@@ -220,4 +210,19 @@ fn check_all(server: &mut Server, keys: u64) {
             "key {number} is wrong"
         );
     }
+}
+
+/// What pagetide says of itself.
+fn tell_cost(managed: &Server, found: &mut Findings) {
+    let report = pagetide::report(managed.pid);
+    for name in ["evicted_pages", "refaulted_pages", "limbo_returns"] {
+        found.figure(name, report[name].as_f64().unwrap_or(f64::NAN), "");
+    }
+    let wall = report["wall_ms"].as_f64().unwrap_or(f64::NAN);
+    let cpu = report["overhead"]["cpu_ms"].as_f64().unwrap_or(f64::NAN);
+    found.figure(
+        "CPU of manager and keepers",
+        100.0 * cpu / wall,
+        "% of a core",
+    );
 }
