@@ -177,6 +177,8 @@ fn counts_and_clocks() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn a_bar_is_as_wide_as_asked(fraction in -1.0f64..3.0, width in 1usize..200, unicode: bool) {
         let drawn = bar(fraction, width, unicode);
