@@ -37,7 +37,7 @@ static size_t zipf(void)
 static size_t pick(const char *pattern, uint64_t number)
 {
     switch (pattern[0]) {
-    case 'h': return next() % (pages * hot_percent / 100 + 1);
+    case 'h': return next() % (pages * hot_percent / 100 < 1 ? 1 : pages * hot_percent / 100);
     case 'z': return zipf() % pages;
     case 's': return number % pages;
     default: return next() % pages;

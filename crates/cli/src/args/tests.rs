@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use pager::options::{Algorithm, Compress, Limit, StorePlace};
+use proptest::prelude::*;
 
 use super::*;
 
@@ -151,4 +152,20 @@ fn commands_are_those_that_work_and_each_has_examples() {
             "man"
         ]
     );
+}
+
+proptest! {
+    /// Words that are nearly right, in any order: a command, or a complaint that names the usage.
+    #[test]
+    fn any_command_line_is_understood_or_refused(
+        line in "(run|attach|detach|adopt|report|stat|reclaim|doctor|demo|man)( (--memory-max|--memory-high=|--every|--evict-older-than|--watch|--json|--store|--compress|--dry-run|--swappiness|--|-[1-9]|[0-9]{1,22}[KMGTPs%]?|max|-h|[^ ]{0,4})){0,8}"
+    ) {
+        match parse(&line) {
+            Ok(Command::Run { knobs, .. } | Command::Attach { knobs, .. } | Command::Adopt { knobs, .. }) => {
+                let _ = knobs.options();
+            }
+            Ok(_) => {}
+            Err(complaint) => prop_assert!(!complaint.is_empty()),
+        }
+    }
 }

@@ -26,8 +26,8 @@ pub(crate) fn row(report: &Report) -> String {
     let bins = report.age_bins();
     let ages = EDGES_S.iter().flat_map(|edge| {
         let old = || bins.iter().filter(|bin| bin.older_than_ms >= edge * 1000);
-        let anon: u64 = old().map(|bin| bin.anon_bytes).sum();
-        let file: u64 = old().map(|bin| bin.file_bytes).sum();
+        let anon = old().fold(0u64, |sum, bin| sum.saturating_add(bin.anon_bytes));
+        let file = old().fold(0u64, |sum, bin| sum.saturating_add(bin.file_bytes));
         [anon.to_string(), file.to_string()]
     });
     fixed.into_iter().chain(ages).collect::<Vec<_>>().join(",")

@@ -125,7 +125,7 @@ fn activity(report: &Report) -> Vec<String> {
 fn costs(report: &Report) -> Vec<String> {
     let cost = report.overhead;
     let mut text = format!("{} of CPU", clock(cost.cpu_ms));
-    if let Some(per_mille) = (cost.cpu_ms * 1000).checked_div(report.wall_ms) {
+    if let Some(per_mille) = cost.cpu_ms.saturating_mul(1000).checked_div(report.wall_ms) {
         text += &format!(" ({}.{}% of one)", per_mille / 10, per_mille % 10);
     }
     if cost.memory_bytes > 0 {

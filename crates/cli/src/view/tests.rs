@@ -177,6 +177,8 @@ fn counts_and_clocks() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn a_bar_is_as_wide_as_asked(fraction in -1.0f64..3.0, width in 1usize..200, unicode: bool) {
         let drawn = bar(fraction, width, unicode);
@@ -195,6 +197,37 @@ proptest! {
         let style = Style { width, unicode, ..Style::PLAIN };
         for row in age_rows(&report, style) {
             prop_assert!(row.chars().count() <= width, "{}", row);
+        }
+    }
+
+    /// What another version, or another manager altogether, sends as a report: whatever reads as
+    /// one can be shown.
+    #[test]
+    fn any_report_that_reads_can_be_shown(
+        numbers in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>()), 0..12),
+        bytes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+        width in 20usize..200,
+    ) {
+        let text = serde_json::to_string(&sample()).expect("plain data");
+        let parts: Vec<&str> = text.split_inclusive([':', ',', '[', '{']).collect();
+        let mut parts: Vec<String> = parts.into_iter().map(str::to_owned).collect();
+        for (at, number) in numbers {
+            let part = &mut parts[at.index(text.matches([':', ',', '[', '{']).count())];
+            let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+            if digits > 0 {
+                part.replace_range(..digits, &number.to_string());
+            }
+        }
+        let mut text = parts.concat().into_bytes();
+        for (at, byte) in bytes {
+            let at = at.index(text.len());
+            text[at] = byte;
+        }
+        if let Ok(read) = serde_json::from_slice::<Report>(&text) {
+            let style = Style { width, ..Style::PLAIN };
+            let _ = (report(&read, style), status(&read, style), age_rows(&read, style));
+            let columns = |line: &str| line.matches(',').count();
+            prop_assert!(columns(&csv::row(&read)) >= columns(&csv::header()));
         }
     }
 }

@@ -133,10 +133,14 @@ fn one_kill(
     let said = manager.stderr();
     managers.push(manager);
     match (came, ended) {
-        (None, _) => Err(format!("adopt does nothing: {said}")),
-        (_, Some(status)) if proc::is_alive(target) => {
-            Err(format!("adopt ended with {status}: {said}"))
-        }
+        (None, _) => Err(format!(
+            "adopt does nothing: {said}\n{}",
+            managers[0].state()
+        )),
+        (_, Some(status)) if proc::is_alive(target) => Err(format!(
+            "adopt ended with {status}: {said}\n{}",
+            managers[0].state()
+        )),
         _ => {
             tally.adoptions += 1;
             Ok(())

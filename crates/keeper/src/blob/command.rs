@@ -12,7 +12,7 @@ use super::{boot, children, events, present};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, CHUNK_PAGES, Op, RANGES_MAX, TABLE_BYTES, ctl, fd, log};
 use keeper::protocol;
-use keeper::word::{State, Word};
+use keeper::word::Word;
 use uffd::abi::{Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UffdioRegister, errno};
 
 /// What a slice of a command came to.
@@ -161,7 +161,7 @@ fn check_words(k: &mut Keeper, start: u64, end: u64) {
         let mut at = s;
         while at < e {
             let word = Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Relaxed));
-            if !matches!(word.state(), State::None | State::Mapped) {
+            if !protocol::movable(word) {
                 k.table.anomaly(52, 0);
                 if present::any(at) {
                     events::forget(k, View::Own, at, at + PAGE, log::REMOVED);

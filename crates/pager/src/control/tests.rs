@@ -296,4 +296,37 @@ proptest! {
         prop_assert!(line.len() <= REQUEST_BYTES_MAX);
         prop_assert_eq!(Request::parse(&line), Ok(request));
     }
+
+    /// Answers as a manager writes them, changed and cut off: read, or refused with a reason.
+    #[test]
+    fn changed_answers_are_read_or_refused(
+        which in 0usize..6,
+        pid: u32,
+        bytes: u64,
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..6),
+        keep in any::<proptest::sample::Index>(),
+    ) {
+        let report = Report { pid, resident_bytes: bytes, ..Report::default() };
+        let complaint = Complaint { what: "w\"{".to_owned(), hint: "h".to_owned(), exit: 1 };
+        let answers = [
+            Response::Report(Box::new(report)),
+            Response::Reclaimed { bytes: Bytes(bytes) },
+            Response::Detached,
+            Response::Pong(Pong { manager: pid, version: "1".to_owned() }),
+            Response::Error(complaint),
+            Response::Denied { owner: pid },
+        ];
+        let mut line = answers[which].line();
+        prop_assert_eq!(&serde_json::from_slice::<Response>(&line).expect("its own line"), &answers[which]);
+        for (at, byte) in changes {
+            let at = at.index(line.len());
+            line[at] = byte;
+        }
+        if keep.index(3) == 0 {
+            line.truncate(keep.index(line.len()));
+        }
+        if let Ok(read) = serde_json::from_slice::<Response>(&line) {
+            prop_assert!(serde_json::from_slice::<Response>(&read.line()).is_ok());
+        }
+    }
 }

@@ -121,7 +121,7 @@ fn cave(pid: i32, maps: &[Mapping], len: u64) -> Option<u64> {
 /// Where a stub of an earlier injection is in `tail`, if there is one at its usual place.
 fn find_stub(tail: &[u8]) -> Option<u64> {
     let code = stub::bytes(&params(0, 0));
-    let at = (tail.len() - code.len()) & !15;
+    let at = tail.len().checked_sub(code.len())? & !15;
     let head = code.len() - size_of::<stub::Params>();
     (tail[at..at + head] == code[..head]).then_some(at as u64)
 }
@@ -295,3 +295,6 @@ fn refused(pid: i32, stage: i64, error: i64) -> Error {
         _ => failed(pid, why, "run `pagetide doctor`"),
     }
 }
+
+#[cfg(test)]
+mod fuzz;

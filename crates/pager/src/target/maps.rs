@@ -168,7 +168,7 @@ impl ControlBlocks {
             let page = a & !0xfff;
             (
                 page.saturating_sub(TCB_BELOW).max(m.start),
-                (page + TCB_ABOVE).min(m.end),
+                page.saturating_add(TCB_ABOVE).min(m.end),
             )
         };
         let mut pinned: Vec<(u64, u64)> = blocks.iter().map(around).collect();
@@ -260,6 +260,9 @@ pub(crate) fn managed(
     }
     out
 }
+
+#[cfg(test)]
+mod fuzz;
 
 #[cfg(test)]
 mod tests {

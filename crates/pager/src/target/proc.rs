@@ -49,10 +49,13 @@ fn sizes(text: &str) -> Sizes {
 
 /// Anonymous resident bytes by the kernel's count; `None` once it is gone.
 pub(crate) fn anon_bytes(pid: i32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    anon_bytes_in(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn anon_bytes_in(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
+    kib.checked_mul(1024)
 }
 
 /// Memory of the host, and what of it is available, bytes. Zeros if it does not say.
@@ -71,6 +74,10 @@ pub(crate) fn cpu_ms(pid: i32) -> u64 {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return 0;
     };
+    cpu_ms_in(&stat)
+}
+
+fn cpu_ms_in(stat: &str) -> u64 {
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     // After the name: state is field 3; utime and stime are 14 and 15, in ticks of 10 ms.
     let ticks = |i: usize| {
@@ -79,7 +86,10 @@ pub(crate) fn cpu_ms(pid: i32) -> u64 {
             .nth(i - 3)
             .and_then(|f| f.parse::<u64>().ok())
     };
-    (ticks(14).unwrap_or(0) + ticks(15).unwrap_or(0)) * 10
+    let ticks = ticks(14)
+        .unwrap_or(0)
+        .saturating_add(ticks(15).unwrap_or(0));
+    ticks.saturating_mul(10)
 }
 
 /// Addresses inside the control blocks of all threads (see `uffd::process::robust_list`).
@@ -113,6 +123,19 @@ pub(crate) fn is_keeper(pid: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_are_read() {
+        assert_eq!(
+            anon_bytes_in("Name:\tx\nRssAnon:\t      12 kB\n"),
+            Some(12 << 10)
+        );
+        assert_eq!(anon_bytes_in("RssAnon:\t12\n"), None);
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194304 0 0 0 0 11 22 0 0";
+        assert_eq!(cpu_ms_in(stat), 330);
+        assert_eq!(cpu_ms_in(""), 0);
+    }
 
     #[test]
     fn anonymous_is_resident_without_what_is_shared() {
@@ -128,5 +151,15 @@ mod tests {
         // Other tests allocate meanwhile.
         assert!(statm.anon.abs_diff(status) < 64 << 20, "{statm:?} {status}");
         assert!(statm.mapped > statm.anon && statm.anon > 0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in "(RssAnon:|kB|[ \\t\\n():]|[0-9]{1,25}|-|.){0,40}") {
+            let _ = anon_bytes_in(&text);
+            let _ = cpu_ms_in(&text);
+            let got = sizes(&text);
+            prop_assert!(got.mapped.is_multiple_of(4096) || got.mapped == u64::MAX);
+        }
     }
 }

@@ -83,7 +83,7 @@ impl Target {
             while at < end {
                 let size = BLOCK_PAGES as u64 * PAGE;
                 let stop = ((at / size + 1) * size).min(end);
-                let group = self.see_block(at, stop);
+                let group = self.see_block(at, stop, watch);
                 let flagged = at | u64::from(group);
                 match groups.last_mut() {
                     Some((s, e)) if *e == at && *s & 1 == flagged & 1 && at % CHUNK != 0 => {
@@ -99,8 +99,10 @@ impl Target {
         if watch { self.move_out(&groups) } else { Ok(0) }
     }
 
-    /// Takes in which pages of a block were touched; whether to move it aside as a group.
-    fn see_block(&mut self, start: u64, end: u64) -> bool {
+    /// Takes in which pages of a block were touched; whether to move it aside as a group. Only a
+    /// pass that moves it aside judges the block: the pages that came back would be counted twice,
+    /// the second time as if each had been watched by itself.
+    fn see_block(&mut self, start: u64, end: u64, watch: bool) -> bool {
         let Some(first) = self.id_of(start) else {
             return true;
         };
@@ -113,6 +115,9 @@ impl Target {
                 self.lru.young(id);
             }
             young += usize::from(proven);
+        }
+        if !watch {
+            return true;
         }
         let (chunk, page) = (first as usize / CHUNK_PAGES, first as usize % CHUNK_PAGES);
         self.blocks

@@ -153,4 +153,47 @@ mod tests {
             let _ = Machine::of(text.as_bytes());
         }
     }
+
+    /// A true text with a few changes, or cut off.
+    fn mutated(text: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
+        let bytes = text.as_bytes().to_vec();
+        let change = (any::<prop::sample::Index>(), any::<u8>());
+        let changes = prop::collection::vec(change, 0..6);
+        (changes, 0..=bytes.len()).prop_map(move |(changes, keep)| {
+            let mut bytes = bytes.clone();
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            bytes.truncate(keep);
+            bytes
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn changed_and_cut_off_texts_are_survived(
+            status in mutated(STATUS),
+            stat in mutated("7 (a) b) S 1 7 7 0 -1 4194304 0 0 0 0 1 2 3 4"),
+        ) {
+            let status = Status::parse(&String::from_utf8_lossy(&status));
+            prop_assert!(status.name.len() <= 3 * STATUS.len());
+            let _ = is_kernel_thread(&String::from_utf8_lossy(&stat));
+        }
+
+        #[test]
+        fn only_whole_headers_of_ours_are_ours(
+            mut header in prop::collection::vec(any::<u8>(), 0..128),
+            magic: bool, class in 0u8..4, machine in prop_oneof![Just(62u16), any::<u16>()],
+        ) {
+            if magic && header.len() >= 20 {
+                header[..4].copy_from_slice(b"\x7fELF");
+                header[4] = class;
+                header[18..20].copy_from_slice(&machine.to_le_bytes());
+            }
+            let ours = header.len() >= 20 && header.starts_with(b"\x7fELF\x02")
+                && header[18..20] == [62, 0];
+            prop_assert_eq!(Machine::of(&header) == Machine::X86_64, ours);
+        }
+    }
 }

@@ -2,6 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use keeper::{Place, Word};
+use proptest::prelude::*;
+use proptest::sample::Index;
+
 use super::{Both, Killed, WARM, assert_holds, page};
 use crate::store::Compress;
 
@@ -96,4 +100,38 @@ fn a_hostile_table_is_refused_or_harmless() {
     }
     store.shrink();
     assert_eq!(store.stats().live_bytes, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Recovery from a table of which parts were changed or doubled: what is truly stored stays as
+    /// it was, whatever the rest says, however much is stored after that.
+    #[test]
+    fn a_changed_table_cannot_harm_what_is_true(
+        seeds in prop::collection::btree_set(1u32..500, 1..40),
+        junk in prop::collection::vec((any::<Index>(), 6u32..64, any::<u64>()), 0..60),
+        order in any::<u64>(),
+    ) {
+        let both = Both::new(2);
+        let mut store = both.open(Compress::Lz4);
+        let put = |seed: &u32| (store.put(&page(*seed), WARM).expect("room"), *seed);
+        let true_ones: Vec<_> = seeds.iter().map(put).collect();
+        let mut places: Vec<Place> = true_ones.iter().map(|(place, _)| *place).collect();
+        for (at, bit, noise) in junk {
+            // A bit of a true one turned, or noise that looks like a place in the pool.
+            let word = Word::stored(places[at.index(places.len())], false).0;
+            let near = ((noise % 2048) << 25) | (((noise >> 20) % 4096) << 10) | (1 << 6) | 4;
+            let word = if noise % 3 == 0 { near } else { word ^ (1 << bit) };
+            places.extend(Word(word).place());
+        }
+        let turn = usize::try_from(order).expect("64 bits") % places.len();
+        places.rotate_left(turn);
+        let mut store = both.open(Compress::Lz4);
+        store.rebuild(places);
+        let _ = (1000..1600).map(page).filter(|page| store.put(page, WARM).is_ok()).count();
+        for (place, seed) in true_ones {
+            assert_holds(&mut store, place, seed);
+        }
+    }
 }

@@ -1,5 +1,8 @@
 //! Filters of the kinds that programs in the wild carry.
 
+use proptest::prelude::*;
+use proptest::sample::Index;
+
 use super::*;
 
 const fn insn(code: u16, jt: u8, jf: u8, k: u32) -> BpfInsn {
@@ -118,4 +121,32 @@ fn the_list_names_each_call_once() {
     let before = names.len();
     names.dedup();
     assert_eq!(names.len(), before);
+}
+
+proptest! {
+    /// Filters as they are, with a few instructions changed, left out or doubled: a verdict or an
+    /// error, and the same one each time.
+    #[test]
+    fn changed_filters_have_a_verdict_or_none(
+        list in prop::collection::vec(0u32..450, 0..20),
+        changes in prop::collection::vec((any::<Index>(), any::<(u16, u8, u8, u32)>(), 0u8..4), 0..4),
+        cut in any::<Index>(),
+    ) {
+        let mut filter = listed(ARCH_X86_64, &list, EPERM, ALLOW);
+        for (at, (code, jt, jf, k), how) in changes {
+            let at = at.index(filter.len());
+            match how {
+                0 => filter[at] = insn(code, jt, jf, k),
+                1 => filter[at].k ^= 1 << (k % 32),
+                2 => filter.insert(at, insn(code % 0x100, jt, jf, k % 64)),
+                _ => (filter[at].jt, filter[at].jf) = (jt, jf),
+            }
+        }
+        if cut.index(3) == 0 {
+            filter.truncate(cut.index(filter.len()));
+        }
+        let filters = [filter];
+        let verdict = denied_calls(&filters, KEEPER_CALLS);
+        prop_assert_eq!(&verdict, &denied_calls(&filters, KEEPER_CALLS));
+    }
 }
