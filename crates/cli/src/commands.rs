@@ -10,6 +10,7 @@ mod inspect;
 mod live;
 mod run;
 mod shell;
+mod sim;
 
 pub(crate) use live::Live;
 
@@ -43,6 +44,7 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
         }
         Command::Stat { target, json } => inspect::stat(target.pid, json),
         Command::Reclaim { target, size, json } => inspect::reclaim(target.pid, size, json),
+        Command::Sim(sim) => sim::sim(&sim),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { page } => shell::man(page.as_deref()),

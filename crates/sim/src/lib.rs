@@ -3,8 +3,11 @@
 
 pub mod experiments;
 pub mod in_words;
+pub mod job;
 pub mod mrc;
 pub mod outcome;
 pub mod rng;
+pub mod scenario;
+pub mod show;
 pub mod stats;
 pub mod trace;

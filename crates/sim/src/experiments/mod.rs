@@ -4,6 +4,7 @@
 //! `Settings` alone.
 
 pub mod memcg_lru;
+pub mod memcg_scale;
 
 use crate::outcome::Outcome;
 
@@ -29,9 +30,17 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order of the documents.
-pub const ALL: &[Experiment] = &[Experiment {
-    name: "memcg-lru",
-    about: "reclaim of the root takes from all memcgs alike, and takes what was asked for",
-    document: "000",
-    run: memcg_lru::run,
-}];
+pub const ALL: &[Experiment] = &[
+    Experiment {
+        name: "memcg-lru",
+        about: "reclaim of the root takes from all memcgs alike, and takes what was asked for",
+        document: "000",
+        run: memcg_lru::run,
+    },
+    Experiment {
+        name: "memcg-scale",
+        about: "finding and reclaiming 1,024 pages costs the same with 10 tenants and with 100,000",
+        document: "000",
+        run: memcg_scale::run,
+    },
+];
