@@ -74,7 +74,7 @@ pub(crate) fn run_e2e(name: Option<&str>) -> bool {
 
 /// End-to-end tests that do not pass yet, each with the gap of docs/known-gaps.md that it shows.
 /// They are run by `cargo xtask e2e NAME`; `cargo xtask test` says that it leaves them out.
-const OPEN: [(&str, &str); 21] = [
+const OPEN: [(&str, &str); 19] = [
     ("attach_to_many_threads_at_work", "split mappings"),
     ("a_32_bit_program", "32-bit programs"),
     ("a_store_directory_that_is_full", "a full store"),
@@ -99,8 +99,6 @@ const OPEN: [(&str, &str); 21] = [
     ("threads_that_start_and_exit", "not confirmed"),
     ("redis_in_half_of_its_memory", "not confirmed"),
     ("bgsave_while_everything_is_evicted", "not confirmed"),
-    ("the_report_tells_the_run", "not confirmed"),
-    ("a_dry_run_touches_nothing_and_says_why", "not confirmed"),
     ("children_by_fork_and_exec_are_managed_too", "not confirmed"),
 ];
 

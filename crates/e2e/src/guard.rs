@@ -148,10 +148,17 @@ impl Running {
         self.child.id()
     }
 
-    /// All processes that carry its mark: itself, what it started, their keepers.
+    /// All processes that carry its mark: itself, what it started, their keepers. A program may
+    /// overwrite its environment (redis does), so its children count as well while it runs.
     #[must_use]
     pub fn tree(&self) -> Vec<u32> {
-        proc::marked(&self.mark)
+        let mut found = proc::marked(&self.mark);
+        if !self.done {
+            found.extend(proc::descendants(self.pid()));
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// The processes of the tree that are not keepers and have this comm, lowest id first.
@@ -245,10 +252,11 @@ impl Drop for Running {
     fn drop(&mut self) {
         // Twice: a process may have forked between the listing and the kill.
         for _ in 0..2 {
+            let tree = self.tree();
             if !self.done {
                 self.signal(Signal::KILL);
             }
-            for pid in self.tree() {
+            for pid in tree {
                 send(pid, Signal::KILL);
             }
         }

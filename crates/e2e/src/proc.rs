@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// The comm of every keeper (interfaces: how a keeper is told from its target).
-pub const KEEPER_COMM: &str = "pagetide-keeper";
+pub const KEEPER_COMM: &str = "ptide-keeper";
 
 /// A file in `/proc/PID`.
 #[must_use]
@@ -64,6 +64,23 @@ pub fn is_alive(pid: u32) -> bool {
 #[must_use]
 pub fn rss_anon(pid: u32) -> Option<u64> {
     number(pid, "RssAnon")
+}
+
+/// A process and its children, to any depth.
+#[must_use]
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let parents: Vec<(u32, Option<u32>)> = all()
+        .into_iter()
+        .map(|one| (one, status(one, "PPid").and_then(|text| text.parse().ok())))
+        .collect();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        let of = |(one, its): &(u32, Option<u32>)| (*its == Some(parent)).then_some(*one);
+        found.extend(parents.iter().filter_map(of));
+        next += 1;
+    }
+    found
 }
 
 /// Every process id.

@@ -9,6 +9,7 @@ use e2e::pagetide;
 use e2e::report::Report;
 use e2e::temp::{TempDir, serial};
 use e2e::wait::Chance;
+use rustix::process::Signal;
 
 /// Its own watchdog ends it after 60 s without progress.
 const SLACK: Duration = Duration::from_secs(150);
@@ -55,28 +56,63 @@ fn a_wrong_byte_is_found() {
     let running = hostile.run().start();
     e2e::wait::until("the workload", SLACK, || hostile.ops() > 10);
     let pid = running.pid();
-    let maps = e2e::proc::maps(pid);
-    let region = maps
-        .iter()
-        .find(|line| line.contains("rw-p") && line.ends_with(" 0 "));
-    let line = region.unwrap_or_else(|| panic!("no anonymous mapping in {maps:?}"));
-    let range = line
-        .split([' ', '-'])
-        .take(2)
-        .map(|hex| u64::from_str_radix(hex, 16).expect("hex"));
-    let range: Vec<u64> = range.collect();
-    let memory = std::fs::OpenOptions::new()
-        .write(true)
-        .open(format!("/proc/{pid}/mem"));
-    let memory = memory.expect("root may write to its own process");
-    for at in (range[0]..range[1]).step_by(4096) {
-        use std::os::unix::fs::FileExt;
-        memory
-            .write_all_at(b"wrong", at + 64)
-            .expect("the memory can be written");
-    }
+    // Stopped meanwhile, or it would find the first page and end before the last is changed.
+    running.signal(Signal::STOP);
+    e2e::wait::until("the stop", SLACK, || e2e::proc::state(pid) == Some('T'));
+    let changed = change_patterns(pid);
+    assert!(changed > 100, "{changed} pages with a pattern");
+    running.signal(Signal::CONT);
     let outcome = running.wait(SLACK);
     assert_eq!(outcome.status.code(), Some(99), "{}", outcome.stderr);
+}
+
+/// Changes a word of every page that holds a pattern, wherever it is mapped; their number. Other
+/// memory of the program (its configuration, stacks) is not touched.
+fn change_patterns(pid: u32) -> usize {
+    use std::os::unix::fs::FileExt;
+    let open = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(format!("/proc/{pid}/mem"));
+    let memory = open.expect("root may write to its own process");
+    let mut changed = 0;
+    for line in e2e::proc::maps(pid) {
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let ends = line
+            .split([' ', '-'])
+            .take(2)
+            .map(hex)
+            .collect::<Option<Vec<_>>>();
+        let Some(&[start, end]) = ends.as_deref().filter(|_| line.contains(" rw-p ")) else {
+            continue;
+        };
+        for at in (start..end).step_by(4096) {
+            let mut page = [0; 4096];
+            // Unmapped meanwhile: then it is none of the regions, which stay.
+            if memory.read_exact_at(&mut page, at).is_ok() && is_pattern(&page) {
+                memory
+                    .write_all_at(b"wrong", at + 64)
+                    .expect("the memory can be written");
+                changed += 1;
+            }
+        }
+    }
+    changed
+}
+
+/// `word_at` of tests/programs/hostile/pattern.c, any version but 0.
+fn is_pattern(page: &[u8; 4096]) -> bool {
+    let words: Vec<u64> = page
+        .chunks_exact(8)
+        .map(|bytes| bytes.try_into().map_or(0, u64::from_ne_bytes))
+        .collect();
+    let follows = |rule: fn(u64, u64) -> u64| {
+        let mut rest = words.iter().zip(0..);
+        words[0] != 0 && rest.all(|(&word, i)| word == rule(words[0], i))
+    };
+    follows(|first, _| first)
+        || follows(|first, i| first ^ (i >> 3))
+        || follows(|first, i| first.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
 #[test]

@@ -1,17 +1,16 @@
 //! How fast the engine is and what a page costs:
-//! `cargo run --release -p engine --example touch -- [PAGES] [RUNS] [CASE]`.
+//! `cargo run --release -p engine --example touch -- [PAGES] [RUNS]`.
 //!
 //! One engine a case. Page numbers are drawn from a zipf distribution over all pages, anew for each
 //! run and outside the measured time. They are touched a batch at a time; what is out is faulted in,
 //! and above the limit pages are evicted, those apart that were touched since the last walk.
 //!
 //! Tables should lie in huge pages, which is the embedder's to arrange: this program starts itself
-//! anew with `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`, unless that variable is set already.
+//! anew for each case with `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
 #![forbid(unsafe_code)]
 
 use engine::lru_gen::IsolateBudget;
 use engine::{Engine, EngineConfig, FaultKind, FolioId, FolioType, Millis, ScanReason};
-use std::os::unix::process::CommandExt;
 
 const TOUCHES: usize = 1 << 24;
 /// Touches between two looks at the limit, as a kernel charges ahead.
@@ -56,6 +55,15 @@ struct Draws {
 }
 
 impl Draws {
+    fn new(pages: u32, zipf: f64) -> Self {
+        let (state, power) = (0x9e37_79b9_7f4a_7c15, 1.0 / (1.0 - zipf));
+        Self {
+            state,
+            pages,
+            power,
+        }
+    }
+
     fn next(&mut self) -> FolioId {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
@@ -139,17 +147,20 @@ fn millions(n: u64) -> f64 {
     f64::from(u32::try_from(n).unwrap_or(u32::MAX)) / 1e6
 }
 
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of[of.len() / 2]
+/// Speeds of several runs, in millions a second.
+struct Speeds(Vec<f64>);
+
+impl std::fmt::Display for Speeds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut all = self.0.clone();
+        all.sort_by(f64::total_cmp);
+        let (median, last) = (all[all.len() / 2], all[all.len() - 1]);
+        write!(f, "{median:.1} M/s ({:.1} to {last:.1})", all[0])
+    }
 }
 
 fn measure(case: &Case, pages: u32, runs: usize) {
-    let mut draws = Draws {
-        state: 0x9e37_79b9_7f4a_7c15,
-        pages,
-        power: 1.0 / (1.0 - case.zipf),
-    };
+    let mut draws = Draws::new(pages, case.zipf);
     let mut ids = vec![FolioId(1); TOUCHES];
     let before = resident_bytes();
     let mut run = Run {
@@ -178,38 +189,64 @@ fn measure(case: &Case, pages: u32, runs: usize) {
         misses += run.touch_all(&ids);
         speed.push(millions(TOUCHES as u64) * 1e3 / millions(on_cpu() - start));
     }
-    let (slowest, fastest) = speed
-        .iter()
-        .fold((f64::MAX, 0f64), |(a, b), &x| (a.min(x), b.max(x)));
     println!(
-        "{:<15} limit {:>3}%  zipf {:.1}  misses {:>4.1}%  {:>6.1} M touches/s ({slowest:.1} to \
-         {fastest:.1}; goal {})  {:.3} bytes a page, {:.3} by the system's count",
+        "{:<15} limit {:>3}%  zipf {:.1}  misses {:>4.1}%  {} (goal {})  {:.3} bytes a page, {:.3} by \
+         the system's count",
         case.name,
         case.limit_percent,
         case.zipf,
-        millions(misses) * 100.0 / (millions(TOUCHES as u64) * millions(runs as u64) * 1e6),
-        median(speed),
+        millions(misses) * 100.0
+            / (millions(TOUCHES as u64) * f64::from(u32::try_from(runs).unwrap_or(1))),
+        Speeds(speed),
         case.goal,
         millions(run.engine.lruvec().footprint() as u64) / millions(u64::from(pages)),
         (resident_bytes() - before) / f64::from(pages),
     );
 }
 
-fn main() {
-    let mut args = std::env::args().skip(1);
-    if std::env::var_os(TUNABLES).is_none() {
-        let program = std::env::current_exe().expect("this program has a path");
-        let failed = std::process::Command::new(program)
-            .args(args)
-            .env(TUNABLES, "glibc.malloc.hugetlb=1")
-            .exec();
-        panic!("cannot start anew with {TUNABLES} set: {failed}");
+/// What the machine gives right now: read-modify-write of one 4-byte word a page, nothing else, with
+/// uniform draws. Undisturbed it does some 100 million a second; the measured figures suffer with it.
+fn bare_table(pages: u32, runs: usize) {
+    let mut draws = Draws::new(pages, 0.0);
+    let (mut table, mut speed) = (vec![1u32; pages as usize], Vec::new());
+    let mut ids = vec![FolioId(1); TOUCHES];
+    for _ in 0..runs {
+        ids.iter_mut().for_each(|id| *id = draws.next());
+        let start = on_cpu();
+        for id in &ids {
+            table[id.index()] |= 2;
+        }
+        speed.push(millions(TOUCHES as u64) * 1e3 / millions(on_cpu() - start));
     }
-    let mut number = |default: u32| args.next().and_then(|a| a.parse().ok()).unwrap_or(default);
-    let (pages, runs, only) = (number(63_000_000), number(9), number(u32::MAX) as usize);
-    for (n, case) in CASES.iter().enumerate() {
-        if only >= CASES.len() || only == n {
-            measure(case, pages, runs as usize);
+    println!(
+        "a bare table of 4-byte words, to compare: {}",
+        Speeds(speed)
+    );
+}
+
+/// Each case in a process of its own, so that none inherits another's memory.
+fn run_again(args: &[String]) {
+    let program = std::env::current_exe().expect("this program has a path");
+    let status = std::process::Command::new(program)
+        .args(args)
+        .env(TUNABLES, "glibc.malloc.hugetlb=1")
+        .status()
+        .expect("this program can be started again");
+    assert!(status.success(), "{args:?}: {status}");
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number =
+        |n: usize, default: u32| args.get(n).and_then(|a| a.parse().ok()).unwrap_or(default);
+    let (pages, runs) = (number(0, 63_000_000), number(1, 9));
+    match args.get(2).map(|case| case.parse::<usize>()) {
+        Some(Ok(case)) if case < CASES.len() => measure(&CASES[case], pages, runs as usize),
+        Some(_) => bare_table(pages, runs as usize),
+        None => {
+            for case in 0..=CASES.len() {
+                run_again(&[pages, runs, u32::try_from(case).unwrap_or(0)].map(|n| n.to_string()));
+            }
         }
     }
 }

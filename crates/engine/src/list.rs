@@ -11,7 +11,7 @@
 //! 3. tombstones <= live / 16 + 256, which bounds both memory and the cost of sweeping.
 
 use crate::folio::{FolioId, FolioTable};
-use crate::ring::{ENTRY_BITS, Ring};
+use crate::ring::{AHEAD, ENTRY_BITS, Ring};
 use crate::word::{State, Word};
 use alloc::vec::Vec;
 
@@ -116,7 +116,9 @@ impl<const N: usize> Lists<N> {
     #[inline]
     fn pop_raw(ring: &mut Ring, folios: &FolioTable) -> Option<u32> {
         if ring.is_ahead_due() {
-            folios.bring_near(ring.ahead().map(|raw| split(raw).0));
+            let mut ahead = [0; AHEAD];
+            let nr = ring.ahead(&mut ahead);
+            folios.bring_near(ahead[..nr].iter().map(|&raw| split(raw).0));
         }
         ring.pop_tail()
     }

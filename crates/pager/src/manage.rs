@@ -53,6 +53,7 @@ pub fn run(
             "pagetide run -- CMD",
         ));
     };
+    host(&format!("cannot run {}", program.display()))?;
     let signals = Signals::catch(program)?;
     let mut child = Command::new(program).args(args).spawn().map_err(|e| {
         let what = format!("cannot run {}", program.display());
@@ -92,9 +93,27 @@ pub fn run(
     }
 }
 
+/// What the host must offer to manage anything, looked at before anything is started.
+fn host(what: &str) -> Result<(), Error> {
+    let findings = vet::host::judge(&vet::host::Facts::gather(&Kernel));
+    let missing = findings
+        .into_iter()
+        .find(|f| f.state == vet::host::State::Missing);
+    let Some(missing) = missing else {
+        return Ok(());
+    };
+    let why = format!("{}: {}", missing.topic, missing.detail);
+    let hint = format!(
+        "{}\n`pagetide doctor` shows everything that is missing",
+        missing.remedy.unwrap_or_default()
+    );
+    Err(Error::missing(what, why, hint.trim_start()))
+}
+
 /// Puts a keeper beside the program just started; `None` if it ended at once.
 fn start(pid: i32, options: &Options, child: &mut Child) -> Result<Option<Target>, Error> {
-    match Target::start(pid, options, Millis(0)) {
+    let vetted = vet::target(pid.unsigned_abs(), &Kernel).map_err(Error::from);
+    match vetted.and_then(|_| Target::start(pid, options, Millis(0))) {
         Ok(target) => Ok(Some(target)),
         Err(e) => {
             // A program that is just ending cannot be managed, and is no error of ours.
@@ -159,6 +178,7 @@ pub fn attach(
 ) -> Result<Report, Error> {
     options.check()?;
     vet::target(pid, &Kernel)?;
+    host(&format!("cannot attach to process {pid}"))?;
     let pid = id(pid)?;
     if link::find_keeper(pid).is_some() {
         return Err(Error::failed(

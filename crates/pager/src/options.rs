@@ -110,8 +110,10 @@ pub enum StorePlace {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compress {
-    /// Fast.
+    /// lz4, but zstd for pages that were put out because they were old.
     #[default]
+    Tiered,
+    /// Fast.
     Lz4,
     /// Smaller, slower.
     Zstd,
@@ -124,6 +126,7 @@ impl Compress {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Compress::Tiered => "tiered",
             Compress::Lz4 => "lz4",
             Compress::Zstd => "zstd",
             Compress::None => "none",
@@ -181,6 +184,9 @@ pub enum OptionsError {
     /// A period of zero would spin.
     #[error("--{0} 0: a period must be longer than nothing")]
     ZeroPeriod(&'static str),
+    /// The classic lists know no ages.
+    #[error("--policy active-inactive with --evict-older-than: it knows no ages")]
+    NoAges,
     /// Outside the kernel's range.
     #[error("--swappiness {0}: it goes from 0 (only file pages) to {SWAPPINESS_MAX} (only anon)")]
     Swappiness(u8),
@@ -198,6 +204,9 @@ impl OptionsError {
                 format!("lower --memory-{lower}, or raise --memory-{upper} above it")
             }
             OptionsError::ZeroPeriod(name) => format!("write e.g. `--{name} 10s`"),
+            OptionsError::NoAges => {
+                "leave out one of them; multi-gen is the policy that knows ages".to_owned()
+            }
             OptionsError::Swappiness(_) => "60 is the kernel's default".to_owned(),
         }
     }
@@ -226,6 +235,10 @@ impl Options {
         ];
         if let Some((name, _)) = periods.iter().find(|(_, period)| period.0 == 0) {
             return Err(OptionsError::ZeroPeriod(name));
+        }
+        let by_age = self.policy.evict_older_than.is_some();
+        if by_age && self.policy.policy == Algorithm::ActiveInactive {
+            return Err(OptionsError::NoAges);
         }
         if self.policy.swappiness > SWAPPINESS_MAX {
             return Err(OptionsError::Swappiness(self.policy.swappiness));

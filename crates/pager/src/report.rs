@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::options::{Compress, Limits};
+use crate::options::{Algorithm, Compress, Limits};
 
 mod stat;
 
@@ -72,6 +72,8 @@ pub struct Report {
     pub anomaly_last: String,
     /// With `--dry-run`: what would have been done.
     pub dry_run: Option<DryRun>,
+    /// Which pages go first. Only multi-gen knows ages: under active-inactive all are young.
+    pub policy: Algorithm,
 }
 
 /// Fault service, measured by the keeper from the fault's arrival to its answer.

@@ -5,13 +5,15 @@
 
 mod children;
 mod describe;
+mod gauges;
 mod limits;
 mod policy;
+mod room;
 
 use crate::Error;
 use crate::control::ControlServer;
 use crate::options::Options;
-use crate::report::{DryRun, Report};
+use crate::report::{DryRun, Report, Stat};
 use crate::target::Target;
 use crate::target::link::Lost;
 use engine::Millis;
@@ -43,7 +45,11 @@ pub(crate) struct Supervisor {
     gone_counters: crate::target::Counters,
     detach: bool,
     report_at: Instant,
+    /// When to look next whether a target runs another program.
+    exec_at: Millis,
     fault_scale: describe::Scale,
+    looks: gauges::Looks,
+    gone_stat: Stat,
 }
 
 impl Supervisor {
@@ -71,7 +77,10 @@ impl Supervisor {
             gone_counters: crate::target::Counters::default(),
             detach: false,
             report_at: start,
+            exec_at: Millis(0),
             fault_scale: describe::Scale::start(),
+            looks: gauges::Looks::default(),
+            gone_stat: Stat::default(),
         })
     }
 
@@ -84,10 +93,15 @@ impl Supervisor {
         let now = self.now();
         self.answer();
         self.family_changes(now);
+        // Under a limit there are looks every millisecond; this one costs files of /proc.
+        let settled = now < self.exec_at;
+        if !settled {
+            self.exec_at = now.after(Millis(self.options.interval.0));
+        }
         for i in (0..self.targets.len()).rev() {
             let t = &mut self.targets[i];
             t.link.beat();
-            if t.link.target_exited() || t.link.target_executed() {
+            if t.link.target_exited() || (!settled && t.link.target_executed()) {
                 self.drop_target(i);
                 continue;
             }
@@ -100,6 +114,7 @@ impl Supervisor {
         if let Err((i, lost)) = held {
             self.lost(i, lost);
         }
+        self.look();
         if self.detach {
             return Some(Ended::Detach);
         }
@@ -110,9 +125,8 @@ impl Supervisor {
 
     /// Sleeps until the next look is due.
     pub(crate) fn pause(&self) {
-        let busy = self.limit.pressed();
         let full = Duration::from_millis(self.options.interval.0.max(1));
-        std::thread::sleep(if busy { Duration::from_millis(1) } else { full });
+        std::thread::sleep(self.limit.pause().unwrap_or(full));
     }
 
     fn look_at(&mut self, i: usize, now: Millis) -> Result<(), Lost> {
@@ -122,24 +136,37 @@ impl Supervisor {
         if i + 1 == self.targets.len() {
             self.due = self.policy.due(now);
         }
-        let near = self.limit.near() || self.due != policy::Due::Nothing;
         let t = &mut self.targets[i];
-        if self.policy.wants_regions(now, near) {
-            // A target that is just ending has no mappings to read.
-            if let Ok(done) = t.regions.refresh(t.pid, &t.link) {
-                done?;
-            }
+        if self
+            .policy
+            .wants_regions(now, self.due != policy::Due::Nothing)
+        {
+            t.refresh()?;
+        } else if self.limit.near() {
+            t.refresh_if_stale()?;
         }
         self.run_policy(i, now)
     }
 
     fn drop_target(&mut self, i: usize) {
         let gone = self.targets.remove(i);
+        self.keep_totals(&gone);
+    }
+
+    /// Adds what a target counted to the totals: it is about to go.
+    fn keep_totals(&mut self, gone: &Target) {
         let sum = &mut self.gone_counters;
         sum.evicted_pages += gone.counters.evicted_pages;
         sum.aging_passes += gone.counters.aging_passes;
         sum.keepers_replaced += gone.counters.keepers_replaced;
-        self.fault_scale.keep(&gone);
+        self.fault_scale.keep(gone);
+        add_stat(&mut self.gone_stat, gone);
+    }
+
+    /// Pages put out so far by all targets, those that are gone included.
+    fn evicted_pages(&self) -> u64 {
+        let live: u64 = self.targets.iter().map(|t| t.counters.evicted_pages).sum();
+        self.gone_counters.evicted_pages + live
     }
 
     /// A keeper did not answer: the target ended, or both keepers were killed.
@@ -164,7 +191,9 @@ impl Supervisor {
 
     /// Gives everything back to every target.
     fn release_all(&mut self) -> Result<(), Error> {
+        self.look_now();
         while let Some(t) = self.targets.pop() {
+            self.keep_totals(&t);
             t.release()?;
         }
         self.detach = true;
@@ -173,8 +202,8 @@ impl Supervisor {
 
     /// Gives everything back, and ends supervision.
     pub(crate) fn release(mut self) -> Result<Report, Error> {
-        let report = self.report();
         self.release_all()?;
+        let report = self.report();
         self.close();
         Ok(report)
     }
@@ -196,9 +225,17 @@ impl Supervisor {
 
     /// Ends supervision of a target that is gone: the last report.
     pub(crate) fn finish(mut self, exit: Option<i32>) -> Report {
+        self.look_now();
         let mut report = self.report();
         report.exit = exit;
         self.close();
         report
+    }
+}
+
+/// Adds the counters of a target's engine, under the kernel's names.
+fn add_stat(stat: &mut Stat, t: &Target) {
+    for (name, n) in t.lru.engine().stats().iter() {
+        stat.set(name, stat.get(name).unwrap_or(0) + n);
     }
 }

@@ -113,6 +113,15 @@ void print_status(void)
     }
 }
 
+/* Changes with every page that is verified: the last look at all of memory is one operation. */
+static uint64_t pages_seen(void)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < MAX_WORKERS; i++)
+        sum += mix(atomic_load(&shared->status[i].page) + ((uint64_t)shared->status[i].region << 32));
+    return sum;
+}
+
 static void watchdog_run(pid_t parent)
 {
     uint64_t seen = 0, since = now_ns();
@@ -121,7 +130,7 @@ static void watchdog_run(pid_t parent)
         sleep_us(200000);
         if (atomic_load(&shared->finished))
             _exit(0);
-        uint64_t ops_now = atomic_load(&shared->ops);
+        uint64_t ops_now = atomic_load(&shared->ops) + pages_seen();
         if (ops_now != seen) {
             seen = ops_now;
             since = now_ns();
@@ -130,7 +139,8 @@ static void watchdog_run(pid_t parent)
         bool late = config.seconds && now_ns() > overall;
         if (!stuck && !late)
             continue;
-        say("%s after %lu ops", stuck ? "no progress" : "the end did not come", ops_now);
+        say("%s after %lu ops", stuck ? "no progress" : "the end did not come",
+            atomic_load(&shared->ops));
         print_status();
         /* The handler of SIGALRM ends the process with status 98; a process that cannot even run a
          * handler is killed. */

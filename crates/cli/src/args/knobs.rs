@@ -65,8 +65,8 @@ pub(crate) struct Knobs {
     /// Where cold pages go: memory, or an unnamed file in a directory
     #[arg(long, value_name = "mem|DIR", default_value = "mem", help_heading = STORE)]
     store: Place,
-    /// How they are compressed
-    #[arg(long, value_name = "HOW", default_value = "lz4", help_heading = STORE)]
+    /// How they are compressed; tiered: zstd for what left because of its age, else lz4
+    #[arg(long, value_name = "HOW", default_value = "tiered", help_heading = STORE)]
     #[arg(value_parser = compress())]
     compress: Compress,
 }
@@ -131,7 +131,12 @@ fn algorithm() -> impl TypedValueParser<Value = Algorithm> {
 }
 
 fn compress() -> impl TypedValueParser<Value = Compress> {
-    const ALL: [Compress; 3] = [Compress::Lz4, Compress::Zstd, Compress::None];
+    const ALL: [Compress; 4] = [
+        Compress::Tiered,
+        Compress::Lz4,
+        Compress::Zstd,
+        Compress::None,
+    ];
     PossibleValuesParser::new(ALL.map(Compress::name)).map(|name| {
         let named = ALL.into_iter().find(|one| one.name() == name);
         named.unwrap_or_default()

@@ -6,23 +6,26 @@
 use super::children;
 use super::present;
 use super::queue;
+use super::registered::{self, Registered};
 use super::store;
 use super::table::{PAGE, Table, by_chunk, page_in_chunk};
 use super::transit::{flush, move_pages};
 use super::view::{Keeper, View};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, ctl, fd, log};
+use keeper::protocol;
 use keeper::word::{State, Word};
 use uffd::abi::{UffdMsg, event};
 
 /// Applies all queued events of `view`; nothing is changing now, so they are complete. They are
-/// applied in the order in which they were read, but for what `ledger` says.
+/// applied in the order in which they were read, but for what `ledger` says. The caller settles
+/// what is then in doubt.
 pub(super) fn apply_all(k: &mut Keeper, view: View) {
     let t = k.table;
-    if k.ledger_of != view.code() {
+    if k.ledger.of != view.code() {
         // One that is of this view belongs to a keeper that died at this work.
         k.ledger.clear();
-        k.ledger_of = view.code();
+        k.ledger.of = view.code();
     }
     for i in 0..queue::len(t) {
         if queue::get(t, i).source == view.code() {
@@ -36,8 +39,52 @@ pub(super) fn apply_all(k: &mut Keeper, view: View) {
             queue::set(t, i, UffdMsg { event: 0, ..msg });
         }
     }
-    k.ledger.clear();
     queue::compact(t);
+}
+
+/// Asks the kernel about what is in doubt, and forgets what is not registered. False when more
+/// events are to be read first.
+pub(super) fn settle_doubts(k: &mut Keeper) -> bool {
+    let view = View::from_code(k.ledger.of);
+    let uffd = k.uffd_of(view);
+    while let Some((start, end)) = k.ledger.doubt() {
+        let mut settled = true;
+        by_chunk(start, end, |s, e| {
+            settled = uffd < 0 || settle_doubt(k, view, s, e);
+            if settled {
+                k.ledger.settled(s, e);
+            }
+            settled
+        });
+        if !settled {
+            return false;
+        }
+    }
+    k.ledger.clear();
+    true
+}
+
+fn settle_doubt(k: &mut Keeper, view: View, start: u64, end: u64) -> bool {
+    match registered::ask(k, view, start, end) {
+        Registered::Yes | Registered::Gone => return true,
+        Registered::Changing => return false,
+        Registered::No => {}
+    }
+    let mut at = start;
+    while at < end {
+        match registered::ask(k, view, at, at + PAGE) {
+            Registered::Yes | Registered::Gone => {}
+            Registered::Changing => return false,
+            Registered::No => {
+                forget(k, view, at, at + PAGE, log::UNMAPPED);
+                if view == View::Own {
+                    k.reg_remove(at, at + PAGE);
+                }
+            }
+        }
+        at += PAGE;
+    }
+    true
 }
 
 fn apply(k: &mut Keeper, view: View, i: usize) {
@@ -58,19 +105,18 @@ fn apply(k: &mut Keeper, view: View, i: usize) {
     queue::set(t, i, UffdMsg { event: 0, ..msg });
 }
 
-/// Forgets an unmapped range, but for the parts whose unmapping was owed.
+/// Forgets an unmapped range, but for the parts to which something was moved in this set.
 fn unmapped(k: &mut Keeper, view: View, start: u64, end: u64) {
-    k.ledger.vacated.take(start, end, |_, _| {});
     let mut at = start;
-    while at < end {
-        let (from, to) = k.ledger.owed.first(at, end);
-        if at < from {
-            forget(k, view, at, from, log::UNMAPPED);
-            if view == View::Own {
-                k.reg_remove(at, from);
-            }
+    loop {
+        let (from, to) = k.ledger.unmapped(k.table, at, end);
+        if from == to {
+            return;
         }
-        k.ledger.owed.take(from, to, |_, _| {});
+        forget(k, view, from, to, log::UNMAPPED);
+        if view == View::Own {
+            k.reg_remove(from, to);
+        }
         at = to;
     }
 }
@@ -143,36 +189,35 @@ fn remap_in_order(k: &mut Keeper, view: View, i: usize, depth: usize) {
     remap(k, view, i);
 }
 
-/// Whether something that we know of is at the range.
+/// Whether something that we know of is at the range. What is in doubt was unmapped, as far as it
+/// goes by reading order; it is there if the kernel says so.
 fn occupied(k: &Keeper, view: View, start: u64, len: u64) -> bool {
-    match view {
-        View::Own => k.next_registered(start) < start + len,
-        View::Child(_) => {
-            let t = k.table_of(view);
-            (0..len / PAGE).any(|p| t.state_at(start + p * PAGE).state() != State::None)
-        }
-    }
-}
-
-/// Notes the parts of a range that is moved to of which something was known: its unmapping was not
-/// read yet.
-fn owe_occupied(k: &mut Keeper, view: View, start: u64, end: u64) {
+    let end = start + len;
     let mut at = start;
     while at < end {
-        let (from, to) = match view {
-            View::Own => {
-                let from = k.next_registered(at).min(end);
-                (from, k.registered(from).map_or(end, |(_, e)| e.min(end)))
+        let (from, to) = known(k, view, at, end);
+        if from < to {
+            let (doubted, _) = k.ledger.doubted(from, to);
+            if from < doubted || registered::ask(k, view, from, from + PAGE) == Registered::Yes {
+                return true;
             }
-            View::Child(_) => {
-                let known = k.table_of(view).state_at(at).state() != State::None;
-                (if known { at } else { at + PAGE }, at + PAGE)
-            }
-        };
-        if from < to && !k.ledger.owed.add(from, to) {
-            k.table.anomaly(50, 0);
         }
-        at = to;
+        at = to.max(at + PAGE);
+    }
+    false
+}
+
+/// The first part of a range of which something is known; of a child a page.
+fn known(k: &Keeper, view: View, start: u64, end: u64) -> (u64, u64) {
+    match view {
+        View::Own => {
+            let from = k.next_registered(start).min(end);
+            (from, k.registered(from).map_or(end, |(_, e)| e.min(end)))
+        }
+        View::Child(_) => {
+            let known = k.table_of(view).state_at(start).state() != State::None;
+            (start, start + if known { PAGE } else { 0 })
+        }
     }
 }
 
@@ -181,22 +226,22 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
     let msg = queue::get(k.table, i);
     let (from, to, len) = (msg.arg0, msg.arg1, msg.arg2);
     let t = k.table_of(view);
+    // Also when it is done: a keeper that starts over has to know.
+    k.ledger.moved(t, from, to, len);
     if msg.phase == 2 {
         return;
     }
     if msg.phase == 0 {
         // Whatever was there has been unmapped: its event may come behind this one.
-        k.ledger.taken(t, to, to + len);
-        owe_occupied(k, view, to, to + len);
-        if !k.ledger.vacated.add(from, from + len) {
-            k.table.anomaly(51, 0);
-        }
         forget(k, view, to, to + len, log::REMOVED);
+        if view == View::Own {
+            k.reg_remove(to, to + len);
+        }
         queue::set(k.table, i, UffdMsg { phase: 1, ..msg });
     }
     if view == View::Own {
         flush(k);
-        move_registration(k, from, to, len);
+        copy_registration(k, from, to, len);
     }
     let mut off = 0;
     while off < len {
@@ -210,15 +255,16 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
         }
     }
     if view == View::Own {
+        k.reg_remove(from, from + len);
         k.table.log(log::REMAP_FROM, len / PAGE, from);
         k.table.log(log::REMAP_TO, len / PAGE, to);
     }
     queue::set(k.table, i, UffdMsg { phase: 2, ..msg });
 }
 
-/// Registered parts take their registration with them.
-fn move_registration(k: &Keeper, from: u64, to: u64, len: u64) {
-    k.reg_remove(to, to + len);
+/// Registered parts take their registration with them. The old one is given up last: a keeper that
+/// starts over has to find it.
+fn copy_registration(k: &Keeper, from: u64, to: u64, len: u64) {
     let mut at = from;
     while at < from + len {
         at = k.next_registered(at);
@@ -232,7 +278,6 @@ fn move_registration(k: &Keeper, from: u64, to: u64, len: u64) {
         k.reg_add(to + (at - from), to + (end - from));
         at = end;
     }
-    k.reg_remove(from, from + len);
 }
 
 fn move_word(k: &mut Keeper, view: View, t: Table, c: usize, from: u64, to: u64) {
@@ -249,19 +294,19 @@ fn move_word(k: &mut Keeper, view: View, t: Table, c: usize, from: u64, to: u64)
     if view == View::Own && old.in_limbo() {
         move_limbo_page(k, k.limbo_of(c, from), k.limbo_of(d, to));
     }
-    // A write-back in progress is for the old place: the manager's commit finds the word changed.
-    let new = if old.state() == State::Writeback {
-        Word::LIMBO
-    } else {
-        old
-    };
-    target.store(new.0, Ordering::Release);
+    let present = view == View::Own && !protocol::movable(old) && present::any(to);
+    let new = protocol::moved(old, present);
+    let there = Word(target.swap(new.0, Ordering::AcqRel));
     let last = Word(word.swap(Word::NONE.0, Ordering::AcqRel));
-    if last.0 != old.0
-        && let Some(place) = last.place()
-    {
-        // It was committed in between: the limbo copy is the good one, the stored one is not named.
-        store::release(k, place);
+    if present && old.in_limbo() {
+        k.drop_limbo(d, to, to + PAGE);
+    }
+    // What the manager has committed in between is not named any more: the limbo copy is the good
+    // one. Nor is what it has committed at the new place between a keeper's death and this.
+    for gone in [there, last] {
+        if let Some(place) = protocol::let_go(gone, new) {
+            store::release(k, place);
+        }
     }
 }
 

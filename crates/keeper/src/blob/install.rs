@@ -10,6 +10,7 @@ use super::transit::{flush, move_pages};
 use super::view::{Fault, Keeper, READAHEAD_MAX, View};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, CHUNK_PAGES, ctl, fd, log};
+use keeper::protocol;
 use keeper::word::{State, Word};
 use uffd::abi::{
     Range, UFFDIO_COPY, UFFDIO_WAKE, UFFDIO_ZEROPAGE, UffdioCopy, UffdioZeropage, errno,
@@ -37,11 +38,10 @@ pub(super) fn answer(k: &mut Keeper, fault: Fault) -> Answer {
     if view == View::Own && !word.in_limbo() && !within_budget(k) {
         return Answer::Again;
     }
-    match word.state() {
-        State::None | State::Mapped => zero(k, view, addr),
-        State::Limbo | State::Writeback => from_limbo(k, addr),
-        State::Stored if word.in_limbo() && view == View::Own => from_limbo(k, addr),
-        State::Stored => from_store(k, view, addr),
+    match protocol::answer(word, view == View::Own) {
+        protocol::Answer::Zeros => zero(k, view, addr),
+        protocol::Answer::FromLimbo => from_limbo(k, addr),
+        protocol::Answer::FromStore => from_store(k, view, addr),
     }
 }
 
@@ -63,6 +63,18 @@ fn within_budget(k: &Keeper) -> bool {
     }
     t.count(ctl::THROTTLED, 1);
     sys::now_ns().saturating_sub(t.get(ctl::HEARTBEAT)) > HEARTBEAT_NS
+}
+
+/// Up to `want` pages more that may come with one that is answered: off the budget too, and never
+/// more than a quarter of it, so that other threads find some.
+fn spare(k: &Keeper, want: u64) -> u64 {
+    if want == 0 || k.table.get(ctl::THROTTLE) == 0 {
+        return want;
+    }
+    let take = |budget: u64| Some(budget - want.min(budget / 4));
+    let budget = k.table.ctl(ctl::BUDGET);
+    let before = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+    before.map_or(0, |budget| want.min(budget / 4))
 }
 
 /// The outcome of an install of `len` bytes at `addr`: what to do when not even the first page
@@ -101,13 +113,9 @@ pub(super) fn now_mapped(k: &Keeper, table: Table, addr: u64, young: bool) {
     let Some(word) = table.word_at(addr) else {
         return;
     };
-    let new = if young {
-        Word::MAPPED_YOUNG
-    } else {
-        Word::MAPPED
-    };
+    let new = protocol::returned(young);
     let old = Word(word.swap(new.0, Ordering::AcqRel));
-    if let Some(place) = old.place() {
+    if let Some(place) = protocol::let_go(old, new) {
         store::release(k, place);
     }
 }
@@ -164,15 +172,34 @@ fn zero(k: &mut Keeper, view: View, addr: u64) -> Answer {
     refused(k, view, addr, if done < 0 { -done } else { -r })
 }
 
-/// A first touch under a limit: a page of its own, so that the budget counts what is used.
+/// A first touch under a limit: pages of their own, so that the budget counts what is used. One,
+/// or more and more while the program walks forward.
 fn zero_counted(k: &mut Keeper, view: View, addr: u64) -> Answer {
-    k.pages.0[0] = [0; 4096];
+    let mut n = 1;
+    if view == View::Own {
+        k.zero_window = if addr == k.zero_next {
+            (k.zero_window * 2).clamp(2, READAHEAD_MAX as u64)
+        } else {
+            1
+        };
+        let end = k.registered(addr).map_or(addr + PAGE, |(_, end)| end);
+        let next = |n: u64| addr + n * PAGE;
+        let free = |at: u64| at < end && k.table.state_at(at).state() == State::None;
+        while n < k.zero_window && free(next(n)) {
+            n += 1;
+        }
+        n = 1 + spare(k, n - 1);
+    }
+    k.pages.0[..n as usize].fill([0; 4096]);
     let src = k.pages.0.as_ptr() as u64;
-    let (done, error) = copy(k.uffd_of(view), addr, src, PAGE);
+    let (done, error) = copy_pages(k.uffd_of(view), addr, src, n);
     if done == 0 {
         return refused(k, view, addr, error);
     }
-    k.table.count(ctl::ZERO_FILLS, 1);
+    if view == View::Own {
+        k.zero_next = addr + done;
+    }
+    k.table.count(ctl::ZERO_FILLS, done / PAGE);
     Answer::Done
 }
 
@@ -189,6 +216,17 @@ pub(super) fn copy(uffd: i32, dst: u64, src: u64, len: u64) -> (u64, i64) {
         (0, _) => (len, 0),
         (_, done) if done > 0 => (done as u64, 0),
         (r, done) => (0, if done < 0 { -done } else { -r }),
+    }
+}
+
+/// Copies `n` pages, or only the first where they cannot all go at once: a copy may not span
+/// mappings (ENOENT), and registered mappings may lie side by side.
+fn copy_pages(uffd: i32, dst: u64, src: u64, n: u64) -> (u64, i64) {
+    let (done, error) = copy(uffd, dst, src, n * PAGE);
+    match error {
+        errno::EAGAIN | errno::ESRCH => (done, error),
+        _ if done == 0 && n > 1 => copy(uffd, dst, src, PAGE),
+        _ => (done, error),
     }
 }
 
@@ -309,9 +347,6 @@ fn readahead(k: &mut Keeper, view: View, addr: u64) -> usize {
     } else {
         k.refault_window = (k.refault_window / 2).max(1);
     }
-    if k.table.get(ctl::THROTTLE) != 0 {
-        return 1;
-    }
     let table = k.table_of(view);
     let end = match view {
         View::Own => k.registered(addr).map_or(addr + PAGE, |(_, end)| end),
@@ -326,7 +361,12 @@ fn readahead(k: &mut Keeper, view: View, addr: u64) -> usize {
         }
         n += 1;
     }
-    n
+    match view {
+        View::Own => 1 + spare(k, n as u64 - 1) as usize,
+        // A child takes nothing off the budget, and nothing that it may not need.
+        View::Child(_) if k.table.get(ctl::THROTTLE) != 0 => 1,
+        View::Child(_) => n,
+    }
 }
 
 fn from_store(k: &mut Keeper, view: View, addr: u64) -> Answer {
@@ -353,7 +393,7 @@ fn from_store(k: &mut Keeper, view: View, addr: u64) -> Answer {
     if view == View::Own {
         journal(k, addr, n as u64 * PAGE);
     }
-    let (done, error) = copy(uffd, addr, k.pages.0.as_ptr() as u64, n as u64 * PAGE);
+    let (done, error) = copy_pages(uffd, addr, k.pages.0.as_ptr() as u64, n as u64);
     let answer = if done == 0 {
         if error == errno::EEXIST {
             now_mapped(k, table, addr, true);

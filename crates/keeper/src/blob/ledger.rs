@@ -1,4 +1,4 @@
-//! Which unmappings of a set of events belong before something that was read earlier.
+//! Which unmappings of a set of events are older than something that was read before them.
 //!
 //! Events are read in the order in which threads came to announce them, which is the order of
 //! whatever a program may rely on: a call that depends on another begins after the other returned,
@@ -7,20 +7,30 @@
 //! it. Then the move is read first and the unmapping later, and it must not empty the place again.
 //! One mremap announces its own unmapping of the old place after its move, too.
 //!
-//! Invariant: `owed` are the parts of places that were moved to while the set had not yet told of
-//! the end of what was there; the first unmapping of such a part pays for it and does nothing else.
+//! So an unmapping of what has arrived in the same set is in doubt: it may be older or newer than
+//! the arrival. Registered memory comes to a place by a move only, and a move clears the place. So
+//! when the set is applied the doubt is put to the kernel: what is registered now is what arrived
+//! last, and what is not is gone.
+//!
+//! Invariant: no fault is answered and no page moved while there is a doubt (`serve`).
 
 use super::table::Table;
+use keeper::layout::ctl;
 
-const RANGES: usize = 128;
+/// Places for parts of one kind: more than one for each event of a full queue.
+const RANGES: usize = ctl::QUEUE_MAX + 64;
 
 /// Some ranges, unordered, disjoint.
-pub(super) struct Ranges {
-    at: [(u64, u64); RANGES],
+pub(super) struct Ranges<const N: usize> {
+    at: [(u64, u64); N],
     len: usize,
 }
 
-impl Ranges {
+impl<const N: usize> Ranges<N> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }
@@ -28,7 +38,7 @@ impl Ranges {
     /// Adds a range; false when full.
     pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
         self.take(start, end, |_, _| {});
-        if self.len == RANGES {
+        if self.len == N {
             return false;
         }
         if start < end {
@@ -62,7 +72,7 @@ impl Ranges {
             self.at[i] = self.at[self.len];
             for part in [(s, from), (to, e)] {
                 // Splitting a range may need one more place than it gave up.
-                if part.0 < part.1 && self.len < RANGES {
+                if part.0 < part.1 && self.len < N {
                     self.at[self.len] = part;
                     self.len += 1;
                 }
@@ -73,25 +83,65 @@ impl Ranges {
 
 /// The ledger of the set that is being applied.
 pub(super) struct Ledger {
-    /// Places that something was moved away from and whose unmapping was not read yet.
-    pub(super) vacated: Ranges,
-    /// Unmappings that were due before a move and were not read yet.
-    pub(super) owed: Ranges,
+    /// Whose set it is ([`super::view::View::code`]).
+    pub(super) of: u32,
+    /// Places that something was moved to.
+    arrived: Ranges<RANGES>,
+    /// Parts of them that were told to be unmapped.
+    doubts: Ranges<RANGES>,
 }
 
 impl Ledger {
     pub(super) fn clear(&mut self) {
-        self.vacated.clear();
-        self.owed.clear();
+        self.arrived.clear();
+        self.doubts.clear();
     }
 
-    /// Something is moved to `start..end`: what was vacated there is owed.
-    pub(super) fn taken(&mut self, t: Table, start: u64, end: u64) {
-        let Self { vacated, owed } = self;
-        vacated.take(start, end, |s, e| {
-            if !owed.add(s, e) {
-                t.anomaly(50, 0);
+    /// Whether the kernel must be asked before anything is answered.
+    pub(super) fn in_doubt(&self) -> bool {
+        !self.doubts.is_empty()
+    }
+
+    /// Something was moved.
+    pub(super) fn moved(&mut self, t: Table, from: u64, to: u64, len: u64) {
+        for ranges in [&mut self.arrived, &mut self.doubts] {
+            ranges.take(from, from + len, |_, _| {});
+            ranges.take(to, to + len, |_, _| {});
+        }
+        if !self.arrived.add(to, to + len) {
+            t.anomaly(50, 0);
+        }
+    }
+
+    /// The first part of `start..end` that has not arrived in this set; what comes before it is
+    /// noted as in doubt. Empty at `end` if there is none.
+    pub(super) fn unmapped(&mut self, t: Table, start: u64, end: u64) -> (u64, u64) {
+        let mut at = start;
+        loop {
+            let (from, to) = self.arrived.first(at, end);
+            if at < from || at == end {
+                return (at, from);
             }
-        });
+            if !self.doubts.add(from, to) {
+                t.anomaly(51, 0);
+            }
+            at = to;
+        }
+    }
+
+    /// The first part of `start..end` that is in doubt; empty at `end` if there is none.
+    pub(super) fn doubted(&self, start: u64, end: u64) -> (u64, u64) {
+        self.doubts.first(start, end)
+    }
+
+    /// A part in doubt.
+    pub(super) fn doubt(&self) -> Option<(u64, u64)> {
+        let (start, end) = self.doubts.first(0, u64::MAX);
+        (start < end).then_some((start, end))
+    }
+
+    /// The doubt about a part is gone.
+    pub(super) fn settled(&mut self, start: u64, end: u64) {
+        self.doubts.take(start, end, |_, _| {});
     }
 }

@@ -9,14 +9,10 @@
 //!
 //! Invariant: the queue is in shared memory and a message leaves it only when it was applied.
 
-use super::sys;
-use super::table::{PAGE, Table};
-use super::view::{Keeper, View};
+use super::table::Table;
+use super::view::View;
 use keeper::layout::ctl;
-use uffd::abi::{Range, UFFDIO_ZEROPAGE, UffdMsg, UffdioZeropage, errno};
-
-/// Never mapped (below where programs live), never registered.
-pub(super) const NOWHERE: u64 = 0x10000;
+use uffd::abi::{UffdMsg, event};
 
 pub(super) fn len(t: Table) -> usize {
     (t.get(ctl::QUEUE_LEN) as usize).min(ctl::QUEUE_MAX)
@@ -68,30 +64,29 @@ pub(super) fn compact(t: Table) {
     t.set(ctl::QUEUE_LEN, kept as u64);
 }
 
-/// Whether no event of the view is outstanding: the first thing an install looks at.
-pub(super) fn quiet(k: &Keeper, view: View) -> bool {
-    let range = Range {
-        start: NOWHERE,
-        len: PAGE,
-    };
-    let mut probe = UffdioZeropage {
-        range,
-        mode: 0,
-        done: 0,
-    };
-    let r = sys::ioctl(k.uffd_of(view), UFFDIO_ZEROPAGE, &mut probe);
-    -r != errno::EAGAIN
-}
-
 /// Whether the view has messages in the queue.
 pub(super) fn waits(t: Table, view: View) -> bool {
     (0..len(t)).any(|i| get(t, i).source == view.code())
 }
 
-/// Whether a queued move of the view ends at `addr`: what is known of that page is elsewhere yet.
-pub(super) fn moved_to(t: Table, view: View, addr: u64) -> bool {
-    (0..len(t)).map(|i| get(t, i)).any(|m| {
-        let mine = m.source == view.code() && m.event == uffd::abi::event::REMAP;
-        mine && addr >= m.arg1 && addr < m.arg1 + m.arg2
-    })
+/// Whether the page at `addr` is new once the queue is applied: its word says so and nothing in
+/// the queue moves there, or the queue tells of the end of what its word is about.
+pub(super) fn is_new(t: Table, view: View, addr: u64, word_is_none: bool) -> bool {
+    let mut new = word_is_none;
+    for m in (0..len(t)).map(|i| get(t, i)) {
+        if m.source != view.code() {
+            continue;
+        }
+        let (gone, to) = match m.event {
+            event::REMAP => ((m.arg0, m.arg0 + m.arg2), Some((m.arg1, m.arg1 + m.arg2))),
+            event::UNMAP => ((m.arg0, m.arg1), None),
+            _ => continue,
+        };
+        // What is known of that page is elsewhere yet.
+        if to.is_some_and(|(start, end)| addr >= start && addr < end) {
+            return false;
+        }
+        new |= addr >= gone.0 && addr < gone.1;
+    }
+    new
 }

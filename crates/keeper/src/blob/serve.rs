@@ -10,7 +10,7 @@ use super::sys::{self, PollFd};
 use super::table::Table;
 use super::transit::flush;
 use super::view::{CHILDREN_MAX, Fault, Keeper, PENDING_MAX, View, page_of};
-use super::{boot, children, events, queue, unstick};
+use super::{boot, children, events, queue, registered, unstick};
 use core::arch::x86_64::_rdtsc;
 use keeper::layout::{HIST_LEN, ctl, fd, hist_index};
 use uffd::abi::{UffdMsg, event};
@@ -20,10 +20,12 @@ const MSG_BYTES: usize = size_of::<UffdMsg>();
 /// How long to spin after the last work before sleeping, cycles.
 const SPIN_CYCLES: u64 = 60_000;
 /// For how long installs may be refused before `unstick` looks whether they ever will not be.
-const STUCK_CYCLES: u64 = 400_000_000;
+const STUCK_CYCLES: u64 = 40_000_000;
+/// How soon after a page was filled the next one is taken for a part of the same trouble, cycles.
+const STILL_STUCK_CYCLES: u64 = 4_000_000;
 /// Housekeeping interval, nanoseconds.
 const CHECK_NS: u64 = 100_000_000;
-const POLLIN: i16 = 1;
+pub(super) const POLLIN: i16 = 1;
 
 pub(super) fn cycles() -> u64 {
     // SAFETY: every x86-64 processor has a time-stamp counter.
@@ -102,19 +104,33 @@ fn read_batch(k: &mut Keeper, view: View) -> bool {
 fn apply_events(k: &mut Keeper) -> bool {
     let mut all = true;
     let mut code = 0;
+    if k.ledger.in_doubt() {
+        // Another view's events would need the ledger.
+        let view = View::from_code(k.ledger.of);
+        if queue::waits(k.table, view) && !apply_view(k, view) || !events::settle_doubts(k) {
+            return false;
+        }
+    }
     while queue::len(k.table) > 0 && code <= k.children_end as u32 {
         let view = View::from_code(code);
         if queue::waits(k.table, view) {
-            let dead = k.uffd_of(view) < 0;
-            if dead || queue::quiet(k, view) {
-                events::apply_all(k, view);
-            } else {
-                all = false;
+            all &= apply_view(k, view);
+            if !events::settle_doubts(k) {
+                return false;
             }
         }
         code += 1;
     }
     all
+}
+
+/// Applies a view's events unless one is outstanding.
+fn apply_view(k: &mut Keeper, view: View) -> bool {
+    let complete = k.uffd_of(view) < 0 || registered::quiet(k, view);
+    if complete {
+        events::apply_all(k, view);
+    }
+    complete
 }
 
 /// Answers what is queued; what must wait stays. True if any was answered.
@@ -152,34 +168,62 @@ fn note_time(k: &Keeper, since: u64) {
     k.table.count(ctl::HIST + i, 1);
 }
 
+/// When to look for the deadlock that `unstick` describes.
+struct Stuck {
+    /// When no fault was waiting.
+    quiet_since: u64,
+    /// When a page was last filled.
+    filled: u64,
+}
+
+impl Stuck {
+    fn now(&self) -> bool {
+        let now = cycles();
+        now.wrapping_sub(self.quiet_since) > STUCK_CYCLES
+            || now.wrapping_sub(self.filled) < STILL_STUCK_CYCLES
+    }
+
+    fn fill(&mut self, k: &mut Keeper) -> bool {
+        let any = unstick::fill_waiting(k);
+        if any {
+            self.filled = cycles();
+        }
+        any
+    }
+}
+
 /// Serves until the target and every child are gone, or the manager says leave.
 pub(super) fn serve(k: &mut Keeper) -> ! {
     let mut idle_since = cycles();
-    let mut quiet_since = idle_since;
+    let mut stuck = Stuck {
+        quiet_since: idle_since,
+        filled: 0,
+    };
     loop {
         let mut busy = read_batch(k, View::Own);
         for i in 0..k.children_end {
             if k.children[i].uffd >= 0 {
+                unstick::register_again(k, i);
                 busy |= read_batch(k, View::Child(i as u16));
             }
         }
         flush(k);
-        if queue::len(k.table) > 0 && !apply_events(k) {
+        let events = queue::len(k.table) > 0 || k.ledger.in_doubt();
+        if events && !apply_events(k) {
             // The threads whose events were read must run before anything can be installed.
             if !busy {
                 sys::yield_now();
             }
-            if cycles().wrapping_sub(quiet_since) > STUCK_CYCLES {
-                unstick::fill_waiting(k);
+            if stuck.now() && !stuck.fill(k) {
                 sleep(k, 1);
             }
             idle_since = cycles();
             continue;
         }
         if k.pending_len == 0 {
-            quiet_since = cycles();
-        } else if cycles().wrapping_sub(quiet_since) > STUCK_CYCLES {
-            unstick::fill_waiting(k);
+            stuck.quiet_since = cycles();
+        } else if stuck.now() {
+            stuck.fill(k);
         }
 
         busy |= answer_pending(k);

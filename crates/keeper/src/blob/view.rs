@@ -12,7 +12,7 @@
 //!    `MADV_FREE` raises the same event, leaves the pages mapped, and takes back its promise when
 //!    they are written.)
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Ranges};
 use super::sys;
 use super::table::{PAGE, Table};
 use core::cell::UnsafeCell;
@@ -91,11 +91,12 @@ pub(super) struct Keeper {
     pub(super) transit: u64,
     pub(super) children: [Child; CHILDREN_MAX],
     pub(super) children_end: usize,
+    /// Of each child, what was unregistered for a moment (`unstick`).
+    pub(super) let_go: [Ranges<16>; CHILDREN_MAX],
     pub(super) pending: [Fault; PENDING_MAX],
     pub(super) pending_len: usize,
-    /// Of the events that are being applied (`ledger`), and of which view they are.
+    /// Of the events that are being applied.
     pub(super) ledger: Ledger,
-    pub(super) ledger_of: u32,
     pub(super) snapshot_len: u64,
     pub(super) zero_next: u64,
     pub(super) zero_window: u64,

@@ -3,7 +3,7 @@
 use super::Supervisor;
 use crate::control::{Complaint, Pong, Request, Response};
 use crate::options::{Bytes, StorePlace};
-use crate::report::{AgeBin, Faults, NodeAge, Overhead, Report, Stat, Unevictable};
+use crate::report::{Faults, Overhead, Report, Stat, Unevictable};
 use crate::target::{Target, proc};
 use keeper::layout::{HIST_LEN, ctl, hist_upper_cycles};
 use std::collections::BTreeMap;
@@ -75,7 +75,6 @@ impl Supervisor {
     pub(crate) fn report(&mut self) -> Report {
         let mut hist = self.fault_scale.hist;
         let mut sums = self.fault_scale.sums;
-        let (mut stored, mut same, mut used) = (0, 0, 0);
         let mut counters = self.gone_counters;
         for t in &self.targets {
             for (i, n) in hist.iter_mut().enumerate() {
@@ -84,35 +83,32 @@ impl Supervisor {
             for (sum, &word) in sums.iter_mut().zip(&SUMS) {
                 *sum += t.link.get(word);
             }
-            let census = t.census();
-            stored += census.stored * 4096;
-            same += census.same;
-            used += t.store.used_bytes();
             counters.evicted_pages += t.counters.evicted_pages;
             counters.keepers_replaced += t.counters.keepers_replaced;
         }
         let per_us = self.fault_scale.cycles_per_us();
         let keepers: Vec<i32> = self.targets.iter().flat_map(|t| t.link.keepers()).collect();
-        let keeper_cpu_ms: u64 = keepers.iter().map(|&k| proc::cpu_ms(k)).sum();
+        let keeper_cpu_ms = self.looks.keeper_cpu_ms();
+        let gauges = self.looks.last.clone();
         Report {
             pid: self.pid.unsigned_abs(),
             command: self.command.clone(),
             wall_ms: self.now().0,
             exit: None,
-            resident_bytes: self.limit.resident(),
+            resident_bytes: gauges.resident,
             resident_peak_bytes: self.peak,
-            stored_bytes: stored,
-            store_used_bytes: used,
+            stored_bytes: gauges.stored,
+            store_used_bytes: gauges.used,
             evicted_pages: counters.evicted_pages,
             refaulted_pages: sums[2] + sums[3],
             limbo_returns: sums[1],
-            zero_pages: same,
+            zero_pages: gauges.same,
             faults: Faults {
                 count: sums[0],
                 p50_us: percentile(&hist, 50, per_us),
                 p99_us: percentile(&hist, 99, per_us),
             },
-            page_age: vec![self.page_age()],
+            page_age: vec![gauges.page_age],
             limits: self.options.limits,
             overhead: Overhead {
                 cpu_ms: uffd::process::own_cpu_ns() / 1_000_000 + keeper_cpu_ms,
@@ -132,6 +128,7 @@ impl Supervisor {
             anomalies: sums[5],
             anomaly_last: self.last_anomaly(),
             dry_run: self.dry.clone(),
+            policy: self.options.policy.policy,
         }
     }
 
@@ -171,28 +168,6 @@ impl Supervisor {
         out
     }
 
-    /// Resident bytes by age: the engine's generations, and what it does not know as just touched.
-    fn page_age(&self) -> NodeAge {
-        let now = self.now();
-        let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
-        for t in &self.targets {
-            for (older_than_ms, pages) in t.lru.ages(now) {
-                *bins.entry(older_than_ms).or_insert(0) += pages * 4096;
-            }
-        }
-        let known: u64 = bins.values().sum();
-        *bins.entry(0).or_insert(0) += self.limit.resident().saturating_sub(known);
-        let bin = |(older_than_ms, anon_bytes)| AgeBin {
-            older_than_ms,
-            anon_bytes,
-            file_bytes: 0,
-        };
-        NodeAge {
-            node: 0,
-            bins: bins.into_iter().map(bin).collect(),
-        }
-    }
-
     /// Answers whoever asks over the control socket.
     pub(super) fn answer(&mut self) {
         // The socket is put aside while its handler uses the rest of the supervisor.
@@ -204,7 +179,10 @@ impl Supervisor {
 
     fn respond(&mut self, request: Request) -> Response {
         match request {
-            Request::Report {} => Response::Report(Box::new(self.report())),
+            Request::Report {} => {
+                self.look_now();
+                Response::Report(Box::new(self.report()))
+            }
             Request::Stat {} => Response::Stat(self.stat()),
             Request::Reclaim { bytes } => Response::Reclaimed {
                 bytes: Bytes(self.reclaim_now(bytes.0)),
@@ -221,11 +199,9 @@ impl Supervisor {
     }
 
     fn stat(&self) -> Stat {
-        let mut stat = Stat::default();
+        let mut stat = self.gone_stat.clone();
         for t in &self.targets {
-            for (name, n) in t.lru.engine().stats().iter() {
-                stat.set(name, stat.get(name).unwrap_or(0) + n);
-            }
+            super::add_stat(&mut stat, t);
         }
         stat.set("anon", self.limit.resident());
         stat

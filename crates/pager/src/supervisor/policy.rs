@@ -1,6 +1,7 @@
 //! When to age, when to evict by age, when to look at the mappings.
 
 use super::Supervisor;
+use super::room::unprotected;
 use crate::options::Policy;
 use crate::target::link::Lost;
 use crate::target::reclaim::Cause;
@@ -84,25 +85,51 @@ impl Clock {
 
 impl Supervisor {
     pub(super) fn run_policy(&mut self, i: usize, now: Millis) -> Result<(), Lost> {
-        let t = &mut self.targets[i];
         match self.due {
             Due::Nothing => Ok(()),
-            Due::Watch => t.age(now, true).map(|_| ()),
-            Due::Evict(older) => {
-                t.age(now, false)?;
-                let words = format!("not touched for {} ms (--evict-older-than)", older.0);
-                let dry = self.dry.as_mut();
-                let mut cause = Cause {
-                    reason: ScanReason::Proactive,
-                    words: &words,
-                    dry,
-                };
-                t.shrink_older(older, now, &mut cause)?;
+            Due::Watch => {
+                let t = &mut self.targets[i];
                 t.store.shrink();
-                Ok(())
+                t.age(now, true).map(|_| ())
+            }
+            Due::Evict(older) => {
+                self.targets[i].age(now, false)?;
+                self.evict_older(i, older, now)
             }
         }
     }
+
+    fn evict_older(&mut self, i: usize, older: Millis, now: Millis) -> Result<(), Lost> {
+        let most = self.unprotected().min(self.swap_room());
+        let t = &mut self.targets[i];
+        let words = format!("not touched for {} ms (--evict-older-than)", older.0);
+        let dry = self.dry.as_mut();
+        let mut cause = Cause {
+            reason: ScanReason::Proactive,
+            words: &words,
+            dry,
+        };
+        t.shrink_older((older, most), now, &mut cause)?;
+        t.store.shrink();
+        Ok(())
+    }
+
+    /// Pages of the family that `--memory-min` and `--memory-low` do not protect.
+    fn unprotected(&self) -> u64 {
+        let resident: u64 = self.targets.iter().map(|t| t.sizes().anon).sum();
+        let bytes = |limit| {
+            // `max` protects everything.
+            self.bytes_of(limit, resident).unwrap_or(u64::MAX)
+        };
+        let limits = &self.options.limits;
+        unprotected(resident, bytes(limits.min), bytes(limits.low), host_short())
+    }
+}
+
+/// Whether the host has nothing else left: less than a sixteenth of its memory is available.
+fn host_short() -> bool {
+    let (total, available) = crate::target::proc::host_memory();
+    available < total / 16
 }
 
 #[cfg(test)]

@@ -1,30 +1,59 @@
 //! The engine as a target uses it: one tenant, anonymous pages by id.
 
 use super::page_out::PageId;
+use crate::options::{Algorithm, Policy};
+use engine::active_inactive::Stage;
 use engine::lru_gen::Profile;
 use engine::memcg::MemcgLimits;
 use engine::{
-    Engine, EngineConfig, FaultKind, FolioId, FolioType, Millis, PageOut, ScanReason, Swappiness,
+    Engine, EngineConfig, FaultKind, FolioId, FolioType, Millis, PageOut, Pages, ScanReason,
+    Swappiness,
 };
 
 /// The order in which a target's pages leave. Anonymous memory only: file pages are the kernel's.
 pub(crate) struct Lru {
     engine: Engine,
     out: Vec<FolioId>,
+    /// Pages handed out since the last look at what is in use.
+    since_watch: u64,
+}
+
+/// As far as anonymous memory goes: with 0 none of it leaves, and there is nothing else to
+/// balance it against.
+fn swappiness_of(policy: &Policy) -> Swappiness {
+    match policy.swappiness {
+        0 => Swappiness::FILE_ONLY,
+        _ => Swappiness::ANON_ONLY,
+    }
 }
 
 impl Lru {
-    pub(crate) fn new(now: Millis) -> Lru {
+    pub(crate) fn new(policy: &Policy, now: Millis) -> Lru {
+        let (host, _) = super::proc::host_memory();
+        let order = match policy.policy {
+            Algorithm::MultiGen => engine::Policy::MultiGen(Profile::P616),
+            Algorithm::ActiveInactive => {
+                engine::Policy::ActiveInactive(Stage::Detection, Pages(host / 4096))
+            }
+        };
         // Limits are the supervisor's, which measures the kernel's own count.
         let config = EngineConfig {
-            policy: engine::Policy::MultiGen(Profile::P616),
+            policy: order,
             limits: MemcgLimits::default(),
-            swappiness: Swappiness::ANON_ONLY,
+            swappiness: swappiness_of(policy),
         };
         Lru {
             engine: Engine::new(config, now),
             out: Vec::new(),
+            since_watch: u64::MAX,
         }
+    }
+
+    /// Whether to look at what is in use before more is taken. The multi-gen LRU asks by handing
+    /// out nothing; the classic lists hand out pages for as long as they have any.
+    pub(crate) fn wants_watch(&self) -> bool {
+        let classic = self.engine.lruvec().classic().is_some();
+        classic && self.since_watch > self.engine.resident_pages().0 / 4
     }
 
     fn ensure(&mut self, id: PageId) {
@@ -78,6 +107,7 @@ impl Lru {
 
     /// A generation is made.
     pub(crate) fn age(&mut self, now: Millis) {
+        self.since_watch = 0;
         self.engine.age(now);
     }
 
@@ -86,6 +116,7 @@ impl Lru {
     pub(crate) fn isolate(&mut self, reason: ScanReason, nr: usize) -> Vec<PageId> {
         self.out.clear();
         self.engine.isolate(nr, reason, &mut self.out);
+        self.since_watch = self.since_watch.saturating_add(self.out.len() as u64);
         self.sorted()
     }
 
@@ -107,27 +138,79 @@ impl Lru {
         self.engine.settle(FolioId(id), outcome, reason);
     }
 
-    /// For how long the oldest pages have been idle at least, milliseconds.
+    /// For how long the oldest pages have been idle at least, milliseconds; 0 where no ages are
+    /// known.
     pub(crate) fn idle_ms(&self, now: Millis) -> u64 {
-        let lru = self.engine.lru_gen();
-        lru.idle_at_least(lru.min_seq(FolioType::Anon), now).0
-    }
-
-    /// Pages by how long they have been idle at least, milliseconds.
-    pub(crate) fn ages(&self, now: Millis) -> Vec<(u64, u64)> {
-        let lru = self.engine.lru_gen();
-        let seqs = lru.min_seq(FolioType::Anon)..=lru.max_seq();
-        seqs.map(|seq| {
-            (
-                lru.idle_at_least(seq, now).0,
-                lru.size(seq, FolioType::Anon),
-            )
+        let lru = self.engine.lruvec().multi_gen();
+        lru.map_or(0, |lru| {
+            lru.idle_at_least(lru.min_seq(FolioType::Anon), now).0
         })
-        .collect()
     }
 
     /// The engine itself, to look at.
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(policy: Policy) -> Lru {
+        let mut lru = Lru::new(&policy, Millis(0));
+        (0..1000).for_each(|id| lru.first_touch(id));
+        lru
+    }
+
+    fn take(lru: &mut Lru, nr: usize) -> Vec<PageId> {
+        for pass in 1..5 {
+            let ids = lru.isolate(ScanReason::Direct, nr);
+            if !ids.is_empty() {
+                return ids;
+            }
+            lru.age(Millis(pass));
+        }
+        Vec::new()
+    }
+
+    #[test]
+    fn with_swappiness_0_no_anonymous_page_leaves() {
+        for policy in [Algorithm::MultiGen, Algorithm::ActiveInactive] {
+            let with = |swappiness| Policy {
+                policy,
+                swappiness,
+                ..Policy::default()
+            };
+            assert!(take(&mut filled(with(0)), 100).is_empty());
+            for some in [1, 60, 200] {
+                assert!(!take(&mut filled(with(some)), 100).is_empty(), "{policy:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_classic_lists_need_no_generations_and_spare_what_is_in_use() {
+        let policy = Policy {
+            policy: Algorithm::ActiveInactive,
+            ..Policy::default()
+        };
+        let mut lru = filled(policy);
+        assert!(lru.wants_watch(), "nothing was looked at yet");
+        (0..100).for_each(|id| lru.young(id));
+        lru.age(Millis(1));
+        assert!(!lru.wants_watch());
+        let mut gone = Vec::new();
+        while gone.len() < 300 {
+            let ids = lru.isolate(ScanReason::Direct, 64);
+            assert!(!ids.is_empty(), "after {} pages", gone.len());
+            for &id in &ids {
+                lru.settle(id, PageOut::Stored, ScanReason::Direct);
+            }
+            gone.extend(ids);
+        }
+        assert!(gone.iter().all(|&id| id >= 100), "{gone:?}");
+        assert!(lru.wants_watch());
+        assert_eq!(lru.idle_ms(Millis(9)), 0);
     }
 }

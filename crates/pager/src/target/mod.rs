@@ -22,10 +22,16 @@ use crate::options::{Compress, Options, StorePlace};
 use crate::store::{self, DiskBacking, MemBacking, Store, Tier};
 use engine::Millis;
 use keeper::layout::POOL_MAX;
-use link::Link;
+use link::{Link, Lost};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use uffd::pagemap::Pagemap;
 use uffd::shared::SharedMap;
+
+/// Mappings are looked at anew after this, changed or not.
+const MAPS_STALE: Duration = Duration::from_millis(50);
+/// And no sooner than this when the address space has another size.
+const MAPS_CHANGED: Duration = Duration::from_millis(5);
 
 /// What a target counted since it is managed by this manager.
 #[derive(Clone, Copy, Default, Debug)]
@@ -51,6 +57,9 @@ pub(crate) struct Target {
     pub(crate) lru: lru::Lru,
     pub(crate) blocks: blocks::Blocks,
     pub(crate) counters: Counters,
+    statm: proc::Statm,
+    /// Size of the address space at the last look at the mappings, and when that was.
+    looked: Option<(u64, Instant)>,
     buffers: page_out::Buffers,
 }
 
@@ -113,11 +122,36 @@ impl Target {
             pagemap,
             regions: regions::Regions::default(),
             store,
-            lru: lru::Lru::new(now),
+            lru: lru::Lru::new(&options.policy, now),
             blocks: blocks::Blocks::default(),
             counters: Counters::default(),
+            statm: proc::Statm::open(pid),
+            looked: None,
             buffers: page_out::Buffers::default(),
         })
+    }
+}
+
+impl Target {
+    /// Sizes by the kernel's count; all zero once it is gone.
+    pub(crate) fn sizes(&self) -> proc::Sizes {
+        self.statm.read()
+    }
+
+    /// Looks at the mappings and registers what is new.
+    pub(crate) fn refresh(&mut self) -> Result<(), Lost> {
+        self.looked = Some((self.sizes().mapped, Instant::now()));
+        // A target that is just ending has no mappings to read.
+        self.regions.refresh(self.pid, &self.link).unwrap_or(Ok(()))
+    }
+
+    /// The same, if anything may have changed since the last look.
+    pub(crate) fn refresh_if_stale(&mut self) -> Result<(), Lost> {
+        let fresh = self.looked.is_some_and(|(mapped, at)| {
+            let same = self.sizes().mapped == mapped;
+            at.elapsed() < if same { MAPS_STALE } else { MAPS_CHANGED }
+        });
+        if fresh { Ok(()) } else { self.refresh() }
     }
 }
 
@@ -135,7 +169,8 @@ fn open_store(link: &Link, options: &Options) -> Result<Store, Error> {
         refs: Box::new(SharedCounts(Arc::clone(&link.refs))),
     };
     let compress = match options.store.compress {
-        Compress::Lz4 => store::Compress::Tiered,
+        Compress::Tiered => store::Compress::Tiered,
+        Compress::Lz4 => store::Compress::Lz4,
         Compress::Zstd => store::Compress::Zstd,
         Compress::None => store::Compress::None,
     };

@@ -30,6 +30,9 @@ impl Target {
         // that are never taken.
         const PASSES: u32 = 4;
         let (mut left, mut passes) = (0, 0);
+        if want > 0 && self.lru.wants_watch() {
+            self.age(now, true)?;
+        }
         while left < want {
             let nr = usize::try_from(want - left).unwrap_or(BATCH).min(BATCH);
             let ids = self.lru.isolate(cause.reason, nr);
@@ -54,16 +57,20 @@ impl Target {
         Ok(left)
     }
 
-    /// Puts out everything that was not touched for `age`. Pages that left.
+    /// Puts out what was not touched for `age`, at most `most` pages. Pages that left.
     pub(crate) fn shrink_older(
         &mut self,
-        age: Millis,
+        (age, most): (Millis, u64),
         now: Millis,
         cause: &mut Cause<'_>,
     ) -> Result<u64, Lost> {
         let mut left = 0;
         loop {
-            let ids = self.lru.isolate_older(age, now, BATCH);
+            let nr = usize::try_from(most - left).unwrap_or(BATCH).min(BATCH);
+            if nr == 0 {
+                return Ok(left);
+            }
+            let ids = self.lru.isolate_older(age, now, nr);
             if ids.is_empty() {
                 return Ok(left);
             }

@@ -15,9 +15,8 @@ use std::time::Instant;
 const WORKING: u32 = 4096;
 /// Pages of one that is idle: too few.
 const IDLE: u32 = 64;
-/// Tenants that touch something between two reclaims, and how often.
-const TOUCHERS: u32 = 64;
-const TOUCHES: u32 = 64;
+/// Reclaims before those that count: in its first, a fresh tenant only drops its empty generations.
+const WARM_UP: u32 = 2;
 /// What clears a cache: larger than any.
 const CACHE: usize = 64 << 20;
 
@@ -60,8 +59,6 @@ impl Memories for Taken {
 /// Tenants, every second one idle.
 pub struct World {
     machine: Machine,
-    working: Vec<MemcgId>,
-    rng: Rng,
     now: u64,
 }
 
@@ -75,7 +72,6 @@ impl World {
             ..MachineConfig::default()
         };
         let mut machine = Machine::new(config, Millis(0));
-        let mut working = Vec::new();
         for n in 0..tenants {
             let id = machine.create(MemcgId::ROOT, Millis(0));
             let pages = if n % 2 == 0 { WORKING } else { IDLE };
@@ -86,27 +82,21 @@ impl World {
             let seq = machine.lruvec(id).lru_gen().max_seq();
             let lruvec = machine.lruvec_mut(id);
             lruvec.inc_max_seq(seq, Swappiness::default(), Millis(0));
-            if n % 2 == 0 {
-                working.push(id);
-            }
         }
-        Self {
-            machine,
-            working,
-            rng: Rng::stream(seed, 1),
-            now: 0,
-        }
+        Self { machine, now: 0 }
     }
 
-    /// `nr` reclaims of 1,024 pages each.
+    /// `nr` reclaims of 1,024 pages each, after some that do not count.
     pub fn measure(&mut self, global: GlobalReclaim, nr: u32) -> Cost {
         let (mut cost, mut times) = (Cost::default(), Vec::new());
         let mut cache = vec![0u8; CACHE];
         let part = f64::from(nr);
-        for _ in 0..nr {
+        for n in 0..WARM_UP + nr {
             self.now += 1;
-            self.touch_some();
-            cache.iter_mut().step_by(64).for_each(|byte| *byte += 1);
+            cache
+                .iter_mut()
+                .step_by(64)
+                .for_each(|byte| *byte = byte.wrapping_add(1));
             std::hint::black_box(&mut cache);
             let request = ReclaimRequest {
                 reason: ScanReason::Direct,
@@ -122,26 +112,19 @@ impl World {
                     self.machine.reclaim_subtree(root, request, &mut taken)
                 }
             };
-            times.push(start.elapsed().as_secs_f64() * 1e6);
+            let micros = start.elapsed().as_secs_f64() * 1e6;
+            self.bring_back(&taken);
+            if n < WARM_UP {
+                continue;
+            }
+            times.push(micros);
             cost.visited += number(got.visited) / part;
             cost.scanned += number(got.scanned) / part;
             cost.reclaimed += number(got.reclaimed.0) / part;
-            self.bring_back(&taken);
         }
         times.sort_by(f64::total_cmp);
         cost.median_us = times.get(times.len() / 2).copied().unwrap_or(0.0);
         cost
-    }
-
-    fn touch_some(&mut self) {
-        let tenants = u32::try_from(self.working.len()).unwrap_or(u32::MAX);
-        for _ in 0..TOUCHERS.min(tenants) {
-            let id = self.working[self.rng.below(tenants) as usize];
-            for _ in 0..TOUCHES {
-                let page = FolioId(self.rng.below(WORKING));
-                self.machine.lruvec_mut(id).touch(page);
-            }
-        }
     }
 
     fn bring_back(&mut self, taken: &Taken) {
