@@ -58,12 +58,8 @@ impl Rng {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "32 bits by 32 bits, the upper half"
-)]
 const fn scale(bits: u64, n: u32) -> u32 {
-    (bits * n as u64 >> 32) as u32
+    ((bits * n as u64) >> 32) as u32
 }
 
 #[cfg(test)]

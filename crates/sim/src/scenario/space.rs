@@ -14,9 +14,9 @@ use engine::{FolioId, Lruvec, PageOut};
 
 const PRESENT: u8 = 1;
 const ACCESSED: u8 = 2;
-const ENTRIES: u64 = 512;
+const ENTRIES: usize = 512;
 
-type Leaf = Box<[u8; ENTRIES as usize]>;
+type Leaf = Box<[u8; ENTRIES]>;
 
 /// One address space.
 #[derive(Debug, Default)]
@@ -29,8 +29,8 @@ pub struct Space {
 }
 
 fn entry(page: u64) -> (usize, usize) {
-    let leaf = usize::try_from(page / ENTRIES).unwrap_or(usize::MAX);
-    (leaf, (page % ENTRIES) as usize)
+    let page = usize::try_from(page).unwrap_or(usize::MAX);
+    (page / ENTRIES, page % ENTRIES)
 }
 
 impl Space {
@@ -51,7 +51,7 @@ impl Space {
         if self.directory.len() <= leaf {
             self.directory.resize_with(leaf + 1, || None);
         }
-        let leaf = self.directory[leaf].get_or_insert_with(|| Box::new([0; ENTRIES as usize]));
+        let leaf = self.directory[leaf].get_or_insert_with(|| Box::new([0; ENTRIES]));
         leaf[at] = bits;
     }
 

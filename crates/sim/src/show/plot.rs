@@ -137,10 +137,10 @@ fn open(series: &[Series], y: &Axis) -> String {
     );
     for tick in y.ticks() {
         let at = y.at(tick);
-        let _ = write!(
+        let _ = writeln!(
             svg,
             "<line x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\" class=\"grid\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             WIDTH - RIGHT,
             LEFT - 6.0,
             at + 4.0,
@@ -150,10 +150,10 @@ fn open(series: &[Series], y: &Axis) -> String {
     let mut left = LEFT;
     for (n, (name, _)) in series.iter().enumerate() {
         let color = COLORS[n % COLORS.len()];
-        let _ = write!(
+        let _ = writeln!(
             svg,
             "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"10\" height=\"10\" fill=\"{color}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\">{}</text>\n",
+             <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             HEIGHT - 14.0,
             left + 14.0,
             HEIGHT - 5.0,
@@ -176,9 +176,9 @@ fn lines(x_name: &str, xs: &[Option<f64>], series: &[Series]) -> String {
     let x = Axis::new(xs.iter().flatten().copied(), LEFT, WIDTH - RIGHT);
     let mut svg = open(series, &y);
     for tick in x.ticks() {
-        let _ = write!(
+        let _ = writeln!(
             svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n",
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             x.at(tick),
             HEIGHT - BOTTOM + 14.0,
             short(tick),
@@ -196,15 +196,15 @@ fn lines(x_name: &str, xs: &[Option<f64>], series: &[Series]) -> String {
             .iter()
             .map(|(px, py)| format!("{:.1},{:.1}", x.at(*px), y.at(*py)))
             .collect();
-        let _ = write!(
+        let _ = writeln!(
             svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\"/>\n",
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\"/>",
             places.join(" ")
         );
     }
-    let _ = write!(
+    let _ = writeln!(
         svg,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text></svg>\n",
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text></svg>",
         WIDTH - RIGHT,
         HEIGHT - BOTTOM + 28.0,
         super::html::escaped(x_name),
@@ -223,9 +223,9 @@ fn bars(table: &Table, series: &[Series]) -> String {
         for (n, (_, values)) in series.iter().enumerate() {
             let Some(value) = values[r] else { continue };
             let (top, zero) = (y.at(value), y.at(y.low.max(0.0)));
-            let _ = write!(
+            let _ = writeln!(
                 svg,
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\"/>\n",
+                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\"/>",
                 from + width * number(n as u64),
                 top.min(zero),
                 width.max(0.5),
@@ -241,9 +241,9 @@ fn bars(table: &Table, series: &[Series]) -> String {
             .take_while(|(n, _)| number(*n as u64) < room)
             .map(|(_, c)| c)
             .collect();
-        let _ = write!(
+        let _ = writeln!(
             svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n",
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             from + slot * 0.4,
             HEIGHT - BOTTOM + 14.0,
             super::html::escaped(&shown),
