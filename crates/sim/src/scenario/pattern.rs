@@ -294,7 +294,7 @@ mod tests {
             let weights: Vec<f64> = (1..=n).map(|k| f64::from(k).powf(-exponent)).collect();
             let sum: f64 = weights.iter().sum();
             for (rank, weight) in (0u64..).zip(&weights) {
-                let page = (rank * zipf.scatter % u64::from(n)) as usize;
+                let page = small(rank * zipf.scatter % u64::from(n)) as usize;
                 let expect = weight / sum * f64::from(nr);
                 let off = (f64::from(counts[page]) - expect).abs();
                 assert!(
@@ -311,7 +311,7 @@ mod tests {
             let factor = scatter(n);
             let mut seen = vec![false; n as usize];
             for rank in 0..u64::from(n) {
-                seen[(rank * factor % u64::from(n)) as usize] = true;
+                seen[small(rank * factor % u64::from(n)) as usize] = true;
             }
             assert!(seen.iter().all(|seen| *seen), "{n}");
         }
