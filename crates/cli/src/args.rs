@@ -123,6 +123,13 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Run an experiment on simulated memory: one of the built-in ones, or one from a TOML file
+    ///
+    /// The engine that manages real programs decides here, unchanged. The same seed gives the same
+    /// results, byte for byte; what depends on this machine goes to standard error. Ends with 1 if a
+    /// claim does not hold.
+    #[command(after_help = examples::SIM)]
+    Sim(Sim),
     /// Show what share of a trace's references would miss, by memory size
     ///
     /// Exact for LRU at all sizes in one reading; other policies are simulated at each size. What
@@ -151,6 +158,44 @@ pub(crate) enum Command {
         #[arg(value_name = "COMMAND")]
         page: Option<String>,
     },
+}
+
+/// Which experiment, and where its results go.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Sim {
+    /// A name that --list shows, or a TOML file
+    #[arg(value_name = "NAME|FILE.toml", required_unless_present = "list")]
+    pub(crate) what: Option<String>,
+    /// Name the built-in experiments
+    #[arg(long, conflicts_with_all = ["what", "set", "scale", "out", "csv", "html", "parquet"])]
+    pub(crate) list: bool,
+    /// Replace a value of the experiment, e.g. seed=7 or run.duration=1m
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Seed of everything random [default: 1, or what the file says]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Divide the document's sizes by this [default: 1]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub(crate) scale: Option<u64>,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Include what depends on this machine (seconds, instructions) in the results
+    #[arg(long)]
+    pub(crate) timings: bool,
+    /// Write all forms of the results to this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write each table as CSV to this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write a page with plots; it needs no network
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write each table as Parquet to this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) parquet: Option<PathBuf>,
 }
 
 /// Which process.

@@ -11,6 +11,7 @@ mod live;
 mod mrc;
 mod run;
 mod shell;
+mod sim;
 
 pub(crate) use live::Live;
 
@@ -45,6 +46,7 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
         }
         Command::Stat { target, json } => inspect::stat(target.pid, json),
         Command::Reclaim { target, size, json } => inspect::reclaim(target.pid, size, json),
+        Command::Sim(sim) => sim::sim(&sim),
         Command::Mrc(args) => mrc::mrc(&args),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => shell::completions(shell),

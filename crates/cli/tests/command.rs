@@ -165,3 +165,120 @@ fn the_demos_workload_checks_itself() {
     let same: serde_json::Value = serde_json::from_slice(&again.stdout).expect("JSON");
     assert_eq!(value["checksum"], same["checksum"]);
 }
+
+/// A directory of its own, removed at the end.
+struct Dir(std::path::PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let name = format!("pagetide-{}-{name}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).expect("a temporary directory");
+        Self(dir)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    /// Names and bytes of what is in it.
+    fn files(&self, name: &str) -> Vec<(String, Vec<u8>)> {
+        let entries = std::fs::read_dir(self.0.join(name)).expect("written");
+        let mut files: Vec<_> = entries
+            .map(|entry| entry.expect("an entry").path())
+            .map(|path| {
+                let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
+                (
+                    name.unwrap_or_default(),
+                    std::fs::read(&path).expect("readable"),
+                )
+            })
+            .collect();
+        files.sort();
+        files
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const SMALL: &str = "name = \"small\"\n[run]\nduration = \"2s\"\n[[tenant]]\nname = \"a\"\n\
+    memory-max = \"1M\"\nwork = [{ pattern = \"zipf\", exponent = 1, size = \"2M\", rate = 2000 }]\n\
+    [sweep]\n\"run.seed\" = [1, 2, 3]\n";
+
+#[test]
+fn a_simulation_is_the_same_twice_in_every_form() {
+    let dir = Dir::new("sim");
+    let file = dir.path("small.toml");
+    std::fs::write(&file, SMALL).expect("written");
+    for (n, what) in [&[file.as_str()][..], &["memcg-lru", "--scale", "2048"]]
+        .iter()
+        .enumerate()
+    {
+        let runs = ["first", "second"].map(|name| {
+            let (name, out) = (format!("{name}{n}"), dir.path(&format!("{name}{n}")));
+            let args = [&["sim", "--out", out.as_str(), "--seed", "5"], *what].concat();
+            let output = pagetide(&args);
+            assert!(
+                matches!(output.status.code(), Some(0 | 1)),
+                "{}",
+                text(&output.stderr)
+            );
+            (text(&output.stdout), dir.files(&name))
+        });
+        assert_eq!(runs[0], runs[1], "{what:?}");
+        let names: Vec<&str> = runs[0].1.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(
+            names.contains(&"index.html") && names.contains(&"outcome.json"),
+            "{names:?}"
+        );
+        let ends = |end: &str| names.iter().filter(|name| name.ends_with(end)).count();
+        assert!(
+            ends(".csv") > 0 && ends(".csv") == ends(".parquet"),
+            "{names:?}"
+        );
+    }
+}
+
+#[test]
+fn simulations_that_cannot_be_made_are_refused() {
+    let dir = Dir::new("refused");
+    let bad = dir.path("bad.toml");
+    std::fs::write(&bad, SMALL.replace("memory-max", "memory-mux")).expect("written");
+    for (args, code, told) in [
+        (&["sim"][..], 2, "required"),
+        (&["sim", "memcg-lur"], 2, "did you mean `memcg-lru`?"),
+        (&["sim", "memcg-lru", "--scale", "0"], 2, "--scale"),
+        (&["sim", "memcg-lru", "--set", "sede=1"], 2, "seed=N"),
+        (&["sim", "--list", "memcg-lru"], 2, "cannot be used with"),
+        (
+            &["sim", "/nowhere/x.toml"],
+            1,
+            "cannot read /nowhere/x.toml",
+        ),
+        (&["sim", &bad], 1, "bad.toml:6: unknown field `memory-mux`"),
+        (
+            &["sim", "memcg-lru", "--html", "/nowhere/x.html"],
+            1,
+            "/nowhere/x.html",
+        ),
+    ] {
+        let (exit, text) = failure(args);
+        assert_eq!(exit, Some(code), "{args:?}: {text}");
+        assert!(text.contains(told), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn experiments_are_listed() {
+    let output = pagetide(&["sim", "--list"]);
+    assert_eq!(output.status.code(), Some(0));
+    let listed = text(&output.stdout);
+    assert!(
+        listed.lines().any(|line| line.starts_with("memcg-lru ")),
+        "{listed}"
+    );
+}

@@ -3,10 +3,13 @@
 
 pub mod experiments;
 pub mod in_words;
+pub mod job;
 pub mod mrc;
 pub mod outcome;
 pub mod parallel;
 pub mod rng;
+pub mod scenario;
+pub mod show;
 pub mod stats;
 pub mod tenant;
 pub mod trace;

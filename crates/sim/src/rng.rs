@@ -53,7 +53,6 @@ impl Rng {
 
     /// A number in 0..1 with 53 random bits.
     #[inline]
-    #[expect(clippy::cast_precision_loss, reason = "53 bits fit exactly")]
     pub const fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }

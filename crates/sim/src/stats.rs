@@ -2,10 +2,6 @@
 
 /// A count as a number with a fraction.
 #[must_use]
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts of pages stay far below 2^53"
-)]
 pub const fn number(count: u64) -> f64 {
     count as f64
 }

@@ -26,6 +26,7 @@ impl Machine {
             };
             let (op, shrunk) = self.shrink_one(id, rest, priority, memories);
             total.add(shrunk);
+            total.visited += 1;
             walk.pend(op);
             self.release_if_empty(id);
             if total.reclaimed >= request.nr {

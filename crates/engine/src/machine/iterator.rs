@@ -39,6 +39,7 @@ impl Machine {
         for priority in (0..=DEF_PRIORITY).rev() {
             self.note_pressure(target, (priority, request.reason), request.now);
             for id in self.tree.pre_order(target) {
+                total.visited += 1;
                 self.tree.calculate_protection(target, id);
                 if self.tree.below_min(target, id) {
                     continue;

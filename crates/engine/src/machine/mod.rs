@@ -169,6 +169,11 @@ impl Machine {
         self.tree.set_limits(id, limits);
     }
 
+    /// Sets a tenant's memory.swappiness.
+    pub fn set_swappiness(&mut self, id: MemcgId, swappiness: Swappiness) {
+        self.tree.set_swappiness(id, swappiness);
+    }
+
     /// A tenant is removed while pages of it may remain: it is reclaimed next, and harder.
     pub fn offline(&mut self, id: MemcgId) {
         self.tree.offline(id);

@@ -60,6 +60,8 @@ impl ScanControl {
 /// What one reclaim got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shrunk {
+    /// Memcgs looked at, where there are several.
+    pub visited: u64,
     /// Pages looked at.
     pub scanned: u64,
     /// Pages that left.
@@ -73,6 +75,7 @@ pub struct Shrunk {
 impl Shrunk {
     /// Adds another pass.
     pub const fn add(&mut self, other: Self) {
+        self.visited += other.visited;
         self.scanned += other.scanned;
         self.reclaimed.0 += other.reclaimed.0;
         self.forgotten.0 += other.forgotten.0;

@@ -5,6 +5,7 @@
 
 pub mod anon_workingset;
 pub mod memcg_lru;
+pub mod memcg_scale;
 pub mod mmu_gather;
 pub mod noreuse;
 pub mod rstat;
@@ -40,6 +41,12 @@ pub const ALL: &[Experiment] = &[
         about: "reclaim of the root takes from all memcgs alike, and takes what was asked for",
         document: "000",
         run: memcg_lru::run,
+    },
+    Experiment {
+        name: "memcg-scale",
+        about: "finding and reclaiming 1,024 pages costs the same with 10 tenants and with 100,000",
+        document: "000",
+        run: memcg_scale::run,
     },
     Experiment {
         name: "noreuse",

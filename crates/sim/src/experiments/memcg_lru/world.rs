@@ -168,22 +168,23 @@ impl World {
     }
 }
 
+/// Touches made at once: enough for the processor to overlap them.
+const BLOCK: usize = 128;
+
 /// `nr` touches of uniformly random pages; what is not there comes in.
 fn touch_at_random(machine: &mut Machine, id: MemcgId, rng: &mut Rng, pages: u32, nr: u64) {
-    let mut left = nr.div_ceil(2);
+    let mut block = [FolioId(0); BLOCK];
+    let (mut left, mut missing) = (nr, Vec::with_capacity(BLOCK));
     while left > 0 {
-        let lruvec = machine.lruvec_mut(id);
-        let mut missing = [None; 2];
-        while left > 0 {
-            left -= 1;
-            let [a, b] = rng.two_below(pages).map(FolioId);
-            let (hit_a, hit_b) = (lruvec.touch(a), lruvec.touch(b));
-            if !(hit_a && hit_b) {
-                missing = [(!hit_a).then_some(a), (!hit_b).then_some(b)];
-                break;
-            }
+        for pair in block.as_chunks_mut::<2>().0 {
+            *pair = rng.two_below(pages).map(FolioId);
         }
-        for page in missing.into_iter().flatten() {
+        let len = usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK));
+        left -= len as u64;
+        machine
+            .lruvec_mut(id)
+            .touch_all(&block[..len], &mut missing);
+        for page in missing.drain(..) {
             machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
         }
     }

@@ -1,0 +1,143 @@
+//! What it costs to find and reclaim 1,024 pages among ever more tenants.
+//!
+//! Half of the tenants are idle: they hold next to nothing and touch nothing. The others hold 16 MiB
+//! and get back what is taken from them, so that each reclaim meets the same machine. The memcg LRU
+//! stops when it has enough; the walk over the hierarchy goes to everybody, every time.
+//!
+//! Invariant: steps (memcgs visited and pages looked at) depend on the settings alone and decide the
+//! claims; seconds go to the timings. Caches are cleared before each timed reclaim.
+
+mod world;
+
+pub use world::{Cost, World};
+
+use super::Settings;
+use crate::outcome::{Cell, Claim, Outcome, Table};
+use crate::stats::number;
+use engine::machine::GlobalReclaim;
+
+/// Pages of one reclaim.
+pub const REQUEST: u64 = 1024;
+/// The document's side of the claim: no more than this between few tenants and many.
+const FLAT: f64 = 1.3;
+const TENANTS: [u32; 3] = [10, 1000, 100_000];
+/// Reclaims that are averaged: by the memcg LRU, and by the iterator, which are slow.
+const RECLAIMS: [u32; 2] = [200, 5];
+
+/// One row: so many tenants, both ways.
+struct Row {
+    tenants: u32,
+    lru: Cost,
+    iterator: Cost,
+}
+
+impl Row {
+    fn new(tenants: u32, settings: &Settings) -> Self {
+        let both = [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator];
+        let [lru, iterator] = both.map(|global| {
+            let mut world = World::new(tenants, settings.seed);
+            world.measure(global, RECLAIMS[global as usize])
+        });
+        Self {
+            tenants,
+            lru,
+            iterator,
+        }
+    }
+}
+
+/// Runs the experiment.
+pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
+    let scale = u32::try_from(settings.scale).unwrap_or(u32::MAX);
+    let mut rows: Vec<Row> = Vec::new();
+    for tenants in TENANTS.map(|tenants| (tenants / scale).max(10)) {
+        if rows.iter().all(|row| row.tenants != tenants) {
+            rows.push(Row::new(tenants, settings));
+        }
+        progress(f64::from(tenants) / f64::from(TENANTS[2] / scale).max(10.0));
+    }
+    outcome(&rows)
+}
+
+fn outcome(rows: &[Row]) -> Outcome {
+    Outcome {
+        tables: vec![steps(rows)],
+        claims: claims(rows),
+        timings: vec![seconds(rows)],
+        notes: Vec::new(),
+    }
+}
+
+fn steps(rows: &[Row]) -> Table {
+    let mut table = Table::new(
+        "Cost of reclaiming 1,024 pages",
+        &[
+            "tenants",
+            "memcg LRU visits (memcgs)",
+            "iterator visits (memcgs)",
+            "memcg LRU looks (pages)",
+            "iterator looks (pages)",
+            "memcg LRU reclaimed (pages taken)",
+            "iterator reclaimed (pages taken)",
+        ],
+    );
+    for row in rows {
+        let both = [&row.lru, &row.iterator];
+        let mut cells = vec![Cell::Count(u64::from(row.tenants))];
+        cells.extend(both.map(|cost| Cell::Figure(cost.visited)));
+        cells.extend(both.map(|cost| Cell::Figure(cost.scanned)));
+        cells.extend(both.map(|cost| Cell::Figure(cost.reclaimed)));
+        table.row(cells);
+    }
+    table
+}
+
+fn seconds(rows: &[Row]) -> Table {
+    let mut table = Table::new(
+        "Time of reclaiming 1,024 pages",
+        &["tenants", "memcg LRU (us)", "iterator (us)"],
+    );
+    for row in rows {
+        table.row(vec![
+            Cell::Count(u64::from(row.tenants)),
+            Cell::Figure(row.lru.median_us),
+            Cell::Figure(row.iterator.median_us),
+        ]);
+    }
+    table
+}
+
+fn claims(rows: &[Row]) -> Vec<Claim> {
+    let [.., fewer, most] = rows else {
+        return Vec::new();
+    };
+    let all: Vec<f64> = rows.iter().map(|row| row.lru.steps()).collect();
+    let least = all.iter().copied().fold(f64::MAX, f64::min);
+    let spread = all.iter().copied().fold(0.0, f64::max) / least;
+    let growth = number(u64::from(most.tenants)) / number(u64::from(fewer.tenants));
+    let iterator = most.iterator.steps() / fewer.iterator.steps();
+    let claim = |what: String, ours, holds| Claim {
+        what,
+        document: None,
+        ours,
+        holds,
+    };
+    vec![
+        claim(
+            format!("memcg LRU: most steps / fewest, over all numbers of tenants <= {FLAT}"),
+            spread,
+            spread <= FLAT,
+        ),
+        claim(
+            format!(
+                "iterator: {} tenants instead of {} cost {growth:.0} times the steps, +- a quarter",
+                most.tenants, fewer.tenants
+            ),
+            iterator,
+            (iterator / growth - 1.0).abs() <= 0.25,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! The machine of the memcg-scale experiment.
+
+use super::REQUEST;
+use crate::rng::Rng;
+use crate::stats::number;
+use engine::machine::{GlobalReclaim, Memories, ReclaimRequest};
+use engine::memcg::MemcgId;
+use engine::{
+    FaultKind, FolioId, FolioType, Lruvec, Machine, MachineConfig, Millis, PageOut, Pages,
+    ScanReason, Swappiness,
+};
+use std::time::Instant;
+
+/// Pages of a tenant that works: the least of which the first priority scans any.
+const WORKING: u32 = 4096;
+/// Pages of one that is idle: too few.
+const IDLE: u32 = 64;
+/// Reclaims before those that count: in its first, a fresh tenant only drops its empty generations.
+const WARM_UP: u32 = 2;
+/// What clears a cache: larger than any.
+const CACHE: usize = 64 << 20;
+
+/// What one reclaim costs, on average.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Memcgs visited.
+    pub visited: f64,
+    /// Pages looked at.
+    pub scanned: f64,
+    /// Pages that left.
+    pub reclaimed: f64,
+    /// Microseconds, the median.
+    pub median_us: f64,
+}
+
+impl Cost {
+    /// What was looked at, all in all.
+    #[must_use]
+    pub const fn steps(&self) -> f64 {
+        self.visited + self.scanned
+    }
+}
+
+/// Remembers what left, so that it can come back.
+#[derive(Default)]
+struct Taken(Vec<(MemcgId, FolioId)>);
+
+impl Memories for Taken {
+    fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
+        lruvec.walk_accessed();
+    }
+
+    fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+        self.0.extend(batch.iter().map(|&id| (memcg, id)));
+        outcome.extend(batch.iter().map(|_| PageOut::Stored));
+    }
+}
+
+/// Tenants, every second one idle.
+pub struct World {
+    machine: Machine,
+    now: u64,
+}
+
+impl World {
+    /// All pages are in, and have been through the one aging that a fresh tenant needs before it can
+    /// give anything.
+    #[must_use]
+    pub fn new(tenants: u32, seed: u64) -> Self {
+        let config = MachineConfig {
+            seed: Rng::stream(seed, 0).next_u64(),
+            ..MachineConfig::default()
+        };
+        let mut machine = Machine::new(config, Millis(0));
+        for n in 0..tenants {
+            let id = machine.create(MemcgId::ROOT, Millis(0));
+            let pages = if n % 2 == 0 { WORKING } else { IDLE };
+            machine.lruvec_mut(id).ensure(pages as usize);
+            for page in (0..pages).map(FolioId) {
+                machine.fault_in(id, page, FolioType::Anon, FaultKind::FirstTouch, true);
+            }
+            let seq = machine.lruvec(id).lru_gen().max_seq();
+            let lruvec = machine.lruvec_mut(id);
+            lruvec.inc_max_seq(seq, Swappiness::default(), Millis(0));
+        }
+        Self { machine, now: 0 }
+    }
+
+    /// `nr` reclaims of 1,024 pages each, after some that do not count.
+    pub fn measure(&mut self, global: GlobalReclaim, nr: u32) -> Cost {
+        let (mut cost, mut times) = (Cost::default(), Vec::new());
+        let mut cache = vec![0u8; CACHE];
+        let part = f64::from(nr);
+        for n in 0..WARM_UP + nr {
+            self.now += 1;
+            cache
+                .iter_mut()
+                .step_by(64)
+                .for_each(|byte| *byte = byte.wrapping_add(1));
+            std::hint::black_box(&mut cache);
+            let request = ReclaimRequest {
+                reason: ScanReason::Direct,
+                nr: Pages(REQUEST),
+                swappiness: None,
+                now: Millis(self.now * 1000),
+            };
+            let (mut taken, start) = (Taken::default(), Instant::now());
+            let got = match global {
+                GlobalReclaim::MemcgLru => self.machine.reclaim_root(request, &mut taken),
+                GlobalReclaim::Iterator => {
+                    let root = MemcgId::ROOT;
+                    self.machine.reclaim_subtree(root, request, &mut taken)
+                }
+            };
+            let micros = start.elapsed().as_secs_f64() * 1e6;
+            self.bring_back(&taken);
+            if n < WARM_UP {
+                continue;
+            }
+            times.push(micros);
+            cost.visited += number(got.visited) / part;
+            cost.scanned += number(got.scanned) / part;
+            cost.reclaimed += number(got.reclaimed.0) / part;
+        }
+        times.sort_by(f64::total_cmp);
+        cost.median_us = times.get(times.len() / 2).copied().unwrap_or(0.0);
+        cost
+    }
+
+    fn bring_back(&mut self, taken: &Taken) {
+        for &(id, page) in &taken.0 {
+            let machine = &mut self.machine;
+            machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
+        }
+    }
+
+    /// Asserts every invariant of the engine.
+    ///
+    /// # Panics
+    /// When one does not hold.
+    pub fn check(&self) {
+        self.machine.check_invariants();
+    }
+}

@@ -1,0 +1,249 @@
+//! The keys of an experiment file. Every one that is not listed here is an error.
+
+use super::values::{Rate, Share, Size, Time};
+use serde::Deserialize;
+use toml::{Spanned, Table};
+
+/// A whole file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct File {
+    /// Its name; the file's, if it has none.
+    pub name: Option<String>,
+    /// One line about it.
+    #[serde(default)]
+    pub about: String,
+    /// The machine and the time.
+    #[serde(default)]
+    pub run: Run,
+    /// Who runs on it.
+    #[serde(default)]
+    pub tenant: Vec<Spanned<Tenant>>,
+    /// Writes to memory.reclaim.
+    #[serde(default)]
+    pub reclaim: Vec<Spanned<Reclaim>>,
+    /// Values to try, all combinations: `"run.memory" = ["1G", "2G"]`.
+    #[serde(default)]
+    pub sweep: Table,
+}
+
+/// `[run]`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Run {
+    /// Simulated time.
+    pub duration: Time,
+    /// Touches of one step are made tenant by tenant.
+    pub step: Time,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Which LRU.
+    pub policy: PolicyName,
+    /// How reclaim of the root chooses.
+    pub global: Global,
+    /// Memory of the machine; direct reclaim of the root when it is full.
+    pub memory: Option<Size>,
+    /// All tenants are aged so often, whether reclaim needs it or not.
+    pub age_every: Option<Time>,
+    /// Where accessed bits are kept.
+    pub accessed_bits: AccessedBits,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            duration: Time(60_000),
+            step: Time(100),
+            seed: 1,
+            policy: PolicyName::MultiGen,
+            global: Global::MemcgLru,
+            memory: None,
+            age_every: None,
+            accessed_bits: AccessedBits::Engine,
+        }
+    }
+}
+
+/// `run.policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyName {
+    /// Generations, as about v6.16.
+    MultiGen,
+    /// Generations, as about v6.3.
+    #[serde(rename = "multi-gen-6.3")]
+    MultiGen63,
+    /// Active and inactive lists with workingset detection for anon.
+    ActiveInactive,
+    /// The same with workingset protection only.
+    ActiveInactiveProtection,
+    /// The same before both.
+    ActiveInactiveBase,
+}
+
+/// `run.global`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Global {
+    /// The memcg LRU.
+    MemcgLru,
+    /// The hierarchy.
+    Iterator,
+}
+
+/// `run.accessed-bits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessedBits {
+    /// In the engine's own table: fast.
+    Engine,
+    /// In simulated page tables that the walk visits through VMAs (multi-gen only).
+    PageTables,
+}
+
+/// `[[tenant]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tenant {
+    /// Its name in the results.
+    pub name: String,
+    /// So many alike.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// memory.max.
+    pub memory_max: Option<Size>,
+    /// memory.high.
+    pub memory_high: Option<Size>,
+    /// memory.low.
+    pub memory_low: Option<Size>,
+    /// memory.min.
+    pub memory_min: Option<Size>,
+    /// memory.swap.max.
+    pub swap_max: Option<Size>,
+    /// memory.swappiness.
+    pub swappiness: Option<u8>,
+    /// When it comes.
+    #[serde(default)]
+    pub arrive: Time,
+    /// When it goes, and its memory with it.
+    pub depart: Option<Time>,
+    /// What it does.
+    #[serde(default)]
+    pub work: Vec<Spanned<Work>>,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// `[[tenant.work]]`: a mapping of its own and touches in it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Work {
+    /// How the next page is chosen.
+    pub pattern: PatternName,
+    /// Size of the mapping.
+    pub size: Size,
+    /// How often it touches.
+    pub rate: Rate,
+    /// zipf, fio-zipf, ebizzy: the exponent.
+    pub exponent: Option<f64>,
+    /// hot-cold: the hot part of the mapping.
+    pub hot: Option<Share>,
+    /// hot-cold: the part of the touches that goes there.
+    pub hot_touches: Option<Share>,
+    /// hot-cold: how long until another part is hot.
+    pub phase: Option<Time>,
+    /// ebizzy: what is searched in one go.
+    pub chunk: Option<Size>,
+    /// What kind of memory.
+    #[serde(default)]
+    pub memory: Kind,
+    /// How it is accessed.
+    #[serde(default)]
+    pub access: Access,
+    /// What was advised about it.
+    #[serde(default)]
+    pub advice: AdviceName,
+    /// When it starts, after the tenant's arrival.
+    #[serde(default)]
+    pub start: Time,
+    /// When it stops.
+    pub stop: Option<Time>,
+}
+
+/// `pattern`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PatternName {
+    /// Any page, all alike.
+    Uniform,
+    /// Any page, few of them most often.
+    Zipf,
+    /// One page after the other, once.
+    Scan,
+    /// One page after the other, again and again.
+    Loop,
+    /// Mostly the hot part, which moves.
+    HotCold,
+    /// `fio --rw=randrw --random_distribution=random`, as in document 000.
+    FioRandrw,
+    /// `fio --rw=randrw --random_distribution=zipf:EXPONENT`.
+    FioZipf,
+    /// ebizzy: a random chunk, then all its pages, as in document 002.
+    Ebizzy,
+}
+
+/// `memory` of a work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Anonymous.
+    #[default]
+    Anon,
+    /// Of a file.
+    File,
+}
+
+/// `access`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// Through page tables.
+    #[default]
+    Mapped,
+    /// By read and write.
+    Descriptor,
+}
+
+/// `advice`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdviceName {
+    /// None.
+    #[default]
+    Normal,
+    /// MADV_SEQUENTIAL.
+    Sequential,
+    /// MADV_RANDOM.
+    Random,
+    /// POSIX_FADV_NOREUSE (files).
+    Noreuse,
+}
+
+/// `[[reclaim]]`: a write to memory.reclaim.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Reclaim {
+    /// How much.
+    pub size: Size,
+    /// Of whom; of the root, if not given.
+    pub tenant: Option<String>,
+    /// The first time.
+    #[serde(default)]
+    pub start: Time,
+    /// Again and again.
+    pub every: Option<Time>,
+    /// Overrides memory.swappiness.
+    pub swappiness: Option<u8>,
+}

@@ -1,0 +1,63 @@
+//! Experiments that users write: a TOML file with tenants, their work and limits, and sweeps.
+//!
+//! [`plan`] reads a file and refuses what is wrong with it; [`world`] makes it happen; [`oracle`]
+//! judges it from outside; [`report`] tells. Runs of a sweep are made in parallel; each depends on
+//! its plan alone and results are kept in the order of the file, so they are what a serial run gives.
+
+mod error;
+pub mod file;
+pub mod oracle;
+pub mod pattern;
+mod plan;
+pub mod report;
+pub mod space;
+pub mod values;
+pub mod world;
+
+pub use error::ScenarioError;
+pub use plan::{Plan, Plans, parse};
+
+use crate::outcome::Outcome;
+use report::Course;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+/// Runs all plans on up to `threads` threads; `progress` is told the part done.
+#[must_use]
+pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outcome {
+    let runs = plans.runs.len();
+    let mut courses: Vec<Option<Course>> = Vec::new();
+    courses.resize_with(runs, || None);
+    let next = AtomicUsize::new(0);
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, runs.max(1)) {
+            let (tell, next) = (tell.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(plan) = plans.runs.get(n) else { break };
+                    let course = Course::run(plan, &mut |done| {
+                        // A receiver that is gone wants to know nothing.
+                        let _ = tell.send((n, done, None));
+                    });
+                    let _ = tell.send((n, 1.0, Some(course)));
+                }
+            });
+        }
+        drop(tell);
+        let mut parts = vec![0.0; runs];
+        for (n, done, course) in told {
+            parts[n] = done;
+            progress(crate::stats::mean(&parts));
+            if course.is_some() {
+                courses[n] = course;
+            }
+        }
+    });
+    let courses: Vec<Course> = courses.into_iter().flatten().collect();
+    report::outcome(plans, &courses)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! What must hold after every step of a simulated machine, judged from outside the engine.
+//!
+//! Each oracle is independent of the others; a test plants a bug for each of them and demands that
+//! it is caught.
+
+use super::world::World;
+use engine::FolioId;
+
+/// A rule and its check.
+pub struct Oracle {
+    /// Its name.
+    pub name: &'static str,
+    /// Says what is wrong.
+    pub check: fn(&World) -> Result<(), String>,
+}
+
+/// All of them.
+pub const ALL: &[Oracle] = &[
+    Oracle {
+        name: "the engine's own invariants",
+        check: invariants,
+    },
+    Oracle {
+        name: "a page table maps exactly what is resident",
+        check: page_tables,
+    },
+    Oracle {
+        name: "what came in is resident, was taken, or went with its tenant",
+        check: conservation,
+    },
+    Oracle {
+        name: "nobody is above memory.max without an OOM",
+        check: limits,
+    },
+    Oracle {
+        name: "who is below memory.min loses nothing to others",
+        check: protection,
+    },
+    Oracle {
+        name: "a miss is a touch, and a refault is a miss",
+        check: order_of_counts,
+    },
+];
+
+impl World {
+    /// Asserts all oracles. Costs a look at every page.
+    ///
+    /// # Errors
+    /// The first rule that does not hold, and why.
+    pub fn check(&self) -> Result<(), String> {
+        for oracle in ALL {
+            (oracle.check)(self).map_err(|why| format!("{}: {why}", oracle.name))?;
+        }
+        Ok(())
+    }
+}
+
+fn invariants(world: &World) -> Result<(), String> {
+    let check = || world.machine.check_invariants();
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.unwrap_or_else(|| "an assertion failed".to_owned())
+    })
+}
+
+fn page_tables(world: &World) -> Result<(), String> {
+    if world.spaces.in_engine {
+        return Ok(());
+    }
+    for id in world.guests.iter().filter_map(|guest| guest.memcg) {
+        let (folios, space) = (world.machine.lruvec(id).folios(), world.spaces.get(id));
+        for page in (0u32..).take(folios.len()) {
+            let (resident, mapped) = (
+                folios.get(FolioId(page)).is_present(),
+                space.is_some_and(|space| space.is_present(FolioId(page))),
+            );
+            if resident != mapped {
+                return Err(format!(
+                    "{id:?} page {page}: resident {resident}, mapped {mapped}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn conservation(world: &World) -> Result<(), String> {
+    for (n, guest) in world.guests.iter().enumerate() {
+        let counts = guest.counts;
+        let gone = counts.resident + counts.pgsteal + counts.unmapped;
+        if counts.came != gone {
+            return Err(format!(
+                "tenant {n}: {} came, {gone} are accounted for",
+                counts.came
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn limits(world: &World) -> Result<(), String> {
+    for (n, guest) in world.guests.iter().enumerate() {
+        let Some(id) = guest.memcg else { continue };
+        let memcg = world.machine.tree().get(id);
+        if memcg.usage() > memcg.limits().max.pages() && guest.counts.ooms == 0 {
+            return Err(format!("tenant {n}: {:?} over its max", memcg.over_max()));
+        }
+    }
+    Ok(())
+}
+
+/// A tenant whose memory.min covers all that ever came in, and that is asked for by nobody.
+fn protection(world: &World) -> Result<(), String> {
+    for (n, guest) in world.guests.iter().enumerate() {
+        let tenant = world.file.tenant[guest.group].get_ref();
+        let min = tenant.memory_min.map_or(0, super::values::Size::pages);
+        let max = tenant
+            .memory_max
+            .map_or(u64::MAX, super::values::Size::pages);
+        let own = |r: &toml::Spanned<super::file::Reclaim>| r.get_ref().tenant.is_some();
+        let asked = world.file.reclaim.iter().any(own);
+        let counts = guest.counts;
+        if !asked && counts.came <= min && counts.came < max && counts.pgsteal > 0 {
+            return Err(format!(
+                "tenant {n}: {} pages taken below min",
+                counts.pgsteal
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn order_of_counts(world: &World) -> Result<(), String> {
+    for (n, guest) in world.guests.iter().enumerate() {
+        let counts = guest.counts;
+        if counts.misses > counts.touches || counts.refaults > counts.misses {
+            return Err(format!("tenant {n}: {counts:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Bugs for the oracles, in their order.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bug {
+    /// Pages are unmapped behind the back of the tree's counters.
+    SkipsUncharge,
+    /// Page-out leaves the page mapped.
+    ForgetsToUnmap,
+    /// A page that comes in is counted twice.
+    CountsTwice,
+    /// A charge does not look at memory.max.
+    IgnoresMax,
+    /// Reclaim takes from who is protected.
+    IgnoresMin,
+    /// A refault is counted that was none.
+    InventsRefaults,
+}
+
+#[cfg(test)]
+impl Bug {
+    pub(super) const ALL: [Self; 6] = [
+        Self::SkipsUncharge,
+        Self::ForgetsToUnmap,
+        Self::CountsTwice,
+        Self::IgnoresMax,
+        Self::IgnoresMin,
+        Self::InventsRefaults,
+    ];
+}
+
+/// Acts the planted bug out where it is no matter of leaving something away.
+#[cfg(test)]
+pub(super) fn plant(world: &mut World) {
+    use engine::Pages;
+    let Some(id) = world.guests.first().and_then(|guest| guest.memcg) else {
+        return;
+    };
+    match world.bug {
+        Some(Bug::SkipsUncharge) => {
+            world.machine.lruvec_mut(id).unmap_range(FolioId(0), 3);
+        }
+        Some(Bug::ForgetsToUnmap) => world.spaces.forgets_to_unmap = true,
+        Some(Bug::IgnoresMin) => {
+            let request = engine::machine::ReclaimRequest {
+                reason: engine::ScanReason::Direct,
+                nr: Pages(32),
+                swappiness: None,
+                now: engine::Millis(world.now),
+            };
+            world
+                .machine
+                .reclaim_subtree(id, request, &mut world.spaces);
+        }
+        Some(Bug::InventsRefaults) => {
+            let counts = &mut world.guests[0].counts;
+            counts.refaults = counts.misses + 1;
+        }
+        Some(Bug::CountsTwice | Bug::IgnoresMax) | None => {}
+    }
+}

@@ -1,0 +1,319 @@
+//! Which page of a mapping is touched next.
+//!
+//! Invariant: every number is below the mapping's pages; a pattern's numbers depend on its own
+//! stream of random numbers and on simulated time alone.
+
+use super::file::{PatternName, Work};
+use crate::rng::Rng;
+
+/// fio's and the documents' defaults.
+const HOT: f64 = 0.1;
+const HOT_TOUCHES: f64 = 0.9;
+const CHUNK: u64 = 512 << 10;
+
+/// A generator of page numbers.
+#[derive(Clone, Debug)]
+pub enum Pattern {
+    /// Any page.
+    Uniform,
+    /// Ranks by their popularity, scattered over the mapping.
+    Zipf(Zipf),
+    /// One after the other; `once` stops at the end.
+    Forward {
+        /// The next page.
+        next: u32,
+        /// It does not start again.
+        once: bool,
+    },
+    /// A hot part that moves.
+    HotCold {
+        /// Pages that are hot.
+        hot: u32,
+        /// Part of the touches that go there.
+        touches: f64,
+        /// Milliseconds until another part is hot; 0 for never.
+        phase: u64,
+    },
+    /// A chunk by its popularity, and all its pages.
+    Chunks {
+        /// Which chunk.
+        zipf: Zipf,
+        /// Pages of a chunk.
+        chunk: u32,
+        /// Pages that are left of the present one.
+        left: u32,
+        /// The next page.
+        next: u32,
+    },
+}
+
+impl Pattern {
+    /// The pattern of `work`.
+    #[must_use]
+    pub fn new(work: &Work) -> Self {
+        let pages = small(work.size.pages());
+        let forward = |once| Self::Forward { next: 0, once };
+        match work.pattern {
+            PatternName::Uniform | PatternName::FioRandrw => Self::Uniform,
+            PatternName::Zipf | PatternName::FioZipf => {
+                Self::Zipf(Zipf::new(pages, work.exponent.unwrap_or(0.0)))
+            }
+            PatternName::Scan => forward(true),
+            PatternName::Loop => forward(false),
+            PatternName::HotCold => {
+                let hot = work.hot.map_or(HOT, |share| share.0) * f64::from(pages);
+                Self::HotCold {
+                    hot: floor(hot).clamp(1, pages),
+                    touches: work.hot_touches.map_or(HOT_TOUCHES, |share| share.0),
+                    phase: work.phase.map_or(0, |phase| phase.0),
+                }
+            }
+            PatternName::Ebizzy => {
+                let chunk = small(work.chunk.map_or(CHUNK, |chunk| chunk.0).div_ceil(4096));
+                let chunk = chunk.min(pages);
+                let zipf = Zipf::new(pages / chunk, work.exponent.unwrap_or(0.0));
+                Self::Chunks {
+                    zipf,
+                    chunk,
+                    left: 0,
+                    next: 0,
+                }
+            }
+        }
+    }
+
+    /// The next page of `pages` at `now`; `None` when the pattern has come to its end.
+    #[inline]
+    pub fn next(&mut self, rng: &mut Rng, pages: u32, now: u64) -> Option<u32> {
+        match self {
+            Self::Uniform => Some(rng.below(pages)),
+            Self::Zipf(zipf) => Some(zipf.next(rng)),
+            Self::Forward { next, once } => {
+                let page = *next;
+                if page >= pages {
+                    return None;
+                }
+                *next += 1;
+                if *next == pages && !*once {
+                    *next = 0;
+                }
+                Some(page)
+            }
+            Self::HotCold {
+                hot,
+                touches,
+                phase,
+            } => {
+                let number = now.checked_div(*phase).unwrap_or(0);
+                let from = number.wrapping_mul(u64::from(*hot)) % u64::from(pages);
+                if rng.unit() < *touches {
+                    let page = from + u64::from(rng.below(*hot));
+                    Some(small(page % u64::from(pages)))
+                } else {
+                    Some(rng.below(pages))
+                }
+            }
+            Self::Chunks {
+                zipf,
+                chunk,
+                left,
+                next,
+            } => {
+                if *left == 0 {
+                    *next = zipf.next(rng) * *chunk;
+                    *left = *chunk;
+                }
+                *left -= 1;
+                *next += 1;
+                Some(*next - 1)
+            }
+        }
+    }
+}
+
+/// Draws from 0..n with probability proportional to 1 / (rank + 1)^exponent, by rejection-inversion
+/// (Hörmann and Derflinger 1996): constant time and memory for any exponent.
+#[derive(Clone, Debug)]
+pub struct Zipf {
+    n: u32,
+    exponent: f64,
+    low: f64,
+    high: f64,
+    shortcut: f64,
+    /// Ranks are multiplied by this modulo n, so that popular pages are not neighbours.
+    scatter: u64,
+}
+
+impl Zipf {
+    /// Over `n` numbers, at least 1.
+    #[must_use]
+    pub fn new(n: u32, exponent: f64) -> Self {
+        let n = n.max(1);
+        let mut zipf = Self {
+            n,
+            exponent,
+            low: 0.0,
+            high: 0.0,
+            shortcut: 0.0,
+            scatter: scatter(n),
+        };
+        zipf.low = zipf.integral(1.5) - 1.0;
+        zipf.high = zipf.integral(f64::from(n) + 0.5);
+        zipf.shortcut = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.weight(2.0));
+        zipf
+    }
+
+    /// The next number.
+    #[inline]
+    pub fn next(&self, rng: &mut Rng) -> u32 {
+        loop {
+            let u = self.high + rng.unit() * (self.low - self.high);
+            let x = self.inverse(u);
+            let rank = (x + 0.5).floor().clamp(1.0, f64::from(self.n));
+            let near = rank - x <= self.shortcut;
+            if near || u >= self.integral(rank + 0.5) - self.weight(rank) {
+                let rank = u64::from(floor(rank) - 1);
+                return small(rank * self.scatter % u64::from(self.n));
+            }
+        }
+    }
+
+    fn weight(&self, x: f64) -> f64 {
+        (-self.exponent * x.ln()).exp()
+    }
+
+    /// Of the weight, so that it is well defined at exponent 1 too.
+    fn integral(&self, x: f64) -> f64 {
+        let (log, rest) = (x.ln(), 1.0 - self.exponent);
+        if (rest * log).abs() < 1e-8 {
+            log * (1.0 + rest * log / 2.0)
+        } else {
+            (rest * log).exp_m1() / rest
+        }
+    }
+
+    fn inverse(&self, x: f64) -> f64 {
+        let t = (x * (1.0 - self.exponent)).max(-1.0);
+        let log = if t.abs() < 1e-8 {
+            x * (1.0 - t / 2.0)
+        } else {
+            t.ln_1p() / (1.0 - self.exponent)
+        };
+        log.exp()
+    }
+}
+
+/// A multiplier that maps 0..n to itself one to one.
+fn scatter(n: u32) -> u64 {
+    let gcd = |mut a: u64, mut b: u64| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let start = 2_654_435_761u64 % u64::from(n.max(2));
+    let mut candidates = start.max(1)..;
+    let coprime = candidates.find(|&m| gcd(m, u64::from(n)) == 1);
+    coprime.unwrap_or(1)
+}
+
+/// Whole part of a number that is known to fit.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "callers pass what lies between 0 and the pages of a mapping"
+)]
+const fn floor(x: f64) -> u32 {
+    x as u32
+}
+
+fn small(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::values::{Rate, Size};
+
+    fn work(pattern: PatternName, pages: u64) -> Work {
+        let text = "pattern = \"uniform\"\nsize = 4096\nrate = 1";
+        let work: Work = toml::from_str(text).expect("a work");
+        Work {
+            pattern,
+            size: Size(pages * 4096),
+            rate: Rate(1),
+            exponent: matches!(pattern, PatternName::Zipf).then_some(0.9),
+            ..work
+        }
+    }
+
+    fn draw(pattern: PatternName, pages: u32, nr: usize) -> Vec<u32> {
+        let (mut rng, mut made) = (Rng::new(1), Pattern::new(&work(pattern, u64::from(pages))));
+        (0..nr)
+            .map_while(|n| made.next(&mut rng, pages, n as u64))
+            .collect()
+    }
+
+    #[test]
+    fn numbers_stay_in_the_mapping() {
+        use PatternName::{Ebizzy, FioRandrw, HotCold, Loop, Scan, Uniform, Zipf};
+        for pattern in [Uniform, Zipf, Scan, Loop, HotCold, FioRandrw, Ebizzy] {
+            for pages in [1, 2, 7, 1000] {
+                let drawn = draw(pattern, pages, 3000);
+                assert!(
+                    drawn.iter().all(|&page| page < pages),
+                    "{pattern:?} {pages}"
+                );
+                let expect = if pattern == Scan {
+                    pages.min(3000) as usize
+                } else {
+                    3000
+                };
+                assert_eq!(drawn.len(), expect, "{pattern:?} {pages}");
+            }
+        }
+    }
+
+    #[test]
+    fn forward_is_forward() {
+        assert_eq!(draw(PatternName::Loop, 3, 7), [0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(draw(PatternName::Scan, 3, 7), [0, 1, 2]);
+    }
+
+    /// Frequencies against the definition, for exponents around and at 1.
+    #[test]
+    fn zipf_is_zipf() {
+        for exponent in [0.0, 0.5, 0.9, 1.0, 1.5, 3.0] {
+            let (n, nr) = (50u32, 200_000);
+            let (zipf, mut rng) = (Zipf::new(n, exponent), Rng::new(7));
+            let mut counts = vec![0u32; n as usize];
+            for _ in 0..nr {
+                counts[zipf.next(&mut rng) as usize] += 1;
+            }
+            let weights: Vec<f64> = (1..=n).map(|k| f64::from(k).powf(-exponent)).collect();
+            let sum: f64 = weights.iter().sum();
+            for (rank, weight) in (0u64..).zip(&weights) {
+                let page = small(rank * zipf.scatter % u64::from(n)) as usize;
+                let expect = weight / sum * f64::from(nr);
+                let off = (f64::from(counts[page]) - expect).abs();
+                assert!(
+                    off < 6.0 * expect.sqrt() + 3.0,
+                    "{exponent} {rank}: {off} of {expect}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn scattering_is_one_to_one() {
+        for n in [1u32, 2, 10, 4096, 4097, 65_537] {
+            let factor = scatter(n);
+            let mut seen = vec![false; n as usize];
+            for rank in 0..u64::from(n) {
+                seen[small(rank * factor % u64::from(n)) as usize] = true;
+            }
+            assert!(seen.iter().all(|seen| *seen), "{n}");
+        }
+    }
+}

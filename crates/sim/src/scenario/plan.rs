@@ -1,0 +1,349 @@
+//! From the text of an experiment file to runs that can be made: assignments applied, sweeps
+//! multiplied out, everything checked.
+//!
+//! Invariant: a [`Plan`] never fails and never takes more memory or time than the limits here allow.
+
+use super::error::{ScenarioError, Source};
+use super::file::{AccessedBits, File, PatternName, PolicyName, Tenant, Work};
+use toml::{Table, Value};
+
+/// Bytes of a file.
+const TEXT_MAX: usize = 1 << 20;
+/// Runs of a sweep.
+const RUNS_MAX: usize = 4096;
+/// Pages of all tenants together: 256 GiB.
+const PAGES_MAX: u64 = 1 << 26;
+const TENANTS_MAX: u64 = 100_000;
+/// Touches of all runs together: some hours.
+const TOUCHES_MAX: u128 = 1 << 42;
+const STEPS_MAX: u64 = 100_000_000;
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The swept keys with their values in this run.
+    pub values: Vec<(String, Value)>,
+    /// The file, with those values.
+    pub file: File,
+}
+
+/// All runs of a file.
+#[derive(Clone, Debug)]
+pub struct Plans {
+    /// The file as it is, for its name and remarks.
+    pub file: File,
+    /// One a combination, in the order of the file, the last key fastest.
+    pub runs: Vec<Plan>,
+}
+
+/// Reads `text`, called `name`; `set` are assignments `key=value` that replace what it says.
+///
+/// # Errors
+/// [`ScenarioError`] with file, line, reason and remedy.
+pub fn parse(name: &str, text: &str, set: &[String]) -> Result<Plans, ScenarioError> {
+    let source = Source { name, text };
+    if text.len() > TEXT_MAX {
+        let what = format!("the file has {} bytes, {TEXT_MAX} are the most", text.len());
+        return Err(source.error(None, what, "split it"));
+    }
+    let file: File = toml::from_str(text).map_err(|error| source.toml(&error))?;
+    check(source, &file)?;
+    let mut table: Table = toml::from_str(text).map_err(|error| source.toml(&error))?;
+    for given in set {
+        let (key, value) = assignment(given).ok_or_else(|| {
+            let what = format!("--set {given}: this is not KEY=VALUE");
+            source.error(None, what, "e.g. --set run.seed=7")
+        })?;
+        assign(&mut table, &key, value).map_err(|why| {
+            let what = format!("--set {given}: {why}");
+            source.error(
+                None,
+                what,
+                "keys are as in the file, e.g. tenant.db.memory-max=1G",
+            )
+        })?;
+    }
+    table.remove("sweep");
+    let combinations = combinations(source, &file.sweep)?;
+    let mut runs = Vec::new();
+    for values in combinations {
+        runs.push(plan(source, &table, values)?);
+    }
+    bounded(source, &runs)?;
+    Ok(Plans { file, runs })
+}
+
+fn plan(
+    source: Source<'_>,
+    table: &Table,
+    values: Vec<(String, Value)>,
+) -> Result<Plan, ScenarioError> {
+    let mut table = table.clone();
+    let names: Vec<String> = values.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+    let line = source.text.find("[sweep]");
+    let complain = |what: String, hint: String| {
+        let with = if names.is_empty() {
+            "with --set".to_owned()
+        } else {
+            names.join(", ")
+        };
+        source.error(line, format!("{with}: {what}"), hint)
+    };
+    for (key, value) in &values {
+        assign(&mut table, key, value.clone()).map_err(|why| {
+            let hint = "a key is as in the file, e.g. \"tenant.db.memory-max\"";
+            complain(why, hint.to_owned())
+        })?;
+    }
+    // Written out and read again, because only text has places.
+    let text =
+        toml::to_string(&table).map_err(|error| complain(error.to_string(), String::new()))?;
+    let again = Source {
+        name: source.name,
+        text: &text,
+    };
+    let file: File = toml::from_str(&text).map_err(|error| {
+        let told = again.toml(&error);
+        complain(told.what, told.hint)
+    })?;
+    check(again, &file).map_err(|told| complain(told.what, told.hint))?;
+    Ok(Plan { values, file })
+}
+
+/// `key=value`; the value as TOML, or else as a string.
+fn assignment(given: &str) -> Option<(String, Value)> {
+    let (key, value) = given.split_once('=')?;
+    let as_toml = toml::from_str::<Table>(&format!("x = {value}")).ok();
+    let parsed = as_toml.and_then(|mut table| table.remove("x"));
+    let value = parsed.unwrap_or_else(|| Value::String(value.to_owned()));
+    Some((key.trim().to_owned(), value))
+}
+
+/// Sets `key`, a path of names; an element of a list is named by its number or its `name`.
+fn assign(table: &mut Table, key: &str, value: Value) -> Result<(), String> {
+    let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
+    let mut at = table;
+    let mut names = path.split('.').filter(|name| !name.is_empty());
+    while let Some(name) = names.next() {
+        let next = at.entry(name).or_insert_with(|| Value::Table(Table::new()));
+        at = match next {
+            Value::Table(table) => table,
+            Value::Array(list) => {
+                let which = names
+                    .next()
+                    .ok_or("a list needs a number or a name after it")?;
+                let index = which.parse().ok().or_else(|| {
+                    let named = |v: &Value| v.get("name").and_then(Value::as_str) == Some(which);
+                    list.iter().position(named)
+                });
+                let element = index.and_then(|index: usize| list.get_mut(index));
+                element
+                    .and_then(Value::as_table_mut)
+                    .ok_or_else(|| format!("there is no {name} `{which}`"))?
+            }
+            _ => return Err(format!("`{name}` is a value and has no keys")),
+        };
+    }
+    if last.is_empty() {
+        return Err("the key is empty".to_owned());
+    }
+    at.insert(last.to_owned(), value);
+    Ok(())
+}
+
+/// Every combination of the swept values; one without any if nothing is swept.
+fn combinations(
+    source: Source<'_>,
+    sweep: &Table,
+) -> Result<Vec<Vec<(String, Value)>>, ScenarioError> {
+    let mut all: Vec<Vec<(String, Value)>> = vec![Vec::new()];
+    let at = source.text.find("[sweep]");
+    for (key, values) in sweep {
+        let values = values.as_array().filter(|values| !values.is_empty());
+        let values = values.ok_or_else(|| {
+            let what = format!("sweep: `{key}` is no list of values");
+            let hint = "quote the whole key: \"run.memory\" = [\"1G\", \"2G\"]";
+            source.error(at, what, hint)
+        })?;
+        if all.len().saturating_mul(values.len()) > RUNS_MAX {
+            let what = format!("sweep: more than {RUNS_MAX} combinations");
+            return Err(source.error(at, what, "sweep fewer values at a time"));
+        }
+        let longer = |old: &Vec<(String, Value)>, value: &Value| {
+            let mut new = old.clone();
+            new.push((key.clone(), value.clone()));
+            new
+        };
+        all = all
+            .iter()
+            .flat_map(|old| values.iter().map(move |value| longer(old, value)))
+            .collect();
+    }
+    Ok(all)
+}
+
+/// What types alone cannot say.
+fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
+    let run = &file.run;
+    if run.step.0 == 0 || run.duration.0 / run.step.0.max(1) > STEPS_MAX {
+        let hint = "a step is 1 ms at least, e.g. step = \"100ms\"";
+        return Err(source.error(None, "run: no step, or too many of them", hint));
+    }
+    let classic = !matches!(run.policy, PolicyName::MultiGen | PolicyName::MultiGen63);
+    if classic && run.accessed_bits == AccessedBits::PageTables {
+        let hint = "use accessed-bits = \"engine\" with it";
+        let what = "run: the active/inactive LRU looks at accessed bits of the engine only";
+        return Err(source.error(None, what, hint));
+    }
+    if run.age_every.is_some_and(|every| every.0 == 0) {
+        return Err(source.error(None, "run: age-every is 0", "leave it out, or e.g. \"10s\""));
+    }
+    if file.tenant.is_empty() {
+        let hint = "add [[tenant]] with a name and [[tenant.work]]";
+        return Err(source.error(None, "there is no tenant", hint));
+    }
+    let mut names = Vec::new();
+    for spanned in &file.tenant {
+        let (at, tenant) = (Some(spanned.span().start), spanned.get_ref());
+        if names.contains(&tenant.name.as_str()) {
+            let what = format!("two tenants are called `{}`", tenant.name);
+            return Err(source.error(at, what, "give them different names, or a count"));
+        }
+        names.push(&tenant.name);
+        check_tenant(source, at, tenant)?;
+    }
+    for spanned in &file.reclaim {
+        let (at, reclaim) = (Some(spanned.span().start), spanned.get_ref());
+        let unknown = |name: &&String| !names.contains(&name.as_str());
+        if let Some(name) = reclaim.tenant.as_ref().filter(unknown) {
+            let what = format!("reclaim: there is no tenant `{name}`");
+            return Err(source.error(at, what, "leave it out to reclaim the root"));
+        }
+        if reclaim.every.is_some_and(|every| every.0 == 0) {
+            return Err(source.error(at, "reclaim: every is 0", "e.g. every = \"6s\""));
+        }
+        check_swappiness(source, at, reclaim.swappiness)?;
+    }
+    Ok(())
+}
+
+fn check_swappiness(
+    source: Source<'_>,
+    at: Option<usize>,
+    swappiness: Option<u8>,
+) -> Result<(), ScenarioError> {
+    match swappiness {
+        Some(value) if value > 201 => {
+            let hint = "0 to 200, or 201 for anon only";
+            Err(source.error(at, format!("swappiness {value} is too large"), hint))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_tenant(
+    source: Source<'_>,
+    at: Option<usize>,
+    tenant: &Tenant,
+) -> Result<(), ScenarioError> {
+    check_swappiness(source, at, tenant.swappiness)?;
+    let complain = |what: &str, hint: &str| {
+        Err(source.error(at, format!("tenant `{}`: {what}", tenant.name), hint))
+    };
+    if tenant.count == 0 || tenant.name.is_empty() {
+        return complain(
+            "it has no name, or there are none of it",
+            "count is at least 1",
+        );
+    }
+    if tenant.depart.is_some_and(|depart| depart <= tenant.arrive) {
+        return complain(
+            "it departs before it arrives",
+            "make depart later than arrive",
+        );
+    }
+    if let (Some(min), Some(max)) = (tenant.memory_min, tenant.memory_max)
+        && min > max
+    {
+        return complain("memory-min is above memory-max", "lower memory-min");
+    }
+    if tenant.work.is_empty() {
+        return complain("it does nothing", "add [[tenant.work]]");
+    }
+    for spanned in &tenant.work {
+        let (at, work) = (Some(spanned.span().start), spanned.get_ref());
+        if let Some((what, hint)) = wrong_with(work) {
+            let what = format!("work of `{}`: {what}", tenant.name);
+            return Err(source.error(at, what, hint));
+        }
+    }
+    Ok(())
+}
+
+fn wrong_with(work: &Work) -> Option<(&'static str, &'static str)> {
+    use PatternName::{Ebizzy, FioZipf, HotCold, Zipf};
+    let takes_exponent = matches!(work.pattern, Zipf | FioZipf | Ebizzy);
+    let hot = work.hot.is_some() || work.hot_touches.is_some() || work.phase.is_some();
+    match () {
+        () if work.size.0 == 0 || work.size.pages() > PAGES_MAX => {
+            Some(("its size is 0 or above 256G", "e.g. size = \"512M\""))
+        }
+        () if work.exponent.is_some_and(|e| !(0.0..=10.0).contains(&e)) => {
+            Some(("the exponent is not in 0 to 10", "e.g. exponent = 0.9"))
+        }
+        () if work.exponent.is_some() && !takes_exponent => Some((
+            "its pattern takes no exponent",
+            "zipf, fio-zipf and ebizzy do",
+        )),
+        () if matches!(work.pattern, Zipf | FioZipf) && work.exponent.is_none() => {
+            Some(("zipf needs an exponent", "e.g. exponent = 0.9"))
+        }
+        () if hot && work.pattern != HotCold => Some((
+            "hot, hot-touches and phase are for hot-cold only",
+            "leave them out, or pattern = \"hot-cold\"",
+        )),
+        () if work.phase.is_some_and(|phase| phase.0 == 0) => {
+            Some(("its phase is 0", "e.g. phase = \"10s\""))
+        }
+        () if work.chunk.is_some() && work.pattern != Ebizzy => {
+            Some(("a chunk is for ebizzy only", "leave it out"))
+        }
+        () if work
+            .chunk
+            .is_some_and(|chunk| chunk.0 == 0 || chunk > work.size) =>
+        {
+            Some((
+                "its chunk is 0 or larger than its size",
+                "e.g. chunk = \"512K\"",
+            ))
+        }
+        () => None,
+    }
+}
+
+/// The work of all runs is bounded, and so is the memory of each.
+fn bounded(source: Source<'_>, runs: &[Plan]) -> Result<(), ScenarioError> {
+    let mut touches = 0u128;
+    for plan in runs {
+        let (mut pages, mut tenants) = (0u64, 0u64);
+        for tenant in &plan.file.tenant {
+            let (tenant, count) = (tenant.get_ref(), u64::from(tenant.get_ref().count));
+            tenants += count;
+            for work in tenant.work.iter().map(toml::Spanned::get_ref) {
+                pages = pages.saturating_add(work.size.pages().saturating_mul(count));
+                let seconds = u128::from(plan.file.run.duration.0).div_ceil(1000);
+                touches += u128::from(work.rate.0) * seconds * u128::from(count);
+            }
+        }
+        if pages > PAGES_MAX || tenants > TENANTS_MAX {
+            let what = format!("{tenants} tenants with {pages} pages in all");
+            let hint = format!("{TENANTS_MAX} tenants and {PAGES_MAX} pages (256G) are the most");
+            return Err(source.error(None, what, hint));
+        }
+    }
+    if touches > TOUCHES_MAX {
+        let what = format!("{touches} touches in all runs together would take days");
+        return Err(source.error(None, what, "lower rate, duration, counts or the sweep"));
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! Results of the runs of a file as tables: a row a tenant and combination, and the course of time.
+
+use super::plan::{Plan, Plans};
+use super::world::{Counts, World};
+use crate::outcome::{Cell, Outcome, Table};
+use crate::stats::number;
+use std::collections::BTreeMap;
+use toml::Value;
+
+/// Points of a course of time.
+const SAMPLES: f64 = 240.0;
+
+/// What one run gave.
+pub struct Course {
+    /// Sums of the tenants of one name, in the order of the file.
+    pub groups: Vec<Counts>,
+    /// Seconds, and resident pages and misses so far of each group.
+    samples: Vec<(u64, Vec<Counts>)>,
+}
+
+impl Course {
+    /// Runs `plan` to its end.
+    pub fn run(plan: &Plan, progress: &mut dyn FnMut(f64)) -> Self {
+        let (mut world, mut samples) = (World::new(plan), Vec::new());
+        while !world.is_over() {
+            world.step();
+            if world.done() * SAMPLES >= number(samples.len() as u64 + 1) || world.is_over() {
+                samples.push((world.now, groups(&world)));
+                progress(world.done());
+            }
+        }
+        Self {
+            groups: groups(&world),
+            samples,
+        }
+    }
+}
+
+fn groups(world: &World) -> Vec<Counts> {
+    let mut sums: BTreeMap<usize, Counts> = BTreeMap::new();
+    for guest in &world.guests {
+        let (sum, counts) = (sums.entry(guest.group).or_default(), guest.counts);
+        sum.touches += counts.touches;
+        sum.misses += counts.misses;
+        sum.came += counts.came;
+        sum.unmapped += counts.unmapped;
+        sum.ooms += counts.ooms;
+        sum.throttled += counts.throttled;
+        sum.pgsteal += counts.pgsteal;
+        sum.refaults += counts.refaults;
+        sum.resident += counts.resident;
+    }
+    sums.into_values().collect()
+}
+
+/// The outcome of all runs.
+#[must_use]
+pub fn outcome(plans: &Plans, courses: &[Course]) -> Outcome {
+    let mut tables = vec![tenants(plans, courses)];
+    if let [course] = courses {
+        tables.extend(over_time(plans, course));
+    } else {
+        tables.extend(by_value(plans, courses));
+    }
+    Outcome {
+        tables,
+        ..Outcome::default()
+    }
+}
+
+fn names(plans: &Plans) -> Vec<&str> {
+    let tenants = plans.file.tenant.iter();
+    tenants.map(|t| t.get_ref().name.as_str()).collect()
+}
+
+fn mib(pages: u64) -> f64 {
+    number(pages) / 256.0
+}
+
+fn percent(part: u64, whole: u64) -> Cell {
+    if whole == 0 {
+        Cell::Empty
+    } else {
+        Cell::Figure(number(part) / number(whole) * 100.0)
+    }
+}
+
+fn tenants(plans: &Plans, courses: &[Course]) -> Table {
+    let keys = plans.runs.first().map_or(&[][..], |plan| &plan.values[..]);
+    let mut columns: Vec<&str> = keys.iter().map(|(key, _)| key.as_str()).collect();
+    columns.extend([
+        "tenant",
+        "touches",
+        "misses",
+        "missed (%)",
+        "refaults (pages)",
+        "pgsteal (pages)",
+        "resident (MiB)",
+        "OOM",
+        "throttled (ms)",
+    ]);
+    let mut table = Table::new("Tenants", &columns);
+    for (plan, course) in plans.runs.iter().zip(courses) {
+        for (name, counts) in names(plans).iter().zip(&course.groups) {
+            let mut cells: Vec<Cell> = plan.values.iter().map(|(_, v)| cell(v)).collect();
+            cells.extend([
+                Cell::Text((*name).to_owned()),
+                Cell::Count(counts.touches),
+                Cell::Count(counts.misses),
+                percent(counts.misses, counts.touches),
+                Cell::Count(counts.refaults),
+                Cell::Count(counts.pgsteal),
+                Cell::Figure(mib(counts.resident)),
+                Cell::Count(counts.ooms),
+                Cell::Count(counts.throttled),
+            ]);
+            table.row(cells);
+        }
+    }
+    table
+}
+
+/// A swept value: sizes in MiB, so that they can be drawn.
+fn cell(value: &Value) -> Cell {
+    use serde::Deserialize;
+    match value {
+        Value::Integer(n) => u64::try_from(*n).map_or(Cell::Empty, Cell::Count),
+        Value::Float(x) => Cell::Figure(*x),
+        Value::String(text) => match super::values::Size::deserialize(value.clone()) {
+            Ok(size) => Cell::Figure(mib(size.0 / 4096)),
+            Err(_) => Cell::Text(text.clone()),
+        },
+        value => Cell::Text(value.to_string()),
+    }
+}
+
+fn over_time(plans: &Plans, course: &Course) -> [Table; 2] {
+    let with = |unit: &str| {
+        let names = names(plans).into_iter().map(|n| format!("{n} ({unit})"));
+        let mut columns = vec!["time (s)".to_owned()];
+        columns.extend(names);
+        columns
+    };
+    let table = |title: &str, unit: &str| Table {
+        title: title.to_owned(),
+        columns: with(unit),
+        rows: Vec::new(),
+    };
+    let mut resident = table("Resident by time", "MiB");
+    let mut misses = table("Misses by time", "misses a second");
+    let mut last = (0, vec![Counts::default(); plans.file.tenant.len()]);
+    for (now, counts) in &course.samples {
+        let time = Cell::Figure(number(*now) / 1000.0);
+        let seconds = number(now - last.0) / 1000.0;
+        let mut row = vec![time.clone()];
+        row.extend(counts.iter().map(|c| Cell::Figure(mib(c.resident))));
+        resident.row(row);
+        let mut row = vec![time];
+        let since = counts.iter().zip(&last.1);
+        row.extend(since.map(|(c, b)| Cell::Figure(number(c.misses - b.misses) / seconds)));
+        misses.row(row);
+        last = (*now, counts.clone());
+    }
+    [resident, misses]
+}
+
+/// With one swept key: what a picture is made of.
+fn by_value(plans: &Plans, courses: &[Course]) -> Option<Table> {
+    let [(key, _)] = &plans.runs.first()?.values[..] else {
+        return None;
+    };
+    let names = names(plans)
+        .into_iter()
+        .map(|name| format!("{name} (% missed)"));
+    let mut columns = vec![key.clone()];
+    columns.extend(names);
+    let mut table = Table {
+        title: format!("Misses by {key}"),
+        columns,
+        rows: Vec::new(),
+    };
+    for (plan, course) in plans.runs.iter().zip(courses) {
+        let mut row: Vec<Cell> = plan.values.iter().map(|(_, v)| cell(v)).collect();
+        row.extend(course.groups.iter().map(|c| percent(c.misses, c.touches)));
+        table.row(row);
+    }
+    Some(table)
+}

@@ -1,0 +1,306 @@
+use super::oracle::{ALL, Bug};
+use super::world::World;
+use super::*;
+use proptest::prelude::*;
+
+/// A bit of everything, and small.
+const MIXED: &str = r#"
+name = "mixed"
+[run]
+duration = "8s"
+memory = "14M"
+[[tenant]]
+name = "safe"
+memory-min = "2M"
+work = [{ pattern = "loop", size = "1M", rate = 400 }]
+[[tenant]]
+name = "zipf"
+count = 2
+memory-max = "3M"
+work = [
+  { pattern = "zipf", exponent = 0.9, size = "4M", rate = 3000 },
+  { pattern = "scan", size = "2M", rate = 200, memory = "file", advice = "noreuse" },
+]
+[[tenant]]
+name = "guest"
+memory-high = "3M"
+arrive = "2s"
+depart = "6s"
+work = [
+  { pattern = "hot-cold", size = "4M", rate = 2000, phase = "1s" },
+  { pattern = "ebizzy", size = "2M", rate = 500, chunk = "64K", memory = "file", access = "descriptor" },
+]
+[[reclaim]]
+size = "512K"
+every = "500ms"
+"#;
+
+fn plans(text: &str, set: &[&str]) -> Plans {
+    let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+    parse("test.toml", text, &set).expect("a good file")
+}
+
+fn complaint(text: &str, set: &[&str]) -> String {
+    let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+    match parse("test.toml", text, &set) {
+        Ok(_) => "none".to_owned(),
+        Err(error) => format!("{error} -> {}", error.hint),
+    }
+}
+
+fn checked(set: &[&str]) -> World {
+    let plans = plans(MIXED, set);
+    let mut world = World::new(&plans.runs[0]);
+    while !world.is_over() {
+        world.step();
+        world.check().expect("all oracles agree");
+    }
+    world
+}
+
+#[test]
+fn oracles_agree_with_every_policy() {
+    for policy in ["multi-gen", "multi-gen-6.3"] {
+        for bits in ["engine", "page-tables"] {
+            for global in ["memcg-lru", "iterator"] {
+                let policy = format!("run.policy={policy}");
+                let (bits, global) = (
+                    format!("run.accessed-bits={bits}"),
+                    format!("run.global={global}"),
+                );
+                let world = checked(&[&policy, &bits, &global, "run.duration=4s"]);
+                assert!(world.guests.iter().any(|guest| guest.counts.pgsteal > 0));
+            }
+        }
+    }
+    for policy in ["", "-protection", "-base"] {
+        checked(&[
+            &format!("run.policy=active-inactive{policy}"),
+            "run.duration=4s",
+        ]);
+    }
+}
+
+/// Two memories that share no code: bits in the engine's table, and page tables behind VMAs.
+#[test]
+fn both_kinds_of_memory_give_the_same() {
+    let engine = checked(&["run.accessed-bits=engine"]);
+    let tables = checked(&["run.accessed-bits=page-tables"]);
+    let counts = |world: &World| world.guests.iter().map(|g| g.counts).collect::<Vec<_>>();
+    assert_eq!(counts(&engine), counts(&tables));
+}
+
+/// Canary: each oracle catches the bug that was planted for it.
+#[test]
+fn each_oracle_catches_its_bug() {
+    for (oracle, bug) in ALL.iter().zip(Bug::ALL) {
+        let plans = plans(MIXED, &["run.accessed-bits=page-tables"]);
+        let mut world = World::new(&plans.runs[0]);
+        world.bug = Some(bug);
+        let mut caught = None;
+        while caught.is_none() && !world.is_over() {
+            world.step();
+            caught = (oracle.check)(&world).err();
+        }
+        assert!(caught.is_some(), "{bug:?} went past: {}", oracle.name);
+    }
+    assert_eq!(ALL.len(), Bug::ALL.len());
+}
+
+#[test]
+fn a_parallel_sweep_gives_what_a_serial_one_does() {
+    let sweep =
+        format!("{MIXED}\n[sweep]\n\"tenant.zipf.memory-max\" = [\"1M\", \"2M\", \"3M\"]\n");
+    let plans = plans(&sweep, &["run.duration=3s"]);
+    let serial = run(&plans, 1, &mut |_| ());
+    assert_eq!(serial, run(&plans, 3, &mut |_| ()));
+    let missed = serial.tables[1].rows.iter().map(|row| row[2].clone());
+    let missed: Vec<_> = missed.collect();
+    assert_eq!(missed.len(), 3);
+    assert_ne!(missed[0], missed[2], "a limit matters");
+}
+
+#[test]
+fn seeds_decide_everything() {
+    let outcome = |set: &[&str]| run(&plans(MIXED, set), 2, &mut |_| ());
+    assert_eq!(outcome(&["run.seed=3"]), outcome(&["run.seed=3"]));
+    assert_ne!(outcome(&["run.seed=3"]), outcome(&["run.seed=4"]));
+}
+
+#[test]
+fn limits_arrivals_and_departures() {
+    let world = checked(&[]);
+    let counts: Vec<_> = world.guests.iter().map(|g| g.counts).collect();
+    assert_eq!(counts[0].pgsteal, 0, "protected");
+    assert!(
+        counts[1].resident <= 768 && counts[1].pgsteal > 0,
+        "{:?}",
+        counts[1]
+    );
+    assert!(counts[3].unmapped > 0 && counts[3].resident == 0, "gone");
+    assert!(counts[3].touches < 4 * 2500, "throttled, and there for 4 s");
+}
+
+#[test]
+fn complaints_name_line_and_remedy() {
+    let tenant = "[[tenant]]\nname = \"a\"\n[[tenant.work]]\npattern = \"zipf\"\nsize = \"1M\"\n";
+    for (text, place, remedy) in [
+        ("", "test.toml: there is no tenant", "[[tenant]]"),
+        (
+            "[run]\nduratoin = \"1s\"",
+            "test.toml:2: ",
+            "did you mean `duration`?",
+        ),
+        (
+            "[run]\n\nduration = \"1 fortnight\"",
+            "test.toml:3: ",
+            "docs/simulator.md",
+        ),
+        ("[run\n", "test.toml:1: ", "that line"),
+        (
+            "[run]\npolicy = \"multigen\"",
+            "test.toml:2: ",
+            "did you mean `multi-gen`?",
+        ),
+        (tenant, "test.toml:3: missing field `rate`", "add it"),
+    ] {
+        let told = complaint(text, &[]);
+        assert!(
+            told.starts_with(place) && told.contains(remedy),
+            "{text}: {told}"
+        );
+    }
+    let told = complaint(&format!("{tenant}rate = 10"), &[]);
+    assert!(
+        told.starts_with("test.toml:3: work of `a`: zipf needs"),
+        "{told}"
+    );
+    let good = format!("{tenant}rate = 10\nexponent = 1");
+    assert_eq!(complaint(&good, &[]), "none");
+    for (set, expect) in [
+        ("run.seed", "not KEY=VALUE"),
+        ("run.sede=1", "unknown field"),
+        ("tenant.b.count=2", "there is no tenant `b`"),
+        ("tenant.0.count=0", "count is at least 1"),
+        ("tenant.a.count=100000000", "are the most"),
+        ("run.duration=10000h", "too many"),
+        ("name.x=1", "invalid type"),
+    ] {
+        let told = complaint(&good, &[set]);
+        assert!(told.contains(expect), "{set}: {told}");
+    }
+    let sweep = format!("{good}\n[sweep]\n\"run.policy\" = [\"multi-gen\", \"fifo\"]");
+    let told = complaint(&sweep, &[]);
+    assert!(
+        told.contains("test.toml:8:") && told.contains("fifo"),
+        "{told}"
+    );
+}
+
+/// Lines that make trouble together.
+fn line() -> impl Strategy<Value = String> {
+    let keys = prop::sample::select(vec![
+        "name",
+        "about",
+        "run",
+        "duration",
+        "step",
+        "seed",
+        "policy",
+        "memory",
+        "count",
+        "size",
+        "rate",
+        "pattern",
+        "exponent",
+        "hot",
+        "phase",
+        "chunk",
+        "sweep",
+        "work",
+        "\"run.memory\"",
+    ]);
+    let values = prop::sample::select(vec![
+        "1",
+        "-1",
+        "0",
+        "\"1s\"",
+        "\"0s\"",
+        "\"1M\"",
+        "\"9999999999999T\"",
+        "nan",
+        "inf",
+        "1e308",
+        "true",
+        "[]",
+        "[1, \"2M\"]",
+        "{}",
+        "{ x = 1 }",
+        "\"zipf\"",
+        "\"uniform\"",
+        "\"\\u0000\"",
+        "18446744073709551615",
+        "9223372036854775807",
+        "1979-05-27",
+        "'''",
+        "\"multi-gen\"",
+    ]);
+    let heads = prop::sample::select(vec![
+        "[run]",
+        "[[tenant]]",
+        "[[tenant.work]]",
+        "[[reclaim]]",
+        "[sweep]",
+        "[tenant]",
+        "[",
+        "]]",
+        "[tenant.work]",
+        "[a.b.c.d]",
+    ]);
+    prop_oneof![
+        (keys, values).prop_map(|(k, v)| format!("{k} = {v}")),
+        heads.prop_map(str::to_owned),
+        "\\PC{0,20}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Hostile files are refused with a reason, or run within bounds; nothing panics.
+    #[test]
+    fn hostile_files_never_panic(lines in prop::collection::vec(line(), 0..24), set in "\\PC{0,12}") {
+        let text = lines.join("\n");
+        for set in [Vec::new(), vec![set.clone()], vec![format!("run.{set}=1")]] {
+            if let Err(error) = parse("x.toml", &text, &set) {
+                prop_assert!(!error.what.is_empty() && !error.hint.is_empty());
+            }
+        }
+    }
+
+    /// Good files with a piece cut out or overwritten.
+    #[test]
+    fn damaged_files_never_panic(at in 0..MIXED.len(), len in 0..40usize, with in "\\PC{0,6}") {
+        if MIXED.is_char_boundary(at) && MIXED.is_char_boundary((at + len).min(MIXED.len())) {
+            let text = format!("{}{with}{}", &MIXED[..at], &MIXED[(at + len).min(MIXED.len())..]);
+            if let Err(error) = parse("x.toml", &text, &[]) {
+                prop_assert!(!error.what.is_empty() && !error.hint.is_empty());
+            }
+        }
+    }
+}
+
+/// The files that are shipped are good ones.
+#[test]
+fn examples_are_in_order() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(dir).expect("examples") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("readable");
+        let name = path.display().to_string();
+        parse(&name, &text, &[]).expect("a good file");
+        seen += 1;
+    }
+    assert!(seen >= 2);
+}

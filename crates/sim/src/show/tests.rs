@@ -1,0 +1,119 @@
+use super::*;
+use crate::outcome::Claim;
+
+fn outcome() -> Outcome {
+    let mut table = Table::new("Misses & more", &["size (MiB)", "LRU (%)", "name, quoted"]);
+    for n in 0..3u32 {
+        table.row(vec![
+            Cell::Count(u64::from(n)),
+            Cell::Figure(f64::from(n) / 3.0),
+            Cell::Text(format!("a \"b\", <{n}>")),
+        ]);
+    }
+    table.row(vec![Cell::Count(3), Cell::Empty, Cell::Text("c".into())]);
+    Outcome {
+        tables: vec![table.clone(), table],
+        claims: vec![Claim {
+            what: "less than 1".into(),
+            document: None,
+            ours: 0.5,
+            holds: true,
+        }],
+        timings: vec![Table::new("Seconds", &["s"])],
+        notes: vec!["A remark.".into()],
+    }
+}
+
+fn heading() -> Heading {
+    Heading {
+        name: "x".into(),
+        about: "an example".into(),
+        document: Some("000".into()),
+        seed: 1,
+        scale: 16,
+    }
+}
+
+#[test]
+fn csv_quotes_and_keeps_digits() {
+    let text = csv(&outcome().tables[0]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "size (MiB),LRU (%),\"name, quoted\"");
+    assert_eq!(lines[2], "1,0.3333333333333333,\"a \"\"b\"\", <1>\"");
+    assert_eq!(lines[4], "3,,c");
+}
+
+#[test]
+fn text_lines_up() {
+    let shown = text(&heading(), &outcome(), false);
+    assert!(shown.starts_with("x: an example (seed 1, scale 1/16, document 000)\n"));
+    assert!(
+        shown.contains("\n           1   0.3333  a \"b\", <1>\n"),
+        "{shown}"
+    );
+    assert!(!shown.contains("Seconds") && shown.ends_with("\nA remark.\n"));
+    assert!(text(&heading(), &outcome(), true).contains("Seconds"));
+}
+
+#[test]
+fn json_has_all_and_nulls() {
+    let value = json(&heading(), &outcome(), false);
+    assert_eq!(value["tables"][0]["rows"][3][1], serde_json::Value::Null);
+    assert_eq!(value["claims"][0]["holds"], true);
+    assert_eq!(value["tables"].as_array().map(Vec::len), Some(2));
+    assert!(value.get("timings").is_none());
+}
+
+#[test]
+fn a_page_is_self_contained_and_escaped() {
+    let page = html(&heading(), &outcome(), false);
+    for fetch in ["http", "src=", "@import", "url("] {
+        assert!(!page.contains(fetch), "{fetch}");
+    }
+    assert!(page.contains("<polyline") && page.contains("&lt;1&gt;") && !page.contains("<1>"));
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+}
+
+#[test]
+fn parquet_reads_back() {
+    use ::parquet::file::reader::{FileReader, SerializedFileReader};
+    use ::parquet::record::RowAccessor;
+    let mut bytes = Vec::new();
+    parquet(&outcome().tables[0], &mut bytes).expect("a vector takes all");
+    let mut again = Vec::new();
+    parquet(&outcome().tables[0], &mut again).expect("a vector takes all");
+    assert_eq!(bytes, again, "the same bytes");
+    let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).expect("a Parquet file");
+    let rows: Vec<_> = reader
+        .get_row_iter(None)
+        .expect("rows")
+        .map(|row| row.expect("a row"))
+        .collect();
+    assert_eq!(rows.len(), 4);
+    assert_eq!(rows[2].get_long(0).ok(), Some(2));
+    assert!(
+        rows[1]
+            .get_double(1)
+            .is_ok_and(|v| (v - 1.0 / 3.0).abs() < 1e-15)
+    );
+    assert!(rows[3].get_double(1).is_err(), "null");
+    assert_eq!(
+        rows[0].get_string(2).ok().map(String::as_str),
+        Some("a \"b\", <0>")
+    );
+}
+
+#[test]
+fn file_names_do_not_collide() {
+    let names = file_names(&outcome().tables);
+    assert_eq!(names, ["misses-more", "misses-more-2"]);
+}
+
+#[test]
+fn figures_for_people() {
+    let shown = [0.0, 0.12345, 1.005, 123.456, 98765.4, 1e-7, f64::NAN].map(figure);
+    assert_eq!(
+        shown,
+        ["0", "0.1235", "1.00", "123.5", "98765", "1.00e-7", "-"]
+    );
+}
