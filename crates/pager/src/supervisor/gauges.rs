@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Edges of the page-age bins, seconds: from what a limit turns over to what nobody needs.
 const EDGES_S: [u64; 12] = [1, 2, 5, 10, 20, 40, 60, 120, 300, 600, 1800, 3600];
-const LEAST: Duration = Duration::from_millis(200);
+const LEAST: Duration = Duration::from_millis(300);
 const PAGE: u64 = 4096;
 
 /// One look.
@@ -58,6 +58,10 @@ impl Supervisor {
     pub(super) fn look(&mut self) {
         if self.looks.next.is_none_or(|at| Instant::now() >= at) {
             let begin = Instant::now();
+            // What keepers freed is found, and given back to the system.
+            for t in &mut self.targets {
+                t.store.shrink();
+            }
             self.look_now();
             let cost = begin.elapsed();
             self.looks.next = Some(begin + LEAST.max(cost * 50));
