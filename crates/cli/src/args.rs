@@ -15,8 +15,10 @@ use crate::failure::Failure;
 
 mod examples;
 mod knobs;
+mod mrc;
 
 pub(crate) use knobs::{Knobs, with_max};
+pub(crate) use mrc::Mrc;
 
 /// Run any Linux program in less memory: its hot pages stay, its cold pages go to a compressed store.
 #[derive(Parser, Debug)]
@@ -118,6 +120,12 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show what share of a trace's references would miss, by memory size
+    ///
+    /// Exact for LRU at all sizes in one reading; other policies are simulated at each size. What
+    /// formats are read: docs/formats.md.
+    #[command(after_help = examples::MRC)]
+    Mrc(Mrc),
     /// Say what this kernel and user can do, and how to get the rest
     ///
     /// Ends with 3 if something is missing that pagetide cannot do without.

@@ -8,6 +8,7 @@ mod doctor;
 mod front;
 mod inspect;
 mod live;
+mod mrc;
 mod run;
 mod shell;
 
@@ -43,6 +44,7 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
         }
         Command::Stat { target, json } => inspect::stat(target.pid, json),
         Command::Reclaim { target, size, json } => inspect::reclaim(target.pid, size, json),
+        Command::Mrc(args) => mrc::mrc(&args),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { page } => shell::man(page.as_deref()),

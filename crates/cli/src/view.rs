@@ -2,6 +2,7 @@
 
 mod bars;
 pub(crate) mod csv;
+pub(crate) mod curves;
 mod report;
 mod status;
 

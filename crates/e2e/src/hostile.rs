@@ -2,10 +2,11 @@
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use crate::guard::Run;
-use crate::programs;
+use crate::guard::{Run, Running};
 use crate::temp::TempDir;
+use crate::{proc, programs, wait};
 
 /// A hostile workload to be run; its files vanish with it.
 #[derive(Debug)]
@@ -40,6 +41,20 @@ impl Hostile {
     #[must_use]
     pub fn run(&self) -> &Run {
         &self.run
+    }
+
+    /// The managed process, once it works.
+    ///
+    /// # Panics
+    /// If it does not within a minute.
+    #[must_use]
+    pub fn target(&self, manager: &Running) -> u32 {
+        let soon = Duration::from_secs(60);
+        wait::until("the workload under pagetide", soon, || self.ops() > 50);
+        let parent = manager.pid().to_string();
+        let is = |pid: &u32| proc::status(*pid, "PPid").is_some_and(|found| found == parent);
+        let found = manager.named("hostile").into_iter().find(is);
+        found.unwrap_or_else(|| panic!("no target\n{}", manager.state()))
     }
 
     fn progress_file(&self) -> PathBuf {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// The comm of every keeper (interfaces: how a keeper is told from its target).
-pub const KEEPER_COMM: &str = "pagetide-keeper";
+pub const KEEPER_COMM: &str = "ptide-keeper";
 
 /// A file in `/proc/PID`.
 #[must_use]

@@ -1,96 +1,252 @@
 //! How fast the engine is and what a page costs:
-//! `cargo run --release -p engine --example touch -- [PAGES] [LIMIT_PERCENT] [ZIPF]`.
+//! `cargo run --release -p engine --example touch -- [PAGES] [RUNS]`.
 //!
-//! One engine, touches drawn once from a zipf distribution over all pages (ZIPF < 1; 0 is uniform)
-//! and replayed; a miss faults the page in, and above the limit a batch is evicted.
+//! One engine a case. Page numbers are drawn from a zipf distribution over all pages, anew for each
+//! run and outside the measured time. They are touched a batch at a time; what is out is faulted in,
+//! and above the limit pages are evicted, those apart that were touched since the last walk.
+//!
+//! Tables should lie in huge pages, which is the embedder's to arrange: this program starts itself
+//! anew for each case with `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
 #![forbid(unsafe_code)]
 
 use engine::lru_gen::IsolateBudget;
-use engine::{Engine, EngineConfig, FaultKind, FolioId, FolioType, Millis, PageOut, ScanReason};
-use std::time::Instant;
+use engine::{Engine, EngineConfig, FaultKind, FolioId, FolioType, Millis, ScanReason};
 
 const TOUCHES: usize = 1 << 24;
+/// Touches between two looks at the limit, as a kernel charges ahead.
+const BATCH: usize = 512;
+const TUNABLES: &str = "GLIBC_TUNABLES";
 
-/// Page numbers in zipf order, scattered over the id space. A fixed seed: runs can be compared.
-fn touches(pages: u32, exponent: f64) -> Vec<u32> {
-    let mut x = 0x9e37_79b9_7f4a_7c15u64;
-    let power = 1.0 / (1.0 - exponent);
-    (0..TOUCHES)
-        .map(|_| {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            let u = f64::from(u32::try_from(x >> 32).unwrap_or(0)) / f64::from(u32::MAX);
-            let rank = (u.powf(power) * f64::from(pages)).min(f64::from(pages - 1));
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "0 <= rank < pages"
-            )]
-            let rank = rank as u64;
-            u32::try_from(rank * 2_654_435_761 % u64::from(pages)).unwrap_or(0)
-        })
-        .collect()
+struct Case {
+    name: &'static str,
+    limit_percent: u64,
+    zipf: f64,
+    /// Touches a second that are wanted, in millions.
+    goal: f64,
 }
 
-fn evict(engine: &mut Engine, batch: &mut Vec<FolioId>, now: &mut u64) {
-    batch.clear();
-    let swappiness = engine.swappiness();
-    let lruvec = engine.lruvec_mut();
-    let budget = IsolateBudget::default();
-    let done = lruvec.isolate(ScanReason::Background, swappiness, budget, batch);
-    if done.scanned == 0 {
-        *now += 1;
-        engine.lruvec_mut().walk_accessed();
-        engine.age(Millis(*now));
-        return;
+const CASES: [Case; 3] = [
+    Case {
+        name: "no reclaim",
+        limit_percent: 100,
+        zipf: 0.9,
+        goal: 90.0,
+    },
+    Case {
+        name: "half in memory",
+        limit_percent: 50,
+        zipf: 0.9,
+        goal: 45.0,
+    },
+    Case {
+        name: "thrashing",
+        limit_percent: 25,
+        zipf: 0.7,
+        goal: 18.0,
+    },
+];
+
+/// Page numbers in zipf order (`zipf` < 1; 0 is uniform), scattered over the id space. The same in
+/// every execution.
+struct Draws {
+    state: u64,
+    pages: u32,
+    power: f64,
+}
+
+impl Draws {
+    fn new(pages: u32, zipf: f64) -> Self {
+        let (state, power) = (0x9e37_79b9_7f4a_7c15, 1.0 / (1.0 - zipf));
+        Self {
+            state,
+            pages,
+            power,
+        }
     }
-    for &id in &*batch {
-        engine.settle(id, PageOut::Stored, ScanReason::Background);
+
+    fn next(&mut self) -> FolioId {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        let u = f64::from(u32::try_from(self.state >> 32).unwrap_or(0)) / f64::from(u32::MAX);
+        let rank = (u.powf(self.power) * f64::from(self.pages)).min(f64::from(self.pages - 1));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "0 <= rank < pages"
+        )]
+        let rank = rank as u64;
+        FolioId(u32::try_from(rank * 2_654_435_761 % u64::from(self.pages)).unwrap_or(0))
     }
+}
+
+struct Run {
+    engine: Engine,
+    limit: u64,
+    resident: u64,
+    now: u64,
+    batch: Vec<FolioId>,
+    missing: Vec<FolioId>,
+}
+
+impl Run {
+    fn evict(&mut self) {
+        self.batch.clear();
+        let swappiness = self.engine.swappiness();
+        let lruvec = self.engine.lruvec_mut();
+        let budget = IsolateBudget::default();
+        let done = lruvec.isolate(ScanReason::Background, swappiness, budget, &mut self.batch);
+        if done.scanned == 0 {
+            self.now += 1;
+            lruvec.walk_accessed();
+            self.engine.age(Millis(self.now));
+            return;
+        }
+        lruvec.keep_referenced(&mut self.batch);
+        let left = self.engine.evicted_all(&self.batch, ScanReason::Background);
+        self.resident -= left.0;
+    }
+
+    /// Touches `ids`; returns how many were out.
+    fn touch(&mut self, ids: &[FolioId]) -> u64 {
+        self.missing.clear();
+        self.engine.lruvec_mut().touch_all(ids, &mut self.missing);
+        if self.missing.is_empty() {
+            return 0;
+        }
+        let (ty, kind) = (FolioType::Anon, FaultKind::Refault);
+        self.engine.fault_in_all(&self.missing, ty, kind, true);
+        self.resident = self.engine.resident_pages().0;
+        while self.resident > self.limit {
+            self.evict();
+        }
+        self.missing.len() as u64
+    }
+
+    fn touch_all(&mut self, ids: &[FolioId]) -> u64 {
+        ids.chunks(BATCH).map(|batch| self.touch(batch)).sum()
+    }
+}
+
+/// Nanoseconds that this thread has been on a processor: on a shared machine the clock on the wall
+/// tells more of the neighbours.
+fn on_cpu() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let time = text.split_whitespace().next().and_then(|n| n.parse().ok());
+    time.expect("/proc/thread-self/schedstat tells the time on the processor")
+}
+
+/// Bytes this process has in memory.
+fn resident_bytes() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split_whitespace().nth(1).and_then(|n| n.parse().ok());
+    pages.unwrap_or(f64::NAN) * 4096.0
+}
+
+fn millions(n: u64) -> f64 {
+    f64::from(u32::try_from(n).unwrap_or(u32::MAX)) / 1e6
+}
+
+/// Speeds of several runs, in millions a second.
+struct Speeds(Vec<f64>);
+
+impl std::fmt::Display for Speeds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut all = self.0.clone();
+        all.sort_by(f64::total_cmp);
+        let (median, last) = (all[all.len() / 2], all[all.len() - 1]);
+        write!(f, "{median:.1} M/s ({:.1} to {last:.1})", all[0])
+    }
+}
+
+fn measure(case: &Case, pages: u32, runs: usize) {
+    let mut draws = Draws::new(pages, case.zipf);
+    let mut ids = vec![FolioId(1); TOUCHES];
+    let before = resident_bytes();
+    let mut run = Run {
+        engine: Engine::new(EngineConfig::default(), Millis(0)),
+        limit: u64::from(pages) * case.limit_percent / 100,
+        resident: 0,
+        now: 0,
+        batch: Vec::new(),
+        missing: Vec::new(),
+    };
+    run.engine.ensure(pages as usize);
+    for first in (0..pages).step_by(BATCH) {
+        let ids: Vec<FolioId> = (first..pages.min(first + 512)).map(FolioId).collect();
+        run.touch(&ids);
+    }
+    let mut draw = |ids: &mut [FolioId]| ids.iter_mut().for_each(|id| *id = draws.next());
+    // Twice as many touches as there are pages, so that the order of the fill is forgotten.
+    for _ in 0..(2 * pages as usize).div_ceil(TOUCHES) {
+        draw(&mut ids);
+        run.touch_all(&ids);
+    }
+    let (mut speed, mut misses) = (Vec::new(), 0);
+    for _ in 0..runs {
+        draw(&mut ids);
+        let start = on_cpu();
+        misses += run.touch_all(&ids);
+        speed.push(millions(TOUCHES as u64) * 1e3 / millions(on_cpu() - start));
+    }
+    println!(
+        "{:<15} limit {:>3}%  zipf {:.1}  misses {:>4.1}%  {} (goal {})  {:.3} bytes a page, {:.3} by \
+         the system's count",
+        case.name,
+        case.limit_percent,
+        case.zipf,
+        millions(misses) * 100.0
+            / (millions(TOUCHES as u64) * f64::from(u32::try_from(runs).unwrap_or(1))),
+        Speeds(speed),
+        case.goal,
+        millions(run.engine.lruvec().footprint() as u64) / millions(u64::from(pages)),
+        (resident_bytes() - before) / f64::from(pages),
+    );
+}
+
+/// What the machine gives right now: read-modify-write of one 4-byte word a page, nothing else, with
+/// uniform draws. Undisturbed it does some 100 million a second; the measured figures suffer with it.
+fn bare_table(pages: u32, runs: usize) {
+    let mut draws = Draws::new(pages, 0.0);
+    let (mut table, mut speed) = (vec![1u32; pages as usize], Vec::new());
+    let mut ids = vec![FolioId(1); TOUCHES];
+    for _ in 0..runs {
+        ids.iter_mut().for_each(|id| *id = draws.next());
+        let start = on_cpu();
+        for id in &ids {
+            table[id.index()] |= 2;
+        }
+        speed.push(millions(TOUCHES as u64) * 1e3 / millions(on_cpu() - start));
+    }
+    println!(
+        "a bare table of 4-byte words, to compare: {}",
+        Speeds(speed)
+    );
+}
+
+/// Each case in a process of its own, so that none inherits another's memory.
+fn run_again(args: &[String]) {
+    let program = std::env::current_exe().expect("this program has a path");
+    let status = std::process::Command::new(program)
+        .args(args)
+        .env(TUNABLES, "glibc.malloc.hugetlb=1")
+        .status()
+        .expect("this program can be started again");
+    assert!(status.success(), "{args:?}: {status}");
 }
 
 fn main() {
-    let mut args = std::env::args().skip(1);
-    let mut number = |default: f64| args.next().and_then(|a| a.parse().ok()).unwrap_or(default);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a command line of an example"
-    )]
-    let (pages, percent) = (number(63e6) as u32, number(100.0) as u64);
-    let ids = touches(pages, number(0.9));
-    let limit = u64::from(pages) * percent / 100;
-    let mut engine = Engine::new(EngineConfig::default(), Millis(0));
-    engine.ensure(pages as usize);
-    let (mut batch, mut now, mut resident) = (Vec::new(), 0, 0);
-    let mut fault = |engine: &mut Engine, id| {
-        engine.fault_in(id, FolioType::Anon, FaultKind::Refault, true);
-        resident += 1;
-        while resident > limit {
-            evict(engine, &mut batch, &mut now);
-            resident = engine.resident_pages().0;
-        }
-    };
-    for id in (0..pages).map(FolioId) {
-        fault(&mut engine, id);
-    }
-    for round in 0..4 {
-        let start = Instant::now();
-        let mut misses = 0u32;
-        for id in ids.iter().copied().map(FolioId) {
-            if !engine.lruvec_mut().touch(id) {
-                fault(&mut engine, id);
-                misses += 1;
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number =
+        |n: usize, default: u32| args.get(n).and_then(|a| a.parse().ok()).unwrap_or(default);
+    let (pages, runs) = (number(0, 63_000_000), number(1, 9));
+    match args.get(2).map(|case| case.parse::<usize>()) {
+        Some(Ok(case)) if case < CASES.len() => measure(&CASES[case], pages, runs as usize),
+        Some(_) => bare_table(pages, runs as usize),
+        None => {
+            for case in 0..=CASES.len() {
+                run_again(&[pages, runs, u32::try_from(case).unwrap_or(0)].map(|n| n.to_string()));
             }
         }
-        let seconds = start.elapsed().as_secs_f64();
-        println!(
-            "round {round}: {:.1} M touches/s, {:.1}% misses, {:.3} bytes/page",
-            f64::from(u32::try_from(TOUCHES).unwrap_or(0)) / seconds / 1e6,
-            f64::from(misses) * 100.0 / f64::from(u32::try_from(TOUCHES).unwrap_or(1)),
-            f64::from(u32::try_from(engine.lruvec().footprint()).unwrap_or(u32::MAX))
-                / f64::from(pages),
-        );
     }
 }

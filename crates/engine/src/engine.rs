@@ -79,6 +79,23 @@ impl Engine {
         self.lruvec.fault_in(id, ty, kind, has_recency, swap)
     }
 
+    /// [`Self::fault_in`] of many pages, in order; what their shadows told is in the counters.
+    ///
+    /// # Panics
+    /// As [`Self::fault_in`].
+    pub fn fault_in_all(
+        &mut self,
+        ids: &[FolioId],
+        ty: FolioType,
+        kind: FaultKind,
+        has_recency: bool,
+    ) {
+        self.lruvec.expect(ids);
+        for &id in ids {
+            self.fault_in(id, ty, kind, has_recency);
+        }
+    }
+
     /// The walk found this page accessed since the last one.
     pub fn young(&mut self, id: FolioId) {
         self.lruvec.young(id);
@@ -173,6 +190,15 @@ impl Engine {
     /// An isolated page has left memory. False when it is isolated no longer.
     pub fn evicted(&mut self, id: FolioId, reason: ScanReason) -> bool {
         self.settle(id, PageOut::Stored, reason) == Settled::Left
+    }
+
+    /// [`Self::evicted`] for a whole batch; returns how many left.
+    pub fn evicted_all(&mut self, ids: &[FolioId], reason: ScanReason) -> Pages {
+        let [anon, file] = self.lruvec.evicted_all(ids, reason);
+        let left = Pages(anon.0 + file.0);
+        self.memcg.uncharge(left);
+        self.memcg.charge_swap(anon);
+        left
     }
 
     /// Does what `outcome` asks for with an isolated page.

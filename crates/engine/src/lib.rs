@@ -3,8 +3,8 @@
 //! It knows no file descriptor, no process, no clock, no thread and no source of randomness: time
 //! and seeds are arguments, so any run can be repeated. It has no dependency and no unsafe code.
 //!
-//! From the bottom: [`word`] (one 32-bit state a page), [`folio`] (their table), lists as rings of
-//! 31-bit entries with lazy removal, [`lru_gen`] and [`active_inactive`] on top of them, [`lruvec`]
+//! From the bottom: [`word`] (one 32-bit state a page), [`folio`] (their table, with the accessed
+//! bits), lists as rings of packed entries with lazy removal, [`lru_gen`] and [`active_inactive`] on top of them, [`lruvec`]
 //! (table, lists and counters of one memcg on one node, with either policy), [`vmscan`] (reclaim in
 //! three phases). Two facades: [`engine`] for one tenant, [`machine`] for a tree of them.
 //!
@@ -30,6 +30,7 @@ pub mod lruvec;
 pub mod machine;
 pub mod memcg;
 pub mod mmu_gather;
+mod page_table;
 mod ring;
 pub mod rstat;
 pub mod swap_map;

@@ -11,23 +11,23 @@
 //! 3. tombstones <= live / 16 + 256, which bounds both memory and the cost of sweeping.
 
 use crate::folio::{FolioId, FolioTable};
-use crate::ring::{ENTRY_BITS, Ring};
+use crate::ring::{AHEAD, ENTRY_BITS, Ring};
 use crate::word::{State, Word};
 use alloc::vec::Vec;
 
-const _: () = assert!(FolioId::BITS + 2 == ENTRY_BITS);
+const VERSION_BITS: u32 = 2;
+const _: () = assert!(FolioId::BITS + VERSION_BITS == ENTRY_BITS);
 /// How far from the head an eager removal looks.
 const EAGER_DEPTH: usize = 32;
 
+/// The version in the low bits: small tables make narrow entries.
 const fn entry(id: FolioId, version: u32) -> u32 {
-    version << FolioId::BITS | id.0
+    id.0 << VERSION_BITS | version
 }
 
 const fn split(entry: u32) -> (FolioId, u32) {
-    (
-        FolioId(entry & ((1 << FolioId::BITS) - 1)),
-        entry >> FolioId::BITS,
-    )
+    let version = entry & ((1 << VERSION_BITS) - 1);
+    (FolioId(entry >> VERSION_BITS), version)
 }
 
 /// `N` lists that share one folio table and one account of tombstones.
@@ -96,7 +96,7 @@ impl<const N: usize> Lists<N> {
     /// released, not yet stored. The caller must push it back or store another state.
     #[inline]
     pub(crate) fn pop(&mut self, folios: &mut FolioTable, list: usize) -> Option<(FolioId, Word)> {
-        while let Some(raw) = self.rings[list].pop_tail() {
+        while let Some(raw) = Self::pop_raw(&mut self.rings[list], folios) {
             let (id, version) = split(raw);
             let word = folios.get(id);
             let live = word.is_live(version);
@@ -109,6 +109,18 @@ impl<const N: usize> Lists<N> {
             self.tombstones -= 1;
         }
         None
+    }
+
+    /// The next entry at the tail. Words lie scattered: those of the next pages are read ahead, all
+    /// at once, because one after the other each would be waited for.
+    #[inline]
+    fn pop_raw(ring: &mut Ring, folios: &FolioTable) -> Option<u32> {
+        if ring.is_ahead_due() {
+            let mut ahead = [0; AHEAD];
+            let nr = ring.ahead(&mut ahead);
+            folios.bring_near(ahead[..nr].iter().map(|&raw| split(raw).0));
+        }
+        ring.pop_tail()
     }
 
     /// True when no live page is on `list`; tombstones at its tail are dropped on the way.
@@ -162,7 +174,7 @@ impl<const N: usize> Lists<N> {
     fn sweep_except(&mut self, folios: &mut FolioTable, keep_out: Option<FolioId>) {
         for ring in &mut self.rings {
             let mut swept = Ring::default();
-            while let Some(raw) = ring.pop_tail() {
+            while let Some(raw) = Self::pop_raw(ring, folios) {
                 let (id, version) = split(raw);
                 let word = folios.get(id);
                 if word.is_live(version) && Some(id) != keep_out {

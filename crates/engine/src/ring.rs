@@ -1,60 +1,98 @@
-//! A double-ended queue of 31-bit entries that pays for what it holds.
+//! A double-ended queue of entries that pays for what it holds.
 //!
-//! Entries live in chunks that are freed as they drain; a chunk packs 32 entries into 31 words, and
-//! that one bit an entry is what pays for allocator and bookkeeping, so that a state word and a
-//! position together stay below 8 bytes a page. The head is the young end, reclaim works at the tail.
+//! Entries live in chunks that are freed as they drain. Those between the first and the last are
+//! packed without gaps, each entry as wide as the largest of its chunk (28 bits for 63 million
+//! pages). What that saves pays for allocator, bookkeeping and accessed bits, so that all a page
+//! needs stays below 8 bytes. The outer two, the only ones that entries enter and leave, are not
+//! packed. The head is the young end, reclaim works at the tail.
 //!
 //! Invariant: the entries are the slots `head..` of the front chunk, all slots of the chunks
-//! between, and `..tail` of the back chunk; a ring without entries owns no chunk.
+//! between, and `..tail` of the back chunk; a ring without entries owns no chunk; front and back are
+//! unpacked.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 
-/// Width of an entry.
+/// The widest entry.
 pub(crate) const ENTRY_BITS: u32 = 31;
-const ENTRY_MASK: u64 = (1 << ENTRY_BITS) - 1;
+/// Slots come in groups, so that a chunk fills whole words whatever the width.
 const GROUP: usize = 32;
 const CHUNK_MAX: usize = 1024;
+/// How many entries the tail looks ahead: enough to keep a processor's loads in flight.
+pub(crate) const AHEAD: usize = 64;
 
-/// `32 * n` entries of 31 bits in `31 * n` words.
+/// Some groups of entries of `width` bits; unpacked ones are as wide as a word.
 #[derive(Debug)]
-struct Chunk(Box<[u32]>);
+struct Chunk {
+    words: Box<[u32]>,
+    slots: u32,
+    width: u32,
+}
+
+const UNPACKED: u32 = 32;
 
 impl Chunk {
-    fn new(slots: usize) -> Self {
-        debug_assert!(slots.is_multiple_of(GROUP));
-        Self(vec![0; slots / GROUP * (GROUP - 1)].into_boxed_slice())
+    fn new(slots: usize, width: u32) -> Self {
+        debug_assert!(slots.is_multiple_of(GROUP) && (1..=UNPACKED).contains(&width));
+        Self {
+            words: vec![0; slots / GROUP * width as usize].into_boxed_slice(),
+            slots: low_half(slots as u64),
+            width,
+        }
     }
 
     const fn slots(&self) -> usize {
-        self.0.len() / (GROUP - 1) * GROUP
+        self.slots as usize
     }
 
-    /// The word and bit where slot `i` starts; only a slot that starts at bit 0 or 1 ends in the
-    /// same word, so there is no last word to run over.
-    const fn at(i: usize) -> (usize, usize) {
-        let bit = i * ENTRY_BITS as usize;
-        (bit / 32, bit % 32)
-    }
-
-    #[inline]
+    /// Any slot of any chunk; slow.
     fn get(&self, i: usize) -> u32 {
-        let (word, bit) = Self::at(i);
-        let high = self.0.get(word + 1).map_or(0, |&w| u64::from(w) << 32);
-        let both = high | u64::from(self.0[word]);
-        low_half(both >> bit & ENTRY_MASK)
+        let bit = i * self.width as usize;
+        let (word, bit) = (bit / 32, bit % 32);
+        // The last slot ends with the last word, so there is none to run over.
+        let high = self.words.get(word + 1).map_or(0, |&w| u64::from(w) << 32);
+        let both = high | u64::from(self.words[word]);
+        low_half(both >> bit & ((1 << self.width) - 1))
     }
 
-    #[inline]
-    fn set(&mut self, i: usize, entry: u32) {
-        let (word, bit) = Self::at(i);
-        let (mask, value) = (ENTRY_MASK << bit, u64::from(entry) << bit);
-        self.0[word] = self.0[word] & !low_half(mask) | low_half(value);
-        if bit > 1 {
-            let high = &mut self.0[word + 1];
-            *high = *high & !low_half(mask >> 32) | low_half(value >> 32);
+    /// The same entries in as few bits as the largest needs.
+    #[cold]
+    fn pack(&mut self) {
+        debug_assert_eq!(self.width, UNPACKED);
+        let all = self.words.iter().fold(0, |all, entry| all | entry);
+        let mut packed = Self::new(self.slots(), 32 - (all | 1).leading_zeros());
+        let (mut bits, mut nr, mut to) = (0u64, 0, packed.words.iter_mut());
+        for &entry in &self.words {
+            bits |= u64::from(entry) << nr;
+            nr += packed.width;
+            if nr >= 32 {
+                if let Some(to) = to.next() {
+                    *to = low_half(bits);
+                }
+                (bits, nr) = (bits >> 32, nr - 32);
+            }
         }
+        *self = packed;
+    }
+
+    #[cold]
+    fn unpack(&mut self) {
+        if self.width == UNPACKED {
+            return;
+        }
+        let mut unpacked = Self::new(self.slots(), UNPACKED);
+        let mask = (1u64 << self.width) - 1;
+        let (mut bits, mut nr, mut from) = (0u64, 0, self.words.iter());
+        for to in &mut unpacked.words {
+            if nr < self.width {
+                bits |= u64::from(from.next().copied().unwrap_or(0)) << nr;
+                nr += 32;
+            }
+            *to = low_half(bits & mask);
+            (bits, nr) = (bits >> self.width, nr - self.width);
+        }
+        *self = unpacked;
     }
 }
 
@@ -84,7 +122,7 @@ impl Ring {
     /// Bytes held, allocator headers not counted.
     pub(crate) fn footprint(&self) -> usize {
         let spine = self.chunks.capacity() * size_of::<Chunk>();
-        spine + self.chunks.iter().map(|c| c.0.len() * 4).sum::<usize>()
+        spine + self.chunks.iter().map(|c| c.words.len() * 4).sum::<usize>()
     }
 
     /// Small rings take small chunks, so that a hundred thousand small tenants stay cheap.
@@ -102,52 +140,98 @@ impl Ring {
     /// Adds at the young end.
     #[inline]
     pub(crate) fn push_head(&mut self, entry: u32) {
-        if self.head == 0 || self.chunks.is_empty() {
-            let chunk = Chunk::new(self.next_chunk());
-            self.head = chunk.slots();
-            if self.chunks.is_empty() {
-                self.tail = self.head;
-            }
-            self.chunks.push_front(chunk);
+        if self.head == 0 {
+            self.new_front();
         }
         self.head -= 1;
         self.len += 1;
-        self.chunks[0].set(self.head, entry);
+        if let Some(front) = self.chunks.front_mut() {
+            front.words[self.head] = entry;
+        }
+    }
+
+    #[cold]
+    fn new_front(&mut self) {
+        let chunk = Chunk::new(self.next_chunk(), UNPACKED);
+        self.head = chunk.slots();
+        if self.chunks.is_empty() {
+            self.tail = self.head;
+        } else if self.chunks.len() > 1 {
+            self.chunks[0].pack();
+        }
+        self.chunks.push_front(chunk);
     }
 
     /// Adds at the end that reclaim takes from next.
     pub(crate) fn push_tail(&mut self, entry: u32) {
         if self.chunks.back().is_none_or(|c| c.slots() == self.tail) {
-            if self.chunks.is_empty() {
-                self.head = 0;
-            }
-            self.chunks.push_back(Chunk::new(self.next_chunk()));
-            self.tail = 0;
+            self.new_back();
         }
-        let (last, slot) = (self.chunks.len() - 1, self.tail);
-        self.chunks[last].set(slot, entry);
+        if let Some(back) = self.chunks.back_mut() {
+            back.words[self.tail] = entry;
+        }
         self.tail += 1;
         self.len += 1;
     }
 
+    #[cold]
+    fn new_back(&mut self) {
+        let chunk = Chunk::new(self.next_chunk(), UNPACKED);
+        if self.chunks.is_empty() {
+            self.head = 0;
+        } else if self.chunks.len() > 1 {
+            let last = self.chunks.len() - 1;
+            self.chunks[last].pack();
+        }
+        self.chunks.push_back(chunk);
+        self.tail = 0;
+    }
+
     /// The entry at the tail.
     pub(crate) fn tail(&self) -> Option<u32> {
-        self.chunks.back().map(|c| c.get(self.tail - 1))
+        Some(self.chunks.back()?.words[self.tail - 1])
     }
 
     /// Takes the entry at the tail.
     #[inline]
     pub(crate) fn pop_tail(&mut self) -> Option<u32> {
-        let entry = self.chunks.back()?.get(self.tail - 1);
+        let entry = self.chunks.back()?.words[self.tail - 1];
         self.tail -= 1;
         self.len -= 1;
-        if self.len == 0 {
-            self.chunks.pop_back();
-        } else if self.tail == 0 {
-            self.chunks.pop_back();
-            self.tail = self.chunks.back().map_or(0, Chunk::slots);
+        if self.len == 0 || self.tail == 0 {
+            self.drop_back();
         }
         Some(entry)
+    }
+
+    #[cold]
+    fn drop_back(&mut self) {
+        self.chunks.pop_back();
+        self.tail = 0;
+        if let Some(back) = self.chunks.back_mut() {
+            back.unpack();
+            self.tail = back.slots();
+        } else {
+            self.head = 0;
+        }
+    }
+
+    /// True when the next entries to be taken, up to [`AHEAD`], may not have been looked at yet.
+    #[inline]
+    pub(crate) const fn is_ahead_due(&self) -> bool {
+        self.tail.is_multiple_of(AHEAD)
+    }
+
+    /// Copies the next entries at the tail, none beyond their chunk; returns how many.
+    pub(crate) fn ahead(&self, to: &mut [u32; AHEAD]) -> usize {
+        let Some(back) = self.chunks.back() else {
+            return 0;
+        };
+        let first = if self.chunks.len() == 1 { self.head } else { 0 };
+        let slots = first.max(self.tail.saturating_sub(AHEAD))..self.tail;
+        let nr = slots.len();
+        to[..nr].copy_from_slice(&back.words[slots]);
+        nr
     }
 
     /// Removes `entry` if it is among the first `depth` of the head chunk; pages that come and go
@@ -157,18 +241,18 @@ impl Ring {
             return false;
         };
         let end = (self.head + depth.min(self.len)).min(front.slots());
-        let Some(at) = (self.head..end).find(|&i| front.get(i) == entry) else {
+        let Some(at) = (self.head..end).find(|&i| front.words[i] == entry) else {
             return false;
         };
-        for i in (self.head..at).rev() {
-            let moved = front.get(i);
-            front.set(i + 1, moved);
-        }
+        front.words.copy_within(self.head..at, self.head + 1);
         self.head += 1;
         self.len -= 1;
         if self.len == 0 || self.head == front.slots() {
             self.chunks.pop_front();
             self.head = 0;
+            if let Some(front) = self.chunks.front_mut() {
+                front.unpack();
+            }
         }
         true
     }
@@ -196,18 +280,25 @@ mod tests {
     const BIG: u32 = (1 << ENTRY_BITS) - 1;
 
     #[test]
-    fn packed_slots_do_not_disturb_neighbours() {
-        let mut chunk = Chunk::new(64);
-        let value = |i: u32| if i.is_multiple_of(3) { BIG } else { i };
-        for (slot, i) in (0..64).enumerate() {
-            chunk.set(slot, value(i));
-        }
-        for slot in (0..64).step_by(2) {
-            chunk.set(slot, 7);
-        }
-        for (slot, i) in (0..64).enumerate() {
-            let want = if slot % 2 == 0 { 7 } else { value(i) };
-            assert_eq!(chunk.get(slot), want, "slot {slot}");
+    fn packing_changes_nothing() {
+        for width in 1..=ENTRY_BITS {
+            let mut chunk = Chunk::new(64, UNPACKED);
+            let big = (1u32 << width) - 1;
+            let value = |i: u32| if i.is_multiple_of(3) { big } else { i & big };
+            for (slot, i) in chunk.words.iter_mut().zip(0..) {
+                *slot = value(i);
+            }
+            chunk.pack();
+            assert_eq!(
+                (chunk.width, chunk.words.len()),
+                (width, width as usize * 2)
+            );
+            for (slot, i) in (0..64).enumerate() {
+                assert_eq!(chunk.get(slot), value(i), "width {width}, slot {slot}");
+            }
+            chunk.unpack();
+            let back: Vec<u32> = (0..64).map(value).collect();
+            assert_eq!(*chunk.words, back, "width {width}");
         }
     }
 
@@ -220,16 +311,18 @@ mod tests {
             x ^= x << 13;
             x ^= x >> 17;
             x ^= x << 5;
+            // Wider entries come as time goes by, at either end.
+            let entry = (x & BIG) >> (30 - step / 2000);
             // Phases of growth and of drain, so that chunks come and go at both ends.
             let grow = if step / 10_000 % 2 == 0 { 6 } else { 2 };
             match x % 8 {
                 n if n < grow && n % 2 == 0 => {
-                    ring.push_head(x & BIG);
-                    model.push_front(x & BIG);
+                    ring.push_head(entry);
+                    model.push_front(entry);
                 }
                 n if n < grow => {
-                    ring.push_tail(x & BIG);
-                    model.push_back(x & BIG);
+                    ring.push_tail(entry);
+                    model.push_back(entry);
                 }
                 7 => {
                     let Some(&e) = model.get(x as usize % 40) else {
@@ -255,8 +348,14 @@ mod tests {
     fn a_million_entries_cost_less_than_four_bytes_each() {
         let mut ring = Ring::default();
         for i in 0..1_000_000 {
-            ring.push_head(i);
+            ring.push_head(BIG - i);
         }
         assert!(ring.footprint() < 3_950_000, "{}", ring.footprint());
+        // 2^20 ids and two bits of version: 22 bits.
+        let mut ring = Ring::default();
+        for i in 0..1_000_000 {
+            ring.push_head((1 << 22) - 1 - i);
+        }
+        assert!(ring.footprint() < 2_830_000, "{}", ring.footprint());
     }
 }

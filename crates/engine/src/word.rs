@@ -8,7 +8,7 @@
 //! | 8-9 | generation, seq % 4 | 8: workingset, 9: the page that left was of type file |
 //! | 10 | type: file | token, 22 bits from bit 10 |
 //! | 11, 12-13, 14 | PG_referenced, refs field, PG_workingset | |
-//! | 15-22 | flags, see [`Flag`] | |
+//! | 15-23 | flags, see [`Flag`] | |
 //!
 //! Invariant: the version bits survive every change of state; all else is legal only in the state
 //! it is written for, and states change only as [`State::may_become`] allows.
@@ -59,8 +59,6 @@ pub enum Flag {
     Active = 15,
     /// PG_reclaim: to be rotated to the tail when its writeback ends.
     Reclaim = 16,
-    /// The accessed bit of its page-table entry, kept here so that a touch costs one cache line.
-    Accessed = 17,
     /// Mapped by a VMA without recency (vma.rs): its accessed bit says nothing.
     NoRecency = 18,
     /// Locked in memory.
@@ -81,6 +79,9 @@ const ENTRIES: u32 = 0b1111 << ENTRIES_SHIFT;
 const LIVE_SHIFT: u32 = 6;
 const LIVE: u32 = 0b11 << LIVE_SHIFT;
 const COMMON: u32 = STATE | ENTRIES | LIVE;
+/// The lowest clear bit of four, 4 if there is none; a table, because computing it is compiled to a
+/// jump table, and the jump is guessed wrong.
+const LOWEST_CLEAR: [u8; 16] = [0, 1, 0, 2, 0, 1, 0, 3, 0, 1, 0, 2, 0, 1, 0, 4];
 const GEN_SHIFT: u32 = 8;
 const REFS_SHIFT: u32 = 12;
 const REFS: u32 = 0b11 << REFS_SHIFT;
@@ -204,11 +205,10 @@ impl Word {
     /// Claims a version that no ring holds, or `None` when all four are out.
     #[must_use]
     pub(crate) const fn claim_version(self) -> Option<(Self, u32)> {
-        let free = !(self.0 >> ENTRIES_SHIFT) & 0b1111;
-        if free == 0 {
+        let version = LOWEST_CLEAR[(self.0 >> ENTRIES_SHIFT & 0b1111) as usize] as u32;
+        if version == 4 {
             return None;
         }
-        let version = free.trailing_zeros();
         let word = self.0 & !LIVE | version << LIVE_SHIFT | 1 << (ENTRIES_SHIFT + version);
         Some((Self(word), version))
     }

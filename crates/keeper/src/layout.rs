@@ -49,6 +49,10 @@ pub const WORDS_OFF: usize = REST_OFF + DIR_LEN * 4;
 /// Bytes of the whole file (sparse).
 pub const TABLE_BYTES: usize = WORDS_OFF + CHUNKS_MAX * CHUNK_PAGES * 8;
 
+/// What a keeper is called in `ps` and `top`. Not "pagetide" with something behind it: `pkill
+/// pagetide` would take both keepers with their manager, and what is out would read as zeros.
+pub const KEEPER_COMM: &core::ffi::CStr = c"ptide-keeper";
+
 /// First word of a table file.
 pub const MAGIC: u64 = 0x3165_6469_7465_6761;
 
@@ -300,6 +304,14 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `pkill -9 pagetide` matches parts of names. It killed keepers together with the manager, the
+    /// last userfaultfd closed, and a program read zeros.
+    #[test]
+    fn the_keepers_name_is_not_the_managers() {
+        let name = KEEPER_COMM.to_str().expect("ASCII");
+        assert!(!name.contains("pagetide") && name.len() < 16);
+    }
 
     #[test]
     fn histogram_edges_enclose_their_values() {

@@ -39,7 +39,7 @@ const PLACE_MASK: u64 = !0b11_1111;
 
 /// One page's state as read from the table. Values other than those built here (a hostile target
 /// can write any) decode to a state of `None` or a place that the readers bounds-check.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Word(pub u64);
 
 impl Word {
@@ -146,7 +146,7 @@ pub enum Tier {
 }
 
 /// Where a stored page's bytes are: the bits 6..64 of a stored word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place(u64);
 
 /// Granule of slot offsets and of reference counts, bytes.

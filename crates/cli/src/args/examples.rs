@@ -58,6 +58,13 @@ pub(super) const RECLAIM: &str = "\
 Examples:
   pagetide reclaim 1234 256M";
 
+pub(super) const MRC: &str = "\
+Examples:
+  pagetide mrc OLTP.lis.zst
+  pagetide mrc --policy lru,lru-gen,opt --html curve.html trace.oracleGeneral.zst
+  pagetide mrc --sizes 64M,128M,10% --json trace.w10000.zst | jq '.sizes[].miss_ratio.lru'
+  pagetide mrc --sampled 0.01 --columns id=5,time=2 --delimiter ';' huge.csv";
+
 pub(super) const DOCTOR: &str = "\
 Examples:
   pagetide doctor

@@ -144,6 +144,7 @@ fn commands_are_those_that_work_and_each_has_examples() {
             "report",
             "stat",
             "reclaim",
+            "mrc",
             "doctor",
             "completions",
             "man"

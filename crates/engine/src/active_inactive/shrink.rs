@@ -59,12 +59,7 @@ impl ActiveInactive {
                 step.unevictable += 1;
                 continue;
             }
-            let young = word.has(Flag::Accessed) && !word.has(Flag::NoRecency);
-            let word = if young {
-                word.with(Flag::Accessed, false)
-            } else {
-                word
-            };
+            let young = !word.has(Flag::NoRecency) && folios.take_accessed(id);
             if young && word.has(Flag::Exec) && ty == FolioType::File {
                 self.add(folios, id, word);
                 self.advance_clock(1);
@@ -98,7 +93,8 @@ impl ActiveInactive {
                 step.unevictable += 1;
                 continue;
             }
-            let (verdict, word) = self.check_word(word);
+            let young = !word.has(Flag::NoRecency) && folios.take_accessed(id);
+            let (verdict, word) = self.check_word(word, young);
             let dirty_file = ty == FolioType::File && word.has(Flag::Dirty);
             let stays = word.has(Flag::Writeback) || dirty_file;
             match verdict {
@@ -117,8 +113,7 @@ impl ActiveInactive {
         step
     }
 
-    fn check_word(&self, word: Word) -> (Referenced, Word) {
-        let young = word.has(Flag::Accessed) && !word.has(Flag::NoRecency);
+    fn check_word(&self, word: Word, young: bool) -> (Referenced, Word) {
         let input = ReferenceInput {
             ty: word.folio_type(),
             pte_references: u32::from(young),
@@ -127,11 +122,6 @@ impl ActiveInactive {
             locked: false,
         };
         let (verdict, referenced) = check_references(self.stage, input);
-        let word = if young {
-            word.with(Flag::Accessed, false)
-        } else {
-            word
-        };
         (verdict, word.with(Flag::Referenced, referenced))
     }
 
@@ -143,8 +133,8 @@ impl ActiveInactive {
         id: FolioId,
         referenced: bool,
     ) -> bool {
-        let word = folios.get(id).with(Flag::Accessed, false);
-        let young = referenced || folios.get(id).has(Flag::Accessed);
+        let word = folios.get(id);
+        let young = folios.take_accessed(id) || referenced;
         let at_once = self.stage == Stage::Base && word.folio_type() == FolioType::Anon;
         let activate = young && (word.has(Flag::Referenced) || at_once);
         let word = word

@@ -100,12 +100,7 @@ impl Machine {
     /// Nothing has been accessed since: the accessed bits of `ids` are gone.
     fn rest(&mut self, ids: core::ops::Range<u32>) {
         for id in ids.map(FolioId) {
-            let word = self.lruvec.folios().get(id);
-            if word.is_present() {
-                self.lruvec
-                    .folios_mut()
-                    .set(id, word.with(Flag::Accessed, false));
-            }
+            self.lruvec.folios_mut().take_accessed(id);
         }
     }
 }
@@ -204,10 +199,7 @@ fn thrash_for_real(stage: Stage) -> Vec<u64> {
             }
             swap_ins += u64::from(lruvec.folios().get(id).state() == State::Shadow);
             lruvec.fault_in(id, FolioType::Anon, FaultKind::Refault, true, true);
-            let word = lruvec.folios().get(id);
-            lruvec
-                .folios_mut()
-                .set(id, word.with(Flag::Accessed, false));
+            lruvec.folios_mut().take_accessed(id);
             while lruvec.resident() > Pages(1000) {
                 reclaim(lruvec, 32, 2);
             }

@@ -32,22 +32,17 @@ impl LruGen {
         refs::promoted(self.profile, word).with_generation(new)
     }
 
-    /// Walks all words and takes their accessed bits for [`Self::update_gen`]. Pages without
+    /// Walks all accessed bits and takes them for [`Self::update_gen`]. Pages without
     /// recency keep theirs: their VMA is skipped. Returns the pages found young.
     pub(crate) fn walk_accessed(&mut self, folios: &mut FolioTable) -> u64 {
         let mut young = 0;
-        for raw in folios.words_mut() {
-            let word = Word::from_raw(*raw);
-            // One test for the common cases: untouched, and not there at all.
-            if !word.has(Flag::Accessed) || word.state() != State::Listed {
-                continue;
-            }
-            if word.has(Flag::NoRecency) {
-                continue;
+        folios.for_accessed(|word| {
+            if word.state() != State::Listed || word.has(Flag::NoRecency) {
+                return None;
             }
             young += 1;
-            *raw = self.young_word(word.with(Flag::Accessed, false)).raw();
-        }
+            Some(self.young_word(word))
+        });
         young
     }
 

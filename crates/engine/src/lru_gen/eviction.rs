@@ -210,8 +210,8 @@ impl LruGen {
     ) -> bool {
         let mut word = folios.get(id);
         debug_assert_eq!(word.state(), State::OffList);
-        if referenced || word.has(Flag::Accessed) {
-            let (marked, activate) = refs::set_refs(self.profile, word.with(Flag::Accessed, false));
+        if folios.take_accessed(id) || referenced {
+            let (marked, activate) = refs::set_refs(self.profile, word);
             word = marked.with(Flag::Active, activate);
         }
         let start = self.start_seq(word, Insertion::Normal);

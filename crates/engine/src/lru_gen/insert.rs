@@ -100,7 +100,8 @@ impl LruGen {
     /// MADV_COLD: its references are forgotten, and unless it is in the oldest generation already
     /// it is inserted anew, as a page that nobody has asked for. False when there was no move.
     pub(crate) fn deactivate(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
-        let word = refs::clear_refs(folios.get(id)).with(Flag::Accessed, false);
+        let word = refs::clear_refs(folios.get(id));
+        folios.take_accessed(id);
         folios.set(id, word);
         if word.generation() == slot_of(self.min_seq(word.folio_type())) {
             return false;

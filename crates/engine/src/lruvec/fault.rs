@@ -55,6 +55,12 @@ impl Lruvec {
         refault
     }
 
+    /// Reads the words of pages that are about to come in, all at once; what follows for each of
+    /// them then waits for none. Changes nothing.
+    pub fn expect(&self, ids: &[FolioId]) {
+        self.folios.bring_near(ids.iter().copied());
+    }
+
     /// spec: workingset.md 6, refault steps 2 to 6.
     fn book_refault(
         &mut self,

@@ -19,6 +19,7 @@ use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmstat::VmStat;
 use crate::word::State;
+use alloc::vec::Vec;
 use policy::Lru;
 
 /// How a page came in.
@@ -132,11 +133,18 @@ impl Lruvec {
         self.folios.touch(id)
     }
 
+    /// [`Self::touch`] of many pages at once; those that are out are appended to `missing`.
+    #[inline]
+    pub fn touch_all(&mut self, ids: &[FolioId], missing: &mut Vec<FolioId>) {
+        self.folios.touch_all(ids, missing);
+    }
+
     /// Asserts every invariant. Costs a look at every page.
     ///
     /// # Panics
     /// When one does not hold.
     pub fn check_invariants(&self, swappiness: Swappiness) {
+        self.folios.check();
         match &self.lru {
             Lru::MultiGen(lru) => lru.check(&self.folios, swappiness),
             Lru::Classic(lru) => lru.check(&self.folios),

@@ -4,7 +4,7 @@ use super::Lruvec;
 use super::policy::Lru;
 use crate::folio::{FolioId, FolioType};
 use crate::lru_gen::{DEF_PRIORITY, Explanation, IsolateBudget, Isolated, Verdict};
-use crate::units::{Millis, Swappiness};
+use crate::units::{Millis, Pages, Swappiness};
 use crate::vmscan::ScanReason;
 use crate::vmstat::VmEvent;
 use crate::word::{Flag, State};
@@ -95,19 +95,28 @@ impl Lruvec {
 
     /// An isolated page has left; its shadow stays. False as in [`Self::put_back`].
     pub fn evicted(&mut self, id: FolioId, reason: ScanReason) -> bool {
-        let word = self.folios.get(id);
-        if word.state() != State::OffList {
-            return false;
+        self.evicted_all(&[id], reason) != [Pages(0); 2]
+    }
+
+    /// [`Self::evicted`] for a whole batch, in order; returns how many left, by type.
+    pub fn evicted_all(&mut self, ids: &[FolioId], reason: ScanReason) -> [Pages; 2] {
+        let mut left = [0; 2];
+        for &id in ids {
+            let word = self.folios.get(id);
+            if word.state() == State::OffList {
+                left[word.folio_type().index()] += 1;
+                self.lru.evicted(&mut self.folios, id);
+            }
         }
-        let ty = word.folio_type();
-        self.off_list[ty.index()] -= 1;
-        self.out[ty.index()] += 1;
-        self.stat.stolen(reason, ty, 1);
-        if ty == FolioType::Anon {
-            self.stat.add(VmEvent::Pswpout, 1);
+        for ty in FolioType::ALL {
+            let nr = left[ty.index()];
+            self.off_list[ty.index()] -= nr;
+            self.out[ty.index()] += nr;
+            self.stat.stolen(reason, ty, nr);
         }
-        self.lru.evicted(&mut self.folios, id);
-        true
+        let anon = left[FolioType::Anon.index()];
+        self.stat.add(VmEvent::Pswpout, anon);
+        left.map(Pages)
     }
 
     /// Why a page would or would not be taken now.

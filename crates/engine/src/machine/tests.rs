@@ -254,7 +254,7 @@ fn pgsteal_belongs_to_the_owner() {
 fn pressure_is_shared_fairly() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 128, 480);
     let mut x = 7u64;
-    let (mut requested, writes, size) = (0, 300, 512);
+    let (mut requested, writes, size) = (0, 600, 512);
     for now in 1..=writes {
         for &id in &ids {
             for _ in 0..48 {

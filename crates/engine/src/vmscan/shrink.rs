@@ -6,7 +6,7 @@ use crate::folio::FolioId;
 use crate::lru_gen::IsolateBudget;
 use crate::lruvec::Lruvec;
 use crate::units::{Pages, Swappiness};
-use crate::word::State;
+use crate::word::{Flag, State};
 use alloc::vec::Vec;
 
 /// Scans `lruvec` as `sc` says: evicts until the scan target is met, nothing more comes, or aging
@@ -62,6 +62,7 @@ fn evict_folios<M: Memory>(
     batch.clear();
     outcome.clear();
     let done = lruvec.isolate(sc.reason, sc.swappiness, IsolateBudget::default(), batch);
+    lruvec.keep_referenced(batch);
     memory.page_out(batch, outcome);
     assert_eq!(batch.len(), outcome.len(), "one outcome a page");
     let mut shrunk = Shrunk {
@@ -92,6 +93,20 @@ pub enum Settled {
 }
 
 impl Lruvec {
+    /// The reference check of 6.4, as far as the accessed bits know: isolated pages that were touched
+    /// since the last walk, through a VMA with recency, are put back and taken out of `batch`.
+    pub fn keep_referenced(&mut self, batch: &mut Vec<FolioId>) {
+        self.folios().bring_bits_near(batch);
+        batch.retain(|&id| {
+            let young =
+                self.folios().is_accessed(id) && !self.folios().get(id).has(Flag::NoRecency);
+            if young {
+                self.put_back(id, true);
+            }
+            !young
+        });
+    }
+
     /// The third phase for one page.
     pub fn settle(&mut self, id: FolioId, what: PageOut, reason: super::ScanReason) -> Settled {
         if self.folios().get(id).state() != State::OffList {

@@ -11,11 +11,13 @@
 //! file tier's counts are mapped; 13 where the keeper has mapped its table.
 
 use super::sys::{self, clone_onto, sys};
-use super::table::Table;
+use super::table::{PAGE, Table};
 use super::view::{Keeper, state};
-use super::{children, recover, serve};
+use super::{children, recover, registered, serve};
 use core::sync::atomic::{AtomicU64, Ordering};
-use keeper::layout::{CHUNK, CHUNKS_MAX, MAGIC, REFS_BYTES, TABLE_BYTES, WORDS_OFF, ctl, fd};
+use keeper::layout::{
+    CHUNK, CHUNKS_MAX, KEEPER_COMM, MAGIC, REFS_BYTES, TABLE_BYTES, WORDS_OFF, ctl, fd,
+};
 use uffd::abi::{
     Range, UFFD_API, UFFD_EVENT_FEATURES, UFFD_FEATURE_MOVE, UFFD_FEATURE_SIGBUS, UFFDIO_API,
     UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_UNREGISTER, UffdioApi, UffdioRegister,
@@ -101,7 +103,7 @@ extern "C" fn main(image: u64) -> ! {
 
 fn name() {
     // SAFETY: a terminated string of at most 16 bytes.
-    unsafe { sys!(nr::PRCTL, 15, c"pagetide-keeper".as_ptr()) };
+    unsafe { sys!(nr::PRCTL, 15, KEEPER_COMM.as_ptr()) };
 }
 
 fn open_files(image: u64) {
@@ -228,6 +230,7 @@ fn reserve(k: &mut Keeper, image: u64) {
         check(image, 11, sys::ioctl(number, UFFDIO_REGISTER, &mut arg));
     }
     let t = k.table;
+    check(image, 10, sys::forbid(registered::unreadable(k), PAGE));
     t.set(ctl::TRANSIT_BASE, k.transit);
     t.set(ctl::LIMBO_BASE, k.limbo);
     t.set(ctl::LIMBO_CHUNKS, chunks as u64);

@@ -5,6 +5,7 @@
 //! are copied to the snapshot file at once, because the parent may change them as soon as its own
 //! faults are answered again (until the fork event is read, the kernel answers none).
 
+use super::registered;
 use super::store;
 use super::sys;
 use super::table::{PAGE, Table};
@@ -12,7 +13,6 @@ use super::view::{CHILDREN_MAX, Child, Keeper, View};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK_PAGES, TABLE_BYTES, ctl, log};
 use keeper::word::{State, Word};
-use uffd::abi::{Range, UFFDIO_ZEROPAGE, UffdioZeropage, errno};
 
 /// The snapshot file's place in the descriptor table.
 pub(super) const SNAPSHOT_FD: i32 = 13;
@@ -136,21 +136,8 @@ pub(super) fn drop_child(k: &mut Keeper, i: usize) {
 /// Drops children whose address space is gone: installing anything says so.
 pub(super) fn reap(k: &mut Keeper) {
     for i in 0..k.children_end {
-        let uffd = k.children[i].uffd;
-        if uffd < 0 {
-            continue;
-        }
-        let range = Range {
-            start: super::queue::NOWHERE,
-            len: PAGE,
-        };
-        let mut probe = UffdioZeropage {
-            range,
-            mode: 0,
-            done: 0,
-        };
-        let r = sys::ioctl(uffd, UFFDIO_ZEROPAGE, &mut probe);
-        if -r == errno::ESRCH || probe.done == -errno::ESRCH {
+        let open = k.children[i].uffd >= 0;
+        if open && registered::gone(k, View::Child(i as u16)) {
             drop_child(k, i);
         }
     }

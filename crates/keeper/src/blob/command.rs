@@ -8,13 +8,12 @@ use super::sys;
 use super::table::{PAGE, by_chunk, page_in_chunk};
 use super::transit::{self, flush};
 use super::view::{Fault, Keeper, View, page_of};
-use super::{boot, children, events};
+use super::{boot, children, events, present};
 use core::sync::atomic::Ordering;
-use keeper::layout::{CHUNK, Op, RANGES_MAX, TABLE_BYTES, ctl, fd, log};
+use keeper::layout::{CHUNK, CHUNK_PAGES, Op, RANGES_MAX, TABLE_BYTES, ctl, fd, log};
+use keeper::protocol;
 use keeper::word::{State, Word};
-use uffd::abi::{
-    Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_UNREGISTER, UffdioRegister, errno,
-};
+use uffd::abi::{Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UffdioRegister, errno};
 
 /// What a slice of a command came to.
 #[derive(PartialEq, Eq, Clone, Copy)]
@@ -129,20 +128,17 @@ fn register(k: &mut Keeper, i: usize, start: u64, end: u64) -> Slice {
         r = register_range(start, end);
     }
     if r == 0 {
-        r = match registered::ask(fd::EVENTS, start, end) {
+        r = match registered::ask(k, View::Own, start, end) {
             Registered::Changing => return Slice::Blocked,
-            Registered::No => -errno::ENOENT,
+            Registered::No | Registered::Gone => -errno::ENOENT,
             Registered::Yes => 0,
         };
     }
     if r == 0 {
-        // Words of memory that was not registered until now cannot mean anything.
         let mut at = start;
         while at < end {
             let (s, e) = k.next_unregistered(at, end);
-            if s < e {
-                events::forget(k, View::Own, s, e, log::REMOVED);
-            }
+            check_words(k, s, e);
             at = e.max(at + PAGE);
         }
         if !k.reg_add(start, end) {
@@ -151,6 +147,30 @@ fn register(k: &mut Keeper, i: usize, start: u64, end: u64) -> Slice {
     }
     k.cmd_busy = r;
     Slice::Next(end)
+}
+
+/// Looks at the words of memory that is not in the list of registered ranges. Pages that are out
+/// were moved out of registered memory, and their unmapping would have emptied the words; so it is
+/// the list that lacks something (a keeper was killed while it wrote it), and the words hold. But
+/// for a page that is there.
+fn check_words(k: &mut Keeper, start: u64, end: u64) {
+    by_chunk(start, end, |s, e| {
+        let Some(c) = k.table.chunk(s) else {
+            return true;
+        };
+        let mut at = s;
+        while at < e {
+            let word = Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Relaxed));
+            if !matches!(word.state(), State::None | State::Mapped) {
+                k.table.anomaly(52, 0);
+                if present::any(at) {
+                    events::forget(k, View::Own, at, at + PAGE, log::REMOVED);
+                }
+            }
+            at += PAGE;
+        }
+        true
+    });
 }
 
 /// The part of `span` around `seen` that holds no table of a child: one that was mapped since the
@@ -217,7 +237,7 @@ fn drop_stored(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {
     };
     let droppable = |k: &Keeper, at: u64| {
         let w = Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Acquire));
-        w.state() == State::Stored && w.in_limbo()
+        protocol::dropped(w).is_some()
     };
     let mut at = start;
     while at < stop {
@@ -234,7 +254,9 @@ fn drop_stored(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {
         while p < run {
             let word = k.table.page(c, page_in_chunk(p));
             let old = Word(word.load(Ordering::Acquire));
-            word.store(old.limbo_dropped().0, Ordering::Release);
+            if let Some(new) = protocol::dropped(old) {
+                word.store(new.0, Ordering::Release);
+            }
             p += PAGE;
         }
         k.cmd_moved += (run - at) / PAGE;
@@ -255,7 +277,7 @@ fn restore(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {
             continue;
         }
         let w = k.table.state_at(at);
-        if matches!(w.state(), State::None | State::Mapped) {
+        if protocol::movable(w) {
             at += PAGE;
             continue;
         }
@@ -299,20 +321,24 @@ fn restore_children(k: &mut Keeper) -> Option<Step> {
     Some(Step::Idle)
 }
 
-/// Before leaving: nothing may be out, and no child may depend on this keeper.
+/// Before leaving: nothing may be out, and no child may depend on this keeper. Only the keeper can
+/// tell: a word that is moved while others read the table may be seen at neither place.
+///
+/// What is registered stays so until the last descriptor is closed. Then the kernel unregisters all
+/// of it at once; one range after the other would leave seams that a mremap stumbles over.
 fn leave(k: &mut Keeper) -> Option<Step> {
-    if k.children_end > 0 {
+    if k.children_end > 0 || any_out(k) {
         k.table.set(ctl::CMD_RESULT, (-errno::EBUSY) as u64);
         return Some(Step::Idle);
     }
-    while k.regs_len() > 0 {
-        let (start, end) = k.reg(0);
-        let mut range = Range {
-            start,
-            len: end - start,
-        };
-        sys::ioctl(fd::EVENTS, UFFDIO_UNREGISTER, &mut range);
-        k.reg_remove(start, end);
-    }
+    k.table.set(ctl::REGS_USED, 0);
     Some(Step::Idle)
+}
+
+fn any_out(k: &mut Keeper) -> bool {
+    flush(k);
+    let t = k.table;
+    (0..t.chunks_used()).any(|c| {
+        (0..CHUNK_PAGES).any(|i| !protocol::movable(Word(t.page(c, i).load(Ordering::Acquire))))
+    })
 }

@@ -13,6 +13,7 @@ use super::transit::{flush, move_pages};
 use super::view::{Keeper, View};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, ctl, fd, log};
+use keeper::protocol;
 use keeper::word::{State, Word};
 use uffd::abi::{UffdMsg, event};
 
@@ -64,16 +65,15 @@ pub(super) fn settle_doubts(k: &mut Keeper) -> bool {
 }
 
 fn settle_doubt(k: &mut Keeper, view: View, start: u64, end: u64) -> bool {
-    let uffd = k.uffd_of(view);
-    match registered::ask(uffd, start, end) {
-        Registered::Yes => return true,
+    match registered::ask(k, view, start, end) {
+        Registered::Yes | Registered::Gone => return true,
         Registered::Changing => return false,
         Registered::No => {}
     }
     let mut at = start;
     while at < end {
-        match registered::ask(uffd, at, at + PAGE) {
-            Registered::Yes => {}
+        match registered::ask(k, view, at, at + PAGE) {
+            Registered::Yes | Registered::Gone => {}
             Registered::Changing => return false,
             Registered::No => {
                 forget(k, view, at, at + PAGE, log::UNMAPPED);
@@ -198,9 +198,7 @@ fn occupied(k: &Keeper, view: View, start: u64, len: u64) -> bool {
         let (from, to) = known(k, view, at, end);
         if from < to {
             let (doubted, _) = k.ledger.doubted(from, to);
-            if from < doubted
-                || registered::ask(k.uffd_of(view), from, from + PAGE) == Registered::Yes
-            {
+            if from < doubted || registered::ask(k, view, from, from + PAGE) == Registered::Yes {
                 return true;
             }
         }
@@ -236,11 +234,14 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
     if msg.phase == 0 {
         // Whatever was there has been unmapped: its event may come behind this one.
         forget(k, view, to, to + len, log::REMOVED);
+        if view == View::Own {
+            k.reg_remove(to, to + len);
+        }
         queue::set(k.table, i, UffdMsg { phase: 1, ..msg });
     }
     if view == View::Own {
         flush(k);
-        move_registration(k, from, to, len);
+        copy_registration(k, from, to, len);
     }
     let mut off = 0;
     while off < len {
@@ -254,15 +255,16 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
         }
     }
     if view == View::Own {
+        k.reg_remove(from, from + len);
         k.table.log(log::REMAP_FROM, len / PAGE, from);
         k.table.log(log::REMAP_TO, len / PAGE, to);
     }
     queue::set(k.table, i, UffdMsg { phase: 2, ..msg });
 }
 
-/// Registered parts take their registration with them.
-fn move_registration(k: &Keeper, from: u64, to: u64, len: u64) {
-    k.reg_remove(to, to + len);
+/// Registered parts take their registration with them. The old one is given up last: a keeper that
+/// starts over has to find it.
+fn copy_registration(k: &Keeper, from: u64, to: u64, len: u64) {
     let mut at = from;
     while at < from + len {
         at = k.next_registered(at);
@@ -276,7 +278,6 @@ fn move_registration(k: &Keeper, from: u64, to: u64, len: u64) {
         k.reg_add(to + (at - from), to + (end - from));
         at = end;
     }
-    k.reg_remove(from, from + len);
 }
 
 fn move_word(k: &mut Keeper, view: View, t: Table, c: usize, from: u64, to: u64) {
@@ -293,19 +294,19 @@ fn move_word(k: &mut Keeper, view: View, t: Table, c: usize, from: u64, to: u64)
     if view == View::Own && old.in_limbo() {
         move_limbo_page(k, k.limbo_of(c, from), k.limbo_of(d, to));
     }
-    // A write-back in progress is for the old place: the manager's commit finds the word changed.
-    let new = if old.state() == State::Writeback {
-        Word::LIMBO
-    } else {
-        old
-    };
-    target.store(new.0, Ordering::Release);
+    let present = view == View::Own && !protocol::movable(old) && present::any(to);
+    let new = protocol::moved(old, present);
+    let there = Word(target.swap(new.0, Ordering::AcqRel));
     let last = Word(word.swap(Word::NONE.0, Ordering::AcqRel));
-    if last.0 != old.0
-        && let Some(place) = last.place()
-    {
-        // It was committed in between: the limbo copy is the good one, the stored one is not named.
-        store::release(k, place);
+    if present && old.in_limbo() {
+        k.drop_limbo(d, to, to + PAGE);
+    }
+    // What the manager has committed in between is not named any more: the limbo copy is the good
+    // one. Nor is what it has committed at the new place between a keeper's death and this.
+    for gone in [there, last] {
+        if let Some(place) = protocol::let_go(gone, new) {
+            store::release(k, place);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use super::transit::{flush, move_pages};
 use super::view::{Fault, Keeper, READAHEAD_MAX, View};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, CHUNK_PAGES, ctl, fd, log};
+use keeper::protocol;
 use keeper::word::{State, Word};
 use uffd::abi::{
     Range, UFFDIO_COPY, UFFDIO_WAKE, UFFDIO_ZEROPAGE, UffdioCopy, UffdioZeropage, errno,
@@ -37,11 +38,10 @@ pub(super) fn answer(k: &mut Keeper, fault: Fault) -> Answer {
     if view == View::Own && !word.in_limbo() && !within_budget(k) {
         return Answer::Again;
     }
-    match word.state() {
-        State::None | State::Mapped => zero(k, view, addr),
-        State::Limbo | State::Writeback => from_limbo(k, addr),
-        State::Stored if word.in_limbo() && view == View::Own => from_limbo(k, addr),
-        State::Stored => from_store(k, view, addr),
+    match protocol::answer(word, view == View::Own) {
+        protocol::Answer::Zeros => zero(k, view, addr),
+        protocol::Answer::FromLimbo => from_limbo(k, addr),
+        protocol::Answer::FromStore => from_store(k, view, addr),
     }
 }
 
@@ -113,13 +113,9 @@ pub(super) fn now_mapped(k: &Keeper, table: Table, addr: u64, young: bool) {
     let Some(word) = table.word_at(addr) else {
         return;
     };
-    let new = if young {
-        Word::MAPPED_YOUNG
-    } else {
-        Word::MAPPED
-    };
+    let new = protocol::returned(young);
     let old = Word(word.swap(new.0, Ordering::AcqRel));
-    if let Some(place) = old.place() {
+    if let Some(place) = protocol::let_go(old, new) {
         store::release(k, place);
     }
 }

@@ -9,14 +9,10 @@
 //!
 //! Invariant: the queue is in shared memory and a message leaves it only when it was applied.
 
-use super::sys;
-use super::table::{PAGE, Table};
-use super::view::{Keeper, View};
+use super::table::Table;
+use super::view::View;
 use keeper::layout::ctl;
-use uffd::abi::{Range, UFFDIO_ZEROPAGE, UffdMsg, UffdioZeropage, errno, event};
-
-/// Never mapped (below where programs live), never registered.
-pub(super) const NOWHERE: u64 = 0x10000;
+use uffd::abi::{UffdMsg, event};
 
 pub(super) fn len(t: Table) -> usize {
     (t.get(ctl::QUEUE_LEN) as usize).min(ctl::QUEUE_MAX)
@@ -66,21 +62,6 @@ pub(super) fn compact(t: Table) {
         }
     }
     t.set(ctl::QUEUE_LEN, kept as u64);
-}
-
-/// Whether no event of the view is outstanding: the first thing an install looks at.
-pub(super) fn quiet(k: &Keeper, view: View) -> bool {
-    let range = Range {
-        start: NOWHERE,
-        len: PAGE,
-    };
-    let mut probe = UffdioZeropage {
-        range,
-        mode: 0,
-        done: 0,
-    };
-    let r = sys::ioctl(k.uffd_of(view), UFFDIO_ZEROPAGE, &mut probe);
-    -r != errno::EAGAIN
 }
 
 /// Whether the view has messages in the queue.

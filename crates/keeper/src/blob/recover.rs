@@ -11,7 +11,8 @@ use super::view::{Keeper, View};
 use super::{queue, serve, store};
 use core::sync::atomic::Ordering;
 use keeper::layout::ctl;
-use keeper::word::{State, Word};
+use keeper::protocol::{self, Seen};
+use keeper::word::Word;
 use uffd::abi::{UffdMsg, event};
 
 /// Everything after which the taking-over keeper may serve.
@@ -24,6 +25,13 @@ pub(super) fn recover(k: &mut Keeper) {
         t.get(ctl::TRANSIT_LEN),
     );
     if on == 1 {
+        if t.get(ctl::INSTALL_ON) == 0 {
+            // The flush closes the transit journal: should this keeper die as well, the next one
+            // still finds the range.
+            t.set(ctl::INSTALL_ADDR, addr);
+            t.set(ctl::INSTALL_LEN, len);
+            t.ctl(ctl::INSTALL_ON).store(1, Ordering::Release);
+        }
         flush(k);
         settle(k, addr, len);
     }
@@ -70,20 +78,26 @@ pub(super) fn settle(k: &mut Keeper, start: u64, len: u64) {
 fn settle_page(k: &mut Keeper, t: Table, addr: u64) {
     let Some(c) = t.chunk(addr) else { return };
     let word = t.page(c, page_in_chunk(addr));
-    let old = Word(word.load(Ordering::Acquire));
-    if present::any(addr) {
-        // The program has it: whatever else there is, is older.
-        word.store(Word::MAPPED.0, Ordering::Release);
-        if let Some(place) = old.place() {
-            store::release(k, place);
+    let mut old = Word(word.load(Ordering::Acquire));
+    loop {
+        let seen = Seen {
+            in_program: present::any(addr),
+            in_limbo: present::any(k.limbo_of(c, addr)),
+        };
+        let (new, drop) = protocol::settled(old, seen);
+        // The manager may begin, cancel or commit a write-back at the same time.
+        match word.compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                if let Some(place) = protocol::let_go(old, new) {
+                    store::release(k, place);
+                }
+                if drop {
+                    k.drop_limbo(c, addr, addr + PAGE);
+                }
+                return;
+            }
+            Err(now) => old = Word(now),
         }
-        k.drop_limbo(c, addr, addr + PAGE);
-    } else if old.state() == State::None {
-        k.drop_limbo(c, addr, addr + PAGE);
-    } else if matches!(old.state(), State::Limbo | State::Mapped | State::Writeback) {
-        let resident = present::any(k.limbo_of(c, addr));
-        let new = if resident { Word::LIMBO } else { Word::NONE };
-        word.store(new.0, Ordering::Release);
     }
 }
 

@@ -9,7 +9,9 @@
 //! enough, however much later they are made, if no event is read in between.
 
 use super::install::copy;
-use super::queue::NOWHERE;
+use super::table::PAGE;
+use super::view::{Keeper, View};
+use keeper::layout::CHUNK;
 use uffd::abi::errno;
 
 /// What the kernel said.
@@ -21,14 +23,35 @@ pub(super) enum Registered {
     No,
     /// Events are outstanding.
     Changing,
+    /// The address space is gone.
+    Gone,
 }
 
-/// Asks about `start..end`, for the address space of `uffd`.
-pub(super) fn ask(uffd: i32, start: u64, end: u64) -> Registered {
-    match copy(uffd, start, NOWHERE, end - start) {
+/// A page of ours that cannot be read: behind limbo, where the reservation has room left.
+pub(super) fn unreadable(k: &Keeper) -> u64 {
+    k.limbo + k.limbo_chunks as u64 * CHUNK
+}
+
+/// Asks about `start..end` of an address space.
+pub(super) fn ask(k: &Keeper, view: View, start: u64, end: u64) -> Registered {
+    match copy(k.uffd_of(view), start, unreadable(k), end - start) {
         // EEXIST: a huge page is there, which is looked at before the bytes are read.
         (0, errno::EFAULT | errno::EEXIST) => Registered::Yes,
         (0, errno::EAGAIN) => Registered::Changing,
+        (0, errno::ESRCH) => Registered::Gone,
         _ => Registered::No,
     }
+}
+
+/// Where to ask when any place will do.
+const SOMEWHERE: u64 = 0x10000;
+
+/// Whether no event of an address space is outstanding: the first thing an install looks at.
+pub(super) fn quiet(k: &Keeper, view: View) -> bool {
+    ask(k, view, SOMEWHERE, SOMEWHERE + PAGE) != Registered::Changing
+}
+
+/// Whether an address space has ended.
+pub(super) fn gone(k: &Keeper, view: View) -> bool {
+    ask(k, view, SOMEWHERE, SOMEWHERE + PAGE) == Registered::Gone
 }

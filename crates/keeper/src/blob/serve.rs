@@ -10,7 +10,7 @@ use super::sys::{self, PollFd};
 use super::table::Table;
 use super::transit::flush;
 use super::view::{CHILDREN_MAX, Fault, Keeper, PENDING_MAX, View, page_of};
-use super::{boot, children, events, queue, unstick};
+use super::{boot, children, events, queue, registered, unstick};
 use core::arch::x86_64::_rdtsc;
 use keeper::layout::{HIST_LEN, ctl, fd, hist_index};
 use uffd::abi::{UffdMsg, event};
@@ -126,7 +126,7 @@ fn apply_events(k: &mut Keeper) -> bool {
 
 /// Applies a view's events unless one is outstanding.
 fn apply_view(k: &mut Keeper, view: View) -> bool {
-    let complete = k.uffd_of(view) < 0 || queue::quiet(k, view);
+    let complete = k.uffd_of(view) < 0 || registered::quiet(k, view);
     if complete {
         events::apply_all(k, view);
     }

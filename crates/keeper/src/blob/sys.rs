@@ -93,6 +93,12 @@ pub(super) fn mmap(len: u64, flags: u64, fd: i32) -> i64 {
     unsafe { sys!(nr::MMAP, 0, len, PROT_RW, flags, i64::from(fd), 0) }
 }
 
+/// Makes memory of ours unreadable.
+pub(super) fn forbid(addr: u64, len: u64) -> i64 {
+    // SAFETY: callers forbid only what the keeper mapped and never reads.
+    unsafe { sys!(nr::MPROTECT, addr, len, 0) }
+}
+
 pub(super) fn munmap(addr: u64, len: u64) {
     // SAFETY: callers unmap only what the keeper mapped, or a dead target's memory.
     unsafe { sys!(nr::MUNMAP, addr, len) };

@@ -13,10 +13,11 @@
 use super::registered::{self, Registered};
 use super::sys;
 use super::table::{PAGE, page_in_chunk};
-use super::view::Keeper;
+use super::view::{Keeper, View};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, ctl, fd};
-use keeper::word::{State, Word};
+use keeper::protocol;
+use keeper::word::Word;
 use uffd::abi::{UFFDIO_MOVE, UffdioCopy, errno};
 
 /// Result of a move: bytes done, and the error number that ended it early (0 if none).
@@ -156,16 +157,16 @@ pub(super) struct Out {
 
 /// The first part of `start..end` that lies in one registered mapping; empty at the end if there is
 /// none. `None` while events are outstanding.
-fn first_registered(start: u64, end: u64) -> Option<(u64, u64)> {
+fn first_registered(k: &Keeper, start: u64, end: u64) -> Option<(u64, u64)> {
     let mut at = start;
     while at < end {
         let mut len = end - at;
         loop {
-            match registered::ask(fd::EVENTS, at, at + len) {
+            match registered::ask(k, View::Own, at, at + len) {
                 Registered::Yes => return Some((at, at + len)),
                 Registered::Changing => return None,
-                Registered::No if len == PAGE => break,
-                Registered::No => len = (len / PAGE / 2).max(1) * PAGE,
+                Registered::No | Registered::Gone if len == PAGE => break,
+                Registered::No | Registered::Gone => len = (len / PAGE / 2).max(1) * PAGE,
             }
         }
         at += PAGE;
@@ -191,11 +192,11 @@ pub(super) fn move_out(k: &mut Keeper, start: u64, end: u64, aside: Word) -> Out
         out.at = end;
         return out;
     };
-    let whole = registered::ask(fd::EVENTS, start, end);
+    let whole = registered::ask(k, View::Own, start, end);
     while out.at < end {
         let movable = |k: &Keeper, at: u64| {
             let w = Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Acquire));
-            matches!(w.state(), State::None | State::Mapped)
+            protocol::movable(w)
         };
         if !movable(k, out.at) {
             out.at += PAGE;
@@ -206,7 +207,7 @@ pub(super) fn move_out(k: &mut Keeper, start: u64, end: u64, aside: Word) -> Out
             stop += PAGE;
         }
         if whole != Registered::Yes {
-            match first_registered(out.at, stop) {
+            match first_registered(k, out.at, stop) {
                 None => {
                     out.again = true;
                     return out;

@@ -17,7 +17,7 @@ use super::install::wake;
 use super::sys::{self, PollFd};
 use super::table::PAGE;
 use super::view::{CHILDREN_MAX, Fault, Keeper, View};
-use super::{queue, serve};
+use super::{queue, registered, serve};
 use keeper::layout::{ctl, fd};
 use keeper::word::State;
 use uffd::abi::{
@@ -34,7 +34,7 @@ pub(super) fn fill_waiting(k: &mut Keeper) -> bool {
         let state = k.table_of(fault.view).state_at(fault.addr).state();
         let new = queue::is_new(k.table, fault.view, fault.addr, state == State::None);
         let open = k.uffd_of(fault.view) >= 0;
-        if new && open && !queue::quiet(k, fault.view) && fill(k, fault) {
+        if new && open && !registered::quiet(k, fault.view) && fill(k, fault) {
             k.table.count(ctl::LET_GO, 1);
         } else {
             k.pending[kept] = fault;

@@ -5,11 +5,12 @@ use super::{Target, proc};
 use crate::Error;
 use crate::options::Options;
 use engine::Millis;
-use keeper::layout::{CHUNK_PAGES, Op, ctl};
-use keeper::word::{State, Word};
+use keeper::layout::{CHUNK_PAGES, Op, ctl, log};
+use keeper::word::{Place, State};
+use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -36,49 +37,98 @@ impl Target {
         let link = Link::open(pid, keeper)?;
         link.beat();
         link.settle(LIMIT).map_err(|e| lost(pid, "adopt", e))?;
-        // Children share slots that only their own tables name: bring them home before counting.
-        if link.get(ctl::CHILDREN) > 0 {
-            link.plain(Op::RestoreChildren, LIMIT)
-                .map_err(|e| lost(pid, "adopt", e))?;
-        }
         // Every entry so far is older than the table that is read next.
         let _ = link.read_log(|_, _, _| {});
         let mut target = Target::over(link, options, now)?;
-        target.take_stock()?;
+        target
+            .take_stock_without_children()
+            .map_err(|e| lost(pid, "adopt", e))?;
+        target.rebuild_books();
         Ok(target)
     }
 
+    /// Children share slots that only their own tables name, so they are brought home before what
+    /// is stored is counted. If one was forked meanwhile, all of it is done again: until then
+    /// nothing is put into the store, so what a wrong count calls free keeps its bytes.
+    fn take_stock_without_children(&mut self) -> Result<(), Lost> {
+        let until = Instant::now() + LIMIT;
+        while Instant::now() < until {
+            let forks = self.link.get(ctl::FORKS);
+            self.link.beat();
+            self.link.plain(Op::RestoreChildren, LIMIT)?;
+            self.take_stock()?;
+            if self.link.get(ctl::FORKS) == forks {
+                return Ok(());
+            }
+        }
+        Err(Lost::Late)
+    }
+
     /// Sets right what the dead manager was in the middle of, and counts what is stored.
-    fn take_stock(&mut self) -> Result<(), Error> {
-        let mut places = Vec::new();
-        let mut stale = Vec::new();
+    ///
+    /// Keeper and program go on meanwhile. Pages come back and give their slots up before or after
+    /// they are counted, so the words are read a second time: what is named no more is given back.
+    /// A slot that was given up twice keeps the count 0.
+    fn take_stock(&mut self) -> Result<(), Lost> {
+        let stock = self.read_words()?;
+        self.store.rebuild(stock.places.iter().copied());
+        let now = self.read_words()?;
+        for place in no_more(stock.places, now.places) {
+            self.store.free(place);
+        }
+        self.link.command(Op::Drop, &stock.stale, LIMIT).map(|_| ())
+    }
+
+    /// Reads all words as if at one instant, but for pages that come back meanwhile; write-backs of
+    /// the dead manager are taken back.
+    ///
+    /// The keeper carries out a command only when no event waits and no answer is half given: so
+    /// nothing that was begun before the reading ends after it. A word that was moved meanwhile may
+    /// have been read at both places or at neither; then the reading begins anew.
+    fn read_words(&self) -> Result<Stock, Lost> {
+        let until = Instant::now() + LIMIT;
+        loop {
+            self.barrier()?;
+            let _ = self.link.read_log(|_, _, _| {});
+            let stock = self.read_words_once();
+            self.barrier()?;
+            let mut moved = false;
+            let whole = self
+                .link
+                .read_log(|kind, _, _| moved |= kind == log::REMAP_FROM);
+            if whole && !moved {
+                return Ok(stock);
+            }
+            if Instant::now() > until {
+                return Err(Lost::Late);
+            }
+        }
+    }
+
+    /// A command that does nothing, done.
+    fn barrier(&self) -> Result<(), Lost> {
+        self.link.plain(Op::Claim, LIMIT).map(|_| ())
+    }
+
+    fn read_words_once(&self) -> Stock {
+        let mut stock = Stock::default();
         for c in 0..self.link.chunks() {
             for i in 0..CHUNK_PAGES {
                 let word = self.link.state(c, i);
                 if word.state() == State::Writeback {
-                    let (from, to) = (word.0, Word::LIMBO.0);
-                    let order = Ordering::AcqRel;
                     // Lost to a fault: then it is mapped, which is as good.
-                    let _ = self
-                        .link
-                        .word(c, i)
-                        .compare_exchange(from, to, order, order_read());
+                    let _ = self.cancel_writeback(c, i);
                 }
                 if let Some(place) = word.place() {
-                    places.push(place);
+                    stock.places.push(place);
                     if word.in_limbo() {
                         let addr = self.link.chunk_addr(c) + i as u64 * 4096;
-                        stale.push((addr, addr + 4096));
+                        stock.stale.push((addr, addr + 4096));
                     }
                 }
             }
         }
-        self.store.rebuild(places);
-        self.link
-            .command(Op::Drop, &stale, LIMIT)
-            .map_err(|e| lost(self.pid, "adopt", e))?;
-        self.rebuild_books();
-        Ok(())
+        stock
     }
 
     /// Brings everything back and lets the keepers leave; the process is as if never managed.
@@ -109,10 +159,12 @@ impl Target {
 
 impl Target {
     /// Sends the keepers away. They stay while they serve a child, and one may be forked at any
-    /// moment.
+    /// moment, and while a page is out that was moved about when it was to come back.
     fn leave(&self) -> Result<(), Lost> {
         const TRIES: u32 = 20;
         for _ in 0..TRIES {
+            self.link
+                .command(Op::Restore, &self.link.registered(), LIMIT)?;
             self.link.plain(Op::RestoreChildren, LIMIT)?;
             if self.link.plain(Op::Leave, LIMIT)? == 0 {
                 return Ok(());
@@ -139,8 +191,27 @@ impl Target {
     }
 }
 
-const fn order_read() -> Ordering {
-    Ordering::Acquire
+/// What is stored, and the ranges whose limbo copies are not needed.
+#[derive(Default)]
+struct Stock {
+    places: Vec<Place>,
+    stale: Vec<(u64, u64)>,
+}
+
+/// The places of `before` that `now` does not name any more, each as often as it is missing.
+fn no_more(before: Vec<Place>, now: Vec<Place>) -> Vec<Place> {
+    let mut left: HashMap<Place, usize> = HashMap::new();
+    for place in now {
+        *left.entry(place).or_default() += 1;
+    }
+    let mut named = |place: &Place| match left.get_mut(place) {
+        Some(n) if *n > 0 => {
+            *n -= 1;
+            true
+        }
+        _ => false,
+    };
+    before.into_iter().filter(|place| !named(place)).collect()
 }
 
 /// Zeros the stub's place in the target's text again. No thread is in it: the one that ran it

@@ -7,6 +7,7 @@
 
 use crate::Error;
 use crate::target::inject::{self, Injected};
+use crate::target::proc;
 use keeper::layout::{
     CHUNK, CHUNK_PAGES, CHUNKS_MAX, CTL_OFF, DIR_LEN, DIR_OFF, LOG_LEN, LOG_OFF, MAGIC, Op,
     RANGES_MAX, RANGES_OFF, REFS_BYTES, REGS_MAX, REGS_OFF, REV_OFF, TABLE_BYTES, WORDS_OFF, ctl,
@@ -61,11 +62,8 @@ pub(crate) struct Link {
 pub(crate) fn find_keeper(pid: i32) -> Option<i32> {
     let entries = std::fs::read_dir("/proc").ok()?;
     let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|&p| {
-        std::fs::read_to_string(format!("/proc/{p}/comm"))
-            .is_ok_and(|c| c.trim() == "pagetide-keeper")
-    })
-    .find(|&p| uffd::process::same_memory(p, pid))
+    pids.filter(|&p| proc::is_keeper(p))
+        .find(|&p| uffd::process::same_memory(p, pid))
 }
 
 impl Link {
@@ -409,6 +407,6 @@ impl Link {
 fn alive(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| {
         let rest = s.rsplit_once(')').map_or("", |(_, r)| r).trim_start();
-        s.contains("(pagetide-keeper)") && !rest.starts_with(['Z', 'X'])
+        proc::is_keeper(pid) && !rest.starts_with(['Z', 'X'])
     })
 }

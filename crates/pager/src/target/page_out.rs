@@ -10,6 +10,7 @@ use super::link::Lost;
 use crate::store::{Page, StoreFull, Temperature};
 use engine::PageOut;
 use keeper::layout::{CHUNK_PAGES, Op};
+use keeper::protocol;
 use keeper::word::{PAGE_SIZE, State, Word};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -132,11 +133,9 @@ impl Target {
             }
             let (c, i) = split(id);
             let word = self.link.word(c, i);
-            let ok = [Word::LIMBO, Word::LIMBO_GROUP].iter().any(|from| {
-                let to = Word::WRITEBACK.0;
-                word.compare_exchange(from.0, to, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-            });
+            let begin = |old: u64| protocol::begin_writeback(Word(old)).map(|new| new.0);
+            let ok = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, begin);
+            let ok = ok.is_ok();
             held.push(Held {
                 index,
                 limbo: self.link.limbo_addr(c, i),
@@ -192,7 +191,7 @@ impl Target {
             let (c, i) = split(ids[h.index]);
             let word = self.link.word(c, i);
             let (new, done) = match place {
-                Ok(place) => (Word::stored(place, true), PageOut::Stored),
+                Ok(place) => (protocol::committed(place), PageOut::Stored),
                 Err(_) => (Word::LIMBO, PageOut::Busy),
             };
             full += u64::from(place.is_err());
@@ -216,16 +215,18 @@ impl Target {
             outcome[h.index] = PageOut::Referenced;
             if h.ok {
                 let (c, i) = split(ids[h.index]);
-                let (from, to) = (Word::WRITEBACK.0, Word::LIMBO.0);
                 // Lost to a fault: then it is mapped, which is as good.
-                let _ = self.link.word(c, i).compare_exchange(
-                    from,
-                    to,
-                    Ordering::AcqRel,
-                    Ordering::Relaxed,
-                );
+                let _ = self.cancel_writeback(c, i);
             }
         }
+    }
+
+    /// Takes a page that is marked `Writeback` back to limbo; whether it was.
+    pub(super) fn cancel_writeback(&self, c: usize, i: usize) -> bool {
+        let cancel = |old: u64| protocol::cancel_writeback(Word(old)).map(|new| new.0);
+        let word = self.link.word(c, i);
+        word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, cancel)
+            .is_ok()
     }
 
     /// Moves ranges to limbo; where pages are not exclusive after a fork and no child needs them

@@ -1,6 +1,7 @@
 //! What /proc says about a process, as numbers.
 
 use super::inject::threads;
+use keeper::layout::KEEPER_COMM;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
@@ -105,7 +106,8 @@ pub(crate) fn children(pid: i32) -> Vec<i32> {
 
 /// Whether it is a keeper of ours.
 pub(crate) fn is_keeper(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == "pagetide-keeper")
+    fs::read_to_string(format!("/proc/{pid}/comm"))
+        .is_ok_and(|c| c.trim().as_bytes() == KEEPER_COMM.to_bytes())
 }
 
 #[cfg(test)]

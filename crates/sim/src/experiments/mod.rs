@@ -3,6 +3,8 @@
 //! Invariant: every experiment is in `ALL`, under one name, and its deterministic results depend on
 //! `Settings` alone.
 
+pub mod memcg_lru;
+
 use crate::outcome::Outcome;
 
 /// What a run is given.
@@ -27,4 +29,9 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order of the documents.
-pub const ALL: &[Experiment] = &[];
+pub const ALL: &[Experiment] = &[Experiment {
+    name: "memcg-lru",
+    about: "reclaim of the root takes from all memcgs alike, and takes what was asked for",
+    document: "000",
+    run: memcg_lru::run,
+}];

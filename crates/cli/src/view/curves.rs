@@ -1,0 +1,126 @@
+//! Miss-ratio curves as text with a plot, JSON, CSV and a page.
+//!
+//! Invariant: made from the result alone, so the same trace gives the same bytes.
+
+mod page;
+mod plot;
+
+pub(crate) use page::html;
+
+use std::fmt::Write;
+
+use pager::options::Bytes;
+use serde_json::json;
+use sim::mrc::Curves;
+
+use crate::terminal::Style;
+
+use super::{count, share};
+
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
+
+/// What a trace is, in a line.
+fn summary(name: &str, result: &Curves) -> String {
+    let about = if result.sampled_pages.is_some() && result.curves.len() == 1 {
+        "about "
+    } else {
+        ""
+    };
+    let mut text = format!(
+        "{name} ({}): {} references to {about}{} pages, {}",
+        result.format.name(),
+        count(result.references),
+        count(result.pages),
+        Bytes(result.pages.saturating_mul(PAGE)),
+    );
+    if let Some(sampled) = result.sampled_pages {
+        let _ = write!(text, "; looked at {} of them", count(sampled));
+    }
+    if result.left_out > 0 {
+        let _ = write!(
+            text,
+            "; {} records are no references",
+            count(result.left_out)
+        );
+    }
+    text
+}
+
+/// For people.
+pub(crate) fn human(name: &str, result: &Curves, style: Style) -> String {
+    let mut text = format!("{}\n\n", summary(name, result));
+    text += &plot::plot(result, style);
+    let mut heading = format!("{:>12} {:>10} {:>7}", "pages", "bytes", "of all");
+    for (policy, _) in &result.curves {
+        let _ = write!(
+            heading,
+            "  {:>width$}",
+            policy.name(),
+            width = width(policy.name())
+        );
+    }
+    let _ = writeln!(text, "{}", style.dim(&heading));
+    for (n, &size) in result.sizes.iter().enumerate() {
+        let of_all = 100.0 * share(size, result.pages);
+        let bytes = Bytes(size.saturating_mul(PAGE)).to_string();
+        let _ = write!(text, "{:>12} {bytes:>10} {of_all:>6.1}%", count(size));
+        for (policy, ratios) in &result.curves {
+            let _ = write!(
+                text,
+                "  {:>width$.4}",
+                ratios[n],
+                width = width(policy.name())
+            );
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Columns of a ratio under its policy's name.
+fn width(name: &str) -> usize {
+    name.len().max(6)
+}
+
+/// One object.
+pub(crate) fn json(name: &str, result: &Curves) -> String {
+    let sizes = result.sizes.iter().enumerate();
+    let sizes = sizes.map(|(n, &pages)| {
+        let ratios = result
+            .curves
+            .iter()
+            .map(|(policy, ratios)| (policy.name().to_owned(), json!(ratios[n])));
+        let ratios: serde_json::Map<_, _> = ratios.collect();
+        json!({"pages": pages, "bytes": pages.saturating_mul(PAGE), "miss_ratio": ratios})
+    });
+    let value = json!({
+        "file": name,
+        "format": result.format.name(),
+        "references": result.references,
+        "pages": result.pages,
+        "sampled_pages": result.sampled_pages,
+        "left_out": result.left_out,
+        "page_bytes": PAGE,
+        "sizes": sizes.collect::<Vec<_>>(),
+    });
+    format!("{value:#}\n")
+}
+
+/// A line a size under a line of names.
+pub(crate) fn csv(result: &Curves) -> String {
+    let names = result.curves.iter().map(|(policy, _)| policy.name());
+    let names: Vec<_> = ["pages", "bytes"].into_iter().chain(names).collect();
+    let mut text = names.join(",") + "\n";
+    for (n, &pages) in result.sizes.iter().enumerate() {
+        let _ = write!(text, "{pages},{}", pages.saturating_mul(PAGE));
+        for (_, ratios) in &result.curves {
+            let _ = write!(text, ",{}", ratios[n]);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! The plot in a terminal: miss ratio over size, a letter a policy.
+//!
+//! Invariant: exactly [`ROWS`] rows and as many columns as asked, axes apart; where two curves meet
+//! the later one shows.
+
+use std::fmt::Write;
+
+use sim::mrc::Curves;
+
+use crate::terminal::Style;
+use crate::view::share;
+
+const ROWS: usize = 14;
+const MARKS: [char; 5] = ['*', 'o', '+', 'x', '#'];
+const AXIS: usize = 7;
+
+/// The plot and its legend; nothing where there is no curve but a point.
+pub(super) fn plot(result: &Curves, style: Style) -> String {
+    let most = result.sizes.last().copied().unwrap_or(0);
+    if result.sizes.len() < 2 {
+        return String::new();
+    }
+    let columns = style.width.saturating_sub(AXIS + 2).clamp(16, 72);
+    let mut cells = vec![vec![' '; columns]; ROWS];
+    for ((_, ratios), mark) in result.curves.iter().zip(MARKS) {
+        let points = (0..columns).map(|column| {
+            let size = share_of(column, columns) * share(most, 1);
+            (column, at(result, ratios, size))
+        });
+        for (column, ratio) in points.filter_map(|(column, ratio)| Some((column, ratio?))) {
+            cells[row(ratio)][column] = mark;
+        }
+    }
+    let mut text = String::new();
+    for (n, line) in cells.iter().enumerate() {
+        let label = match n {
+            0 => "1.0",
+            n if n == ROWS / 2 => "0.5",
+            n if n == ROWS - 1 => "0.0",
+            _ => "",
+        };
+        let line: String = line.iter().collect();
+        let _ = writeln!(text, "{label:>5} |{}", line.trim_end());
+    }
+    let _ = writeln!(text, "{:>5} +{}", "", "-".repeat(columns));
+    let all = crate::view::count(most);
+    let right = columns.saturating_sub(1);
+    let _ = writeln!(text, "{:>7}{all:>right$}", "0");
+    let marks = result.curves.iter().zip(MARKS);
+    let legend: Vec<_> = marks
+        .map(|((p, _), mark)| format!("{mark} {}", p.name()))
+        .collect();
+    let _ = writeln!(text, "  miss ratio by pages: {}\n", legend.join("  "));
+    text
+}
+
+/// Where between 0 and 1 a column stands: its middle.
+fn share_of(column: usize, columns: usize) -> f64 {
+    share(2 * column as u64 + 1, 2 * columns as u64)
+}
+
+/// The ratio at `size` between the sizes that are known; `None` below the first.
+fn at(result: &Curves, ratios: &[f64], size: f64) -> Option<f64> {
+    let sizes: Vec<f64> = result.sizes.iter().map(|&size| share(size, 1)).collect();
+    let right = sizes.iter().position(|&known| known >= size)?;
+    let left = right.checked_sub(1)?;
+    let span = sizes[right] - sizes[left];
+    let part = (size - sizes[left]) / span;
+    Some(ratios[left] + part * (ratios[right] - ratios[left]))
+}
+
+fn row(ratio: f64) -> usize {
+    let steps = f64::from(u32::try_from(ROWS - 1).unwrap_or(1));
+    let down = ((1.0 - ratio.clamp(0.0, 1.0)) * steps).round();
+    (0..ROWS)
+        .rev()
+        .find(|&n| share(n as u64, 1) <= down)
+        .unwrap_or(0)
+}

@@ -1,0 +1,177 @@
+//! What the benches share: numbers from the command line, medians, and a table or JSON at the end.
+//!
+//! A bench measures both sides in one run and compares them by the ratio of their medians: the
+//! machine is whatever it is, and others may be at work on it.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+/// The words after the bench's name.
+#[derive(Clone, Debug)]
+pub struct Args(Vec<String>);
+
+impl Args {
+    /// Those of this process.
+    #[must_use]
+    pub fn from_env() -> Args {
+        Args(std::env::args().skip(1).collect())
+    }
+
+    /// Whether `--name` was given.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|word| word == name)
+    }
+
+    /// The number after `--name`, or what it is by default.
+    ///
+    /// # Panics
+    /// If what follows is no number.
+    #[must_use]
+    pub fn number(&self, name: &str, otherwise: u64) -> u64 {
+        let at = self.0.iter().position(|word| word == name);
+        let text = at.and_then(|at| self.0.get(at + 1));
+        match (at, text.map(|text| text.parse())) {
+            (None, _) => otherwise,
+            (Some(_), Some(Ok(number))) => number,
+            _ => panic!("{name} needs a number"),
+        }
+    }
+
+    /// The word after `--name`.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|word| word == name)?;
+        self.0.get(at + 1).cloned()
+    }
+
+    /// The number after `--name`, in seconds.
+    #[must_use]
+    pub fn seconds(&self, name: &str, otherwise: u64) -> Duration {
+        Duration::from_secs(self.number(name, otherwise))
+    }
+}
+
+/// The middle one; 0 of none.
+#[must_use]
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
+    }
+}
+
+/// One thing that was measured, and what it should be.
+#[derive(Clone, Debug)]
+struct Line {
+    what: String,
+    value: f64,
+    unit: &'static str,
+    goal: Option<(bool, f64)>,
+}
+
+/// What a bench found.
+#[derive(Clone, Debug)]
+pub struct Findings {
+    name: &'static str,
+    json: bool,
+    lines: Vec<Line>,
+}
+
+impl Findings {
+    /// None yet; with `--json` they are printed as JSON.
+    #[must_use]
+    pub fn new(name: &'static str, args: &Args) -> Findings {
+        Findings {
+            name,
+            json: args.has("--json"),
+            lines: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, what: &str, value: f64, unit: &'static str, goal: Option<(bool, f64)>) {
+        let line = Line {
+            what: what.to_owned(),
+            value,
+            unit,
+            goal,
+        };
+        eprintln!("{}", line.text());
+        self.lines.push(line);
+    }
+
+    /// A figure without a goal.
+    pub fn figure(&mut self, what: &str, value: f64, unit: &'static str) {
+        self.push(what, value, unit, None);
+    }
+
+    /// A figure that should be no more than `goal`.
+    pub fn at_most(&mut self, what: &str, value: f64, unit: &'static str, goal: f64) {
+        self.push(what, value, unit, Some((false, goal)));
+    }
+
+    /// A figure that should be no less than `goal`.
+    pub fn at_least(&mut self, what: &str, value: f64, unit: &'static str, goal: f64) {
+        self.push(what, value, unit, Some((true, goal)));
+    }
+
+    /// Prints everything; exit status 0 if all goals are met, else 1.
+    #[must_use]
+    pub fn finish(self) -> std::process::ExitCode {
+        if self.json {
+            println!("{}", self.to_json());
+        } else {
+            println!("\n{}", self.name);
+            for line in &self.lines {
+                println!("  {}", line.text());
+            }
+        }
+        if self.lines.iter().all(Line::is_met) {
+            std::process::ExitCode::SUCCESS
+        } else {
+            std::process::ExitCode::FAILURE
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let lines = self.lines.iter().map(|line| {
+            let mut object = Map::new();
+            object.insert("what".into(), json!(line.what));
+            object.insert("value".into(), json!(line.value));
+            object.insert("unit".into(), json!(line.unit));
+            if let Some((least, goal)) = line.goal {
+                let name = if least { "at_least" } else { "at_most" };
+                object.insert(name.into(), json!(goal));
+                object.insert("met".into(), json!(line.is_met()));
+            }
+            Value::Object(object)
+        });
+        json!({"bench": self.name, "lines": lines.collect::<Vec<_>>()})
+    }
+}
+
+impl Line {
+    fn is_met(&self) -> bool {
+        match self.goal {
+            None => true,
+            Some((true, goal)) => self.value >= goal,
+            Some((false, goal)) => self.value <= goal,
+        }
+    }
+
+    fn text(&self) -> String {
+        let goal = match self.goal {
+            None => String::new(),
+            Some((least, goal)) => format!(
+                "  (goal: at {} {goal}: {})",
+                if least { "least" } else { "most" },
+                if self.is_met() { "met" } else { "MISSED" }
+            ),
+        };
+        format!("{:58} {:>10.3} {}{goal}", self.what, self.value, self.unit)
+    }
+}

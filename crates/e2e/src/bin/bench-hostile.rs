@@ -1,0 +1,56 @@
+//! `cargo xtask bench hostile [--seconds 600] [--ops LIST] [--json]`: the hostile workload while
+//! everything is evicted as fast as possible, for ten minutes: not one wrong byte.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use e2e::bench::{Args, Findings};
+use e2e::guard::tail;
+use e2e::hostile::Hostile;
+use e2e::pagetide;
+use e2e::temp::TempDir;
+use e2e::wait::Chance;
+
+/// The workload's own watchdog ends it after 60 s without progress.
+const SLACK: Duration = Duration::from_secs(180);
+
+fn main() -> ExitCode {
+    let args = Args::from_env();
+    let mut found = Findings::new("hostile", &args);
+    let seconds = args.seconds("--seconds", 600);
+    let seed = Chance::from_env("hostile").below(1 << 32);
+    let ops = args.text("--ops");
+    let more: Vec<&str> = ops.iter().flat_map(|ops| ["--ops", ops]).collect();
+    let hostile = Hostile::new(seconds.as_secs(), seed, &more);
+    let folder = TempDir::new();
+    let report = folder.file("report.json");
+    let mut options = pagetide::EVICT_FAST.to_vec();
+    options.extend(["--report", &report]);
+    let outcome = pagetide::run(&options, hostile.run()).finish(seconds + SLACK);
+    let status = outcome.status.code().unwrap_or(-1);
+    if status != 0 {
+        eprintln!("{}\n{}", outcome.stdout, tail(&outcome.stderr, 4000));
+    }
+    found.figure("seed", seed as f64, "");
+    found.figure("operations", hostile.ops() as f64, "");
+    found.figure("ran for", outcome.took.as_secs_f64(), "s");
+    found.figure("exit status (99: a wrong byte)", f64::from(status), "");
+    found.at_most(
+        "exit status is not 0",
+        f64::from(u8::from(status != 0)),
+        "",
+        0.0,
+    );
+    let report = std::fs::read_to_string(&report).unwrap_or_default();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap_or_default();
+    for name in [
+        "evicted_pages",
+        "refaulted_pages",
+        "limbo_returns",
+        "anomalies",
+    ] {
+        found.figure(name, report[name].as_f64().unwrap_or(f64::NAN), "");
+    }
+    found.finish()
+}

@@ -1,0 +1,164 @@
+//! Document 000: reclaim of the root takes from all memcgs alike, and takes what was asked for.
+//!
+//! 128 memcgs touch all they have, at random and at one rate; 600 times 256 MiB are written to
+//! memory.reclaim of the root. In the same run the walk over the hierarchy that the memcg LRU
+//! replaced, with the same tenants, touches and requests. spec: memcg-lru.md 8.
+//!
+//! Invariant: everything goes through the engine's tree, memcg LRU and generations; nothing is drawn
+//! from a distribution that stands for them.
+
+mod world;
+
+pub use world::{Design, Run, World};
+
+use super::Settings;
+use crate::outcome::{Cell, Claim, Outcome, Table};
+use crate::stats::{mean, number, stddev};
+use engine::Policy;
+use engine::machine::GlobalReclaim;
+
+/// The two figures of the document, in percent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// stddev(pgsteal) / mean(pgsteal).
+    pub spread: f64,
+    /// sum(pgsteal) / sum(requested).
+    pub taken: f64,
+}
+
+/// With the memcg LRU, in the document.
+const DOCUMENT_ON: Figures = Figures {
+    spread: 20.0,
+    taken: 95.0,
+};
+/// Without.
+const DOCUMENT_OFF: Figures = Figures {
+    spread: 75.0,
+    taken: 425.0,
+};
+
+impl Run {
+    /// The document's figures of this run.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let pgsteal: Vec<f64> = self.pgsteal.iter().map(|&pages| number(pages)).collect();
+        Figures {
+            spread: stddev(&pgsteal) / mean(&pgsteal) * 100.0,
+            taken: pgsteal.iter().sum::<f64>() / number(self.requested) * 100.0,
+        }
+    }
+}
+
+/// Runs the experiment.
+pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
+    let design = Design::document(settings.scale);
+    let mut part = |global, from: f64| {
+        let world = World::new(design, Policy::default(), global, settings.seed);
+        world.experiment(&mut |done| progress(from + done / 2.0))
+    };
+    let lru = part(GlobalReclaim::MemcgLru, 0.0);
+    let iterator = part(GlobalReclaim::Iterator, 0.5);
+    Outcome {
+        tables: vec![summary(&design, &lru, &iterator), by_memcg(&lru, &iterator)],
+        claims: claims(lru.figures(), iterator.figures()),
+        timings: Vec::new(),
+        notes: notes(),
+    }
+}
+
+fn summary(design: &Design, lru: &Run, iterator: &Run) -> Table {
+    let mut table = Table::new(
+        "Reclaim of the root",
+        &[
+            "",
+            "stddev/mean of pgsteal (%)",
+            "the document's (%)",
+            "pgsteal/requested (%)",
+            "the document's (%) ",
+            "EAGAIN",
+            "refaults (pages)",
+            "touches",
+            "metadata (bytes a page)",
+        ],
+    );
+    let pages = u64::from(design.memcgs) * u64::from(design.pages);
+    let rows = [
+        ("memcg LRU", lru, DOCUMENT_ON),
+        ("hierarchy iterator", iterator, DOCUMENT_OFF),
+    ];
+    for (name, run, document) in rows {
+        let ours = run.figures();
+        table.row(vec![
+            Cell::Text(name.to_owned()),
+            Cell::Figure(ours.spread),
+            Cell::Figure(document.spread),
+            Cell::Figure(ours.taken),
+            Cell::Figure(document.taken),
+            Cell::Count(run.again),
+            Cell::Count(run.refaults.iter().sum()),
+            Cell::Count(run.touches),
+            Cell::Figure(number(run.footprint) / number(pages)),
+        ]);
+    }
+    table
+}
+
+fn by_memcg(lru: &Run, iterator: &Run) -> Table {
+    let mut table = Table::new(
+        "pgsteal of each memcg",
+        &["memcg", "memcg LRU (pages)", "hierarchy iterator (pages)"],
+    );
+    for (n, (&lru, &iterator)) in (0..).zip(lru.pgsteal.iter().zip(&iterator.pgsteal)) {
+        table.row(vec![
+            Cell::Count(n),
+            Cell::Count(lru),
+            Cell::Count(iterator),
+        ]);
+    }
+    table
+}
+
+fn claims(lru: Figures, iterator: Figures) -> Vec<Claim> {
+    let claim = |what: &str, document, ours, holds| Claim {
+        what: what.to_owned(),
+        document: Some(document),
+        ours,
+        holds,
+    };
+    vec![
+        claim(
+            "memcg LRU: stddev/mean of pgsteal <= 5%",
+            DOCUMENT_ON.spread,
+            lru.spread,
+            lru.spread <= 5.0,
+        ),
+        claim(
+            "memcg LRU: pgsteal/requested is 100 +- 1%",
+            DOCUMENT_ON.taken,
+            lru.taken,
+            (lru.taken - 100.0).abs() <= 1.0,
+        ),
+        claim(
+            "iterator: less fair than the memcg LRU",
+            DOCUMENT_OFF.spread,
+            iterator.spread,
+            iterator.spread > lru.spread,
+        ),
+        claim(
+            "iterator: takes more than was asked for",
+            DOCUMENT_OFF.taken,
+            iterator.taken,
+            iterator.taken > lru.taken,
+        ),
+    ]
+}
+
+fn notes() -> Vec<String> {
+    let note = "The document's \"without\" is the active/inactive LRU under a hierarchy walk of that \
+        time; ours walks the hierarchy with the multi-gen LRU below, so that the way of choosing \
+        memcgs is the only difference between the two rows.";
+    vec![note.to_owned()]
+}
+
+#[cfg(test)]
+mod tests;

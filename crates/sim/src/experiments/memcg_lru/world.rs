@@ -1,0 +1,190 @@
+//! The machine of the memcg-lru experiment: tenants that touch all they have, at random.
+//!
+//! Invariant: tenants meet only in reclaim, so between two writes to memory.reclaim each tenant's
+//! touches may be made in one go: nothing would change if they were interleaved, and a tenant's
+//! words stay in the processor's cache meanwhile.
+
+use crate::in_words::InWords;
+use crate::rng::Rng;
+use engine::machine::{GlobalReclaim, ReclaimRequest};
+use engine::memcg::MemcgId;
+use engine::{
+    FaultKind, FolioId, FolioType, Machine, MachineConfig, Millis, Pages, Policy, ScanReason,
+};
+
+/// Sizes of the experiment, in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Design {
+    /// How many memcgs.
+    pub memcgs: u32,
+    /// Pages of each.
+    pub pages: u32,
+    /// Touches of each in a second: reads and writes together.
+    pub touches: u32,
+    /// Seconds before the first write.
+    pub warm_up: u32,
+    /// Writes to memory.reclaim of the root.
+    pub writes: u32,
+    /// Seconds between two of them.
+    pub sleep: u32,
+    /// Pages asked for in each.
+    pub request: u64,
+}
+
+impl Design {
+    /// The script of document 000, its sizes divided by `scale`.
+    #[must_use]
+    pub fn document(scale: u64) -> Self {
+        let mib = |mib: u64| mib * 256 / scale;
+        let small = |pages: u64| u32::try_from(pages.max(1)).unwrap_or(u32::MAX);
+        Self {
+            memcgs: 128,
+            pages: small(mib(1920)),
+            touches: small(mib(64 + 64)),
+            warm_up: 600,
+            writes: 600,
+            sleep: 6,
+            request: mib(256).max(1),
+        }
+    }
+}
+
+/// What one run gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Pages taken from each memcg.
+    pub pgsteal: Vec<u64>,
+    /// Pages of each memcg that came back.
+    pub refaults: Vec<u64>,
+    /// Pages asked for in all writes.
+    pub requested: u64,
+    /// Writes that ended with EAGAIN.
+    pub again: u64,
+    /// Touches made in all.
+    pub touches: u64,
+    /// Bytes of engine metadata at the end.
+    pub footprint: u64,
+}
+
+/// The machine and those who touch.
+pub struct World {
+    machine: Machine,
+    memcgs: Vec<(MemcgId, Rng)>,
+    design: Design,
+    touches: u64,
+}
+
+impl World {
+    /// A machine with empty tenants.
+    #[must_use]
+    pub fn new(design: Design, policy: Policy, global: GlobalReclaim, seed: u64) -> Self {
+        let config = MachineConfig {
+            policy,
+            global,
+            seed: Rng::stream(seed, 0).next_u64(),
+            ..MachineConfig::default()
+        };
+        let mut machine = Machine::new(config, Millis(0));
+        let memcgs = (0..design.memcgs)
+            .map(|n| {
+                let id = machine.create(MemcgId::ROOT, Millis(0));
+                machine.lruvec_mut(id).ensure(design.pages as usize);
+                (id, Rng::stream(seed, 1 + u64::from(n)))
+            })
+            .collect();
+        Self {
+            machine,
+            memcgs,
+            design,
+            touches: 0,
+        }
+    }
+
+    /// Lets so many seconds pass for all.
+    pub fn run_for(&mut self, seconds: u32) {
+        let nr = u64::from(self.design.touches) * u64::from(seconds);
+        for (id, rng) in &mut self.memcgs {
+            touch_at_random(&mut self.machine, *id, rng, self.design.pages, nr);
+        }
+        self.touches += nr * self.memcgs.len() as u64;
+    }
+
+    /// One write to memory.reclaim of the root; true when it got what it asked for.
+    pub fn write(&mut self, now: Millis) -> bool {
+        let request = ReclaimRequest {
+            reason: ScanReason::Proactive,
+            nr: Pages(self.design.request),
+            swappiness: None,
+            now,
+        };
+        let got = self
+            .machine
+            .proactive_reclaim(MemcgId::ROOT, request, &mut InWords);
+        got.is_ok()
+    }
+
+    /// The whole experiment. `progress` is told the part done.
+    pub fn experiment(mut self, progress: &mut dyn FnMut(f64)) -> Run {
+        let design = self.design;
+        let seconds = f64::from(design.warm_up + design.writes * design.sleep);
+        let (mut past, mut again) = (0, 0);
+        while past < design.warm_up {
+            let step = design.sleep.min(design.warm_up - past);
+            self.run_for(step);
+            past += step;
+            progress(f64::from(past) / seconds);
+        }
+        for _ in 0..design.writes {
+            again += u64::from(!self.write(Millis(u64::from(past) * 1000)));
+            self.run_for(design.sleep);
+            past += design.sleep;
+            progress(f64::from(past) / seconds);
+        }
+        self.result(again)
+    }
+
+    fn result(&self, again: u64) -> Run {
+        use engine::vmstat::VmEvent;
+        let of = |f: &dyn Fn(&engine::Lruvec) -> u64| {
+            let ids = self.memcgs.iter().map(|(id, _)| *id);
+            ids.map(|id| f(self.machine.lruvec(id))).collect::<Vec<_>>()
+        };
+        Run {
+            pgsteal: of(&|lruvec| lruvec.stat().pgsteal()),
+            refaults: of(&|lruvec| lruvec.stat().get(VmEvent::WorkingsetRefaultAnon)),
+            requested: u64::from(self.design.writes) * self.design.request,
+            again,
+            touches: self.touches,
+            footprint: of(&|lruvec| lruvec.footprint() as u64).iter().sum(),
+        }
+    }
+
+    /// Asserts every invariant of the engine.
+    ///
+    /// # Panics
+    /// When one does not hold.
+    pub fn check(&self) {
+        self.machine.check_invariants();
+    }
+}
+
+/// `nr` touches of uniformly random pages; what is not there comes in.
+fn touch_at_random(machine: &mut Machine, id: MemcgId, rng: &mut Rng, pages: u32, nr: u64) {
+    let mut left = nr.div_ceil(2);
+    while left > 0 {
+        let lruvec = machine.lruvec_mut(id);
+        let mut missing = [None; 2];
+        while left > 0 {
+            left -= 1;
+            let [a, b] = rng.two_below(pages).map(FolioId);
+            let (hit_a, hit_b) = (lruvec.touch(a), lruvec.touch(b));
+            if !(hit_a && hit_b) {
+                missing = [(!hit_a).then_some(a), (!hit_b).then_some(b)];
+                break;
+            }
+        }
+        for page in missing.into_iter().flatten() {
+            machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
+        }
+    }
+}

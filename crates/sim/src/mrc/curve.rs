@@ -1,0 +1,67 @@
+//! Stack distances counted, and the miss ratios that they mean.
+//!
+//! Invariant: misses do not increase with size; at no page every reference misses, and at all pages
+//! only first references do.
+
+use super::ratio;
+
+/// A histogram of stack distances.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Curve {
+    /// Element `n`: hits at distance `n + 1`.
+    hits: Vec<u64>,
+    references: u64,
+    cold: u64,
+}
+
+impl Curve {
+    /// Counts one reference; `None`: the page's first.
+    #[inline]
+    pub fn count(&mut self, distance: Option<u32>) {
+        self.references += 1;
+        let Some(distance) = distance else {
+            self.cold += 1;
+            return;
+        };
+        let at = distance as usize - 1;
+        if at >= self.hits.len() {
+            self.hits.resize((at + 1).next_power_of_two(), 0);
+        }
+        self.hits[at] += 1;
+    }
+
+    /// References counted.
+    #[must_use]
+    pub const fn references(&self) -> u64 {
+        self.references
+    }
+
+    /// Different pages: the footprint.
+    #[must_use]
+    pub const fn pages(&self) -> u64 {
+        self.cold
+    }
+
+    /// Misses of an LRU memory of each of `sizes` pages.
+    #[must_use]
+    pub fn misses(&self, sizes: &[u64]) -> Vec<u64> {
+        let mut order: Vec<usize> = (0..sizes.len()).collect();
+        order.sort_unstable_by_key(|&n| sizes[n]);
+        let mut misses = vec![0; sizes.len()];
+        let (mut left, mut from) = (self.references, 0);
+        for n in order {
+            let to = usize::try_from(sizes[n]).unwrap_or(usize::MAX);
+            let to = to.clamp(from, self.hits.len().max(from));
+            left -= self.hits.get(from..to).map_or(0, |hits| hits.iter().sum());
+            from = to;
+            misses[n] = left;
+        }
+        misses
+    }
+
+    /// The miss ratio of an LRU memory of `size` pages.
+    #[must_use]
+    pub fn miss_ratio(&self, size: u64) -> f64 {
+        ratio(self.misses(&[size])[0], self.references)
+    }
+}

@@ -1,0 +1,358 @@
+//! Curves of a trace file: what `pagetide mrc` computes.
+//!
+//! LRU alone takes one pass. Other policies need sizes, which may be shares of the footprint, so the
+//! file is read a second time; sampled ones are corrected with the exact LRU curve of the first.
+//!
+//! Invariant: both passes read the same references, or the job fails. The same file and job give
+//! the same curves.
+
+use super::{
+    Cache, Clock, Curve, EngineRun, Lru, Miniature, NextUses, Shards, Stack, opt_misses, ratio,
+};
+use crate::trace::{Dense, Format, Place, Reference, Trace, TraceError, TraceOptions};
+use engine::active_inactive::Stage;
+use engine::{Pages, Policy};
+use std::path::Path;
+
+/// A policy that has a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CurvePolicy {
+    /// Least recently used, exact.
+    Lru,
+    /// One reference bit.
+    Clock,
+    /// The floor.
+    Opt,
+    /// The engine's multi-gen LRU.
+    LruGen,
+    /// The engine's active and inactive lists.
+    ActiveInactive,
+}
+
+impl CurvePolicy {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Lru,
+        Self::Clock,
+        Self::Opt,
+        Self::LruGen,
+        Self::ActiveInactive,
+    ];
+
+    /// Its name on a command line and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lru => "lru",
+            Self::Clock => "clock",
+            Self::Opt => "opt",
+            Self::LruGen => "lru-gen",
+            Self::ActiveInactive => "active-inactive",
+        }
+    }
+
+    /// A memory of `size` pages; `None` for the two that need none.
+    fn cache(self, size: u64, batch: usize) -> Option<Box<dyn Cache>> {
+        let engine = |policy| Some(Box::new(EngineRun::with_batch(policy, size, batch)) as _);
+        match self {
+            Self::Lru | Self::Opt => None,
+            Self::Clock => Some(Box::new(Clock::new(size))),
+            Self::LruGen => engine(Policy::default()),
+            Self::ActiveInactive => engine(Policy::ActiveInactive(Stage::Detection, Pages(size))),
+        }
+    }
+}
+
+/// A memory size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Size {
+    /// In pages.
+    Pages(u64),
+    /// In percent of the footprint, rounded down.
+    Percent(f64),
+}
+
+impl Size {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a share of a footprint below 2^32 pages"
+    )]
+    fn pages(self, footprint: u64) -> u64 {
+        match self {
+            Self::Pages(pages) => pages,
+            Self::Percent(percent) => (footprint as f64 * percent / 100.0 + 1e-9) as u64,
+        }
+    }
+}
+
+/// What to compute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Of which policies, in the order of the result.
+    pub policies: Vec<CurvePolicy>,
+    /// At which sizes; none: every 5% of the footprint.
+    pub sizes: Vec<Size>,
+    /// Share of the pages to look at, 0 to 1; `None`: all, exactly.
+    pub sampled: Option<f64>,
+}
+
+/// The result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curves {
+    /// Format of the trace.
+    pub format: Format,
+    /// References in it.
+    pub references: u64,
+    /// Different pages in it, estimated if only a sample was looked at.
+    pub pages: u64,
+    /// Pages that were looked at, if not all.
+    pub sampled_pages: Option<u64>,
+    /// Records that were no references.
+    pub left_out: u64,
+    /// Sizes in pages, ascending, each once.
+    pub sizes: Vec<u64>,
+    /// Miss ratios by policy, one a size.
+    pub curves: Vec<(CurvePolicy, Vec<f64>)>,
+}
+
+/// Told of progress: what is done, how much of it (0 to 1, if known), and references so far.
+pub type Progress<'a> = dyn FnMut(&str, Option<f64>, u64) + 'a;
+
+impl Job {
+    /// Reads `file` and computes.
+    ///
+    /// # Errors
+    /// The trace cannot be read, not twice if that is needed, or is too long for OPT.
+    pub fn run(
+        &self,
+        file: &Path,
+        options: &TraceOptions,
+        progress: &mut Progress<'_>,
+    ) -> Result<Curves, TraceError> {
+        let lru_only = self.policies.iter().all(|p| *p == CurvePolicy::Lru);
+        if !lru_only && !file.is_file() {
+            let what = "it is no regular file, and policies other than lru read it twice";
+            return Err(whole(file, what, "write it to a file first"));
+        }
+        let first = match self.sampled {
+            Some(rate) if lru_only => First::Sampled(Shards::new(rate)),
+            _ => First::exact(),
+        };
+        let (first, trace) = first.read(file, options, progress)?;
+        let sizes = self.sizes(first.pages());
+        let mut curves = Curves {
+            format: trace.format(),
+            references: trace.references(),
+            pages: first.pages(),
+            sampled_pages: first.sampled_pages(),
+            left_out: trace.left_out(),
+            curves: Vec::new(),
+            sizes,
+        };
+        let mut others = match &first {
+            First::Exact { curve, .. } if !lru_only => {
+                self.second(file, options, (curve, &mut curves), progress)?
+            }
+            _ => Vec::new(),
+        };
+        for &policy in &self.policies {
+            let ratios = match others.iter().position(|(other, _)| *other == policy) {
+                Some(at) => others.swap_remove(at).1,
+                None => curves.sizes.iter().map(|&n| first.miss_ratio(n)).collect(),
+            };
+            curves.curves.push((policy, ratios));
+        }
+        Ok(curves)
+    }
+
+    fn sizes(&self, footprint: u64) -> Vec<u64> {
+        let default: Vec<Size> = (1..=20)
+            .map(|n| Size::Percent(5.0 * f64::from(n)))
+            .collect();
+        let sizes = if self.sizes.is_empty() {
+            &default
+        } else {
+            &self.sizes
+        };
+        let sizes = sizes.iter().map(|size| size.pages(footprint).max(1));
+        let mut sizes: Vec<u64> = sizes.collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// All policies but LRU.
+    fn second(
+        &self,
+        file: &Path,
+        options: &TraceOptions,
+        (exact, result): (&Curve, &mut Curves),
+        progress: &mut Progress<'_>,
+    ) -> Result<Vec<(CurvePolicy, Vec<f64>)>, TraceError> {
+        let mut minis = Miniature::new(&result.sizes, self.sampled.unwrap_or(1.0));
+        let mut simulated = Vec::new();
+        for &policy in &self.policies {
+            if policy.cache(1, 1).is_some() && !simulated.contains(&policy) {
+                minis.add(|size, batch| {
+                    let cache = policy.cache(size, batch);
+                    cache.unwrap_or_else(|| Box::new(Lru::new(size)))
+                });
+                simulated.push(policy);
+            }
+        }
+        let wants_opt = self.policies.contains(&CurvePolicy::Opt);
+        let mut kept = Vec::new();
+        let trace = read(file, options, "simulating", progress, |batch| {
+            minis.feed(batch.iter().map(|reference| reference.page));
+            if wants_opt {
+                kept.extend_from_slice(minis.sampled());
+            }
+        })?;
+        if trace.references() != exact.references() {
+            let (was, is) = (exact.references(), trace.references());
+            let what = format!("it held {was} references, and {is} at the second reading");
+            return Err(whole(file, what, "let nobody write it meanwhile"));
+        }
+        if self.sampled.is_some() {
+            result.sampled_pages = Some(u64::from(minis.sampled_pages()));
+        }
+        let curves = simulated.iter().enumerate();
+        let mut all: Vec<_> = curves
+            .map(|(n, &p)| (p, minis.corrected(n, exact)))
+            .collect();
+        if wants_opt {
+            let opt = opt(file, kept, &minis, (exact, &result.sizes), progress)?;
+            all.push((CurvePolicy::Opt, opt));
+        }
+        Ok(all)
+    }
+}
+
+fn opt(
+    file: &Path,
+    ids: Vec<u32>,
+    minis: &Miniature,
+    (exact, sizes): (&Curve, &[u64]),
+    progress: &mut Progress<'_>,
+) -> Result<Vec<f64>, TraceError> {
+    if u32::try_from(ids.len()).is_err() {
+        let what = "OPT keeps all references in memory and takes less than 2^32";
+        return Err(whole(
+            file,
+            what,
+            "look at a part of the pages: --sampled 0.1",
+        ));
+    }
+    let (uses, mut misses) = (NextUses::new(ids), Vec::new());
+    for (n, &size) in sizes.iter().enumerate() {
+        let share = ratio(n as u64, sizes.len() as u64);
+        progress("looking ahead", Some(share), exact.references());
+        misses.push(opt_misses(&uses, minis.scaled(size)));
+    }
+    Ok(minis.correct(&misses, exact))
+}
+
+/// What the first pass makes.
+enum First {
+    Exact {
+        dense: Dense,
+        stack: Stack,
+        curve: Curve,
+    },
+    Sampled(Shards),
+}
+
+impl First {
+    fn exact() -> Self {
+        Self::Exact {
+            dense: Dense::default(),
+            stack: Stack::default(),
+            curve: Curve::default(),
+        }
+    }
+
+    fn read(
+        mut self,
+        file: &Path,
+        options: &TraceOptions,
+        progress: &mut Progress<'_>,
+    ) -> Result<(Self, Trace), TraceError> {
+        let mut ids = Vec::new();
+        let trace = read(
+            file,
+            options,
+            "reading",
+            progress,
+            |batch| match &mut self {
+                Self::Exact {
+                    dense,
+                    stack,
+                    curve,
+                } => {
+                    // First all ids, then all distances: so table look-ups overlap.
+                    ids.clear();
+                    ids.extend(batch.iter().map(|reference| dense.id(reference.page)));
+                    ids.iter().for_each(|&id| curve.count(stack.access(id)));
+                }
+                Self::Sampled(shards) => batch.iter().for_each(|r| shards.access(r.page)),
+            },
+        )?;
+        if self.pages() == 0 {
+            let what = "no page fell into the sample";
+            return Err(whole(
+                file,
+                what,
+                "give --sampled a larger share, or leave it out",
+            ));
+        }
+        Ok((self, trace))
+    }
+
+    fn pages(&self) -> u64 {
+        match self {
+            Self::Exact { curve, .. } => curve.pages(),
+            Self::Sampled(shards) => shards.pages(),
+        }
+    }
+
+    const fn sampled_pages(&self) -> Option<u64> {
+        match self {
+            Self::Exact { .. } => None,
+            Self::Sampled(shards) => Some(shards.sampled_pages()),
+        }
+    }
+
+    fn miss_ratio(&self, size: u64) -> f64 {
+        match self {
+            Self::Exact { curve, .. } => curve.miss_ratio(size),
+            Self::Sampled(shards) => shards.miss_ratio(size),
+        }
+    }
+}
+
+/// Reads the whole trace.
+fn read(
+    file: &Path,
+    options: &TraceOptions,
+    what: &str,
+    progress: &mut Progress<'_>,
+    mut each: impl FnMut(&[Reference]),
+) -> Result<Trace, TraceError> {
+    let (mut trace, mut batch) = (Trace::open(file, options)?, Vec::new());
+    while trace.fill(&mut batch)? {
+        each(&batch);
+        progress(what, trace.progress(), trace.references());
+    }
+    Ok(trace)
+}
+
+fn whole(file: &Path, what: impl Into<String>, remedy: &'static str) -> TraceError {
+    TraceError {
+        file: file.to_owned(),
+        place: Place::Whole,
+        what: what.into(),
+        remedy: remedy.into(),
+    }
+}

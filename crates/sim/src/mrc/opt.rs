@@ -1,0 +1,87 @@
+//! OPT (Belady 1966): what is used again last leaves. The floor under every policy.
+//!
+//! It needs to know the future, so the trace's ids are kept: 8 bytes a reference.
+//!
+//! Invariant: no page that is present is used again later than the one that leaves.
+
+use std::collections::BinaryHeap;
+
+/// The next use of a page that has none.
+const NEVER: u32 = u32::MAX;
+
+/// A trace with, for each reference, the index of the next one to the same page.
+#[derive(Clone, Debug, Default)]
+pub struct NextUses {
+    ids: Vec<u32>,
+    next: Vec<u32>,
+}
+
+impl NextUses {
+    /// From a whole trace.
+    ///
+    /// # Panics
+    /// With 2^32 - 1 references or more.
+    #[must_use]
+    pub fn new(ids: Vec<u32>) -> Self {
+        let len = u32::try_from(ids.len()).ok().filter(|len| *len < NEVER);
+        let len = len.expect("OPT takes less than 2^32 references");
+        let mut next = vec![NEVER; ids.len()];
+        let mut upcoming: Vec<u32> = Vec::new();
+        for at in (0..len).rev() {
+            let id = ids[at as usize] as usize;
+            if id >= upcoming.len() {
+                upcoming.resize((id + 1).next_power_of_two(), NEVER);
+            }
+            next[at as usize] = upcoming[id];
+            upcoming[id] = at;
+        }
+        Self { ids, next }
+    }
+
+    /// The references.
+    #[must_use]
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+}
+
+/// Misses of OPT with `size` pages.
+#[must_use]
+pub fn opt_misses(trace: &NextUses, size: u64) -> u64 {
+    // Entries are (next use, id); one is stale when its page has been used since, and then lies in
+    // the past. Pages that never come again have one entry each, at the top.
+    let mut heap: BinaryHeap<(u32, u32)> = BinaryHeap::new();
+    let (mut due, mut held, mut misses) = (Vec::new(), 0, 0);
+    for (&id, &next) in trace.ids.iter().zip(&trace.next) {
+        let at = id as usize;
+        if at >= due.len() {
+            due.resize((at + 1).next_power_of_two(), ABSENT);
+        }
+        if due[at] == ABSENT {
+            misses += 1;
+            if size == 0 {
+                continue;
+            }
+            if held == size {
+                evict(&mut heap, &mut due);
+            } else {
+                held += 1;
+            }
+        }
+        due[at] = u64::from(next);
+        heap.push((next, id));
+    }
+    misses
+}
+
+/// Marks a page that is not in memory; no next use is that far.
+const ABSENT: u64 = u64::MAX;
+
+fn evict(heap: &mut BinaryHeap<(u32, u32)>, due: &mut [u64]) {
+    while let Some((next, id)) = heap.pop() {
+        if due[id as usize] == u64::from(next) {
+            due[id as usize] = ABSENT;
+            return;
+        }
+    }
+}

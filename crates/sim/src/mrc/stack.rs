@@ -1,0 +1,89 @@
+//! LRU stack distances (Mattson 1970), exact, for all sizes in one pass.
+//!
+//! Every page stands at the position of its last reference; its distance is the number of pages at
+//! that position or later. When positions run out, pages are moved together in their order, which
+//! at four positions a page costs a third of a move a reference.
+//!
+//! Invariant: the members of `ranks` are exactly the positions in `last`, one a page; a distance is
+//! the smallest LRU size at which the reference hits.
+
+use super::ranks::Ranks;
+
+const NEVER: u32 = u32::MAX;
+const FIRST_CAPACITY: usize = 1 << 14;
+/// Positions are 32 bits, less the one that means never.
+const CAPACITY_MAX: usize = u32::MAX as usize / 512 * 512;
+
+/// The stack. About 5 bytes a page.
+#[derive(Clone, Debug)]
+pub struct Stack {
+    last: Vec<u32>,
+    ranks: Ranks,
+    next: u32,
+    live: u32,
+}
+
+impl Default for Stack {
+    fn default() -> Self {
+        Self {
+            last: Vec::new(),
+            ranks: Ranks::new(FIRST_CAPACITY),
+            next: 0,
+            live: 0,
+        }
+    }
+}
+
+impl Stack {
+    /// Pages seen.
+    #[must_use]
+    pub const fn pages(&self) -> u32 {
+        self.live
+    }
+
+    /// References a page: its distance, from 1; `None` for the first reference.
+    ///
+    /// # Panics
+    /// With 2^31 pages or more.
+    #[inline]
+    pub fn access(&mut self, id: u32) -> Option<u32> {
+        let index = id as usize;
+        if index >= self.last.len() {
+            self.last.resize((index + 1).next_power_of_two(), NEVER);
+        }
+        let last = self.last[index];
+        if last == self.next.wrapping_sub(1) && last != NEVER {
+            return Some(1);
+        }
+        if self.next as usize == self.ranks.capacity() {
+            self.compact();
+        }
+        let last = self.last[index];
+        let distance = if last == NEVER {
+            self.live += 1;
+            None
+        } else {
+            let distance = self.ranks.after(last as usize) + 1;
+            self.ranks.remove(last as usize);
+            Some(distance)
+        };
+        self.ranks.insert(self.next as usize);
+        self.last[index] = self.next;
+        self.next += 1;
+        distance
+    }
+
+    #[cold]
+    fn compact(&mut self) {
+        let prefixes = self.ranks.prefixes();
+        for last in self.last.iter_mut().filter(|last| **last != NEVER) {
+            let at = *last as usize;
+            *last = prefixes[at >> 6] + self.ranks.before_in_word(at);
+        }
+        let capacity = (self.live as usize * 4).clamp(FIRST_CAPACITY, CAPACITY_MAX);
+        assert!(capacity > self.live as usize, "too many pages");
+        self.ranks = Ranks::new(capacity.max(self.ranks.capacity()));
+        (0..self.live as usize).for_each(|at| self.ranks.insert(at));
+        self.next = self.live;
+    }
+}

@@ -1,0 +1,103 @@
+//! Random numbers from a seed: the only source of chance in the simulator.
+//!
+//! Invariant: the same seed gives the same numbers, on every machine and for ever; a stream of its
+//! own is made for everything that is random on its own ([`Rng::stream`]), so that adding one does
+//! not change the others.
+
+/// A counter put through splitmix64's mixer: every seed is good, zero too.
+#[derive(Clone, Debug)]
+pub struct Rng {
+    state: u64,
+}
+
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Rng {
+    /// A stream of numbers.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// Stream number `n` of `seed`.
+    #[must_use]
+    pub const fn stream(seed: u64, n: u64) -> Self {
+        let mut mixed = Self::new(seed);
+        let a = mixed.next_u64();
+        let mut other = Self::new(n ^ a);
+        Self::new(other.next_u64())
+    }
+
+    /// 64 random bits.
+    #[inline]
+    pub const fn next_u64(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(STEP);
+        let z = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Two numbers in `0..n` at the cost of one: each half of 64 bits is scaled, which favours no
+    /// number by more than `n` in 2^32.
+    #[inline]
+    pub const fn two_below(&mut self, n: u32) -> [u32; 2] {
+        let bits = self.next_u64();
+        [scale(bits >> 32, n), scale(bits & 0xffff_ffff, n)]
+    }
+
+    /// A number in `0..n`; `n` must not be 0.
+    #[inline]
+    pub const fn below(&mut self, n: u32) -> u32 {
+        scale(self.next_u64() >> 32, n)
+    }
+
+    /// A number in 0..1 with 53 random bits.
+    #[inline]
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit exactly")]
+    pub const fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "32 bits by 32 bits, the upper half"
+)]
+const fn scale(bits: u64, n: u32) -> u32 {
+    (bits * n as u64 >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_promise() {
+        // The published test vector of splitmix64 for seed 1234567.
+        let mut rng = Rng::new(1_234_567);
+        let first = [rng.next_u64(), rng.next_u64()];
+        assert_eq!(
+            first,
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]
+        );
+    }
+
+    #[test]
+    fn streams_differ_and_numbers_stay_below() {
+        let mut streams = [Rng::stream(1, 0), Rng::stream(1, 1), Rng::stream(2, 0)];
+        let firsts = streams.each_mut().map(Rng::next_u64);
+        assert!(firsts[0] != firsts[1] && firsts[0] != firsts[2] && firsts[1] != firsts[2]);
+        let mut counts = [0u32; 7];
+        for _ in 0..7000 {
+            for n in streams[0].two_below(7) {
+                counts[n as usize] += 1;
+            }
+        }
+        assert!(
+            counts.iter().all(|c| (1800..2200).contains(c)),
+            "{counts:?}"
+        );
+        let unit = streams[1].unit();
+        assert!((0.0..1.0).contains(&unit));
+    }
+}

@@ -1,0 +1,317 @@
+//! Text in columns, one reference a line.
+//!
+//! A field may stand in double quotes and then hold the delimiter; `""` in it is a quote; it does
+//! not span lines. Empty lines are passed over. A first line whose id begins with a letter is a
+//! heading, unless ids are text.
+
+use super::error::{Fault, TraceError, shown};
+use super::input::Input;
+use super::{Kind, Reference, Source};
+use std::borrow::Cow;
+use std::hash::Hasher;
+
+/// Which column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// By its number, from 1.
+    Number(usize),
+    /// By its name in the heading.
+    Name(String),
+}
+
+/// Whether the first line names the columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Header {
+    /// If it looks so.
+    #[default]
+    Auto,
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
+}
+
+/// What ids are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ids {
+    /// Numbers below 2^64, decimal or `0x` hexadecimal.
+    #[default]
+    Numbers,
+    /// Any text: its 64-bit hash counts, so two texts are taken for one in some 10^19 pairs.
+    Text,
+}
+
+/// Where a CSV file has what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsvOptions {
+    /// Between two fields.
+    pub delimiter: u8,
+    /// The first line.
+    pub header: Header,
+    /// The page (object, block).
+    pub id: Column,
+    /// The time, if there is one: a number without sign, of which the whole part counts.
+    pub time: Option<Column>,
+    /// The operation, if there is one: read, get, r; write, set, put, w; others are [`Kind::Access`].
+    pub op: Option<Column>,
+    /// What ids are.
+    pub ids: Ids,
+}
+
+impl Default for CsvOptions {
+    fn default() -> Self {
+        Self {
+            delimiter: b',',
+            header: Header::Auto,
+            id: Column::Number(1),
+            time: None,
+            op: None,
+            ids: Ids::Numbers,
+        }
+    }
+}
+
+/// Columns by index, from 0.
+struct Columns {
+    id: usize,
+    time: Option<usize>,
+    op: Option<usize>,
+}
+
+pub(super) struct Csv {
+    input: Input,
+    delimiter: u8,
+    ids: Ids,
+    columns: Columns,
+    /// The first line, when it is no heading.
+    first: Option<Reference>,
+}
+
+impl Csv {
+    /// Reads the first line.
+    pub(super) fn new(mut input: Input, options: &CsvOptions) -> Result<Self, TraceError> {
+        let first = match input.line()? {
+            Some(line) => trimmed(line).to_vec(),
+            None => Vec::new(),
+        };
+        let made = Self::start(&first, options);
+        let (columns, is_heading) = made.map_err(|fault| input.at_line(fault))?;
+        let mut csv = Self {
+            input,
+            delimiter: options.delimiter,
+            ids: options.ids,
+            columns,
+            first: None,
+        };
+        if !is_heading && !first.is_empty() {
+            let parsed = csv.parse(&first);
+            csv.first = Some(parsed.map_err(|fault| csv.input.at_line(fault))?);
+        }
+        Ok(csv)
+    }
+
+    /// The columns, and whether the first line is a heading.
+    fn start(first: &[u8], options: &CsvOptions) -> Result<(Columns, bool), Fault> {
+        let wanted = [
+            Some(&options.id),
+            options.time.as_ref(),
+            options.op.as_ref(),
+        ];
+        let by_name = wanted
+            .iter()
+            .flatten()
+            .any(|c| matches!(c, Column::Name(_)));
+        let index = |column: Option<&Column>| match column {
+            Some(column) => find(column, first, options.delimiter).map(Some),
+            None => Ok(None),
+        };
+        let columns = Columns {
+            id: find(&options.id, first, options.delimiter)?,
+            time: index(options.time.as_ref())?,
+            op: index(options.op.as_ref())?,
+        };
+        let letter = |field: &[u8]| {
+            let begin = field.first().copied().unwrap_or(b'0');
+            begin.is_ascii_alphabetic() || matches!(begin, b'_' | b'#')
+        };
+        let looks_so = || {
+            let field = Fields::of(first, options.delimiter).nth(columns.id);
+            let field = field.and_then(Result::ok);
+            options.ids == Ids::Numbers && field.is_some_and(|field| letter(&field))
+        };
+        let is_heading = match options.header {
+            Header::Yes => true,
+            Header::No => false,
+            Header::Auto => by_name || looks_so(),
+        };
+        Ok((columns, is_heading))
+    }
+
+    fn parse(&self, line: &[u8]) -> Result<Reference, Fault> {
+        let mut reference = Reference::default();
+        let mut seen = 0;
+        for (at, field) in Fields::of(line, self.delimiter).enumerate() {
+            let field = field?;
+            seen = at + 1;
+            if at == self.columns.id {
+                reference.page = match self.ids {
+                    Ids::Numbers => number(&field)?,
+                    Ids::Text => hash(&field),
+                };
+            }
+            if Some(at) == self.columns.time {
+                reference.time = whole_part(&field)?;
+            }
+            if Some(at) == self.columns.op {
+                reference.kind = kind(&field);
+            }
+        }
+        let last = [Some(self.columns.id), self.columns.time, self.columns.op];
+        let last = last.into_iter().flatten().max().unwrap_or(0);
+        if last >= seen {
+            let what = format!("{seen} fields, but column {} is wanted", last + 1);
+            return Err(Fault::new(what, COLUMNS));
+        }
+        Ok(reference)
+    }
+}
+
+const COLUMNS: &str = "see --columns and --delimiter";
+
+/// The index of a column.
+fn find(column: &Column, heading: &[u8], delimiter: u8) -> Result<usize, Fault> {
+    match column {
+        Column::Number(0) => Err(Fault::new("columns are counted from 1", COLUMNS)),
+        Column::Number(n) => Ok(n - 1),
+        Column::Name(name) => {
+            let is_it = |field: Result<Cow<'_, [u8]>, Fault>| {
+                field.is_ok_and(|field| field.eq_ignore_ascii_case(name.as_bytes()))
+            };
+            Fields::of(heading, delimiter)
+                .position(is_it)
+                .ok_or_else(|| {
+                    let what = format!("no column is called `{name}` in `{}`", shown(heading));
+                    Fault::new(what, COLUMNS)
+                })
+        }
+    }
+}
+
+/// A line without its line break.
+fn trimmed(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+fn number(field: &[u8]) -> Result<u64, Fault> {
+    let text = std::str::from_utf8(field).unwrap_or("").trim();
+    let parsed = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(hex) if !hex.starts_with('+') => u64::from_str_radix(hex, 16).ok(),
+        Some(_) => None,
+        None => text.parse().ok(),
+    };
+    parsed.ok_or_else(|| {
+        let what = format!("`{}` is no number below 2^64", shown(field));
+        Fault::new(what, "see --columns; ids that are text need --text-ids")
+    })
+}
+
+/// The digits before a decimal point.
+fn whole_part(field: &[u8]) -> Result<u64, Fault> {
+    let text = std::str::from_utf8(field).unwrap_or("").trim();
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let fits = part.bytes().all(|b| b.is_ascii_digit());
+    whole
+        .parse()
+        .ok()
+        .filter(|_| fits)
+        .ok_or_else(|| Fault::new(format!("`{}` is no time", shown(field)), COLUMNS))
+}
+
+fn kind(field: &[u8]) -> Kind {
+    match field.to_ascii_lowercase().as_slice() {
+        b"r" | b"read" | b"get" | b"gets" => Kind::Read,
+        b"w" | b"write" | b"set" | b"put" => Kind::Write,
+        _ => Kind::Access,
+    }
+}
+
+fn hash(field: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(field);
+    hasher.finish()
+}
+
+/// The fields of a line.
+struct Fields<'a> {
+    rest: Option<&'a [u8]>,
+    delimiter: u8,
+}
+
+impl<'a> Fields<'a> {
+    const fn of(line: &'a [u8], delimiter: u8) -> Self {
+        Self {
+            rest: Some(line),
+            delimiter,
+        }
+    }
+
+    /// What follows the opening quote.
+    fn quoted(&mut self, rest: &'a [u8]) -> Result<Cow<'a, [u8]>, Fault> {
+        let (mut field, mut at) = (Vec::new(), 0);
+        loop {
+            match (rest.get(at), rest.get(at + 1)) {
+                (Some(b'"'), Some(b'"')) => at += 2,
+                (Some(b'"'), next) if next.is_none_or(|&b| b == self.delimiter) => break,
+                (Some(b'"'), _) => return Err(Fault::new("text after a closing quote", QUOTES)),
+                (Some(_), _) => at += 1,
+                (None, _) => return Err(Fault::new("a quote that is not closed", QUOTES)),
+            }
+            field.push(rest[at - 1]);
+        }
+        self.rest = rest.get(at + 2..);
+        Ok(Cow::Owned(field))
+    }
+}
+
+const QUOTES: &str = "a field in quotes ends on its line; a quote in it is written twice";
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Cow<'a, [u8]>, Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = self.rest.take()?;
+        if let Some(rest) = line.strip_prefix(b"\"") {
+            return Some(self.quoted(rest));
+        }
+        let end = line.iter().position(|&b| b == self.delimiter);
+        self.rest = end.map(|end| &line[end + 1..]);
+        Some(Ok(Cow::Borrowed(&line[..end.unwrap_or(line.len())])))
+    }
+}
+
+impl Source for Csv {
+    fn read(&mut self, out: &mut Vec<Reference>, room: usize) -> Result<(), TraceError> {
+        let full = out.len() + room;
+        out.extend(self.first.take());
+        let mut line = Vec::new();
+        while out.len() < full {
+            match self.input.line()? {
+                Some(read) => {
+                    line.clear();
+                    line.extend_from_slice(trimmed(read));
+                }
+                None => break,
+            }
+            if !line.is_empty() {
+                let parsed = self.parse(&line);
+                out.push(parsed.map_err(|fault| self.input.at_line(fault))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn input(&self) -> &Input {
+        &self.input
+    }
+}

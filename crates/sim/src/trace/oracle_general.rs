@@ -1,0 +1,97 @@
+//! libCacheSim's oracleGeneral: records of 24 bytes, little-endian: u32 time, u64 object, u32 size,
+//! i64 index of the object's next request.
+//!
+//! Requests of size 0 are passed over, as libCacheSim does. The next index is not used, but must be
+//! -1, the largest number, or lie ahead: so a file of another format is found out.
+
+use super::error::{Fault, TraceError};
+use super::input::Input;
+use super::{Kind, Reference, Source};
+
+const RECORD: usize = 24;
+
+pub(super) struct OracleGeneral {
+    input: Input,
+    index: u64,
+    left_out: u64,
+}
+
+impl OracleGeneral {
+    pub(super) const fn new(input: Input) -> Self {
+        Self {
+            input,
+            index: 0,
+            left_out: 0,
+        }
+    }
+}
+
+/// The reference of request number `index`, `None` when it is of size 0.
+fn parse(record: &[u8; RECORD], index: u64) -> Result<Option<Reference>, Fault> {
+    let (time, object) = (word(record, 0), long(record, 4));
+    let (size, next) = (word(record, 12), long(record, 16).cast_signed());
+    let never = next == -1 || next == i64::MAX;
+    let ahead = u64::try_from(next).is_ok_and(|next| next > index);
+    if !never && !ahead {
+        let what = format!("request {index}: its object's next request is said to be {next}");
+        return Err(Fault::new(what, NOT_THIS));
+    }
+    let reference = Reference {
+        page: object,
+        time: u64::from(time),
+        kind: Kind::Access,
+    };
+    Ok((size > 0).then_some(reference))
+}
+
+const NOT_THIS: &str = "is it oracleGeneral? `--format` names other formats; else make it again";
+
+fn word(record: &[u8; RECORD], at: usize) -> u32 {
+    let mut bytes = [0; 4];
+    bytes.copy_from_slice(&record[at..at + 4]);
+    u32::from_le_bytes(bytes)
+}
+
+fn long(record: &[u8; RECORD], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&record[at..at + 8]);
+    u64::from_le_bytes(bytes)
+}
+
+impl Source for OracleGeneral {
+    fn read(&mut self, out: &mut Vec<Reference>, room: usize) -> Result<(), TraceError> {
+        let full = out.len() + room;
+        while out.len() < full {
+            let records = self.input.records::<RECORD>(full - out.len())?;
+            let (mut used, mut fault) = (0, None);
+            for record in records {
+                match parse(record, self.index) {
+                    Ok(Some(reference)) => out.push(reference),
+                    Ok(None) => self.left_out += 1,
+                    Err(found) => {
+                        fault = Some(found);
+                        break;
+                    }
+                }
+                self.index += 1;
+                used += RECORD;
+            }
+            self.input.consume(used);
+            if let Some(fault) = fault {
+                return Err(self.input.at_byte(fault));
+            }
+            if used == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn input(&self) -> &Input {
+        &self.input
+    }
+
+    fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}

@@ -1,0 +1,79 @@
+//! Page touches by windows: little-endian u64 records, (page << 2) | kind with kind 0 fetch, 1 read,
+//! 2 write; all ones ends a window. The time of a reference is the number of its window.
+
+use super::error::{Fault, TraceError};
+use super::input::Input;
+use super::{Kind, Reference, Source};
+
+const RECORD: usize = 8;
+const END_OF_WINDOW: u64 = u64::MAX;
+
+pub(super) struct PageWindows {
+    input: Input,
+    window: u64,
+}
+
+impl PageWindows {
+    pub(super) const fn new(input: Input) -> Self {
+        Self { input, window: 0 }
+    }
+}
+
+/// What a record means.
+enum Record {
+    Touch(u64, Kind),
+    EndOfWindow,
+}
+
+fn parse(record: [u8; RECORD]) -> Result<Record, Fault> {
+    let record = u64::from_le_bytes(record);
+    let kind = match record & 3 {
+        0 => Kind::Fetch,
+        1 => Kind::Read,
+        2 => Kind::Write,
+        _ if record == END_OF_WINDOW => return Ok(Record::EndOfWindow),
+        _ => {
+            let what = format!("record {record:#x} has kind 3; there are 0, 1 and 2");
+            let remedy = "is it a page-window trace? `--format` names other formats";
+            return Err(Fault::new(what, remedy));
+        }
+    };
+    Ok(Record::Touch(record >> 2, kind))
+}
+
+impl Source for PageWindows {
+    fn read(&mut self, out: &mut Vec<Reference>, room: usize) -> Result<(), TraceError> {
+        let full = out.len() + room;
+        while out.len() < full {
+            let records = self.input.records::<RECORD>(full - out.len())?;
+            let (mut used, mut fault) = (0, None);
+            for &record in records {
+                match parse(record) {
+                    Ok(Record::Touch(page, kind)) => out.push(Reference {
+                        page,
+                        time: self.window,
+                        kind,
+                    }),
+                    Ok(Record::EndOfWindow) => self.window += 1,
+                    Err(found) => {
+                        fault = Some(found);
+                        break;
+                    }
+                }
+                used += RECORD;
+            }
+            self.input.consume(used);
+            if let Some(fault) = fault {
+                return Err(self.input.at_byte(fault));
+            }
+            if used == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn input(&self) -> &Input {
+        &self.input
+    }
+}

@@ -1,0 +1,80 @@
+//! Streaming zstd decompression.
+//!
+//! Invariant: memory is one input buffer and the decoder's window, which zstd limits to 128 MiB; a
+//! frame that wants more is an error, and so is a frame that does not end.
+
+use std::io::Read;
+use zstd_safe::{DCtx, InBuffer, OutBuffer, get_error_name};
+
+/// Bytes of compressed input held.
+const INPUT: usize = 128 << 10;
+
+/// Why decompression failed.
+#[derive(Debug)]
+pub(super) enum UnzstdError {
+    Io(std::io::Error),
+    /// The data is no zstd from here on.
+    Damaged(&'static str),
+    /// The last frame does not end.
+    Truncated,
+}
+
+/// A decompressor in front of a stream.
+pub(super) struct Unzstd {
+    context: DCtx<'static>,
+    input: Vec<u8>,
+    at: usize,
+    end: usize,
+    /// Between frames: the input may end here.
+    complete: bool,
+}
+
+impl Unzstd {
+    /// `head` has been read from the stream already.
+    pub(super) fn new(head: &[u8]) -> Self {
+        let mut input = vec![0; INPUT.max(head.len())];
+        input[..head.len()].copy_from_slice(head);
+        Self {
+            context: DCtx::create(),
+            input,
+            at: 0,
+            end: head.len(),
+            complete: true,
+        }
+    }
+
+    /// Fills some of `out` (not empty); 0 at the end.
+    pub(super) fn read(
+        &mut self,
+        stream: &mut dyn Read,
+        out: &mut [u8],
+    ) -> Result<usize, UnzstdError> {
+        loop {
+            if self.at == self.end && !self.refill(stream)? && self.complete {
+                return Ok(0);
+            }
+            let ended = self.at == self.end;
+            let mut input = InBuffer::around(&self.input[self.at..self.end]);
+            let mut output = OutBuffer::around(out);
+            let left = self
+                .context
+                .decompress_stream(&mut output, &mut input)
+                .map_err(|code| UnzstdError::Damaged(get_error_name(code)))?;
+            let (used, made) = (input.pos(), output.pos());
+            self.at += used;
+            self.complete = left == 0;
+            if made > 0 {
+                return Ok(made);
+            }
+            if ended && !self.complete {
+                return Err(UnzstdError::Truncated);
+            }
+        }
+    }
+
+    fn refill(&mut self, stream: &mut dyn Read) -> Result<bool, UnzstdError> {
+        self.at = 0;
+        self.end = super::input::read_some(stream, &mut self.input).map_err(UnzstdError::Io)?;
+        Ok(self.end > 0)
+    }
+}
