@@ -8,7 +8,6 @@
 //! Invariant: no more than the limit is resident after any reference. Deterministic.
 
 use super::Cache;
-use engine::word::Flag;
 use engine::{
     Engine, EngineConfig, FaultKind, FolioId, FolioType, Millis, PageOut, Policy, ScanReason,
 };
@@ -77,7 +76,7 @@ impl EngineRun {
             let reason = ScanReason::Direct;
             let done = self.engine.isolate(self.batch, reason, &mut self.isolated);
             for &id in &self.isolated {
-                let accessed = self.engine.lruvec().folios().get(id).has(Flag::Accessed);
+                let accessed = self.engine.lruvec().folios().is_accessed(id);
                 let outcome = if accessed {
                     PageOut::Referenced
                 } else {
