@@ -18,13 +18,26 @@ const LEAST: Duration = Duration::from_millis(300);
 const PAGE: u64 = 4096;
 
 /// One look.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Gauges {
     pub(super) resident: u64,
     pub(super) stored: u64,
     pub(super) used: u64,
     pub(super) same: u64,
     pub(super) page_age: NodeAge,
+}
+
+/// A program that ended before the first look has a report as well, with empty bins.
+impl Default for Gauges {
+    fn default() -> Gauges {
+        Gauges {
+            resident: 0,
+            stored: 0,
+            used: 0,
+            same: 0,
+            page_age: histogram(&[0; EDGES_S.len() + 1], 0),
+        }
+    }
 }
 
 /// The last look, and when the next may be.
