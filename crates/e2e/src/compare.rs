@@ -84,7 +84,7 @@ impl Case {
     /// Where anything differs.
     pub fn check(&self) -> Verdict {
         let name = &self.name;
-        let (alone, samples) = sample::until_end(self.run.start(), Duration::from_secs(180));
+        let (alone, samples) = sample::until_end(self.run.start(), Duration::from_secs(600));
         assert!(
             alone.status.success(),
             "{name} alone: {}\n{}",
@@ -101,7 +101,7 @@ impl Case {
         let mut options = vec!["--memory-max", bytes.as_str(), "--report", path.as_str()];
         options.extend(self.options.iter().map(String::as_str));
         let run = pagetide::run(&options, &self.run);
-        let limit_time = alone.took * 15 + Duration::from_secs(120);
+        let limit_time = alone.took * 40 + Duration::from_secs(300);
         let (managed, samples) = sample::until_end(run.start(), limit_time);
 
         self.compare(&alone, &managed);

@@ -10,7 +10,7 @@ use e2e::wait::{self, Chance};
 use e2e::{pagetide, proc, programs};
 use rustix::process::Signal;
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(120);
 const MIB: u64 = 1 << 20;
 
 /// A process with 128 MiB, full and in use.

@@ -10,7 +10,7 @@ use e2e::temp::{TempDir, serial};
 use e2e::{elf32, pagetide, proc, programs, wait};
 use rustix::process::Signal;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
 const FAILURE: i32 = 1;
 const USAGE: i32 = 2;
 const MISSING: i32 = 3;

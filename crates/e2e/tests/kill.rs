@@ -11,7 +11,7 @@ use e2e::wait::{self, Chance};
 use e2e::{pagetide, proc};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, waitpid};
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(120);
 const SECONDS: u64 = 40;
 
 /// The managed hostile process, once it works.

@@ -38,8 +38,8 @@ fn above_high_it_is_reclaimed_and_not_stopped() {
     assert!(resident < 52 * MIB, "{}", report.0);
     assert!(report.number("evicted_pages") > 10_000, "{}", report.0);
     // Where nothing may leave, `max` would be lifted and `high` slows; either way it ends.
-    let small = Run::new([programs::c("grower").as_str(), "--mib", "20"]);
-    let report = report_of(&["--memory-high", "19M", "--swap-max", "0"], &small);
+    let options = ["--memory-high", "19M", "--swap-max", "0"];
+    let report = report_of(&options, &toucher(20, 2));
     assert!(report.number("resident_bytes") > 19 * MIB, "{}", report.0);
     assert_eq!(report.number("evicted_pages"), 0, "{}", report.0);
 }
@@ -54,8 +54,13 @@ fn eviction_by_age_stops_at_min_and_low() {
         let running = pagetide::run(&options, &toucher(64, 100)).start();
         let pid = || running.named("toucher").first().copied();
         let resident = || pid().and_then(proc::rss_anon).unwrap_or(0);
-        let full = || resident() > 60 * MIB;
-        wait::until("64 MiB", SOON, full);
+        // Eviction may begin before all is touched.
+        let touched = || {
+            let report = pid().and_then(pagetide::try_report).unwrap_or_default();
+            let number = |name: &str| report[name].as_u64().unwrap_or(0);
+            number("resident_bytes") + number("stored_bytes") > 63 * MIB
+        };
+        wait::until("64 MiB", SOON, touched);
         wait::until("eviction by age", SOON, || resident() < 40 * MIB);
         // Several periods more take nothing more.
         std::thread::sleep(Duration::from_secs(2));
@@ -103,12 +108,20 @@ fn the_classic_lists_hold_a_limit_too_and_know_no_ages() {
             .filter_map(|bin| bin["anon_bytes"].as_u64())
             .sum::<u64>()
     };
-    let options = ["--memory-max", "16M", "--policy", "active-inactive"];
+    // Pages are known, and get an age, at the first pass after they came.
+    let options = [
+        "--memory-max",
+        "16M",
+        "--age-every",
+        "500ms",
+        "--policy",
+        "active-inactive",
+    ];
     let report = report_of(&options, &toucher(48, 4));
     assert_eq!(report.0["policy"], "active-inactive");
     assert!(report.number("stored_bytes") > 30 * MIB, "{}", report.0);
     assert_eq!(old(&report), 0, "{}", report.0);
-    let report = report_of(&options[..2], &toucher(48, 4));
+    let report = report_of(&options[..4], &toucher(48, 6));
     assert_eq!(report.0["policy"], "multi-gen");
     assert!(old(&report) > 4 * MIB, "{}", report.0);
 

@@ -10,7 +10,7 @@ use e2e::{pagetide, proc, programs, wait};
 use rustix::process::Signal;
 
 const LIMIT: [&str; 2] = ["--memory-max", "64M"];
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(120);
 
 fn shell(script: &str) -> Run {
     Run::new(["sh", "-c", script])

@@ -22,7 +22,7 @@ fn the_definition_is_sound() {
 #[test]
 fn every_option_of_the_interface_is_there() {
     let line = "run --memory-max 512M --memory-high 50% --memory-low 1M --memory-min 4096 \
-        --swap-max 2G --policy active-inactive --age-every 5s --evict-older-than 10s --every 40s \
+        --swap-max 2G --policy multi-gen --age-every 5s --evict-older-than 10s --every 40s \
         --swappiness 200 --dry-run --store mem --compress zstd --report out.json -- ls -l --color";
     let Ok(Command::Run {
         knobs,
@@ -39,7 +39,7 @@ fn every_option_of_the_interface_is_there() {
     assert_eq!(options.limits.max, Limit::Bytes(Bytes(512 << 20)));
     assert_eq!(options.limits.high.to_string(), "50%");
     assert_eq!(options.limits.swap_max, Limit::Bytes(Bytes(2 << 30)));
-    assert_eq!(options.policy.policy, Algorithm::ActiveInactive);
+    assert_eq!(options.policy.policy, Algorithm::MultiGen);
     assert_eq!(options.policy.evict_older_than, Some(Millis(10_000)));
     assert_eq!(
         (options.policy.swappiness, options.policy.dry_run),
@@ -47,6 +47,17 @@ fn every_option_of_the_interface_is_there() {
     );
     assert_eq!(options.store.place, StorePlace::Mem);
     assert_eq!(options.store.compress, Compress::Zstd);
+}
+
+#[test]
+fn the_classic_policy_knows_no_ages() {
+    let policy = |line| match parse(line) {
+        Ok(Command::Run { knobs, .. }) => knobs.options().map(|options| options.policy.policy),
+        other => panic!("{other:?}"),
+    };
+    let classic = policy("run --policy active-inactive -- ls");
+    assert_eq!(classic.ok(), Some(Algorithm::ActiveInactive));
+    assert!(policy("run --policy active-inactive --evict-older-than 1s -- ls").is_err());
 }
 
 #[test]

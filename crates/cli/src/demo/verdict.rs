@@ -104,14 +104,14 @@ impl Verdict {
                 "all in all",
                 clock(self.alone.total_ms()),
                 clock(self.managed.total_ms()),
-                "filling, touching, checking every byte".into(),
+                "filled, touched, every byte read".into(),
             ),
             row(
-                "came back",
+                "pages back",
                 "-".into(),
                 count(self.report.refaulted_pages),
                 format!(
-                    "pages, median {} us a fault, 99% within {} us",
+                    "median {} us, 99% within {} us",
                     count(self.report.faults.p50_us),
                     count(self.report.faults.p99_us)
                 ),

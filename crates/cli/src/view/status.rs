@@ -7,12 +7,18 @@ use crate::terminal::Style;
 
 use super::{bar, clock, count, effective_limit, share};
 
-/// Columns of the bar in a status line.
+/// Columns of a bar.
 const BAR: usize = 20;
+/// The same in a status line of a narrow terminal, where figures say more.
+const SHORT_BAR: usize = 8;
 
 /// Resident bytes against a limit, as a bar in brackets.
 pub(crate) fn resident_bar(resident: u64, limit: Bytes, style: Style) -> String {
-    let drawn = bar(share(resident, limit.0), BAR, style.unicode);
+    bar_of(resident, limit, BAR, style)
+}
+
+fn bar_of(resident: u64, limit: Bytes, columns: usize, style: Style) -> String {
+    let drawn = bar(share(resident, limit.0), columns, style.unicode);
     let (open, close) = if style.unicode {
         ("▕", "▏")
     } else {
@@ -44,8 +50,9 @@ pub(crate) fn status(report: &Report, style: Style) -> String {
             let text = format!("resident {resident} of {limit}");
             add(&text, text.clone());
             if style.live {
-                let shown = resident_bar(report.resident_bytes, limit, style);
-                add(&"x".repeat(BAR + 2), shown);
+                let columns = if style.width < 100 { SHORT_BAR } else { BAR };
+                let shown = bar_of(report.resident_bytes, limit, columns, style);
+                add(&"x".repeat(columns + 2), shown);
             }
         }
         None => {

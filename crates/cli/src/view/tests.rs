@@ -64,7 +64,7 @@ fn a_report_in_a_pipe() {
 redis-server *:6379  pid 1234, managed for 2m 11s
 
   resident   96 MiB of 96 MiB (max)  [####################]  peak 98 MiB
-  stored     100 MiB in 40 MiB of store (2.5 to 1, lz4, mem, 12 same-filled pages)
+  stored     100 MiB in 40 MiB of store (2.5 to 1, tiered, mem, 12 same-filled pages)
   limits     low 1 MiB
   pages      25,600 put out, 1,234 came back, 88,000 proved young in limbo
   faults     90,000, median 12 us, 99% within 48 us

@@ -14,17 +14,30 @@ use std::time::{Duration, Instant};
 
 /// Edges of the page-age bins, seconds: from what a limit turns over to what nobody needs.
 const EDGES_S: [u64; 12] = [1, 2, 5, 10, 20, 40, 60, 120, 300, 600, 1800, 3600];
-const LEAST: Duration = Duration::from_millis(200);
+const LEAST: Duration = Duration::from_millis(300);
 const PAGE: u64 = 4096;
 
 /// One look.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Gauges {
     pub(super) resident: u64,
     pub(super) stored: u64,
     pub(super) used: u64,
     pub(super) same: u64,
     pub(super) page_age: NodeAge,
+}
+
+/// A program that ended before the first look has a report as well, with empty bins.
+impl Default for Gauges {
+    fn default() -> Gauges {
+        Gauges {
+            resident: 0,
+            stored: 0,
+            used: 0,
+            same: 0,
+            page_age: histogram(&[0; EDGES_S.len() + 1], 0),
+        }
+    }
 }
 
 /// The last look, and when the next may be.
@@ -58,6 +71,10 @@ impl Supervisor {
     pub(super) fn look(&mut self) {
         if self.looks.next.is_none_or(|at| Instant::now() >= at) {
             let begin = Instant::now();
+            // What keepers freed is found, and given back to the system.
+            for t in &mut self.targets {
+                t.store.shrink();
+            }
             self.look_now();
             let cost = begin.elapsed();
             self.looks.next = Some(begin + LEAST.max(cost * 50));

@@ -17,10 +17,14 @@ use keeper::layout::ctl;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// So much a program can touch for the first time between two looks without a budget.
+const NEAR: u64 = 128 << 20;
 /// Pages a slice: the budget follows after each.
 const SLICE: u64 = 1024;
-/// Reclaim in vain for so long means that nothing can leave.
+/// Reclaim in vain for so long, and so often (this process may have been kept off the processor),
+/// means that nothing can leave.
 const IN_VAIN: Duration = Duration::from_millis(300);
+const TIMES: u32 = 20;
 /// Then it is tried again this often.
 const TRY_AGAIN: Duration = Duration::from_millis(250);
 
@@ -34,6 +38,8 @@ pub(crate) struct Limit {
     held: bool,
     slope: Slope,
     last: Millis,
+    /// Pages that may come before the next look.
+    allowed: u64,
     vain: Vain,
     pub(crate) max_events: u64,
 }
@@ -42,13 +48,14 @@ pub(crate) struct Limit {
 #[derive(Default, Debug)]
 struct Vain {
     since: Option<Instant>,
+    times: u32,
     tried: Option<Instant>,
 }
 
 impl Vain {
     /// Nothing can leave.
     fn given_up(&self) -> bool {
-        self.since.is_some_and(|at| at.elapsed() > IN_VAIN)
+        self.times >= TIMES && self.since.is_some_and(|at| at.elapsed() > IN_VAIN)
     }
 
     fn worth_a_try(&self) -> bool {
@@ -58,18 +65,28 @@ impl Vain {
     fn note(&mut self, gone: u64) {
         let now = Instant::now();
         self.tried = Some(now);
-        self.since = match gone {
-            0 => self.since.or(Some(now)),
-            _ => None,
-        };
+        if gone == 0 {
+            self.since = self.since.or(Some(now));
+            self.times = self.times.saturating_add(1);
+        } else {
+            *self = Vain::default();
+        }
     }
 }
 
 impl Limit {
-    /// How long to sleep before the next look, if a limit has a say.
+    /// How long to sleep before the next look, if a limit has a say: half the time in which the
+    /// budget can be used up.
     pub(crate) fn pause(&self) -> Option<Duration> {
-        let short = if self.behind { 100 } else { 1000 };
-        (self.near && !self.vain.given_up()).then_some(Duration::from_micros(short))
+        /// No keeper brings pages faster.
+        const PAGE_US: u64 = 10;
+        let half = (self.allowed / 2).saturating_mul(PAGE_US);
+        let us = if self.behind {
+            100
+        } else {
+            half.clamp(500, 20_000)
+        };
+        (self.near && !self.vain.given_up()).then_some(Duration::from_micros(us))
     }
 
     /// Close enough to the limit that every new mapping counts.
@@ -110,7 +127,7 @@ impl Supervisor {
             self.peak = self.peak.max(resident);
             return Ok(());
         };
-        self.limit.near = resident > upper / 8 * 6;
+        self.limit.near = resident > upper / 8 * 6 || upper - resident < NEAR;
         let over = bounds.max.is_some_and(|max| resident > max);
         if over && self.limit.held {
             self.limit.max_events += 1;
@@ -175,6 +192,7 @@ impl Supervisor {
         let ms = now.since(self.limit.last).0;
         self.limit.last = now;
         let pages = bounds.allowance(resident, &mut self.limit.slope, ms);
+        self.limit.allowed = pages;
         let holds = self.limit.near && self.dry.is_none() && !self.limit.vain.given_up();
         let share = pages / self.targets.len().max(1) as u64;
         for t in &self.targets {

@@ -87,11 +87,7 @@ impl Supervisor {
     pub(super) fn run_policy(&mut self, i: usize, now: Millis) -> Result<(), Lost> {
         match self.due {
             Due::Nothing => Ok(()),
-            Due::Watch => {
-                let t = &mut self.targets[i];
-                t.store.shrink();
-                t.age(now, true).map(|_| ())
-            }
+            Due::Watch => self.targets[i].age(now, true).map(|_| ()),
             Due::Evict(older) => {
                 self.targets[i].age(now, false)?;
                 self.evict_older(i, older, now)
@@ -110,7 +106,6 @@ impl Supervisor {
             dry,
         };
         t.shrink_older((older, most), now, &mut cause)?;
-        t.store.shrink();
         Ok(())
     }
 

@@ -54,10 +54,11 @@ fn headroom(limit: u64) -> u64 {
     (limit / 32).clamp(1 << 20, 64 << 20).min(limit / 8)
 }
 
-/// Time that has passed above `memory.high` and was not yet spent on pages.
+/// Time that has passed above `memory.high` and was not yet spent on pages: milliseconds times
+/// [`BATCH`], so that no part of a page is lost.
 #[derive(Default, Debug)]
 pub(super) struct Slope {
-    unspent_ms: u64,
+    unspent: u64,
 }
 
 impl Slope {
@@ -66,12 +67,12 @@ impl Slope {
         let (usage, bound) = (Pages(resident / PAGE), Pages(high / PAGE));
         let delay = high_delay(overage(usage, bound), Pages(BATCH)).0;
         if delay == 0 {
-            self.unspent_ms = 0;
+            self.unspent = 0;
             return BATCH;
         }
-        self.unspent_ms = (self.unspent_ms + ms).min(delay);
-        let pages = self.unspent_ms * BATCH / delay;
-        self.unspent_ms -= (pages * delay).div_ceil(BATCH).min(self.unspent_ms);
+        self.unspent = (self.unspent + ms.min(delay) * BATCH).min(delay * BATCH);
+        let pages = self.unspent / delay;
+        self.unspent -= pages * delay;
         pages
     }
 }
