@@ -79,11 +79,13 @@ pub const fn dropped(word: Word) -> Option<Word> {
     }
 }
 
-/// Keeper: the word of a page that mremap took elsewhere. A write-back is for the old place: its
-/// commit finds another word there and fails.
+/// Keeper: the word of a page that mremap took elsewhere, where `present` says whether the program
+/// has it there. If it has, a keeper died after it had brought the page back and before it said so.
+/// A write-back is for the old place: its commit finds another word there and fails.
 #[must_use]
-pub const fn moved(word: Word) -> Word {
+pub const fn moved(word: Word, present: bool) -> Word {
     match word.state() {
+        State::Limbo | State::Writeback | State::Stored if present => Word::MAPPED,
         State::Writeback => Word::LIMBO,
         _ => word,
     }

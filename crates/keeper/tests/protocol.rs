@@ -134,7 +134,7 @@ fn moves_while_the_keeper_dies() {
 }
 
 /// The least that must be possible for each bug to show itself.
-fn planted() -> [(Bug, Left); 17] {
+fn planted() -> [(Bug, Left); 18] {
     let one = Left {
         writes: 1,
         ..NOTHING
@@ -175,6 +175,7 @@ fn planted() -> [(Bug, Left); 17] {
         (Bug::SettlesNothing, keeper),
         (Bug::NoHandOver, keepers),
         (Bug::MoveKeepsWriteback, moved),
+        (Bug::MoveBelievesWord, moved_and_dead),
         (Bug::MoveStores, moved_and_dead),
         (Bug::AdoptKeepsWriteback, manager),
         (Bug::AdoptWithoutBarrier, manager),

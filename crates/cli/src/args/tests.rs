@@ -157,6 +157,7 @@ fn commands_are_those_that_work_and_each_has_examples() {
             "report",
             "stat",
             "reclaim",
+            "sim",
             "mrc",
             "doctor",
             "completions",

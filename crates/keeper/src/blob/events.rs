@@ -40,6 +40,9 @@ pub(super) fn apply_all(k: &mut Keeper, view: View) {
         }
     }
     queue::compact(t);
+    if view == View::Own {
+        k.died_installing = (0, 0);
+    }
 }
 
 /// Asks the kernel about what is in doubt, and forgets what is not registered. False when more
@@ -294,11 +297,13 @@ fn move_word(k: &mut Keeper, view: View, t: Table, c: usize, from: u64, to: u64)
     if view == View::Own && old.in_limbo() {
         move_limbo_page(k, k.limbo_of(c, from), k.limbo_of(d, to));
     }
-    // What is at the new place by now tells nothing: it may have been moved on since, and another
-    // mapping may be there.
-    let new = protocol::moved(old);
+    let present = view == View::Own && !protocol::movable(old) && brought_back(k, from, to);
+    let new = protocol::moved(old, present);
     let there = Word(target.swap(new.0, Ordering::AcqRel));
     let last = Word(word.swap(Word::NONE.0, Ordering::AcqRel));
+    if present && old.in_limbo() {
+        k.drop_limbo(d, to, to + PAGE);
+    }
     // What the manager has committed in between is not named any more: the limbo copy is the good
     // one. Nor is what it has committed at the new place between a keeper's death and this.
     for gone in [there, last] {
@@ -306,6 +311,30 @@ fn move_word(k: &mut Keeper, view: View, t: Table, c: usize, from: u64, to: u64)
             store::release(k, place);
         }
     }
+}
+
+/// Whether a keeper that died had brought the page of `from` back, and the program moved it to `to`
+/// before the word said so. What is at `to` tells that only if this move is the last that is known
+/// about the place, and nothing is outstanding: it may have been moved on since, and another mapping
+/// be there, whose pages are not the moved ones.
+fn brought_back(k: &Keeper, from: u64, to: u64) -> bool {
+    let (start, end) = k.died_installing;
+    let t = k.table;
+    let about = |i: usize| {
+        let m = queue::get(t, i);
+        let at = |start: u64, end: u64| to >= start && to < end;
+        m.source == View::Own.code()
+            && match m.event {
+                event::REMAP => at(m.arg0, m.arg0 + m.arg2) || at(m.arg1, m.arg1 + m.arg2),
+                event::FORK => false,
+                _ => at(m.arg0, m.arg1),
+            }
+    };
+    from >= start
+        && from < end
+        && (0..queue::len(t)).filter(|&i| about(i)).count() == 1
+        && present::any(to)
+        && registered::ask(k, View::Own, to, to + PAGE) == Registered::Yes
 }
 
 fn move_limbo_page(k: &Keeper, src: u64, dst: u64) {

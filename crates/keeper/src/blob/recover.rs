@@ -36,7 +36,9 @@ pub(super) fn recover(k: &mut Keeper) {
         settle(k, addr, len);
     }
     if t.get(ctl::INSTALL_ON) == 1 {
-        settle(k, t.get(ctl::INSTALL_ADDR), t.get(ctl::INSTALL_LEN));
+        let (addr, len) = (t.get(ctl::INSTALL_ADDR), t.get(ctl::INSTALL_LEN));
+        settle(k, addr, len);
+        k.died_installing = (addr, addr + len);
         t.set(ctl::INSTALL_ON, 0);
     }
     k.pending_len = 0;

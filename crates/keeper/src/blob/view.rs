@@ -95,6 +95,8 @@ pub(super) struct Keeper {
     pub(super) let_go: [Ranges<16>; CHILDREN_MAX],
     pub(super) pending: [Fault; PENDING_MAX],
     pub(super) pending_len: usize,
+    /// What the keeper before this one was bringing back when it died, until events were applied.
+    pub(super) died_installing: (u64, u64),
     /// Of the events that are being applied.
     pub(super) ledger: Ledger,
     pub(super) snapshot_len: u64,

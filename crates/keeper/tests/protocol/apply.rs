@@ -19,6 +19,7 @@ pub(crate) fn begin(event: Event) -> K {
 }
 
 pub(crate) fn steps(w: &World, bug: Option<Bug>, out: &mut Steps) {
+    let present = w.kernel.program[1].is_some();
     match w.keeper {
         K::Forget(page, then) => out.add("keeper: swaps to none", page, w, |n| {
             let old = n.shared.words[usize::from(page)];
@@ -47,7 +48,7 @@ pub(crate) fn steps(w: &World, bug: Option<Bug>, out: &mut Steps) {
         K::MoveStore(old) => out.add("keeper: swaps in the moved word", 1, w, |n| {
             let new = match bug {
                 Some(Bug::MoveKeepsWriteback) => old,
-                _ => protocol::moved(old),
+                _ => protocol::moved(old, present && bug != Some(Bug::MoveBelievesWord)),
             };
             let there = n.shared.words[1];
             n.shared.words[1] = new;

@@ -26,6 +26,8 @@ pub(crate) enum Bug {
     NoHandOver,
     /// A move takes a write-back along.
     MoveKeepsWriteback,
+    /// A move does not look whether the page is there: a keeper died before it could say so.
+    MoveBelievesWord,
     /// A move stores the word at the new place over whatever is there.
     MoveStores,
     /// Adoption leaves write-backs as they are.

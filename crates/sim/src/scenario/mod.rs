@@ -1,6 +1,6 @@
 //! Experiments that users write: a TOML file with tenants, their work and limits, and sweeps.
 //!
-//! [`plan`] reads a file and refuses what is wrong with it; [`world`] makes it happen; [`oracle`]
+//! `plan` reads a file and refuses what is wrong with it; [`world`] makes it happen; [`oracle`]
 //! judges it from outside; [`report`] tells. Runs of a sweep are made in parallel; each depends on
 //! its plan alone and results are kept in the order of the file, so they are what a serial run gives.
 

@@ -32,7 +32,13 @@ impl Sleeper {
         // arguments are in place: its command line is empty for an instant.
         let cmdline = format!("/proc/{}/cmdline", sleeper.pid());
         let limit = Instant::now() + Duration::from_secs(10);
-        while std::fs::read(&cmdline).is_ok_and(|line| line.is_empty()) {
+        // One that has ended already has none at all.
+        let starting = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.pid()));
+            let ended = stat.is_ok_and(|s| s.contains(") Z "));
+            !ended && std::fs::read(&cmdline).is_ok_and(|line| line.is_empty())
+        };
+        while starting() {
             assert!(Instant::now() < limit, "sleep has no command line");
             std::thread::sleep(Duration::from_millis(1));
         }

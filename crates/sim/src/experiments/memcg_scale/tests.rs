@@ -18,7 +18,8 @@ fn what_is_measured_is_a_machine_in_order() {
         let mut world = World::new(20, 3);
         let cost = world.measure(global, 30);
         world.check();
-        assert!(cost.reclaimed >= number(REQUEST), "{cost:?}");
+        // A mean of whole requests, summed in parts.
+        assert!(cost.reclaimed >= number(REQUEST) - 1e-6, "{cost:?}");
         let again = World::new(20, 3).measure(global, 30);
         assert_eq!(
             (cost.steps(), cost.reclaimed),
