@@ -130,6 +130,12 @@ pub mod ctl {
     /// Pages that a group in limbo spans at most, a power of two up to 512.
     pub const LIMBO_WINDOW: usize = 51;
 
+    /// Until when the keeper stands still, nanoseconds of CLOCK_MONOTONIC: it changes no word, so
+    /// that an adopting manager can count what is stored. 0 for not at all.
+    pub const HOLD_UNTIL: usize = 52;
+    /// The last HOLD_UNTIL that the keeper has seen.
+    pub const HOLD_SEEN: usize = 53;
+
     /// Faults answered.
     pub const FAULTS: usize = 64;
     /// Pages moved back from limbo because they were touched, neighbours included.

@@ -12,6 +12,7 @@ use super::transit::flush;
 use super::view::{CHILDREN_MAX, Fault, Keeper, PENDING_MAX, View, page_of};
 use super::{boot, children, events, queue, registered, unstick};
 use core::arch::x86_64::_rdtsc;
+use core::sync::atomic::Ordering;
 use keeper::layout::{HIST_LEN, ctl, fd, hist_index};
 use uffd::abi::{UffdMsg, event};
 
@@ -168,6 +169,24 @@ fn note_time(k: &Keeper, since: u64) {
     k.table.count(ctl::HIST + i, 1);
 }
 
+/// Whether a manager has asked to stand still. Nothing is half done here, and the window is empty.
+fn held(k: &Keeper) -> bool {
+    let t = k.table;
+    let until = t.ctl(ctl::HOLD_UNTIL).load(Ordering::Acquire);
+    if t.get(ctl::HOLD_SEEN) != until {
+        t.ctl(ctl::HOLD_SEEN).store(until, Ordering::Release);
+    }
+    if until == 0 || sys::now_ns() < until {
+        return until != 0;
+    }
+    // Its manager is late, or dead: nobody waits for it any longer.
+    let order = Ordering::AcqRel;
+    let _ = t
+        .ctl(ctl::HOLD_UNTIL)
+        .compare_exchange(until, 0, order, Ordering::Relaxed);
+    false
+}
+
 /// When to look for the deadlock that `unstick` describes.
 struct Stuck {
     /// When no fault was waiting.
@@ -208,6 +227,10 @@ pub(super) fn serve(k: &mut Keeper) -> ! {
             }
         }
         flush(k);
+        if held(k) {
+            sleep(k, 1);
+            continue;
+        }
         let events = queue::len(k.table) > 0 || k.ledger.in_doubt();
         if events && !apply_events(k) {
             // The threads whose events were read must run before anything can be installed.

@@ -1,5 +1,6 @@
 //! Adoption: another manager takes stock of the words while keeper and program go on
-//! (`target/adopt.rs`).
+//! The code (`target/adopt.rs`) makes the keeper stand still for it, which leaves some of these
+//! orders and adds none.
 
 use keeper::protocol;
 use keeper::word::State;

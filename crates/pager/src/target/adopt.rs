@@ -5,9 +5,8 @@ use super::{Target, proc};
 use crate::Error;
 use crate::options::Options;
 use engine::Millis;
-use keeper::layout::{CHUNK_PAGES, Op, ctl, log};
+use keeper::layout::{CHUNK_PAGES, Op, ctl};
 use keeper::word::{Place, State};
-use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -40,77 +39,43 @@ impl Target {
         // Every entry so far is older than the table that is read next.
         let _ = link.read_log(|_, _, _| {});
         let mut target = Target::over(link, options, now)?;
-        target
-            .take_stock_without_children()
-            .map_err(|e| lost(pid, "adopt", e))?;
+        target.take_stock().map_err(|e| lost(pid, "adopt", e))?;
         target.rebuild_books();
         Ok(target)
     }
 
-    /// Children share slots that only their own tables name, so they are brought home before what
-    /// is stored is counted. If one was forked meanwhile, all of it is done again: until then
-    /// nothing is put into the store, so what a wrong count calls free keeps its bytes.
-    fn take_stock_without_children(&mut self) -> Result<(), Lost> {
+    /// Sets right what the dead manager was in the middle of, and counts what is stored, while the
+    /// keeper stands still. Children share slots that only their own tables name, so they are brought
+    /// home before; if one was forked meanwhile, or the hold was too short, all of it is done again.
+    /// Until then nothing is put into the store, so what a wrong count calls free keeps its bytes.
+    fn take_stock(&mut self) -> Result<(), Lost> {
+        const LONGEST: Duration = Duration::from_secs(4);
         let until = Instant::now() + LIMIT;
+        let mut hold = Duration::from_millis(250);
         while Instant::now() < until {
-            let forks = self.link.get(ctl::FORKS);
             self.link.beat();
             self.link.plain(Op::RestoreChildren, LIMIT)?;
-            self.take_stock()?;
-            if self.link.get(ctl::FORKS) == forks {
-                return Ok(());
+            let held = match self.link.hold(hold) {
+                Ok(()) => true,
+                Err(Lost::Late) => false,
+                Err(lost) => return Err(lost),
+            };
+            let alone = held && self.link.get(ctl::CHILDREN) == 0;
+            let stock = alone.then(|| self.read_words());
+            if let Some(stock) = &stock {
+                self.store.rebuild(stock.places.iter().copied());
             }
+            let in_time = self.link.go_on();
+            if let Some(stock) = stock.filter(|_| in_time) {
+                return self.link.command(Op::Drop, &stock.stale, LIMIT).map(|_| ());
+            }
+            hold = (hold * 2).min(LONGEST);
         }
         Err(Lost::Late)
     }
 
-    /// Sets right what the dead manager was in the middle of, and counts what is stored.
-    ///
-    /// Keeper and program go on meanwhile. Pages come back and give their slots up before or after
-    /// they are counted, so the words are read a second time: what is named no more is given back.
-    /// A slot that was given up twice keeps the count 0.
-    fn take_stock(&mut self) -> Result<(), Lost> {
-        let stock = self.read_words()?;
-        self.store.rebuild(stock.places.iter().copied());
-        let now = self.read_words()?;
-        for place in no_more(stock.places, now.places) {
-            self.store.free(place);
-        }
-        self.link.command(Op::Drop, &stock.stale, LIMIT).map(|_| ())
-    }
-
-    /// Reads all words as if at one instant, but for pages that come back meanwhile; write-backs of
-    /// the dead manager are taken back.
-    ///
-    /// The keeper carries out a command only when no event waits and no answer is half given: so
-    /// nothing that was begun before the reading ends after it. A word that was moved meanwhile may
-    /// have been read at both places or at neither; then the reading begins anew.
-    fn read_words(&self) -> Result<Stock, Lost> {
-        let until = Instant::now() + LIMIT;
-        loop {
-            self.barrier()?;
-            let _ = self.link.read_log(|_, _, _| {});
-            let stock = self.read_words_once();
-            self.barrier()?;
-            let mut moved = false;
-            let whole = self
-                .link
-                .read_log(|kind, _, _| moved |= kind == log::REMAP_FROM);
-            if whole && !moved {
-                return Ok(stock);
-            }
-            if Instant::now() > until {
-                return Err(Lost::Late);
-            }
-        }
-    }
-
-    /// A command that does nothing, done.
-    fn barrier(&self) -> Result<(), Lost> {
-        self.link.plain(Op::Claim, LIMIT).map(|_| ())
-    }
-
-    fn read_words_once(&self) -> Stock {
+    /// All words; write-backs of the dead manager are taken back.
+    fn read_words(&self) -> Stock {
         let mut stock = Stock::default();
         for c in 0..self.link.chunks() {
             for i in 0..CHUNK_PAGES {
@@ -196,22 +161,6 @@ impl Target {
 struct Stock {
     places: Vec<Place>,
     stale: Vec<(u64, u64)>,
-}
-
-/// The places of `before` that `now` does not name any more, each as often as it is missing.
-fn no_more(before: Vec<Place>, now: Vec<Place>) -> Vec<Place> {
-    let mut left: HashMap<Place, usize> = HashMap::new();
-    for place in now {
-        *left.entry(place).or_default() += 1;
-    }
-    let mut named = |place: &Place| match left.get_mut(place) {
-        Some(n) if *n > 0 => {
-            *n -= 1;
-            true
-        }
-        _ => false,
-    };
-    before.into_iter().filter(|place| !named(place)).collect()
 }
 
 /// Zeros the stub's place in the target's text again. No thread is in it: the one that ran it

@@ -317,6 +317,36 @@ impl Link {
         fds::kick(&self.wake);
     }
 
+    /// Makes the keeper stand still until [`Link::go_on`], at most for `limit`: no word changes
+    /// meanwhile and no fault is answered.
+    ///
+    /// # Errors
+    /// When it does not within that time, or is gone.
+    pub(crate) fn hold(&self, limit: Duration) -> Result<(), Lost> {
+        let now = uffd::process::monotonic_ns();
+        let until = now.saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        self.ctl(ctl::HOLD_UNTIL).store(until, Ordering::Release);
+        self.nudge();
+        while self.ctl(ctl::HOLD_SEEN).load(Ordering::Acquire) != until {
+            if uffd::process::monotonic_ns() >= until {
+                self.go_on();
+                return Err(Lost::Late);
+            }
+            if !self.kept_alive() {
+                return Err(Lost::Keepers);
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
+    /// Ends a hold. False if it had run out: then the keeper was at work meanwhile.
+    pub(crate) fn go_on(&self) -> bool {
+        let until = self.ctl(ctl::HOLD_UNTIL).swap(0, Ordering::AcqRel);
+        self.nudge();
+        until > uffd::process::monotonic_ns()
+    }
+
     /// Tells the keeper that a manager lives.
     pub(crate) fn beat(&self) {
         self.ctl(ctl::HEARTBEAT)
