@@ -74,7 +74,13 @@ pub(crate) fn run_e2e(name: Option<&str>) -> bool {
 
 /// End-to-end tests that do not pass yet, each with the gap of docs/known-gaps.md that it shows.
 /// They are run by `cargo xtask e2e NAME`; `cargo xtask test` says that it leaves them out.
-const OPEN: &[(&str, &str)] = &[("redis_in_half_of_its_memory", "redis in half of its memory")];
+const OPEN: &[(&str, &str)] = &[
+    ("redis_in_half_of_its_memory", "redis in half of its memory"),
+    (
+        "pagetide_killed_ten_times_and_adopted_again",
+        "kills of the manager",
+    ),
+];
 
 /// The release binary is what users run, so it is what the tests run. They share two cores and
 /// measure memory, so one runs at a time.

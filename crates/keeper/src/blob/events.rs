@@ -343,7 +343,7 @@ fn move_limbo_page(k: &Keeper, src: u64, dst: u64) {
         return;
     }
     super::sys::madvise(dst, PAGE, super::sys::MADV_DONTNEED);
-    for _ in 0..10_000 {
+    for _ in 0..100 {
         move_pages(fd::LIMBO, dst, src, PAGE, 0);
         // The result does not tell (see `present`).
         if !present::any(src) {
@@ -352,5 +352,11 @@ fn move_limbo_page(k: &Keeper, src: u64, dst: u64) {
         // The manager may be reading it: then it is pinned for a moment.
         super::sys::yield_now();
     }
-    k.table.anomaly(35, 0);
+    // Pinned for longer, or a part of a huge page that cannot be split now.
+    let (done, error) = super::install::copy(fd::LIMBO, dst, src, PAGE);
+    if done == PAGE {
+        super::sys::madvise(src, PAGE, super::sys::MADV_DONTNEED);
+    } else {
+        k.table.anomaly(35, error);
+    }
 }

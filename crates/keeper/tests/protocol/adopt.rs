@@ -1,4 +1,4 @@
-//! Adoption: another manager takes stock of the words while keeper and program go on
+//! Adoption: another manager takes stock of the words while keeper and program go on.
 //! The code (`target/adopt.rs`) makes the keeper stand still for it, which leaves some of these
 //! orders and adds none.
 
