@@ -76,9 +76,12 @@ pub(crate) fn run_e2e(name: Option<&str>) -> bool {
 /// They are run by `cargo xtask e2e NAME`; `cargo xtask test` says that it leaves them out.
 const OPEN: &[(&str, &str)] = &[
     ("redis_in_half_of_its_memory", "redis in half of its memory"),
+    ("thirty_seconds_of_everything", "the hostile workload"),
+    ("several_processes", "the hostile workload"),
+    ("attach_to_many_threads_at_work", "the hostile workload"),
     (
         "pagetide_killed_ten_times_and_adopted_again",
-        "kills of the manager",
+        "the hostile workload",
     ),
 ];
 
