@@ -20,8 +20,7 @@ use keeper::layout::{
 };
 use uffd::abi::{
     Range, UFFD_API, UFFD_EVENT_FEATURES, UFFD_FEATURE_MOVE, UFFD_FEATURE_SIGBUS, UFFDIO_API,
-    UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_UNREGISTER, UffdioApi, UffdioRegister,
-    errno, nr,
+    UFFDIO_UNREGISTER, UffdioApi, errno, nr,
 };
 
 const CLONE_VM: u64 = 0x100;
@@ -222,12 +221,7 @@ fn reserve(k: &mut Keeper, image: u64) {
         (fd::EVENTS, k.transit, CHUNK),
         (fd::LIMBO, k.limbo, chunks as u64 * CHUNK),
     ] {
-        let mut arg = UffdioRegister {
-            range: Range { start, len },
-            mode: UFFDIO_REGISTER_MODE_MISSING,
-            ioctls: 0,
-        };
-        check(image, 11, sys::ioctl(number, UFFDIO_REGISTER, &mut arg));
+        check(image, 11, registered::register(number, start, start + len));
     }
     let t = k.table;
     check(image, 10, sys::forbid(registered::unreadable(k), PAGE));

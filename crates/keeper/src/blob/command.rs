@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, CHUNK_PAGES, Op, RANGES_MAX, TABLE_BYTES, ctl, fd, log};
 use keeper::protocol;
 use keeper::word::Word;
-use uffd::abi::{Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UffdioRegister, errno};
+use uffd::abi::errno;
 
 /// What a slice of a command came to.
 #[derive(PartialEq, Eq, Clone, Copy)]
@@ -122,10 +122,10 @@ fn register(k: &mut Keeper, i: usize, start: u64, end: u64) -> Slice {
     let low = page_of(k.table.range(i + 1, 0).load(Ordering::Relaxed));
     let high = k.table.range(i + 1, 1).load(Ordering::Relaxed);
     let (low, high) = without_tables(k, (low.min(start), high.max(end)), (start, end));
-    let mut r = register_range(low, high);
+    let mut r = registered::register(fd::EVENTS, low, high);
     if -r == errno::EBUSY {
         // Of somebody else: is it this one?
-        r = register_range(start, end);
+        r = registered::register(fd::EVENTS, start, end);
     }
     if r == 0 {
         r = match registered::ask(k, View::Own, start, end) {
@@ -185,19 +185,6 @@ fn without_tables(k: &Keeper, span: (u64, u64), seen: (u64, u64)) -> (u64, u64) 
             (low.max(top.min(seen.0)), high)
         }
     })
-}
-
-fn register_range(start: u64, end: u64) -> i64 {
-    let range = Range {
-        start,
-        len: end - start,
-    };
-    let mut arg = UffdioRegister {
-        range,
-        mode: UFFDIO_REGISTER_MODE_MISSING,
-        ioctls: 0,
-    };
-    sys::ioctl(fd::EVENTS, UFFDIO_REGISTER, &mut arg)
 }
 
 fn move_out(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {

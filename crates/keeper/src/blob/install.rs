@@ -121,11 +121,13 @@ pub(super) fn now_mapped(k: &Keeper, table: Table, addr: u64, young: bool) {
 }
 
 fn zero(k: &mut Keeper, view: View, addr: u64) -> Answer {
+    if k.table.get(ctl::THROTTLE) != 0 {
+        return zero_counted(k, view, addr);
+    }
     let uffd = k.uffd_of(view);
     let table = k.table_of(view);
     let mut len = PAGE;
-    let throttled = k.table.get(ctl::THROTTLE) != 0;
-    if view == View::Own && !throttled {
+    if view == View::Own {
         k.zero_window = if addr == k.zero_next {
             (k.zero_window * 2).min(512)
         } else {
@@ -138,38 +140,17 @@ fn zero(k: &mut Keeper, view: View, addr: u64) -> Answer {
             len += PAGE;
         }
     }
-    if throttled {
-        return zero_counted(k, view, addr);
-    }
-    let mut arg = UffdioZeropage {
-        range: Range { start: addr, len },
-        mode: 0,
-        done: 0,
-    };
-    let r = sys::ioctl(uffd, UFFDIO_ZEROPAGE, &mut arg);
-    let done = if r == 0 { len as i64 } else { arg.done };
+    let (mut done, mut error) = zeropage(uffd, addr, len);
     if done > 0 {
-        k.zero_next = addr + done as u64;
-        k.table.count(ctl::ZERO_FILLS, done as u64 / PAGE);
-        return Answer::Done;
+        k.zero_next = addr + done;
+    } else if len > PAGE && error != errno::EAGAIN {
+        (done, error) = zeropage(uffd, addr, PAGE);
     }
-    if len > PAGE && -done != errno::EAGAIN {
-        let mut arg = UffdioZeropage {
-            range: Range {
-                start: addr,
-                len: PAGE,
-            },
-            mode: 0,
-            done: 0,
-        };
-        let r = sys::ioctl(uffd, UFFDIO_ZEROPAGE, &mut arg);
-        if r == 0 {
-            k.table.count(ctl::ZERO_FILLS, 1);
-            return Answer::Done;
-        }
-        return refused(k, view, addr, if arg.done < 0 { -arg.done } else { -r });
+    if done == 0 {
+        return refused(k, view, addr, error);
     }
-    refused(k, view, addr, if done < 0 { -done } else { -r })
+    k.table.count(ctl::ZERO_FILLS, done / PAGE);
+    Answer::Done
 }
 
 /// A first touch under a limit: pages of their own, so that the budget counts what is used. One,
@@ -203,6 +184,7 @@ fn zero_counted(k: &mut Keeper, view: View, addr: u64) -> Answer {
     Answer::Done
 }
 
+/// Bytes copied, and the error number if there are none.
 pub(super) fn copy(uffd: i32, dst: u64, src: u64, len: u64) -> (u64, i64) {
     let mut arg = UffdioCopy {
         dst,
@@ -212,7 +194,23 @@ pub(super) fn copy(uffd: i32, dst: u64, src: u64, len: u64) -> (u64, i64) {
         done: 0,
     };
     let r = sys::ioctl(uffd, UFFDIO_COPY, &mut arg);
-    match (r, arg.done) {
+    installed(r, arg.done, len)
+}
+
+/// Bytes of zeros installed, and the error number if there are none.
+pub(super) fn zeropage(uffd: i32, start: u64, len: u64) -> (u64, i64) {
+    let mut arg = UffdioZeropage {
+        range: Range { start, len },
+        mode: 0,
+        done: 0,
+    };
+    let r = sys::ioctl(uffd, UFFDIO_ZEROPAGE, &mut arg);
+    installed(r, arg.done, len)
+}
+
+/// What an install of `len` bytes came to, by its result and its structure's.
+fn installed(r: i64, done: i64, len: u64) -> (u64, i64) {
+    match (r, done) {
         (0, _) => (len, 0),
         (_, done) if done > 0 => (done as u64, 0),
         (r, done) => (0, if done < 0 { -done } else { -r }),

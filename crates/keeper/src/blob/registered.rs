@@ -1,4 +1,4 @@
-//! Whether a range is registered now, asked without changing anything.
+//! Registering a range, and whether one is registered now, asked without changing anything.
 //!
 //! The kernel checks an install in this order: is the address space changing, does the whole range
 //! lie in one mapping that is registered, can the bytes be read. An install whose source is never
@@ -9,10 +9,25 @@
 //! enough, however much later they are made, if no event is read in between.
 
 use super::install::copy;
+use super::sys;
 use super::table::PAGE;
 use super::view::{Keeper, View};
 use keeper::layout::CHUNK;
-use uffd::abi::errno;
+use uffd::abi::{Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UffdioRegister, errno};
+
+/// Registers `start..end` for missing pages; 0 or a negative error number.
+pub(super) fn register(uffd: i32, start: u64, end: u64) -> i64 {
+    let range = Range {
+        start,
+        len: end - start,
+    };
+    let mut arg = UffdioRegister {
+        range,
+        mode: UFFDIO_REGISTER_MODE_MISSING,
+        ioctls: 0,
+    };
+    sys::ioctl(uffd, UFFDIO_REGISTER, &mut arg)
+}
 
 /// What the kernel said.
 #[derive(Clone, Copy, PartialEq, Eq)]

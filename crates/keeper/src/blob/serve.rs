@@ -72,13 +72,7 @@ fn read_batch(k: &mut Keeper, view: View) -> bool {
     if room < INBOX_MSGS {
         return false;
     }
-    t.set(
-        ctl::INBOX_SOURCE,
-        match view {
-            View::Own => 0,
-            View::Child(i) => u64::from(i) + 1,
-        },
-    );
+    t.set(ctl::INBOX_SOURCE, u64::from(view.code()));
     let n = sys::read(k.uffd_of(view), t.inbox(), INBOX_MSGS * MSG_BYTES);
     if n <= 0 {
         return false;

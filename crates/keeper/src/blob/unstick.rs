@@ -13,17 +13,14 @@
 //! read. Until it is read the thread that announces it cannot go on, so a program with one thread
 //! never finds the seam (mremap over one fails).
 
-use super::install::wake;
+use super::install::{self, wake};
 use super::sys::{self, PollFd};
 use super::table::PAGE;
 use super::view::{CHILDREN_MAX, Fault, Keeper, View};
 use super::{queue, registered, serve};
 use keeper::layout::{ctl, fd};
 use keeper::word::State;
-use uffd::abi::{
-    Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_UNREGISTER, UFFDIO_ZEROPAGE,
-    UffdioRegister, UffdioZeropage,
-};
+use uffd::abi::{Range, UFFDIO_UNREGISTER};
 
 /// Fills the pages of waiting faults that cannot be answered now. True if there were any.
 pub(super) fn fill_waiting(k: &mut Keeper) -> bool {
@@ -46,24 +43,19 @@ pub(super) fn fill_waiting(k: &mut Keeper) -> bool {
 }
 
 fn fill(k: &mut Keeper, fault: Fault) -> bool {
-    let mut range = Range {
-        start: fault.addr,
-        len: PAGE,
-    };
     if let View::Child(i) = fault.view {
         let let_go = &mut k.let_go[usize::from(i) % CHILDREN_MAX];
         if !let_go.add(fault.addr, fault.addr + PAGE) {
             return false;
         }
+        let mut range = Range {
+            start: fault.addr,
+            len: PAGE,
+        };
         sys::ioctl(k.uffd_of(fault.view), UFFDIO_UNREGISTER, &mut range);
         return true;
     }
-    let mut arg = UffdioZeropage {
-        range,
-        mode: 0,
-        done: 0,
-    };
-    sys::ioctl(fd::PROBE, UFFDIO_ZEROPAGE, &mut arg);
+    install::zeropage(fd::PROBE, fault.addr, PAGE);
     // Whatever came of it, the thread looks again.
     wake(fd::EVENTS, fault.addr, PAGE);
     true
@@ -84,14 +76,6 @@ pub(super) fn register_again(k: &mut Keeper, i: usize) {
         return;
     }
     k.let_go[i].take(0, u64::MAX, |start, end| {
-        let mut arg = UffdioRegister {
-            range: Range {
-                start,
-                len: end - start,
-            },
-            mode: UFFDIO_REGISTER_MODE_MISSING,
-            ioctls: 0,
-        };
-        sys::ioctl(uffd, UFFDIO_REGISTER, &mut arg);
+        registered::register(uffd, start, end);
     });
 }
