@@ -101,17 +101,19 @@ impl Target {
         let pid = self.pid;
         let fail = |e| lost(pid, "detach from", e);
         self.link.ctl(ctl::THROTTLE).store(0, Ordering::Release);
-        let out = self.restore_all().map_err(fail)?;
-        if out > 0 {
-            return Err(Error::failed(
-                format!("cannot detach from process {pid}"),
-                format!("{out} of its pages could not be brought back"),
-                "free memory (the pages need it) and try again; it stays served meanwhile",
-            ));
-        }
         let keepers = self.link.keepers();
         let stub = (self.link.get(ctl::STUB_ADDR), self.link.get(ctl::STUB_LEN));
-        self.leave().map_err(fail)?;
+        if !self.leave().map_err(fail)? {
+            let out = self.census();
+            return Err(match out.limbo + out.stored {
+                0 => fail(Lost::Late),
+                out => Error::failed(
+                    format!("cannot detach from process {pid}"),
+                    format!("{out} of its pages could not be brought back"),
+                    "free memory (the pages need it) and try again; it stays served meanwhile",
+                ),
+            });
+        }
         let until = std::time::Instant::now() + Duration::from_secs(3);
         while keepers.iter().any(|&k| proc::is_keeper(k)) && std::time::Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
@@ -123,36 +125,20 @@ impl Target {
 }
 
 impl Target {
-    /// Sends the keepers away. They stay while they serve a child, and one may be forked at any
-    /// moment, and while a page is out that was moved about when it was to come back.
-    fn leave(&self) -> Result<(), Lost> {
-        const TRIES: u32 = 20;
-        for _ in 0..TRIES {
-            self.link
-                .command(Op::Restore, &self.link.registered(), LIMIT)?;
-            self.link.plain(Op::RestoreChildren, LIMIT)?;
-            if self.link.plain(Op::Leave, LIMIT)? == 0 {
-                return Ok(());
-            }
-        }
-        Err(Lost::Late)
-    }
-
-    /// Brings everything back; the pages that are still out after several tries. The program may
+    /// Brings everything back and sends the keepers away; false if they stay. They do while they
+    /// serve a child, and one may be forked at any moment, and while a page is out. The program may
     /// move memory meanwhile, so each try looks anew at what is registered.
-    fn restore_all(&self) -> Result<u64, Lost> {
+    fn leave(&self) -> Result<bool, Lost> {
         const TRIES: u32 = 20;
-        let mut out = 0;
         for _ in 0..TRIES {
             let all = self.link.registered();
             self.link.command(Op::Restore, &all, LIMIT)?;
-            let census = self.census();
-            out = census.limbo + census.stored;
-            if out == 0 {
-                break;
+            self.link.plain(Op::RestoreChildren, LIMIT)?;
+            if self.link.plain(Op::Leave, LIMIT)? == 0 {
+                return Ok(true);
             }
         }
-        Ok(out)
+        Ok(false)
     }
 }
 

@@ -9,9 +9,9 @@ use crate::Error;
 use crate::target::inject::{self, Injected};
 use crate::target::proc;
 use keeper::layout::{
-    CHUNK, CHUNK_PAGES, CHUNKS_MAX, CTL_OFF, DIR_LEN, DIR_OFF, LOG_LEN, LOG_OFF, MAGIC, Op,
-    RANGES_MAX, RANGES_OFF, REFS_BYTES, REGS_MAX, REGS_OFF, REV_OFF, TABLE_BYTES, WORDS_OFF, ctl,
-    fd,
+    CHUNK, CHUNK_PAGES, CHUNKS_MAX, CTL_OFF, DIR_LEN, DIR_OFF, KEEPER_COMM, LOG_LEN, LOG_OFF,
+    MAGIC, Op, RANGES_MAX, RANGES_OFF, REFS_BYTES, REGS_MAX, REGS_OFF, REV_OFF, TABLE_BYTES,
+    WORDS_OFF, ctl, fd,
 };
 use keeper::word::Word;
 use std::fs::File;
@@ -436,7 +436,8 @@ impl Link {
 
 fn alive(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| {
-        let rest = s.rsplit_once(')').map_or("", |(_, r)| r).trim_start();
-        proc::is_keeper(pid) && !rest.starts_with(['Z', 'X'])
+        let (head, rest) = s.rsplit_once(')').unwrap_or_default();
+        let comm = head.split_once('(').map_or("", |(_, comm)| comm);
+        comm.as_bytes() == KEEPER_COMM.to_bytes() && !rest.trim_start().starts_with(['Z', 'X'])
     })
 }
