@@ -3,6 +3,7 @@
 //! Invariant: at most [`BUFFER`] decompressed bytes are held; a line longer than [`LINE_MAX`] is an
 //! error, so that a file without line breaks does not end up in memory.
 
+use super::Reference;
 use super::error::{Fault, Place, TraceError};
 use super::unzstd::{Unzstd, UnzstdError};
 use std::cell::Cell;
@@ -166,6 +167,39 @@ impl Input {
         }
         let (records, _) = self.buffer[self.start..self.end].as_chunks::<N>();
         Ok(&records[..records.len().min(room)])
+    }
+
+    /// Parses records of `N` bytes onto `out` until it is `room` longer or the input ends; `parse`
+    /// gives `None` for a record that is no reference. An error names the record that has it.
+    pub(super) fn parse_records<const N: usize>(
+        &mut self,
+        out: &mut Vec<Reference>,
+        room: usize,
+        mut parse: impl FnMut(&[u8; N]) -> Result<Option<Reference>, Fault>,
+    ) -> Result<(), TraceError> {
+        let full = out.len() + room;
+        while out.len() < full {
+            let records = self.records::<N>(full - out.len())?;
+            let (mut used, mut fault) = (0, None);
+            for record in records {
+                match parse(record) {
+                    Ok(reference) => out.extend(reference),
+                    Err(found) => {
+                        fault = Some(found);
+                        break;
+                    }
+                }
+                used += N;
+            }
+            self.consume(used);
+            if let Some(fault) = fault {
+                return Err(self.at_byte(fault));
+            }
+            if used == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The next line with its end, or `None` after the last. The last may lack its line break.

@@ -60,31 +60,17 @@ fn long(record: &[u8; RECORD], at: usize) -> u64 {
 
 impl Source for OracleGeneral {
     fn read(&mut self, out: &mut Vec<Reference>, room: usize) -> Result<(), TraceError> {
-        let full = out.len() + room;
-        while out.len() < full {
-            let records = self.input.records::<RECORD>(full - out.len())?;
-            let (mut used, mut fault) = (0, None);
-            for record in records {
-                match parse(record, self.index) {
-                    Ok(Some(reference)) => out.push(reference),
-                    Ok(None) => self.left_out += 1,
-                    Err(found) => {
-                        fault = Some(found);
-                        break;
-                    }
-                }
-                self.index += 1;
-                used += RECORD;
-            }
-            self.input.consume(used);
-            if let Some(fault) = fault {
-                return Err(self.input.at_byte(fault));
-            }
-            if used == 0 {
-                break;
-            }
-        }
-        Ok(())
+        let Self {
+            input,
+            index,
+            left_out,
+        } = self;
+        input.parse_records::<RECORD>(out, room, |record| {
+            let reference = parse(record, *index)?;
+            *index += 1;
+            *left_out += u64::from(reference.is_none());
+            Ok(reference)
+        })
     }
 
     fn input(&self) -> &Input {

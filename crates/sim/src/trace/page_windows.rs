@@ -43,34 +43,20 @@ fn parse(record: [u8; RECORD]) -> Result<Record, Fault> {
 
 impl Source for PageWindows {
     fn read(&mut self, out: &mut Vec<Reference>, room: usize) -> Result<(), TraceError> {
-        let full = out.len() + room;
-        while out.len() < full {
-            let records = self.input.records::<RECORD>(full - out.len())?;
-            let (mut used, mut fault) = (0, None);
-            for &record in records {
-                match parse(record) {
-                    Ok(Record::Touch(page, kind)) => out.push(Reference {
-                        page,
-                        time: self.window,
-                        kind,
-                    }),
-                    Ok(Record::EndOfWindow) => self.window += 1,
-                    Err(found) => {
-                        fault = Some(found);
-                        break;
-                    }
+        let Self { input, window } = self;
+        input.parse_records::<RECORD>(out, room, |&record| {
+            Ok(match parse(record)? {
+                Record::Touch(page, kind) => Some(Reference {
+                    page,
+                    time: *window,
+                    kind,
+                }),
+                Record::EndOfWindow => {
+                    *window += 1;
+                    None
                 }
-                used += RECORD;
-            }
-            self.input.consume(used);
-            if let Some(fault) = fault {
-                return Err(self.input.at_byte(fault));
-            }
-            if used == 0 {
-                break;
-            }
-        }
-        Ok(())
+            })
+        })
     }
 
     fn input(&self) -> &Input {
