@@ -65,6 +65,12 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// Each value of `side` in percent of its partner.
+#[must_use]
+pub fn percents(side: &[f64], of: &[f64]) -> Vec<f64> {
+    of.iter().zip(side).map(|(a, b)| 100.0 * b / a).collect()
+}
+
 /// One thing that was measured, and what it should be.
 #[derive(Clone, Debug)]
 struct Line {

@@ -208,12 +208,9 @@ fn without_pressure(args: &Args, found: &mut Findings) {
             let b = rate(&managed);
             (rate(&run), b)
         };
-        ratios.push(100.0 * b / a);
-        found.figure(
-            "without pressure, one pair",
-            100.0 * b / a,
-            "% of its speed alone",
-        );
+        let ratio = 100.0 * b / a;
+        ratios.push(ratio);
+        found.figure("without pressure, one pair", ratio, "% of its speed alone");
     }
     let what = "without pressure, median of the pairs";
     found.at_least(what, median(&ratios), "% of its speed alone", 99.0);

@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use e2e::bench::{Args, Findings, median};
+use e2e::bench::{Args, Findings, median, percents};
 use e2e::guard::{Running, tail};
 use e2e::hostile::Hostile;
 use e2e::wait::{self, Chance};
@@ -41,12 +41,7 @@ fn main() -> ExitCode {
     for wrong in &tally.wrong {
         eprintln!("{wrong}");
     }
-    let ratios: Vec<f64> = tally
-        .managed
-        .iter()
-        .zip(&tally.alone)
-        .map(|(a, b)| 100.0 * b / a)
-        .collect();
+    let ratios = percents(&tally.alone, &tally.managed);
     found.at_least("kills", tally.kills as f64, "", kills as f64);
     found.figure("adoptions", tally.adoptions as f64, "");
     found.at_most(

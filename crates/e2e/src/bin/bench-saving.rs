@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use e2e::bench::{Args, Findings, median};
+use e2e::bench::{Args, Findings, median, percents};
 use e2e::guard::{Run, Running, send};
 use e2e::resp::{Client, Reply, free_port};
 use e2e::temp::TempDir;
@@ -187,12 +187,7 @@ fn main() -> ExitCode {
         median(&managed.rates),
         "/s",
     );
-    let ratios: Vec<f64> = alone
-        .rates
-        .iter()
-        .zip(&managed.rates)
-        .map(|(a, b)| 100.0 * b / a)
-        .collect();
+    let ratios = percents(&managed.rates, &alone.rates);
     found.figure("throughput, median of the pairs", median(&ratios), "%");
     let whole = 100.0 * sum(&managed.rates) / sum(&alone.rates);
     found.at_least("throughput over the whole time", whole, "%", 97.0);
