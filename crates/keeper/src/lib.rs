@@ -9,6 +9,7 @@
 #[cfg(feature = "decode")]
 pub mod decode;
 pub mod layout;
+pub mod occupancy;
 pub mod protocol;
 pub mod word;
 

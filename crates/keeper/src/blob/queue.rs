@@ -12,7 +12,8 @@
 use super::table::Table;
 use super::view::View;
 use keeper::layout::ctl;
-use uffd::abi::{UffdMsg, event};
+use keeper::occupancy::Occupancy;
+use uffd::abi::UffdMsg;
 
 pub(super) fn len(t: Table) -> usize {
     (t.get(ctl::QUEUE_LEN) as usize).min(ctl::QUEUE_MAX)
@@ -69,24 +70,19 @@ pub(super) fn waits(t: Table, view: View) -> bool {
     (0..len(t)).any(|i| get(t, i).source == view.code())
 }
 
-/// Whether the page at `addr` is new once the queue is applied: its word says so and nothing in
-/// the queue moves there, or the queue tells of the end of what its word is about.
-pub(super) fn is_new(t: Table, view: View, addr: u64, word_is_none: bool) -> bool {
-    let mut new = word_is_none;
-    for m in (0..len(t)).map(|i| get(t, i)) {
-        if m.source != view.code() {
-            continue;
-        }
-        let (gone, to) = match m.event {
-            event::REMAP => ((m.arg0, m.arg0 + m.arg2), Some((m.arg1, m.arg1 + m.arg2))),
-            event::UNMAP => ((m.arg0, m.arg1), None),
-            _ => continue,
-        };
-        // What is known of that page is elsewhere yet.
-        if to.is_some_and(|(start, end)| addr >= start && addr < end) {
+/// Whether the page at `addr` is new once the queue is applied. `taken` says whether something
+/// registered is there before; of a child that is not known, and a page that anything moves to is
+/// not called new.
+pub(super) fn is_new(t: Table, view: View, addr: u64, word_is_none: bool, taken: bool) -> bool {
+    let mut place = Occupancy::before(taken, word_is_none);
+    let mine = (0..len(t))
+        .map(|i| get(t, i))
+        .filter(|m| m.source == view.code());
+    for m in mine {
+        let came = place.apply(&m, addr);
+        if came && view != View::Own {
             return false;
         }
-        new |= addr >= gone.0 && addr < gone.1;
     }
-    new
+    place.is_new()
 }

@@ -22,8 +22,9 @@ const MSG_BYTES: usize = size_of::<UffdMsg>();
 const SPIN_CYCLES: u64 = 60_000;
 /// For how long installs may be refused before `unstick` looks whether they ever will not be.
 const STUCK_CYCLES: u64 = 40_000_000;
-/// How soon after a page was filled the next one is taken for a part of the same trouble, cycles.
-const STILL_STUCK_CYCLES: u64 = 4_000_000;
+/// How soon after a page was filled, or its thread woken to ask again, the next fault is taken for a
+/// part of the same trouble, cycles.
+const STILL_STUCK_CYCLES: u64 = 40_000_000;
 /// Housekeeping interval, nanoseconds.
 const CHECK_NS: u64 = 100_000_000;
 pub(super) const POLLIN: i16 = 1;
@@ -185,7 +186,7 @@ fn held(k: &Keeper) -> bool {
 struct Stuck {
     /// When no fault was waiting.
     quiet_since: u64,
-    /// When a page was last filled.
+    /// When a page was last filled, or a thread woken to ask again.
     filled: u64,
 }
 
