@@ -195,8 +195,8 @@ pub struct UffdMsg {
     pub event: u8,
     /// Not the kernel's: how far the keeper got with it.
     pub phase: u8,
-    /// Nothing.
-    pub reserved: u16,
+    /// Not the kernel's: which of the moves of its set this was, from 1 on.
+    pub turn: u16,
     /// Not the kernel's: whose userfaultfd it came from.
     pub source: u32,
     /// Fault: flags. Fork: the new descriptor. Remap: from. Remove, unmap: start.

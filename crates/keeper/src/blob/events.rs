@@ -22,27 +22,50 @@ use uffd::abi::{UffdMsg, event};
 /// what is then in doubt.
 pub(super) fn apply_all(k: &mut Keeper, view: View) {
     let t = k.table;
-    if k.ledger.of != view.code() {
-        // One that is of this view belongs to a keeper that died at this work.
-        k.ledger.clear();
-        k.ledger.of = view.code();
-    }
+    k.ledger.of = view.code();
     for i in 0..queue::len(t) {
         if queue::get(t, i).source == view.code() {
             apply(k, view, i);
-            t.count(ctl::EVENTS, 1);
         }
     }
+}
+
+/// Takes a set out of the queue whose events are applied and whose doubts are settled.
+fn done(k: &mut Keeper, view: View) {
+    let t = k.table;
     for i in 0..queue::len(t) {
         let msg = queue::get(t, i);
         if msg.source == view.code() {
             queue::set(t, i, UffdMsg { event: 0, ..msg });
+            t.count(ctl::EVENTS, 1);
         }
     }
     queue::compact(t);
+    k.ledger.clear();
     if view == View::Own {
         k.died_installing = (0, 0);
     }
+}
+
+/// Rebuilds the ledger of a set that another keeper died at: the moves that are made, in the order
+/// in which they were made, and the unmappings whose doubts were not settled once more.
+pub(super) fn start_over(k: &mut Keeper) {
+    let t = k.table;
+    let set = || (0..queue::len(t)).map(|i| (i, queue::get(t, i)));
+    k.ledger.clear();
+    while let Some((_, msg)) = set().find(|(_, m)| made(m) && m.turn == k.ledger.turn + 1) {
+        k.ledger.of = msg.source;
+        let words = k.table_of(View::from_code(msg.source));
+        k.ledger.moved(words, msg.arg0, msg.arg1, msg.arg2);
+    }
+    for (i, msg) in set().filter(|(_, m)| m.event == event::UNMAP) {
+        queue::set(t, i, UffdMsg { phase: 0, ..msg });
+    }
+}
+
+/// Whether a message is a move that was made.
+fn made(msg: &UffdMsg) -> bool {
+    msg.event == event::REMAP && msg.phase == 2
 }
 
 /// Asks the kernel about what is in doubt, and forgets what is not registered. False when more
@@ -63,7 +86,7 @@ pub(super) fn settle_doubts(k: &mut Keeper) -> bool {
             return false;
         }
     }
-    k.ledger.clear();
+    done(k, view);
     true
 }
 
@@ -102,20 +125,26 @@ fn apply(k: &mut Keeper, view: View, i: usize) {
                 k.let_rest(msg.arg0, msg.arg1);
             }
         }
-        event::UNMAP => unmapped(k, view, msg.arg0, msg.arg1),
+        event::UNMAP if msg.phase == 1 => return,
+        event::UNMAP if unmapped(k, view, msg.arg0, msg.arg1) => {
+            // It stays until the doubt is settled: a keeper that starts over has to know.
+            return queue::set(t, i, UffdMsg { phase: 1, ..msg });
+        }
         _ => {}
     }
     queue::set(t, i, UffdMsg { event: 0, ..msg });
 }
 
-/// Forgets an unmapped range, but for the parts to which something was moved in this set.
-fn unmapped(k: &mut Keeper, view: View, start: u64, end: u64) {
-    let mut at = start;
+/// Forgets an unmapped range, but for the parts to which something was moved in this set. True if
+/// there are any.
+fn unmapped(k: &mut Keeper, view: View, start: u64, end: u64) -> bool {
+    let (mut at, mut forgotten) = (start, 0);
     loop {
         let (from, to) = k.ledger.unmapped(k.table, at, end);
         if from == to {
-            return;
+            return forgotten < end - start;
         }
+        forgotten += to - from;
         forget(k, view, from, to, log::UNMAPPED);
         if view == View::Own {
             k.reg_remove(from, to);
@@ -229,8 +258,6 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
     let msg = queue::get(k.table, i);
     let (from, to, len) = (msg.arg0, msg.arg1, msg.arg2);
     let t = k.table_of(view);
-    // Also when it is done: a keeper that starts over has to know.
-    k.ledger.moved(t, from, to, len);
     if msg.phase == 2 {
         return;
     }
@@ -262,7 +289,17 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
         k.table.log(log::REMAP_FROM, len / PAGE, from);
         k.table.log(log::REMAP_TO, len / PAGE, to);
     }
-    queue::set(k.table, i, UffdMsg { phase: 2, ..msg });
+    k.ledger.moved(t, from, to, len);
+    let turn = k.ledger.turn;
+    queue::set(
+        k.table,
+        i,
+        UffdMsg {
+            phase: 2,
+            turn,
+            ..msg
+        },
+    );
 }
 
 /// Registered parts take their registration with them. The old one is given up last: a keeper that

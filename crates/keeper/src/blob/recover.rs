@@ -8,7 +8,7 @@ use super::present;
 use super::table::{PAGE, Table, page_in_chunk};
 use super::transit::flush;
 use super::view::{Keeper, View};
-use super::{queue, serve, store};
+use super::{events, queue, serve, store};
 use core::sync::atomic::Ordering;
 use keeper::layout::ctl;
 use keeper::protocol::{self, Seen};
@@ -19,6 +19,7 @@ use uffd::abi::{UffdMsg, event};
 pub(super) fn recover(k: &mut Keeper) {
     let t = k.table;
     inbox(k);
+    events::start_over(k);
     let (on, addr, len) = (
         t.get(ctl::TRANSIT_ON),
         t.get(ctl::TRANSIT_ADDR),

@@ -110,10 +110,11 @@ fn apply_events(k: &mut Keeper) -> bool {
     while queue::len(k.table) > 0 && code <= k.children_end as u32 {
         let view = View::from_code(code);
         if queue::waits(k.table, view) {
-            all &= apply_view(k, view);
-            if !events::settle_doubts(k) {
+            let applied = apply_view(k, view);
+            if applied && !events::settle_doubts(k) {
                 return false;
             }
+            all &= applied;
         }
         code += 1;
     }
