@@ -180,6 +180,8 @@ pub mod ctl {
     pub const INBOX: usize = 1024;
     /// Events that were read and not yet applied: their number.
     pub const QUEUE_LEN: usize = 110;
+    /// Events of the set that is being applied that have their turn.
+    pub const PLANNED: usize = 111;
     /// The events, 4 words each.
     pub const QUEUE: usize = 2048;
     /// Room for them.

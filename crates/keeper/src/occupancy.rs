@@ -133,7 +133,7 @@ mod tests {
     /// A program of a few threads over a few places of one page each: calls happen in one order,
     /// and each thread announces its events later, in order, before its next call.
     struct Kernel {
-        /// Who is at each place: 0 for nobody, and a new page has number 1.
+        /// Whether somebody is at each place.
         at: [u32; 4],
         announce: [Vec<UffdMsg>; 3],
         next: u32,
@@ -169,7 +169,7 @@ mod tests {
         ) {
             let mut k = Kernel { at: [0; 4], announce: Default::default(), next: 0 };
             for (i, at) in k.at.iter_mut().enumerate() {
-                *at = if taken >> i & 1 == 1 { 2 + i as u32 } else { 0 };
+                *at = taken >> i & 1;
             }
             let before = k.at;
             let mut read = Vec::new();
@@ -181,9 +181,8 @@ mod tests {
                     k.call(thread, from, to);
                 }
             }
-            for i in 0..4 {
+            for (i, known) in before.into_iter().map(|n| n != 0).enumerate() {
                 let addr = X + i as u64 * 0x1000;
-                let known = before[i] != 0;
                 let mut place = Occupancy::before(known, !known);
                 for m in &read {
                     place.apply(m, addr);

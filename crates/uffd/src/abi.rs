@@ -195,7 +195,7 @@ pub struct UffdMsg {
     pub event: u8,
     /// Not the kernel's: how far the keeper got with it.
     pub phase: u8,
-    /// Not the kernel's: which of the moves of its set this was, from 1 on.
+    /// Not the kernel's: when in its set it is applied, from 1 on.
     pub turn: u16,
     /// Not the kernel's: whose userfaultfd it came from.
     pub source: u32,

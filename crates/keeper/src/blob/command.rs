@@ -137,11 +137,11 @@ fn register(k: &mut Keeper, i: usize, start: u64, end: u64) -> Slice {
     if r == 0 {
         let mut at = start;
         while at < end {
-            let (s, e) = k.next_unregistered(at, end);
+            let (s, e) = k.regs().next_gap(at, end);
             check_words(k, s, e);
             at = e.max(at + PAGE);
         }
-        if !k.reg_add(start, end) {
+        if !k.regs().add(start, end) {
             r = -errno::ENOSPC;
         }
     }
@@ -190,9 +190,9 @@ fn without_tables(k: &Keeper, span: (u64, u64), seen: (u64, u64)) -> (u64, u64) 
 fn move_out(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {
     // One chunk a slice, and only what is registered.
     let stop = ((start / CHUNK + 1) * CHUNK).min(end);
-    let (from, to) = match k.registered(start) {
+    let (from, to) = match k.regs().around(start) {
         Some((_, reg_end)) => (start, stop.min(reg_end)),
-        None => return Slice::Next(k.next_registered(start).min(end).max(start + PAGE)),
+        None => return Slice::Next(k.regs().next_from(start).min(end).max(start + PAGE)),
     };
     let aside = if k.cmd_group {
         Word::LIMBO_GROUP

@@ -7,6 +7,7 @@ use super::children;
 use super::present;
 use super::queue;
 use super::registered::{self, Registered};
+use super::sketch::Sketch;
 use super::store;
 use super::table::{PAGE, Table, by_chunk, page_in_chunk};
 use super::transit::{flush, move_pages};
@@ -14,20 +15,51 @@ use super::view::{Keeper, View};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, ctl, fd, log};
 use keeper::protocol;
-use keeper::word::{State, Word};
+use keeper::word::Word;
 use uffd::abi::{UffdMsg, event};
 
-/// Applies all queued events of `view`; nothing is changing now, so they are complete. They are
-/// applied in the order in which they were read, but for what `ledger` says. The caller settles
-/// what is then in doubt.
+/// Applies all queued events of `view`; nothing is changing now, so they are complete. The caller
+/// settles what is then in doubt.
 pub(super) fn apply_all(k: &mut Keeper, view: View) {
     let t = k.table;
     k.ledger.of = view.code();
-    for i in 0..queue::len(t) {
-        if queue::get(t, i).source == view.code() {
+    plan(k, view);
+    for turn in 1..=t.get(ctl::PLANNED) as u16 {
+        let mine = |i: &usize| {
+            let m = queue::get(t, *i);
+            m.source == view.code() && m.turn == turn && m.event != 0
+        };
+        if let Some(i) = (0..queue::len(t)).find(mine) {
             apply(k, view, i);
         }
     }
+}
+
+/// Gives the messages that have no turn yet theirs. All have it before the first is applied, so that
+/// a keeper that starts over goes on in the same order.
+fn plan(k: &mut Keeper, view: View) {
+    let t = k.table;
+    let planned = t.get(ctl::PLANNED) as u16;
+    k.plan.clear();
+    for i in 0..queue::len(t) {
+        let msg = queue::get(t, i);
+        let waits = msg.turn == 0 || msg.turn > planned;
+        if msg.source == view.code() && msg.event != 0 && waits {
+            // For now the turn says where in the queue it is.
+            k.plan.add(UffdMsg {
+                turn: i as u16,
+                ..msg
+            });
+        }
+    }
+    let sketch = Sketch::of(k, view);
+    let mut turn = planned;
+    for msg in k.plan.in_order(&sketch) {
+        turn += 1;
+        queue::set(t, usize::from(msg.turn), UffdMsg { turn, ..*msg });
+    }
+    t.ctl(ctl::PLANNED)
+        .store(u64::from(turn), Ordering::Release);
 }
 
 /// Takes a set out of the queue whose events are applied and whose doubts are settled.
@@ -41,6 +73,7 @@ fn done(k: &mut Keeper, view: View) {
         }
     }
     queue::compact(t);
+    t.set(ctl::PLANNED, 0);
     k.ledger.clear();
     if view == View::Own {
         k.died_installing = (0, 0);
@@ -53,10 +86,12 @@ pub(super) fn start_over(k: &mut Keeper) {
     let t = k.table;
     let set = || (0..queue::len(t)).map(|i| (i, queue::get(t, i)));
     k.ledger.clear();
-    while let Some((_, msg)) = set().find(|(_, m)| made(m) && m.turn == k.ledger.turn + 1) {
-        k.ledger.of = msg.source;
-        let words = k.table_of(View::from_code(msg.source));
-        k.ledger.moved(words, msg.arg0, msg.arg1, msg.arg2);
+    for turn in 1..=t.get(ctl::PLANNED) as u16 {
+        if let Some((_, msg)) = set().find(|(_, m)| made(m) && m.turn == turn) {
+            k.ledger.of = msg.source;
+            let words = k.table_of(View::from_code(msg.source));
+            k.ledger.moved(words, msg.arg0, msg.arg1, msg.arg2);
+        }
     }
     for (i, msg) in set().filter(|(_, m)| m.event == event::UNMAP) {
         queue::set(t, i, UffdMsg { phase: 0, ..msg });
@@ -104,7 +139,7 @@ fn settle_doubt(k: &mut Keeper, view: View, start: u64, end: u64) -> bool {
             Registered::No => {
                 forget(k, view, at, at + PAGE, log::UNMAPPED);
                 if view == View::Own {
-                    k.reg_remove(at, at + PAGE);
+                    k.regs().remove(at, at + PAGE);
                 }
             }
         }
@@ -117,7 +152,7 @@ fn apply(k: &mut Keeper, view: View, i: usize) {
     let t = k.table;
     let msg = queue::get(t, i);
     match msg.event {
-        event::REMAP => return remap_in_order(k, view, i, 0),
+        event::REMAP => return remap(k, view, i),
         event::FORK => children::add(k, view, msg.arg0 as u32 as i32),
         event::REMOVE => {
             forget(k, view, msg.arg0, msg.arg1, log::REMOVED);
@@ -147,7 +182,7 @@ fn unmapped(k: &mut Keeper, view: View, start: u64, end: u64) -> bool {
         forgotten += to - from;
         forget(k, view, from, to, log::UNMAPPED);
         if view == View::Own {
-            k.reg_remove(from, to);
+            k.regs().remove(from, to);
         }
         at = to;
     }
@@ -184,75 +219,6 @@ pub(super) fn forget(k: &mut Keeper, view: View, start: u64, end: u64, why: u64)
     }
 }
 
-fn overlap(a: u64, a_len: u64, b: u64, b_len: u64) -> bool {
-    a < b + b_len && b < a + a_len
-}
-
-/// Applies a queued move, but before it any later one that must have happened before: one that
-/// vacated the place that this one takes. It did if the place was taken and the unmappings in the
-/// set are no more than the moves from there account for (each brings its own).
-fn remap_in_order(k: &mut Keeper, view: View, i: usize, depth: usize) {
-    const DEPTH_MAX: usize = 16;
-    let t = k.table;
-    let msg = queue::get(t, i);
-    let (to, len) = (msg.arg1, msg.arg2);
-    if msg.phase == 0 && depth < DEPTH_MAX && occupied(k, view, to, len) {
-        let (mut moves, mut unmaps) = (0, 0);
-        for j in 0..queue::len(t) {
-            let other = queue::get(t, j);
-            let mine = other.source == view.code();
-            if mine && other.event == event::REMAP {
-                moves += u32::from(overlap(other.arg0, other.arg2, to, len));
-            } else if mine && other.event == event::UNMAP {
-                unmaps += u32::from(overlap(other.arg0, other.arg1 - other.arg0, to, len));
-            }
-        }
-        for j in i + 1..queue::len(t) {
-            let other = queue::get(t, j);
-            let waits = other.source == view.code()
-                && other.event == event::REMAP
-                && other.phase == 0
-                && overlap(other.arg0, other.arg2, to, len);
-            if waits && unmaps <= moves {
-                remap_in_order(k, view, j, depth + 1);
-            }
-        }
-    }
-    remap(k, view, i);
-}
-
-/// Whether something that we know of is at the range. What is in doubt was unmapped, as far as it
-/// goes by reading order; it is there if the kernel says so.
-fn occupied(k: &Keeper, view: View, start: u64, len: u64) -> bool {
-    let end = start + len;
-    let mut at = start;
-    while at < end {
-        let (from, to) = known(k, view, at, end);
-        if from < to {
-            let (doubted, _) = k.ledger.doubted(from, to);
-            if from < doubted || registered::ask(k, view, from, from + PAGE) == Registered::Yes {
-                return true;
-            }
-        }
-        at = to.max(at + PAGE);
-    }
-    false
-}
-
-/// The first part of a range of which something is known; of a child a page.
-fn known(k: &Keeper, view: View, start: u64, end: u64) -> (u64, u64) {
-    match view {
-        View::Own => {
-            let from = k.next_registered(start).min(end);
-            (from, k.registered(from).map_or(end, |(_, e)| e.min(end)))
-        }
-        View::Child(_) => {
-            let known = k.table_of(view).state_at(start).state() != State::None;
-            (start, start + if known { PAGE } else { 0 })
-        }
-    }
-}
-
 /// Phases of a queued move: 0 not begun, 1 the new place is cleared, 2 done.
 fn remap(k: &mut Keeper, view: View, i: usize) {
     let msg = queue::get(k.table, i);
@@ -265,7 +231,7 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
         // Whatever was there has been unmapped: its event may come behind this one.
         forget(k, view, to, to + len, log::REMOVED);
         if view == View::Own {
-            k.reg_remove(to, to + len);
+            k.regs().remove(to, to + len);
         }
         queue::set(k.table, i, UffdMsg { phase: 1, ..msg });
     }
@@ -285,21 +251,12 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
         }
     }
     if view == View::Own {
-        k.reg_remove(from, from + len);
+        k.regs().remove(from, from + len);
         k.table.log(log::REMAP_FROM, len / PAGE, from);
         k.table.log(log::REMAP_TO, len / PAGE, to);
     }
     k.ledger.moved(t, from, to, len);
-    let turn = k.ledger.turn;
-    queue::set(
-        k.table,
-        i,
-        UffdMsg {
-            phase: 2,
-            turn,
-            ..msg
-        },
-    );
+    queue::set(k.table, i, UffdMsg { phase: 2, ..msg });
 }
 
 /// Registered parts take their registration with them. The old one is given up last: a keeper that
@@ -307,15 +264,15 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
 fn copy_registration(k: &Keeper, from: u64, to: u64, len: u64) {
     let mut at = from;
     while at < from + len {
-        at = k.next_registered(at);
-        let Some((_, end)) = k.registered(at) else {
+        at = k.regs().next_from(at);
+        let Some((_, end)) = k.regs().around(at) else {
             break;
         };
         let end = end.min(from + len);
         if at >= end {
             break;
         }
-        k.reg_add(to + (at - from), to + (end - from));
+        k.regs().add(to + (at - from), to + (end - from));
         at = end;
     }
 }

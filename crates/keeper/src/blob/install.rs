@@ -133,7 +133,7 @@ fn zero(k: &mut Keeper, view: View, addr: u64) -> Answer {
         } else {
             8
         };
-        let end = k.registered(addr).map_or(addr + PAGE, |(_, end)| end);
+        let end = k.regs().around(addr).map_or(addr + PAGE, |(_, end)| end);
         let limit = end.min(addr + k.zero_window * PAGE);
         // Never over a page that has bytes elsewhere.
         while addr + len < limit && table.state_at(addr + len).state() == State::None {
@@ -163,7 +163,7 @@ fn zero_counted(k: &mut Keeper, view: View, addr: u64) -> Answer {
         } else {
             1
         };
-        let end = k.registered(addr).map_or(addr + PAGE, |(_, end)| end);
+        let end = k.regs().around(addr).map_or(addr + PAGE, |(_, end)| end);
         let next = |n: u64| addr + n * PAGE;
         let free = |at: u64| at < end && k.table.state_at(at).state() == State::None;
         while n < k.zero_window && free(next(n)) {
@@ -239,7 +239,7 @@ fn limbo_run(k: &Keeper, c: usize, addr: u64) -> (u64, u64) {
         return (start, end);
     }
     let window = k.table.get(ctl::LIMBO_WINDOW).clamp(1, CHUNK_PAGES as u64) * PAGE;
-    let (reg_start, reg_end) = k.registered(addr).unwrap_or((addr, addr + PAGE));
+    let (reg_start, reg_end) = k.regs().around(addr).unwrap_or((addr, addr + PAGE));
     let low = (addr / window * window).max(reg_start);
     let high = (addr / window * window + window).min(reg_end);
     while start > low && grouped(start - PAGE) {
@@ -347,7 +347,7 @@ fn readahead(k: &mut Keeper, view: View, addr: u64) -> usize {
     }
     let table = k.table_of(view);
     let end = match view {
-        View::Own => k.registered(addr).map_or(addr + PAGE, |(_, end)| end),
+        View::Own => k.regs().around(addr).map_or(addr + PAGE, |(_, end)| end),
         View::Child(_) => u64::MAX,
     };
     let end = end.min((addr / CHUNK + 1) * CHUNK);

@@ -85,8 +85,6 @@ impl<const N: usize> Ranges<N> {
 pub(super) struct Ledger {
     /// Whose set it is ([`super::view::View::code`]).
     pub(super) of: u32,
-    /// Moves so far.
-    pub(super) turn: u16,
     /// Places that something was moved to.
     arrived: Ranges<RANGES>,
     /// Parts of them that were told to be unmapped.
@@ -95,7 +93,6 @@ pub(super) struct Ledger {
 
 impl Ledger {
     pub(super) fn clear(&mut self) {
-        self.turn = 0;
         self.arrived.clear();
         self.doubts.clear();
     }
@@ -108,7 +105,6 @@ impl Ledger {
     /// Something was moved. Once for each move, in the order in which they were made: what is known
     /// of a place is what was moved there last.
     pub(super) fn moved(&mut self, t: Table, from: u64, to: u64, len: u64) {
-        self.turn += 1;
         for ranges in [&mut self.arrived, &mut self.doubts] {
             ranges.take(from, from + len, |_, _| {});
             ranges.take(to, to + len, |_, _| {});
@@ -132,11 +128,6 @@ impl Ledger {
             }
             at = to;
         }
-    }
-
-    /// The first part of `start..end` that is in doubt; empty at `end` if there is none.
-    pub(super) fn doubted(&self, start: u64, end: u64) -> (u64, u64) {
-        self.doubts.first(start, end)
     }
 
     /// A part in doubt.

@@ -7,6 +7,8 @@
 //! lost by waiting: once an install would not be refused, the set of events is complete, and
 //! `events::apply_all` can tell from the set, and from what is registered now, what happened.
 //!
+//! In which order they are applied, `keeper::plan` works out.
+//!
 //! Invariant: the queue is in shared memory and a message leaves it only when it was applied.
 
 use super::table::Table;
@@ -41,6 +43,7 @@ pub(super) fn push(t: Table, view: View, msg: &UffdMsg) -> bool {
         UffdMsg {
             source: view.code(),
             phase: 0,
+            turn: 0,
             ..*msg
         },
     );

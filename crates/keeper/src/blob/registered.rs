@@ -49,7 +49,12 @@ pub(super) fn unreadable(k: &Keeper) -> u64 {
 
 /// Asks about `start..end` of an address space.
 pub(super) fn ask(k: &Keeper, view: View, start: u64, end: u64) -> Registered {
-    match copy(k.uffd_of(view), start, unreadable(k), end - start) {
+    ask_for(k.uffd_of(view), unreadable(k), start, end)
+}
+
+/// The same, with what it takes.
+pub(super) fn ask_for(uffd: i32, unreadable: u64, start: u64, end: u64) -> Registered {
+    match copy(uffd, start, unreadable, end - start) {
         // EEXIST: a huge page is there, which is looked at before the bytes are read.
         (0, errno::EFAULT | errno::EEXIST) => Registered::Yes,
         (0, errno::EAGAIN) => Registered::Changing,

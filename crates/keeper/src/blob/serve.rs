@@ -328,8 +328,8 @@ fn housekeeping(k: &mut Keeper) {
 fn target_gone(k: &mut Keeper) {
     if !k.orphaned {
         k.orphaned = true;
-        while k.regs_len() > 0 {
-            let (start, end) = k.reg(0);
+        while k.regs().len() > 0 {
+            let (start, end) = k.regs().get(0);
             let mut range = uffd::abi::Range {
                 start,
                 len: end - start,
@@ -337,7 +337,7 @@ fn target_gone(k: &mut Keeper) {
             sys::ioctl(fd::EVENTS, uffd::abi::UFFDIO_UNREGISTER, &mut range);
             sys::munmap(start, end - start);
             events::forget(k, View::Own, start, end, keeper::layout::log::UNMAPPED);
-            k.reg_remove(start, end);
+            k.regs().remove(start, end);
         }
     }
     if k.children_end == 0 {

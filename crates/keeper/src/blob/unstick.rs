@@ -57,7 +57,7 @@ pub(super) fn fill_waiting(k: &mut Keeper) -> bool {
 
 fn fillable(k: &Keeper, fault: Fault) -> bool {
     let none = k.table_of(fault.view).state_at(fault.addr).state() == State::None;
-    let taken = k.registered(fault.addr).is_some();
+    let taken = k.regs().around(fault.addr).is_some();
     queue::is_new(k.table, fault.view, fault.addr, none, taken)
         && k.uffd_of(fault.view) >= 0
         && !registered::quiet(k, fault.view)

@@ -13,11 +13,13 @@
 //!    they are written.)
 
 use super::ledger::{Ledger, Ranges};
+use super::regs::Regs;
 use super::sys;
 use super::table::{PAGE, Table};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use keeper::layout::{CHUNK, REGS_MAX, ctl, fd};
+use keeper::layout::{CHUNK, ctl, fd};
+use keeper::plan::Plan;
 use keeper::word::PAGE_SIZE;
 
 pub(super) const CHILDREN_MAX: usize = 400;
@@ -99,6 +101,8 @@ pub(super) struct Keeper {
     pub(super) died_installing: (u64, u64),
     /// Of the events that are being applied.
     pub(super) ledger: Ledger,
+    /// In which order they are.
+    pub(super) plan: Plan,
     pub(super) snapshot_len: u64,
     pub(super) zero_next: u64,
     pub(super) zero_window: u64,
@@ -194,134 +198,9 @@ impl Keeper {
         }
     }
 
-    /// The registered range around `addr`.
-    pub(super) fn registered(&self, addr: u64) -> Option<(u64, u64)> {
-        let i = self.reg_after(addr);
-        if i == 0 {
-            return None;
-        }
-        let (start, end) = self.reg(i - 1);
-        if addr < end { Some((start, end)) } else { None }
-    }
-
-    /// The next registered address at or after `addr`; the end of the address space if none.
-    pub(super) fn next_registered(&self, addr: u64) -> u64 {
-        let i = self.reg_after(addr);
-        match self.registered(addr) {
-            Some(_) => addr,
-            None if i < self.regs_len() => self.reg(i).0,
-            None => u64::MAX,
-        }
-    }
-
-    /// The first part of `start..end` that is not registered; empty at its end if all is.
-    pub(super) fn next_unregistered(&self, start: u64, end: u64) -> (u64, u64) {
-        let from = self.registered(start).map_or(start, |(_, e)| e).min(end);
-        let to = if from < end {
-            self.next_registered(from).min(end)
-        } else {
-            end
-        };
-        (from, to)
-    }
-
-    pub(super) fn regs_len(&self) -> usize {
-        (self.table.get(ctl::REGS_USED) as usize).min(REGS_MAX)
-    }
-
-    pub(super) fn reg(&self, i: usize) -> (u64, u64) {
-        use core::sync::atomic::Ordering::Relaxed;
-        (
-            self.table.reg(i, 0).load(Relaxed),
-            self.table.reg(i, 1).load(Relaxed),
-        )
-    }
-
-    fn set_reg(&self, i: usize, (start, end): (u64, u64)) {
-        use core::sync::atomic::Ordering::Relaxed;
-        self.table.reg(i, 0).store(start, Relaxed);
-        self.table.reg(i, 1).store(end, Relaxed);
-    }
-
-    /// Index of the first registered range that starts after `addr`.
-    fn reg_after(&self, addr: u64) -> usize {
-        let (mut low, mut high) = (0, self.regs_len());
-        while low < high {
-            let mid = usize::midpoint(low, high);
-            if self.reg(mid).0 <= addr {
-                low = mid + 1
-            } else {
-                high = mid
-            }
-        }
-        low
-    }
-
-    /// Adds a range to the registered ones, merging what it overlaps or touches. False when full.
-    pub(super) fn reg_add(&self, mut start: u64, mut end: u64) -> bool {
-        let mut first = self.reg_after(start);
-        if first > 0 && self.reg(first - 1).1 >= start {
-            first -= 1;
-        }
-        let mut last = first;
-        let len = self.regs_len();
-        while last < len && self.reg(last).0 <= end {
-            start = start.min(self.reg(last).0);
-            end = end.max(self.reg(last).1);
-            last += 1;
-        }
-        if first == last && len == REGS_MAX {
-            return false;
-        }
-        self.reg_splice(first, last, &[(start, end)]);
-        true
-    }
-
-    /// Takes `start..end` out of the registered ranges.
-    pub(super) fn reg_remove(&self, start: u64, end: u64) {
-        let mut first = self.reg_after(start);
-        if first > 0 && self.reg(first - 1).1 > start {
-            first -= 1;
-        }
-        let mut last = first;
-        let len = self.regs_len();
-        let mut keep = [(0u64, 0u64); 2];
-        let mut kept = 0;
-        while last < len && self.reg(last).0 < end {
-            let (s, e) = self.reg(last);
-            for part in [(s, start.min(e)), (end.max(s), e)] {
-                if part.0 < part.1 {
-                    keep[kept % 2] = part;
-                    kept += 1;
-                }
-            }
-            last += 1;
-        }
-        // When a split does not fit, the tail is forgotten: it is only never moved out again.
-        let kept = if len - (last - first) + kept > REGS_MAX {
-            1
-        } else {
-            kept
-        };
-        self.reg_splice(first, last, &keep[..kept.min(2)]);
-    }
-
-    fn reg_splice(&self, first: usize, last: usize, with: &[(u64, u64)]) {
-        let len = self.regs_len();
-        let new_len = len - (last - first) + with.len();
-        if with.len() <= last - first {
-            for i in last..len {
-                self.set_reg(i - (last - first) + with.len(), self.reg(i));
-            }
-        } else {
-            for i in (last..len).rev() {
-                self.set_reg(i + with.len() - (last - first), self.reg(i));
-            }
-        }
-        for (i, r) in with.iter().enumerate() {
-            self.set_reg(first + i, *r);
-        }
-        self.table.set(ctl::REGS_USED, new_len as u64);
+    /// What is registered.
+    pub(super) fn regs(&self) -> Regs {
+        Regs(self.table)
     }
 }
 
