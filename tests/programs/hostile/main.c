@@ -28,8 +28,9 @@ static void *worker_run(void *argument)
 {
     struct worker *w = argument;
     struct status *s = &shared->status[w->slot];
-    atomic_store(&s->pid, (uint32_t)getpid());
+    /* In this order: who finds its pid there sends signals to its tid. */
     atomic_store(&s->tid, (uint32_t)gettid());
+    atomic_store(&s->pid, (uint32_t)getpid());
     altstack_install(w);
     if (w->has_predecessor)
         pthread_join(w->predecessor, NULL);

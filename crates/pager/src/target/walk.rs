@@ -120,8 +120,9 @@ impl Target {
             return true;
         }
         let (chunk, page) = (first as usize / CHUNK_PAGES, first as usize % CHUNK_PAGES);
-        self.blocks
-            .next_is_group(chunk, page / BLOCK_PAGES, young, present)
+        let place = (chunk, page / BLOCK_PAGES);
+        let pass = self.counters.aging_passes + 1;
+        self.blocks.next_is_group(pass, place, young, present)
     }
 }
 
