@@ -168,8 +168,8 @@ mod tests {
             taken in 0u32..16,
         ) {
             let mut k = Kernel { at: [0; 4], announce: Default::default(), next: 0 };
-            for (i, at) in k.at.iter_mut().enumerate() {
-                *at = if taken >> i & 1 == 1 { 2 + i as u32 } else { 0 };
+            for (i, at) in (0u32..).zip(k.at.iter_mut()) {
+                *at = if taken >> i & 1 == 1 { 2 + i } else { 0 };
             }
             let before = k.at;
             let mut read = Vec::new();
@@ -181,9 +181,9 @@ mod tests {
                     k.call(thread, from, to);
                 }
             }
-            for i in 0..4 {
+            for (i, owner) in before.iter().enumerate() {
                 let addr = X + i as u64 * 0x1000;
-                let known = before[i] != 0;
+                let known = *owner != 0;
                 let mut place = Occupancy::before(known, !known);
                 for m in &read {
                     place.apply(m, addr);

@@ -1,155 +1,102 @@
-//! What the program did to its address space, applied to the table before anything else.
+//! What the program did to its address space, applied to the table before anything else. In which
+//! order, `keeper::order` decides; here is what each step does.
 //!
-//! Invariant: applying a message twice is applying it once, so that a keeper that dies while it
-//! works through the queue can be followed by one that starts over.
+//! Invariant: doing a step twice is doing it once, so that a keeper that dies while it works through
+//! the queue can be followed by one that starts over.
 
 use super::children;
 use super::present;
 use super::queue;
-use super::registered::{self, Registered};
+use super::registered;
 use super::store;
 use super::table::{PAGE, Table, by_chunk, page_in_chunk};
 use super::transit::{flush, move_pages};
 use super::view::{Keeper, View};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, ctl, fd, log};
+use keeper::order::ledger::Ledger;
+use keeper::order::{Memory, Registered, Why, set};
 use keeper::protocol;
 use keeper::word::{State, Word};
 use uffd::abi::{UffdMsg, event};
 
-/// Applies all queued events of `view`; nothing is changing now, so they are complete. They are
-/// applied in the order in which they were read, but for what `ledger` says. The caller settles
-/// what is then in doubt.
+/// Applies all queued events of `view`; see `keeper::order`.
 pub(super) fn apply_all(k: &mut Keeper, view: View) {
-    let t = k.table;
-    k.ledger.of = view.code();
-    for i in 0..queue::len(t) {
-        if queue::get(t, i).source == view.code() {
-            apply(k, view, i);
-        }
-    }
+    set::apply_all(k, view.code());
 }
 
-/// Takes a set out of the queue whose events are applied and whose doubts are settled.
-fn done(k: &mut Keeper, view: View) {
-    let t = k.table;
-    for i in 0..queue::len(t) {
-        let msg = queue::get(t, i);
-        if msg.source == view.code() {
-            queue::set(t, i, UffdMsg { event: 0, ..msg });
-            t.count(ctl::EVENTS, 1);
-        }
+impl Memory for Keeper {
+    fn queued(&self) -> usize {
+        queue::len(self.table)
     }
-    queue::compact(t);
-    k.ledger.clear();
-    if view == View::Own {
-        k.died_installing = (0, 0);
-    }
-}
 
-/// Rebuilds the ledger of a set that another keeper died at: the moves that are made, in the order
-/// in which they were made, and the unmappings whose doubts were not settled once more.
-pub(super) fn start_over(k: &mut Keeper) {
-    let t = k.table;
-    let set = || (0..queue::len(t)).map(|i| (i, queue::get(t, i)));
-    k.ledger.clear();
-    while let Some((_, msg)) = set().find(|(_, m)| made(m) && m.turn == k.ledger.turn + 1) {
-        k.ledger.of = msg.source;
-        let words = k.table_of(View::from_code(msg.source));
-        k.ledger.moved(words, msg.arg0, msg.arg1, msg.arg2);
+    fn get(&self, i: usize) -> UffdMsg {
+        queue::get(self.table, i)
     }
-    for (i, msg) in set().filter(|(_, m)| m.event == event::UNMAP) {
-        queue::set(t, i, UffdMsg { phase: 0, ..msg });
-    }
-}
 
-/// Whether a message is a move that was made.
-fn made(msg: &UffdMsg) -> bool {
-    msg.event == event::REMAP && msg.phase == 2
-}
-
-/// Asks the kernel about what is in doubt, and forgets what is not registered. False when more
-/// events are to be read first.
-pub(super) fn settle_doubts(k: &mut Keeper) -> bool {
-    let view = View::from_code(k.ledger.of);
-    let uffd = k.uffd_of(view);
-    while let Some((start, end)) = k.ledger.doubt() {
-        let mut settled = true;
-        by_chunk(start, end, |s, e| {
-            settled = uffd < 0 || settle_doubt(k, view, s, e);
-            if settled {
-                k.ledger.settled(s, e);
-            }
-            settled
-        });
-        if !settled {
-            return false;
-        }
+    fn set(&mut self, i: usize, msg: UffdMsg) {
+        queue::set(self.table, i, msg);
     }
-    done(k, view);
-    true
-}
 
-fn settle_doubt(k: &mut Keeper, view: View, start: u64, end: u64) -> bool {
-    match registered::ask(k, view, start, end) {
-        Registered::Yes | Registered::Gone => return true,
-        Registered::Changing => return false,
-        Registered::No => {}
-    }
-    let mut at = start;
-    while at < end {
-        match registered::ask(k, view, at, at + PAGE) {
-            Registered::Yes | Registered::Gone => {}
-            Registered::Changing => return false,
-            Registered::No => {
-                forget(k, view, at, at + PAGE, log::UNMAPPED);
-                if view == View::Own {
-                    k.reg_remove(at, at + PAGE);
-                }
+    fn take_out(&mut self, of: u32) {
+        let t = self.table;
+        for i in 0..queue::len(t) {
+            let msg = queue::get(t, i);
+            if msg.source == of {
+                queue::set(t, i, UffdMsg { event: 0, ..msg });
+                t.count(ctl::EVENTS, 1);
             }
         }
-        at += PAGE;
+        queue::compact(t);
+        if View::from_code(of) == View::Own {
+            self.died_installing = (0, 0);
+        }
     }
-    true
-}
 
-fn apply(k: &mut Keeper, view: View, i: usize) {
-    let t = k.table;
-    let msg = queue::get(t, i);
-    match msg.event {
-        event::REMAP => return remap_in_order(k, view, i, 0),
-        event::FORK => children::add(k, view, msg.arg0 as u32 as i32),
-        event::REMOVE => {
-            forget(k, view, msg.arg0, msg.arg1, log::REMOVED);
-            if view == View::Own {
-                k.let_rest(msg.arg0, msg.arg1);
-            }
-        }
-        event::UNMAP if msg.phase == 1 => return,
-        event::UNMAP if unmapped(k, view, msg.arg0, msg.arg1) => {
-            // It stays until the doubt is settled: a keeper that starts over has to know.
-            return queue::set(t, i, UffdMsg { phase: 1, ..msg });
-        }
-        _ => {}
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
-    queue::set(t, i, UffdMsg { event: 0, ..msg });
-}
 
-/// Forgets an unmapped range, but for the parts to which something was moved in this set. True if
-/// there are any.
-fn unmapped(k: &mut Keeper, view: View, start: u64, end: u64) -> bool {
-    let (mut at, mut forgotten) = (start, 0);
-    loop {
-        let (from, to) = k.ledger.unmapped(k.table, at, end);
-        if from == to {
-            return forgotten < end - start;
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    fn no_room(&mut self, doubt: bool) {
+        self.table.anomaly(if doubt { 51 } else { 50 }, 0);
+    }
+
+    fn forget(&mut self, of: u32, start: u64, end: u64, why: Why) {
+        let view = View::from_code(of);
+        let told = match why {
+            Why::Unmapped => log::UNMAPPED,
+            Why::Replaced | Why::Removed => log::REMOVED,
+        };
+        forget(self, view, start, end, told);
+        match why {
+            _ if view != View::Own => {}
+            Why::Unmapped | Why::Replaced => self.reg_remove(start, end),
+            Why::Removed => self.let_rest(start, end),
         }
-        forgotten += to - from;
-        forget(k, view, from, to, log::UNMAPPED);
-        if view == View::Own {
-            k.reg_remove(from, to);
-        }
-        at = to;
+    }
+
+    fn carry(&mut self, of: u32, from: u64, to: u64, len: u64) {
+        carry(self, View::from_code(of), from, to, len);
+    }
+
+    fn forked(&mut self, of: u32, event: UffdMsg) {
+        children::add(self, View::from_code(of), event.arg0 as u32 as i32);
+    }
+
+    fn known(&self, of: u32, start: u64, end: u64) -> (u64, u64) {
+        known(self, View::from_code(of), start, end)
+    }
+
+    fn ask(&self, of: u32, start: u64, end: u64) -> Registered {
+        registered::ask(self, View::from_code(of), start, end)
+    }
+
+    fn open(&self, of: u32) -> bool {
+        self.uffd_of(View::from_code(of)) >= 0
     }
 }
 
@@ -184,61 +131,6 @@ pub(super) fn forget(k: &mut Keeper, view: View, start: u64, end: u64, why: u64)
     }
 }
 
-fn overlap(a: u64, a_len: u64, b: u64, b_len: u64) -> bool {
-    a < b + b_len && b < a + a_len
-}
-
-/// Applies a queued move, but before it any later one that must have happened before: one that
-/// vacated the place that this one takes. It did if the place was taken and the unmappings in the
-/// set are no more than the moves from there account for (each brings its own).
-fn remap_in_order(k: &mut Keeper, view: View, i: usize, depth: usize) {
-    const DEPTH_MAX: usize = 16;
-    let t = k.table;
-    let msg = queue::get(t, i);
-    let (to, len) = (msg.arg1, msg.arg2);
-    if msg.phase == 0 && depth < DEPTH_MAX && occupied(k, view, to, len) {
-        let (mut moves, mut unmaps) = (0, 0);
-        for j in 0..queue::len(t) {
-            let other = queue::get(t, j);
-            let mine = other.source == view.code();
-            if mine && other.event == event::REMAP {
-                moves += u32::from(overlap(other.arg0, other.arg2, to, len));
-            } else if mine && other.event == event::UNMAP {
-                unmaps += u32::from(overlap(other.arg0, other.arg1 - other.arg0, to, len));
-            }
-        }
-        for j in i + 1..queue::len(t) {
-            let other = queue::get(t, j);
-            let waits = other.source == view.code()
-                && other.event == event::REMAP
-                && other.phase == 0
-                && overlap(other.arg0, other.arg2, to, len);
-            if waits && unmaps <= moves {
-                remap_in_order(k, view, j, depth + 1);
-            }
-        }
-    }
-    remap(k, view, i);
-}
-
-/// Whether something that we know of is at the range. What is in doubt was unmapped, as far as it
-/// goes by reading order; it is there if the kernel says so.
-fn occupied(k: &Keeper, view: View, start: u64, len: u64) -> bool {
-    let end = start + len;
-    let mut at = start;
-    while at < end {
-        let (from, to) = known(k, view, at, end);
-        if from < to {
-            let (doubted, _) = k.ledger.doubted(from, to);
-            if from < doubted || registered::ask(k, view, from, from + PAGE) == Registered::Yes {
-                return true;
-            }
-        }
-        at = to.max(at + PAGE);
-    }
-    false
-}
-
 /// The first part of a range of which something is known; of a child a page.
 fn known(k: &Keeper, view: View, start: u64, end: u64) -> (u64, u64) {
     match view {
@@ -253,22 +145,9 @@ fn known(k: &Keeper, view: View, start: u64, end: u64) -> (u64, u64) {
     }
 }
 
-/// Phases of a queued move: 0 not begun, 1 the new place is cleared, 2 done.
-fn remap(k: &mut Keeper, view: View, i: usize) {
-    let msg = queue::get(k.table, i);
-    let (from, to, len) = (msg.arg0, msg.arg1, msg.arg2);
+/// Takes words and registration to where their pages were moved.
+fn carry(k: &mut Keeper, view: View, from: u64, to: u64, len: u64) {
     let t = k.table_of(view);
-    if msg.phase == 2 {
-        return;
-    }
-    if msg.phase == 0 {
-        // Whatever was there has been unmapped: its event may come behind this one.
-        forget(k, view, to, to + len, log::REMOVED);
-        if view == View::Own {
-            k.reg_remove(to, to + len);
-        }
-        queue::set(k.table, i, UffdMsg { phase: 1, ..msg });
-    }
     if view == View::Own {
         flush(k);
         copy_registration(k, from, to, len);
@@ -289,17 +168,6 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
         k.table.log(log::REMAP_FROM, len / PAGE, from);
         k.table.log(log::REMAP_TO, len / PAGE, to);
     }
-    k.ledger.moved(t, from, to, len);
-    let turn = k.ledger.turn;
-    queue::set(
-        k.table,
-        i,
-        UffdMsg {
-            phase: 2,
-            turn,
-            ..msg
-        },
-    );
 }
 
 /// Registered parts take their registration with them. The old one is given up last: a keeper that

@@ -12,12 +12,12 @@
 //!    `MADV_FREE` raises the same event, leaves the pages mapped, and takes back its promise when
 //!    they are written.)
 
-use super::ledger::{Ledger, Ranges};
 use super::sys;
 use super::table::{PAGE, Table};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use keeper::layout::{CHUNK, REGS_MAX, ctl, fd};
+use keeper::order::ledger::{Ledger, Ranges};
 use keeper::word::PAGE_SIZE;
 
 pub(super) const CHILDREN_MAX: usize = 400;
