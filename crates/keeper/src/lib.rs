@@ -10,7 +10,7 @@
 pub mod decode;
 pub mod layout;
 pub mod occupancy;
-pub mod plan;
+pub mod order;
 pub mod protocol;
 pub mod word;
 

@@ -1,12 +1,13 @@
-//! What the program did to its address space, applied to the table before anything else.
+//! What the program did to its address space, applied to the table before anything else. In which
+//! order, `keeper::order` decides; here is what each step does.
 //!
-//! Invariant: applying a message twice is applying it once, so that a keeper that dies while it
-//! works through the queue can be followed by one that starts over.
+//! Invariant: doing a step twice is doing it once, so that a keeper that dies while it works through
+//! the queue can be followed by one that starts over.
 
 use super::children;
 use super::present;
 use super::queue;
-use super::registered::{self, Registered};
+use super::registered;
 use super::sketch::Sketch;
 use super::store;
 use super::table::{PAGE, Table, by_chunk, page_in_chunk};
@@ -14,177 +15,104 @@ use super::transit::{flush, move_pages};
 use super::view::{Keeper, View};
 use core::sync::atomic::Ordering;
 use keeper::layout::{CHUNK, ctl, fd, log};
+use keeper::order::ledger::Ledger;
+use keeper::order::plan::Plan;
+use keeper::order::{Memory, Registered, Why, set};
 use keeper::protocol;
 use keeper::word::Word;
 use uffd::abi::{UffdMsg, event};
 
-/// Applies all queued events of `view`; nothing is changing now, so they are complete. The caller
-/// settles what is then in doubt.
+/// Applies all queued events of `view`; see `keeper::order`.
 pub(super) fn apply_all(k: &mut Keeper, view: View) {
-    let t = k.table;
-    k.ledger.of = view.code();
-    plan(k, view);
-    for turn in 1..=t.get(ctl::PLANNED) as u16 {
-        let mine = |i: &usize| {
-            let m = queue::get(t, *i);
-            m.source == view.code() && m.turn == turn && m.event != 0
+    set::apply_all(k, view.code());
+}
+
+impl Memory for Keeper {
+    fn queued(&self) -> usize {
+        queue::len(self.table)
+    }
+
+    fn get(&self, i: usize) -> UffdMsg {
+        queue::get(self.table, i)
+    }
+
+    fn set(&mut self, i: usize, msg: UffdMsg) {
+        queue::set(self.table, i, msg);
+    }
+
+    fn take_out(&mut self, of: u32) {
+        let t = self.table;
+        for i in 0..queue::len(t) {
+            let msg = queue::get(t, i);
+            if msg.source == of {
+                queue::set(t, i, UffdMsg { event: 0, ..msg });
+                t.count(ctl::EVENTS, 1);
+            }
+        }
+        queue::compact(t);
+        if View::from_code(of) == View::Own {
+            self.died_installing = (0, 0);
+        }
+    }
+
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    fn no_room(&mut self, doubt: bool) {
+        self.table.anomaly(if doubt { 51 } else { 50 }, 0);
+    }
+
+    fn forget(&mut self, of: u32, start: u64, end: u64, why: Why) {
+        let view = View::from_code(of);
+        let told = match why {
+            Why::Unmapped => log::UNMAPPED,
+            Why::Replaced | Why::Removed => log::REMOVED,
         };
-        if let Some(i) = (0..queue::len(t)).find(mine) {
-            apply(k, view, i);
+        forget(self, view, start, end, told);
+        match why {
+            _ if view != View::Own => {}
+            Why::Unmapped | Why::Replaced => self.regs().remove(start, end),
+            Why::Removed => self.let_rest(start, end),
         }
     }
-}
 
-/// Gives the messages that have no turn yet theirs. All have it before the first is applied, so that
-/// a keeper that starts over goes on in the same order.
-fn plan(k: &mut Keeper, view: View) {
-    let t = k.table;
-    let planned = t.get(ctl::PLANNED) as u16;
-    k.plan.clear();
-    for i in 0..queue::len(t) {
-        let msg = queue::get(t, i);
-        let waits = msg.turn == 0 || msg.turn > planned;
-        if msg.source == view.code() && msg.event != 0 && waits {
-            // For now the turn says where in the queue it is.
-            k.plan.add(UffdMsg {
-                turn: i as u16,
-                ..msg
-            });
-        }
+    fn carry(&mut self, of: u32, from: u64, to: u64, len: u64) {
+        carry(self, View::from_code(of), from, to, len);
     }
-    let sketch = Sketch::of(k, view);
-    let mut turn = planned;
-    for msg in k.plan.in_order(&sketch) {
-        turn += 1;
-        queue::set(t, usize::from(msg.turn), UffdMsg { turn, ..*msg });
-    }
-    t.ctl(ctl::PLANNED)
-        .store(u64::from(turn), Ordering::Release);
-}
 
-/// Takes a set out of the queue whose events are applied and whose doubts are settled.
-fn done(k: &mut Keeper, view: View) {
-    let t = k.table;
-    for i in 0..queue::len(t) {
-        let msg = queue::get(t, i);
-        if msg.source == view.code() {
-            queue::set(t, i, UffdMsg { event: 0, ..msg });
-            t.count(ctl::EVENTS, 1);
-        }
+    fn forked(&mut self, of: u32, event: UffdMsg) {
+        children::add(self, View::from_code(of), event.arg0 as u32 as i32);
     }
-    queue::compact(t);
-    t.set(ctl::PLANNED, 0);
-    k.ledger.clear();
-    if view == View::Own {
-        k.died_installing = (0, 0);
-    }
-}
 
-/// Rebuilds the ledger of a set that another keeper died at: the moves that are made, in the order
-/// in which they were made, and the unmappings whose doubts were not settled once more.
-pub(super) fn start_over(k: &mut Keeper) {
-    let t = k.table;
-    let set = || (0..queue::len(t)).map(|i| (i, queue::get(t, i)));
-    k.ledger.clear();
-    for turn in 1..=t.get(ctl::PLANNED) as u16 {
-        if let Some((_, msg)) = set().find(|(_, m)| made(m) && m.turn == turn) {
-            k.ledger.of = msg.source;
-            let words = k.table_of(View::from_code(msg.source));
-            k.ledger.moved(words, msg.arg0, msg.arg1, msg.arg2);
-        }
+    fn plan(&mut self) -> &mut Plan {
+        &mut self.plan
     }
-    for (i, msg) in set().filter(|(_, m)| m.event == event::UNMAP) {
-        queue::set(t, i, UffdMsg { phase: 0, ..msg });
-    }
-}
 
-/// Whether a message is a move that was made.
-fn made(msg: &UffdMsg) -> bool {
-    msg.event == event::REMAP && msg.phase == 2
-}
-
-/// Asks the kernel about what is in doubt, and forgets what is not registered. False when more
-/// events are to be read first.
-pub(super) fn settle_doubts(k: &mut Keeper) -> bool {
-    let view = View::from_code(k.ledger.of);
-    let uffd = k.uffd_of(view);
-    while let Some((start, end)) = k.ledger.doubt() {
-        let mut settled = true;
-        by_chunk(start, end, |s, e| {
-            settled = uffd < 0 || settle_doubt(k, view, s, e);
-            if settled {
-                k.ledger.settled(s, e);
-            }
-            settled
-        });
-        if !settled {
-            return false;
-        }
+    fn work_out(&mut self, of: u32) {
+        let sketch = Sketch::of(self, View::from_code(of));
+        self.plan.work_out(&sketch);
     }
-    done(k, view);
-    true
-}
 
-fn settle_doubt(k: &mut Keeper, view: View, start: u64, end: u64) -> bool {
-    match registered::ask(k, view, start, end) {
-        Registered::Yes | Registered::Gone => return true,
-        Registered::Changing => return false,
-        Registered::No => {}
+    fn planned(&self) -> u16 {
+        self.table.get(ctl::PLANNED) as u16
     }
-    let mut at = start;
-    while at < end {
-        match registered::ask(k, view, at, at + PAGE) {
-            Registered::Yes | Registered::Gone => {}
-            Registered::Changing => return false,
-            Registered::No => {
-                forget(k, view, at, at + PAGE, log::UNMAPPED);
-                if view == View::Own {
-                    k.regs().remove(at, at + PAGE);
-                }
-            }
-        }
-        at += PAGE;
-    }
-    true
-}
 
-fn apply(k: &mut Keeper, view: View, i: usize) {
-    let t = k.table;
-    let msg = queue::get(t, i);
-    match msg.event {
-        event::REMAP => return remap(k, view, i),
-        event::FORK => children::add(k, view, msg.arg0 as u32 as i32),
-        event::REMOVE => {
-            forget(k, view, msg.arg0, msg.arg1, log::REMOVED);
-            if view == View::Own {
-                k.let_rest(msg.arg0, msg.arg1);
-            }
-        }
-        event::UNMAP if msg.phase == 1 => return,
-        event::UNMAP if unmapped(k, view, msg.arg0, msg.arg1) => {
-            // It stays until the doubt is settled: a keeper that starts over has to know.
-            return queue::set(t, i, UffdMsg { phase: 1, ..msg });
-        }
-        _ => {}
+    fn set_planned(&mut self, turns: u16) {
+        let planned = self.table.ctl(ctl::PLANNED);
+        planned.store(u64::from(turns), Ordering::Release);
     }
-    queue::set(t, i, UffdMsg { event: 0, ..msg });
-}
 
-/// Forgets an unmapped range, but for the parts to which something was moved in this set. True if
-/// there are any.
-fn unmapped(k: &mut Keeper, view: View, start: u64, end: u64) -> bool {
-    let (mut at, mut forgotten) = (start, 0);
-    loop {
-        let (from, to) = k.ledger.unmapped(k.table, at, end);
-        if from == to {
-            return forgotten < end - start;
-        }
-        forgotten += to - from;
-        forget(k, view, from, to, log::UNMAPPED);
-        if view == View::Own {
-            k.regs().remove(from, to);
-        }
-        at = to;
+    fn ask(&self, of: u32, start: u64, end: u64) -> Registered {
+        registered::ask(self, View::from_code(of), start, end)
+    }
+
+    fn open(&self, of: u32) -> bool {
+        self.uffd_of(View::from_code(of)) >= 0
     }
 }
 
@@ -219,22 +147,9 @@ pub(super) fn forget(k: &mut Keeper, view: View, start: u64, end: u64, why: u64)
     }
 }
 
-/// Phases of a queued move: 0 not begun, 1 the new place is cleared, 2 done.
-fn remap(k: &mut Keeper, view: View, i: usize) {
-    let msg = queue::get(k.table, i);
-    let (from, to, len) = (msg.arg0, msg.arg1, msg.arg2);
+/// Takes words and registration to where their pages were moved.
+fn carry(k: &mut Keeper, view: View, from: u64, to: u64, len: u64) {
     let t = k.table_of(view);
-    if msg.phase == 2 {
-        return;
-    }
-    if msg.phase == 0 {
-        // Whatever was there has been unmapped: its event may come behind this one.
-        forget(k, view, to, to + len, log::REMOVED);
-        if view == View::Own {
-            k.regs().remove(to, to + len);
-        }
-        queue::set(k.table, i, UffdMsg { phase: 1, ..msg });
-    }
     if view == View::Own {
         flush(k);
         copy_registration(k, from, to, len);
@@ -255,8 +170,6 @@ fn remap(k: &mut Keeper, view: View, i: usize) {
         k.table.log(log::REMAP_FROM, len / PAGE, from);
         k.table.log(log::REMAP_TO, len / PAGE, to);
     }
-    k.ledger.moved(t, from, to, len);
-    queue::set(k.table, i, UffdMsg { phase: 2, ..msg });
 }
 
 /// Registered parts take their registration with them. The old one is given up last: a keeper that

@@ -18,7 +18,6 @@ mod children;
 mod command;
 mod events;
 mod install;
-mod ledger;
 mod present;
 mod queue;
 mod recover;

@@ -5,9 +5,9 @@
 //! a place before the unmapping of what was there, a fork after a move that followed it. While any
 //! event is outstanding the kernel refuses every install and every move (EAGAIN). So nothing is
 //! lost by waiting: once an install would not be refused, the set of events is complete, and
-//! `events::apply_all` can tell from the set, and from what is registered now, what happened.
+//! `set::apply_all` can tell from the set, and from what is registered now, what happened.
 //!
-//! In which order they are applied, `keeper::plan` works out.
+//! In which order they are applied, `keeper::order::plan` works out.
 //!
 //! Invariant: the queue is in shared memory and a message leaves it only when it was applied.
 

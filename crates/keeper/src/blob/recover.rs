@@ -8,9 +8,10 @@ use super::present;
 use super::table::{PAGE, Table, page_in_chunk};
 use super::transit::flush;
 use super::view::{Keeper, View};
-use super::{events, queue, serve, store};
+use super::{queue, serve, store};
 use core::sync::atomic::Ordering;
 use keeper::layout::ctl;
+use keeper::order::set;
 use keeper::protocol::{self, Seen};
 use keeper::word::Word;
 use uffd::abi::{UffdMsg, event};
@@ -19,7 +20,7 @@ use uffd::abi::{UffdMsg, event};
 pub(super) fn recover(k: &mut Keeper) {
     let t = k.table;
     inbox(k);
-    events::start_over(k);
+    set::start_over(k);
     let (on, addr, len) = (
         t.get(ctl::TRANSIT_ON),
         t.get(ctl::TRANSIT_ADDR),

@@ -13,6 +13,7 @@ use super::sys;
 use super::table::PAGE;
 use super::view::{Keeper, View};
 use keeper::layout::CHUNK;
+pub(super) use keeper::order::Registered;
 use uffd::abi::{Range, UFFDIO_REGISTER, UFFDIO_REGISTER_MODE_MISSING, UffdioRegister, errno};
 
 /// Registers `start..end` for missing pages; 0 or a negative error number.
@@ -27,19 +28,6 @@ pub(super) fn register(uffd: i32, start: u64, end: u64) -> i64 {
         ioctls: 0,
     };
     sys::ioctl(uffd, UFFDIO_REGISTER, &mut arg)
-}
-
-/// What the kernel said.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Registered {
-    /// All of it, in one mapping.
-    Yes,
-    /// Not all of it, or in several mappings.
-    No,
-    /// Events are outstanding.
-    Changing,
-    /// The address space is gone.
-    Gone,
 }
 
 /// A page of ours that cannot be read: behind limbo, where the reservation has room left.

@@ -14,6 +14,7 @@ use super::{boot, children, events, queue, registered, unstick};
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::Ordering;
 use keeper::layout::{HIST_LEN, ctl, fd, hist_index};
+use keeper::order::set;
 use uffd::abi::{UffdMsg, event};
 
 pub(super) const INBOX_MSGS: usize = 16;
@@ -103,7 +104,7 @@ fn apply_events(k: &mut Keeper) -> bool {
     if k.ledger.in_doubt() {
         // Another view's events would need the ledger.
         let view = View::from_code(k.ledger.of);
-        if queue::waits(k.table, view) && !apply_view(k, view) || !events::settle_doubts(k) {
+        if queue::waits(k.table, view) && !apply_view(k, view) || !set::settle_doubts(k) {
             return false;
         }
     }
@@ -111,7 +112,7 @@ fn apply_events(k: &mut Keeper) -> bool {
         let view = View::from_code(code);
         if queue::waits(k.table, view) {
             let applied = apply_view(k, view);
-            if applied && !events::settle_doubts(k) {
+            if applied && !set::settle_doubts(k) {
                 return false;
             }
             all &= applied;

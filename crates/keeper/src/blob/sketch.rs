@@ -3,12 +3,13 @@
 //! Invariant: nothing is changed here, and nothing of the set is applied yet.
 
 use super::present;
-use super::registered::{Registered, ask_for};
+use super::registered::ask_for;
 use super::regs::Regs;
 use super::table::{PAGE, Table};
 use super::view::{Keeper, View};
 use keeper::layout::CHUNK;
-use keeper::plan::Ground;
+use keeper::order::Registered;
+use keeper::order::plan::Ground;
 use keeper::protocol;
 use keeper::word::State;
 

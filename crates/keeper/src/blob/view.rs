@@ -12,14 +12,14 @@
 //!    `MADV_FREE` raises the same event, leaves the pages mapped, and takes back its promise when
 //!    they are written.)
 
-use super::ledger::{Ledger, Ranges};
 use super::regs::Regs;
 use super::sys;
 use super::table::{PAGE, Table};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use keeper::layout::{CHUNK, ctl, fd};
-use keeper::plan::Plan;
+use keeper::order::ledger::{Ledger, Ranges};
+use keeper::order::plan::Plan;
 use keeper::word::PAGE_SIZE;
 
 pub(super) const CHILDREN_MAX: usize = 400;

@@ -60,7 +60,8 @@ fn order(registered: &[(u64, u64)], impossible: &[(u64, u64)], set: &[UffdMsg]) 
     for (turn, m) in (0..).zip(set) {
         plan.add(UffdMsg { turn, ..*m });
     }
-    plan.in_order(&known).map(|m| m.turn).collect()
+    plan.work_out(&known);
+    (0..plan.len()).map(|n| plan.nth(n).turn).collect()
 }
 
 #[test]

@@ -12,31 +12,44 @@
 //! when the set is applied the doubt is put to the kernel: what is registered now is what arrived
 //! last, and what is not is gone.
 //!
-//! Invariant: no fault is answered and no page moved while there is a doubt (`serve`).
+//! Invariant: no fault is answered and no page moved while there is a doubt (the blob's `serve`).
 
-use super::table::Table;
-use keeper::layout::ctl;
+use crate::layout::ctl;
 
 /// Places for parts of one kind: more than one for each event of a full queue.
 const RANGES: usize = ctl::QUEUE_MAX + 64;
 
 /// Some ranges, unordered, disjoint.
-pub(super) struct Ranges<const N: usize> {
+#[derive(Clone, Debug)]
+pub struct Ranges<const N: usize> {
     at: [(u64, u64); N],
     len: usize,
 }
 
+impl<const N: usize> Default for Ranges<N> {
+    fn default() -> Ranges<N> {
+        Ranges {
+            at: [(0, 0); N],
+            len: 0,
+        }
+    }
+}
+
 impl<const N: usize> Ranges<N> {
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Takes all out.
+    pub const fn clear(&mut self) {
         self.len = 0;
     }
 
     /// Adds a range; false when full.
-    pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
+    #[must_use]
+    pub fn add(&mut self, start: u64, end: u64) -> bool {
         self.take(start, end, |_, _| {});
         if self.len == N {
             return false;
@@ -49,7 +62,8 @@ impl<const N: usize> Ranges<N> {
     }
 
     /// The first part of `start..end` that is in here; empty at `end` if there is none.
-    pub(super) fn first(&self, start: u64, end: u64) -> (u64, u64) {
+    #[must_use]
+    pub fn first(&self, start: u64, end: u64) -> (u64, u64) {
         let parts = self.at[..self.len].iter();
         parts
             .map(|&(s, e)| (s.max(start), e.min(end)))
@@ -58,7 +72,7 @@ impl<const N: usize> Ranges<N> {
     }
 
     /// Takes `start..end` out, calling `f` with each part that was in here.
-    pub(super) fn take(&mut self, start: u64, end: u64, mut f: impl FnMut(u64, u64)) {
+    pub fn take(&mut self, start: u64, end: u64, mut f: impl FnMut(u64, u64)) {
         let mut i = 0;
         while i < self.len {
             let (s, e) = self.at[i];
@@ -82,9 +96,10 @@ impl<const N: usize> Ranges<N> {
 }
 
 /// The ledger of the set that is being applied.
-pub(super) struct Ledger {
-    /// Whose set it is ([`super::view::View::code`]).
-    pub(super) of: u32,
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// Whose set it is (`source` of its messages).
+    pub of: u32,
     /// Places that something was moved to.
     arrived: Ranges<RANGES>,
     /// Parts of them that were told to be unmapped.
@@ -92,52 +107,55 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn clear(&mut self) {
+    /// Forgets the set.
+    pub const fn clear(&mut self) {
         self.arrived.clear();
         self.doubts.clear();
     }
 
     /// Whether the kernel must be asked before anything is answered.
-    pub(super) fn in_doubt(&self) -> bool {
+    #[must_use]
+    pub const fn in_doubt(&self) -> bool {
         !self.doubts.is_empty()
     }
 
     /// Something was moved. Once for each move, in the order in which they were made: what is known
     /// of a place is what was moved there last.
-    pub(super) fn moved(&mut self, t: Table, from: u64, to: u64, len: u64) {
+    /// False when the place could not be noted.
+    #[must_use]
+    pub fn moved(&mut self, from: u64, to: u64, len: u64) -> bool {
         for ranges in [&mut self.arrived, &mut self.doubts] {
             ranges.take(from, from + len, |_, _| {});
             ranges.take(to, to + len, |_, _| {});
         }
-        if !self.arrived.add(to, to + len) {
-            t.anomaly(50, 0);
-        }
+        self.arrived.add(to, to + len)
     }
 
     /// The first part of `start..end` that has not arrived in this set; what comes before it is
-    /// noted as in doubt. Empty at `end` if there is none.
-    pub(super) fn unmapped(&mut self, t: Table, start: u64, end: u64) -> (u64, u64) {
-        let mut at = start;
+    /// noted as in doubt. Empty at `end` if there is none. The last is
+    /// false when a doubt could not be noted.
+    #[must_use]
+    pub fn unmapped(&mut self, start: u64, end: u64) -> (u64, u64, bool) {
+        let (mut at, mut noted) = (start, true);
         loop {
             let (from, to) = self.arrived.first(at, end);
             if at < from || at == end {
-                return (at, from);
+                return (at, from, noted);
             }
-            if !self.doubts.add(from, to) {
-                t.anomaly(51, 0);
-            }
+            noted &= self.doubts.add(from, to);
             at = to;
         }
     }
 
     /// A part in doubt.
-    pub(super) fn doubt(&self) -> Option<(u64, u64)> {
+    #[must_use]
+    pub fn doubt(&self) -> Option<(u64, u64)> {
         let (start, end) = self.doubts.first(0, u64::MAX);
         (start < end).then_some((start, end))
     }
 
     /// The doubt about a part is gone.
-    pub(super) fn settled(&mut self, start: u64, end: u64) {
+    pub fn settled(&mut self, start: u64, end: u64) {
         self.doubts.take(start, end, |_, _| {});
     }
 }

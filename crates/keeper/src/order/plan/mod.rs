@@ -109,14 +109,26 @@ impl Plan {
         }
     }
 
-    /// The messages that were added, in the order in which they are to be applied.
-    pub fn in_order(&mut self, ground: &impl Ground) -> impl Iterator<Item = &UffdMsg> {
-        self.work_out(ground);
-        let order = self.order[..self.order_len].iter();
-        order.map(|i| &self.msgs[usize::from(*i)])
+    /// How many messages were added.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
     }
 
-    fn work_out(&mut self, ground: &impl Ground) {
+    /// Whether none was.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The `n`th message to be applied, once the order is worked out.
+    #[must_use]
+    pub fn nth(&self, n: usize) -> UffdMsg {
+        self.msgs[usize::from(self.order[n % QUEUE_MAX]) % QUEUE_MAX]
+    }
+
+    /// Works out the order of the messages that were added.
+    pub fn work_out(&mut self, ground: &impl Ground) {
         self.choices.taken = [0; CHOICES_MAX];
         let mut best = (u32::MAX, [0; CHOICES_MAX]);
         for _ in 0..(STEPS_MAX / self.len.max(1)).clamp(1, TRIES_MAX) {
