@@ -4,6 +4,7 @@
 //! packing of the classic LRU are here, and the page-age histogram.
 
 mod balloon;
+pub mod files;
 mod page_age;
 mod report;
 mod shadow;
