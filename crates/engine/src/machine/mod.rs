@@ -69,6 +69,13 @@ impl Default for MachineConfig {
 pub trait Memories {
     /// [`Memory::walk`] for `memcg`.
     fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec);
+    /// [`Self::walk`] that leaves nothing out (`force_scan`), where a walk may: ages are to be
+    /// reported.
+    fn walk_all(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
+        self.walk(memcg, lruvec);
+    }
+    /// [`Memory::look_around`] for `memcg`.
+    fn look_around(&mut self, _memcg: MemcgId, _lruvec: &mut Lruvec, _young: &[FolioId]) {}
     /// [`Memory::page_out`] for `memcg`.
     fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>);
 }
@@ -82,6 +89,10 @@ struct MemoryOf<'a, M> {
 impl<M: Memories> Memory for MemoryOf<'_, M> {
     fn walk(&mut self, lruvec: &mut Lruvec) {
         self.memories.walk(self.memcg, lruvec);
+    }
+
+    fn look_around(&mut self, lruvec: &mut Lruvec, young: &[FolioId]) {
+        self.memories.look_around(self.memcg, lruvec, young);
     }
 
     fn page_out(&mut self, batch: &[FolioId], outcome: &mut Vec<PageOut>) {

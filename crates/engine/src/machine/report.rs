@@ -96,7 +96,7 @@ impl Machine {
         if birth.after(interval) >= now || !lruvec.begin_walk(seq) {
             return;
         }
-        memories.walk(id, lruvec);
+        memories.walk_all(id, lruvec);
         // Anon ages whether it could be swapped out or not.
         lruvec.inc_max_seq(seq, Swappiness::default(), now);
     }

@@ -65,6 +65,7 @@ fn evict_folios<M: Memory>(
     lruvec.keep_referenced(batch);
     memory.page_out(batch, outcome);
     assert_eq!(batch.len(), outcome.len(), "one outcome a page");
+    look_around(lruvec, memory, (batch, outcome));
     let mut shrunk = Shrunk {
         scanned: done.scanned as u64,
         ..Shrunk::default()
@@ -77,6 +78,21 @@ fn evict_folios<M: Memory>(
         }
     }
     shrunk
+}
+
+/// Lets memory look at the neighbours of pages that turned out to be in use, once all of the batch
+/// have been looked at themselves.
+fn look_around<M: Memory>(
+    lruvec: &mut Lruvec,
+    memory: &mut M,
+    (batch, outcome): (&[FolioId], &[PageOut]),
+) {
+    let pairs = batch.iter().zip(outcome);
+    let in_use = pairs.filter(|(_, what)| **what == PageOut::Referenced);
+    let young: Vec<FolioId> = in_use.map(|(&id, _)| id).collect();
+    if !young.is_empty() {
+        memory.look_around(lruvec, &young);
+    }
 }
 
 /// What the third phase did with a page.

@@ -47,6 +47,8 @@ pub struct Run {
     pub age_every: Option<Time>,
     /// Where accessed bits are kept.
     pub accessed_bits: AccessedBits,
+    /// With page tables: eviction looks around, and walks keep to the Bloom filters.
+    pub look_around: bool,
 }
 
 impl Default for Run {
@@ -60,6 +62,7 @@ impl Default for Run {
             memory: None,
             age_every: None,
             accessed_bits: AccessedBits::Engine,
+            look_around: true,
         }
     }
 }

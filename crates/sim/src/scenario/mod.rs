@@ -11,6 +11,7 @@ pub mod pattern;
 mod plan;
 pub mod report;
 pub mod space;
+pub mod spaces;
 pub mod values;
 pub mod world;
 

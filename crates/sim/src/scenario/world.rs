@@ -6,7 +6,7 @@
 use super::file::{Access, AccessedBits, AdviceName, File, Global, Kind, PolicyName, Work};
 use super::pattern::Pattern;
 use super::plan::Plan;
-use super::space::Spaces;
+use super::spaces::Spaces;
 use crate::rng::Rng;
 use engine::active_inactive::Stage;
 use engine::lru_gen::Profile;
@@ -112,7 +112,10 @@ impl World {
                 });
             }
         }
-        let spaces = Spaces::new(file.run.accessed_bits == AccessedBits::Engine);
+        let spaces = Spaces::new(
+            file.run.accessed_bits == AccessedBits::Engine,
+            file.run.look_around,
+        );
         Self {
             machine: Machine::new(config, Millis(0)),
             spaces,
@@ -187,9 +190,9 @@ impl World {
             self.machine.set_swappiness(id, swappiness);
         }
         let guest = &mut self.guests[n];
-        let space = self.spaces.of(id);
         // A released memcg's number may come again, but its address space does not.
-        *space = super::space::Space::default();
+        self.spaces.reset(id);
+        let space = self.spaces.of(id);
         for (file, worker) in (0..).zip(&mut guest.workers) {
             worker.recency = map(space, worker, OpenFileId(file));
         }
@@ -208,7 +211,7 @@ impl World {
         self.guests[n].counts.resident = 0;
         let gone = self.machine.unmap_range(id, FolioId(0), len);
         self.guests[n].counts.unmapped += gone.present.0;
-        *self.spaces.of(id) = super::space::Space::default();
+        self.spaces.reset(id);
         self.machine.offline(id);
     }
 
@@ -336,7 +339,7 @@ impl World {
                 continue;
             };
             if lruvec.begin_walk(seq) {
-                self.spaces.walk(id, lruvec);
+                self.spaces.walk_all(id, lruvec);
                 lruvec.inc_max_seq(seq, Swappiness::default(), Millis(self.now));
             }
         }
