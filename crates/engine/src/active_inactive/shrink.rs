@@ -217,10 +217,12 @@ fn shrink_inactive<M: Memory>(
     batch.clear();
     outcome.clear();
     let scanned = lruvec.isolate_inactive(sc.reason, ty, nr, batch);
+    let unswapped = lruvec.keep_unswappable(batch, sc.most_out);
     memory.page_out(batch, outcome);
     assert_eq!(batch.len(), outcome.len(), "one outcome a page");
     let mut shrunk = Shrunk {
         scanned,
+        unswapped,
         ..Shrunk::default()
     };
     for (&id, &what) in batch.iter().zip(&*outcome) {

@@ -145,7 +145,10 @@ impl Machine {
         request: ReclaimRequest,
         memories: &mut M,
     ) -> Shrunk {
-        let mut total = Shrunk::default();
+        let mut total = self.soft_limit_reclaim(request, memories);
+        if total.reclaimed >= request.nr {
+            return total;
+        }
         for priority in (0..=self.initial_priority(request.nr)).rev() {
             let rest = ReclaimRequest {
                 nr: request.nr.less(total.reclaimed),

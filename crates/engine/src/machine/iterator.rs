@@ -18,6 +18,24 @@ impl Machine {
         request: ReclaimRequest,
         memories: &mut M,
     ) -> Shrunk {
+        let mut first = Shrunk::default();
+        if target == MemcgId::ROOT {
+            first = self.soft_limit_reclaim(request, memories);
+        }
+        if first.reclaimed > Pages(0) && first.reclaimed >= request.nr {
+            return first;
+        }
+        let nr = request.nr.less(first.reclaimed);
+        first.add(self.reclaim_hierarchy(target, ReclaimRequest { nr, ..request }, memories));
+        first
+    }
+
+    fn reclaim_hierarchy<M: Memories>(
+        &mut self,
+        target: MemcgId,
+        request: ReclaimRequest,
+        memories: &mut M,
+    ) -> Shrunk {
         let mut low_skipped = false;
         let total = self.each_priority(target, request, &mut low_skipped, false, memories);
         if total.reclaimed > Pages(0) || !low_skipped {

@@ -8,22 +8,26 @@
 
 mod charge;
 mod global;
+mod high;
 mod iterator;
 mod report;
+mod soft_limit;
 
 pub use charge::OomAt;
 pub use report::Reports;
+pub use soft_limit::SOFT_LIMIT_EVENTS;
 
 use crate::folio::{FolioId, FolioType};
 use crate::lru_gen::Refault;
 use crate::lruvec::{FaultKind, Lruvec, Policy, Unmapped};
 use crate::memcg::{MemcgEvent, MemcgId, MemcgLimits, MemcgLru, MemcgProfile, MemcgTree, OverMax};
-use crate::units::{Millis, Pages, Swappiness};
+use crate::units::{Limit, Millis, Pages, Swappiness};
 use crate::vmscan::{
     Memory, PageOut, ScanControl, ScanReason, Shrunk, shrink_lruvec, usable_swappiness,
 };
 use crate::word::State;
 use alloc::vec::Vec;
+use soft_limit::SoftLimits;
 
 /// How reclaim of the root chooses among tenants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +54,8 @@ pub struct MachineConfig {
     pub recursive_protection: bool,
     /// Pages charged ahead; 1 is exact.
     pub charge_batch: u64,
+    /// The swap there is.
+    pub swap: Limit,
 }
 
 impl Default for MachineConfig {
@@ -61,6 +67,7 @@ impl Default for MachineConfig {
             seed: 0,
             recursive_protection: true,
             charge_batch: 1,
+            swap: Limit::Max,
         }
     }
 }
@@ -121,6 +128,7 @@ pub struct Machine {
     lruvecs: Vec<Option<Lruvec>>,
     memcg_lru: MemcgLru,
     reports: Reports,
+    soft: SoftLimits,
 }
 
 impl Machine {
@@ -129,12 +137,20 @@ impl Machine {
     pub fn new(config: MachineConfig, now: Millis) -> Self {
         let mut memcg_lru = MemcgLru::new(config.memcg_profile, config.seed);
         memcg_lru.online(MemcgId::ROOT);
+        let mut tree = MemcgTree::new(config.recursive_protection, 1, config.charge_batch);
+        // All that is out is charged to the root, too.
+        let limits = MemcgLimits {
+            swap_max: config.swap,
+            ..MemcgLimits::default()
+        };
+        tree.set_limits(MemcgId::ROOT, limits);
         Self {
             config,
-            tree: MemcgTree::new(config.recursive_protection, 1, config.charge_batch),
+            tree,
             lruvecs: alloc::vec![Some(Lruvec::new(config.policy, now))],
             memcg_lru,
             reports: Reports::default(),
+            soft: SoftLimits::default(),
         }
     }
 
@@ -178,6 +194,9 @@ impl Machine {
     /// Replaces a tenant's settings.
     pub fn set_limits(&mut self, id: MemcgId, limits: MemcgLimits) {
         self.tree.set_limits(id, limits);
+        if limits.soft != Limit::Max {
+            self.soft.set_in_use();
+        }
     }
 
     /// Sets a tenant's memory.swappiness.
@@ -199,6 +218,7 @@ impl Machine {
             self.memcg_lru.release(id);
             self.lruvecs[id.index()] = None;
             self.reports.forget(id);
+            self.soft.forget(id);
         }
         released
     }
@@ -221,8 +241,11 @@ impl Machine {
         has_recency: bool,
     ) -> Option<Refault> {
         let word = self.lruvec(memcg).folios().get(id);
-        if !word.is_present() && self.tree.try_charge(0, memcg, Pages(1)).is_err() {
-            self.tree.charge_forced(memcg, Pages(1));
+        if !word.is_present() {
+            if self.tree.try_charge(0, memcg, Pages(1)).is_err() {
+                self.tree.charge_forced(memcg, Pages(1));
+            }
+            self.note_charge(memcg);
         }
         if word.state() == State::Shadow && word.shadow_type() == FolioType::Anon {
             self.tree.uncharge_swap(memcg, Pages(1));
@@ -249,29 +272,35 @@ impl Machine {
         usable_swappiness(set, self.tree.swap_available(id))
     }
 
-    /// FAIL for a tenant whose anon pages this pass leaves alone for want of swap, MAX at the level
-    /// whose swap.max it is; see `Memcg::swap_failed`.
-    fn note_swap_shortage(&mut self, id: MemcgId) {
+    /// True when a pass over `id` leaves its anon pages alone for want of swap.
+    fn lacks_swap(&self, id: MemcgId) -> bool {
         let wanted = self.tree.get(id).swappiness();
         let (active, inactive) = self.lruvec(id).active_inactive(FolioType::Anon);
-        if self.swappiness(id, None) == wanted || active.0 + inactive.0 == 0 {
-            return;
-        }
-        self.tree.event(id, MemcgEvent::SwapFail);
+        self.swappiness(id, None) != wanted && active.0 + inactive.0 > 0
+    }
+
+    /// A pass left anon pages of `id` where they are, for want of swap: MAX and FAIL at the level
+    /// whose swap.max it is; FAIL of `id` when there is no more swap at all. Once a pass.
+    fn swap_failed(&mut self, id: MemcgId) {
         let available = |&id: &MemcgId| self.tree.get(id).swap_available();
-        if let Some(limiting) = self.tree.ancestors(id).min_by_key(available) {
-            self.tree.event(limiting, MemcgEvent::SwapMax);
+        match self.tree.ancestors(id).min_by_key(available) {
+            Some(limiting) if limiting != MemcgId::ROOT => {
+                self.tree.event(limiting, MemcgEvent::SwapMax);
+                self.tree.event(limiting, MemcgEvent::SwapFail);
+            }
+            _ => self.tree.event(id, MemcgEvent::SwapFail),
         }
     }
 
     /// One pass over one lruvec, with its accounts.
     fn shrink<M: Memories>(&mut self, id: MemcgId, sc: &ScanControl, memories: &mut M) -> Shrunk {
-        self.note_swap_shortage(id);
+        let (lacks_swap, available) = (self.lacks_swap(id), self.tree.swap_available(id));
         let lruvec = self.lruvecs[id.index()].as_mut().expect("a released memcg");
         let out = lruvec.out(FolioType::Anon);
+        let most_out = Pages(out.0.saturating_add(available.0));
         let shrunk = shrink_lruvec(
             lruvec,
-            sc,
+            &ScanControl { most_out, ..*sc },
             &mut MemoryOf {
                 memcg: id,
                 memories,
@@ -283,6 +312,9 @@ impl Machine {
             self.tree.uncharge(0, id, gone);
         }
         self.tree.charge_swap(id, swapped);
+        if lacks_swap || shrunk.unswapped > 0 {
+            self.swap_failed(id);
+        }
         shrunk
     }
 
@@ -293,6 +325,7 @@ impl Machine {
     pub fn check_invariants(&self) {
         self.tree.check_invariants();
         self.memcg_lru.check_invariants();
+        self.soft.check();
         for id in self.tree.pre_order(MemcgId::ROOT) {
             self.lruvec(id).check_invariants(self.swappiness(id, None));
             assert!(

@@ -8,8 +8,8 @@
 //! - an offline memcg has no protection; its id is reused only after it is released.
 
 use super::stock::Stocks;
+use super::{HighOverages, effective_protection};
 use super::{Memcg, MemcgEvent, MemcgEvents, MemcgLimits, Protection, ProtectionInput};
-use super::{effective_protection, overage};
 use crate::units::{Pages, Swappiness};
 use alloc::vec::Vec;
 
@@ -367,14 +367,12 @@ impl MemcgTree {
         id != target && id != MemcgId::ROOT && self.get(id).below_low()
     }
 
-    /// The largest overage of memory.high on the way up: what the throttle delay is made of.
+    /// The largest overages of memory.high and memory.swap.high on the way up: what the throttle
+    /// delay is made of.
     #[must_use]
-    pub fn high_overage(&self, id: MemcgId) -> u64 {
-        let over = |id| {
-            let memcg = self.get(id);
-            overage(memcg.usage(), memcg.limits().high.pages())
-        };
-        self.ancestors(id).map(over).max().unwrap_or(0)
+    pub fn high_overages(&self, id: MemcgId) -> HighOverages {
+        let levels = self.ancestors(id).map(|id| self.get(id).high_overages());
+        levels.fold(HighOverages::default(), HighOverages::max)
     }
 
     /// Counts an event at `id`, and in the hierarchical events of all above it.

@@ -42,10 +42,11 @@ impl Engine {
         let out = self.lruvec.out(FolioType::Anon);
         let (wanted, usable) = (self.memcg.swappiness(), self.swappiness());
         let (active, inactive) = self.lruvec.active_inactive(FolioType::Anon);
-        if usable != wanted && active.0 + inactive.0 > 0 {
-            self.memcg.swap_failed(true);
+        let most_out = Pages(out.0.saturating_add(self.memcg.swap_available().0));
+        let shrunk = shrink_lruvec(&mut self.lruvec, &ScanControl { most_out, ..sc }, memory);
+        if shrunk.unswapped > 0 || (usable != wanted && active.0 + inactive.0 > 0) {
+            self.memcg.swap_failed();
         }
-        let shrunk = shrink_lruvec(&mut self.lruvec, &sc, memory);
         self.memcg
             .uncharge(Pages(shrunk.reclaimed.0 + shrunk.forgotten.0));
         self.memcg

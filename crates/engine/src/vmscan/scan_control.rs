@@ -36,6 +36,9 @@ pub struct ScanControl {
     pub online: bool,
     /// Effective min covers the memcg: take nothing.
     pub below_min: bool,
+    /// Most anon pages of the lruvec that may be out: memory.swap.max of all levels, and the swap
+    /// there is.
+    pub most_out: Pages,
     /// The present.
     pub now: Millis,
 }
@@ -52,6 +55,7 @@ impl ScanControl {
             root: false,
             online: true,
             below_min: false,
+            most_out: Pages(u64::MAX),
             now,
         }
     }
@@ -68,6 +72,8 @@ pub struct Shrunk {
     pub reclaimed: Pages,
     /// Pages that turned out to be gone already.
     pub forgotten: Pages,
+    /// Anon pages that stayed because there is no swap for them.
+    pub unswapped: u64,
     /// It aged, or is protected: nothing more to get here for now. Drives the memcg LRU.
     pub aged: bool,
 }
@@ -79,6 +85,7 @@ impl Shrunk {
         self.scanned += other.scanned;
         self.reclaimed.0 += other.reclaimed.0;
         self.forgotten.0 += other.forgotten.0;
+        self.unswapped += other.unswapped;
         self.aged |= other.aged;
     }
 }

@@ -43,6 +43,8 @@ pub struct Run {
     pub global: Global,
     /// Memory of the machine; direct reclaim of the root when it is full.
     pub memory: Option<Size>,
+    /// Swap of the machine.
+    pub swap: Option<Size>,
     /// All tenants are aged so often, whether reclaim needs it or not.
     pub age_every: Option<Time>,
     /// Where accessed bits are kept.
@@ -60,6 +62,7 @@ impl Default for Run {
             policy: PolicyName::MultiGen,
             global: Global::MemcgLru,
             memory: None,
+            swap: None,
             age_every: None,
             accessed_bits: AccessedBits::Engine,
             look_around: true,
@@ -121,8 +124,12 @@ pub struct Tenant {
     pub memory_low: Option<Size>,
     /// memory.min.
     pub memory_min: Option<Size>,
+    /// memory.soft_limit.
+    pub soft_limit: Option<Size>,
     /// memory.swap.max.
     pub swap_max: Option<Size>,
+    /// memory.swap.high.
+    pub swap_high: Option<Size>,
     /// memory.swappiness.
     pub swappiness: Option<u8>,
     /// When it comes.

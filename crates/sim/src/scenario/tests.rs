@@ -177,7 +177,50 @@ fn limits_arrivals_and_departures() {
         counts[1]
     );
     assert!(counts[3].unmapped > 0 && counts[3].resident == 0, "gone");
-    assert!(counts[3].touches < 4 * 2500, "throttled, and there for 4 s");
+    assert_eq!(
+        counts[3].touches,
+        4 * 2500,
+        "there for 4 s, and never asleep"
+    );
+}
+
+/// Above memory.high it is reclaimed first; who has nothing that can go, or is above swap.high,
+/// sleeps.
+#[test]
+fn high_reclaims_and_then_throttles() {
+    let run = |set: &[&str]| {
+        let text = r#"
+            run = { duration = "4s" }
+            [[tenant]]
+            name = "high"
+            memory-high = "1M"
+            work = [{ pattern = "uniform", size = "4M", rate = 1000 }]
+        "#;
+        let mut world = World::new(&plans(text, set).runs[0]);
+        while !world.is_over() {
+            world.step();
+            world.check().expect("all oracles agree");
+        }
+        world.guests[0].counts
+    };
+    let counts = run(&[]);
+    assert_eq!((counts.throttled, counts.touches), (0, 4000));
+    // A page a charge: sleeping begins at some 8% above.
+    assert!(
+        counts.resident > 200 && counts.resident <= 256 * 11 / 10,
+        "{counts:?}"
+    );
+    for set in [
+        "run.swap=4K",
+        "tenant.high.swap-max=4K",
+        "tenant.high.swap-high=256K",
+    ] {
+        let counts = run(&[set]);
+        assert!(
+            counts.throttled > 0 && counts.touches < 4000,
+            "{set} {counts:?}"
+        );
+    }
 }
 
 #[test]

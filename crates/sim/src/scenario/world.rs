@@ -94,6 +94,7 @@ impl World {
                 Global::Iterator => GlobalReclaim::Iterator,
             },
             seed: Rng::stream(file.run.seed, 0).next_u64(),
+            swap: limit(file.run.swap),
             ..MachineConfig::default()
         };
         let mut guests = Vec::new();
@@ -174,16 +175,15 @@ impl World {
     fn arrive(&mut self, n: usize) {
         let tenant = self.file.tenant[self.guests[n].group].get_ref();
         let id = self.machine.create(MemcgId::ROOT, Millis(self.now));
-        let limit = |size: Option<super::values::Size>| {
-            size.map_or(Limit::Max, |size| Limit::Bytes(Bytes(size.0)))
-        };
         let pages = |size: Option<super::values::Size>| Pages(size.map_or(0, |s| s.pages()));
         let limits = MemcgLimits {
             min: pages(tenant.memory_min),
             low: pages(tenant.memory_low),
             high: limit(tenant.memory_high),
             max: limit(tenant.memory_max),
+            soft: limit(tenant.soft_limit),
             swap_max: limit(tenant.swap_max),
+            swap_high: limit(tenant.swap_high),
         };
         self.machine.set_limits(id, limits);
         if let Some(swappiness) = tenant.swappiness.and_then(Swappiness::new) {
@@ -280,7 +280,11 @@ impl World {
         if self.bug == Some(super::oracle::Bug::CountsTwice) {
             self.guests[n].counts.came += 1;
         }
-        let delay = self.machine.throttle(id, Pages(1)).0;
+        let now = Millis(self.now);
+        let delay = self
+            .machine
+            .over_high(id, Pages(1), now, &mut self.spaces)
+            .0;
         if delay > 0 {
             self.guests[n].counts.throttled += delay;
             self.guests[n].sleeps_until = self.now + delay;
@@ -396,6 +400,10 @@ impl World {
             }
         }
     }
+}
+
+fn limit(size: Option<super::values::Size>) -> Limit {
+    size.map_or(Limit::Max, |size| Limit::Bytes(Bytes(size.0)))
 }
 
 fn pages_of(tenant: &super::file::Tenant) -> u64 {
