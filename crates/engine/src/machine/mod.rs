@@ -10,17 +10,21 @@ mod charge;
 mod global;
 mod high;
 mod iterator;
+mod reclaimers;
 mod report;
 mod soft_limit;
 
 pub use charge::OomAt;
+pub use reclaimers::Reclaimer;
 pub use report::Reports;
 pub use soft_limit::SOFT_LIMIT_EVENTS;
 
 use crate::folio::{FolioId, FolioType};
 use crate::lru_gen::Refault;
 use crate::lruvec::{FaultKind, Lruvec, Policy, Unmapped};
-use crate::memcg::{MemcgEvent, MemcgId, MemcgLimits, MemcgLru, MemcgProfile, MemcgTree, OverMax};
+use crate::memcg::{
+    MemcgEvent, MemcgId, MemcgLimits, MemcgLru, MemcgProfile, MemcgTree, OverMax, SharedPositions,
+};
 use crate::units::{Limit, Millis, Pages, Swappiness};
 use crate::vmscan::{
     Memory, PageOut, ScanControl, ScanReason, Shrunk, shrink_lruvec, usable_swappiness,
@@ -129,6 +133,7 @@ pub struct Machine {
     memcg_lru: MemcgLru,
     reports: Reports,
     soft: SoftLimits,
+    shared: SharedPositions,
 }
 
 impl Machine {
@@ -151,6 +156,7 @@ impl Machine {
             memcg_lru,
             reports: Reports::default(),
             soft: SoftLimits::default(),
+            shared: SharedPositions::default(),
         }
     }
 
@@ -213,8 +219,13 @@ impl Machine {
 
     /// Forgets an offline tenant that has nothing left.
     fn release_if_empty(&mut self, id: MemcgId) -> bool {
-        let released = !self.tree.is_online(id) && self.tree.release(id);
+        if self.tree.is_online(id) {
+            return false;
+        }
+        let before = self.tree.before(id);
+        let released = self.tree.release(id);
         if released {
+            self.shared.forget(id, before);
             self.memcg_lru.release(id);
             self.lruvecs[id.index()] = None;
             self.reports.forget(id);

@@ -177,6 +177,40 @@ impl MemcgTree {
         order
     }
 
+    /// What follows `id` in [`Self::pre_order`] of `root`.
+    #[must_use]
+    pub fn after(&self, root: MemcgId, id: MemcgId) -> Option<MemcgId> {
+        if let Some(&child) = self.children(id).first() {
+            return Some(child);
+        }
+        let mut at = id;
+        while at != root {
+            let parent = self.parent(at)?;
+            let mut siblings = self.children(parent).iter();
+            siblings.find(|&&sibling| sibling == at);
+            if let Some(&next) = siblings.next() {
+                return Some(next);
+            }
+            at = parent;
+        }
+        None
+    }
+
+    /// What precedes `id` in [`Self::pre_order`] of any root above it.
+    #[must_use]
+    pub fn before(&self, id: MemcgId) -> Option<MemcgId> {
+        let parent = self.parent(id)?;
+        let siblings = self.children(parent).iter();
+        let Some(&elder) = siblings.take_while(|&&sibling| sibling != id).last() else {
+            return Some(parent);
+        };
+        let mut last = elder;
+        while let Some(&child) = self.children(last).last() {
+            last = child;
+        }
+        Some(last)
+    }
+
     /// Replaces the settings of `id`.
     pub fn set_limits(&mut self, id: MemcgId, limits: MemcgLimits) {
         let before = self.protected(id);

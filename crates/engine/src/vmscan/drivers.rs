@@ -27,6 +27,19 @@ pub struct TryAgain {
 impl Engine {
     /// Reclaims up to the aim of `sc`, with rising priority: direct reclaim.
     pub fn try_to_free_pages<M: Memory>(&mut self, sc: ScanControl, memory: &mut M) -> Shrunk {
+        let total = self.each_priority(sc, memory);
+        if total.reclaimed > Pages(0) || !total.kept_active {
+            return total;
+        }
+        let force_deactivate = true;
+        let sc = ScanControl {
+            force_deactivate,
+            ..sc
+        };
+        self.each_priority(sc, memory)
+    }
+
+    fn each_priority<M: Memory>(&mut self, sc: ScanControl, memory: &mut M) -> Shrunk {
         let mut total = Shrunk::default();
         for priority in (0..=DEF_PRIORITY).rev() {
             total.add(self.shrink(ScanControl { priority, ..sc }, memory));

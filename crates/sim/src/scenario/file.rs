@@ -41,6 +41,8 @@ pub struct Run {
     pub policy: PolicyName,
     /// How reclaim of the root chooses.
     pub global: Global,
+    /// Reclaimers that are at work at once when the machine is full.
+    pub reclaimers: u8,
     /// Memory of the machine; direct reclaim of the root when it is full.
     pub memory: Option<Size>,
     /// Swap of the machine.
@@ -61,6 +63,7 @@ impl Default for Run {
             seed: 1,
             policy: PolicyName::MultiGen,
             global: Global::MemcgLru,
+            reclaimers: 1,
             memory: None,
             swap: None,
             age_every: None,

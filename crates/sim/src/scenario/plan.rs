@@ -195,6 +195,10 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
         let what = "run: the active/inactive LRU looks at accessed bits of the engine only";
         return Err(source.error(None, what, hint));
     }
+    if !(1..=64).contains(&run.reclaimers) {
+        let what = format!("run: {} reclaimers", run.reclaimers);
+        return Err(source.error(None, what, "1 to 64 can be at work at once"));
+    }
     if run.age_every.is_some_and(|every| every.0 == 0) {
         return Err(source.error(None, "run: age-every is 0", "leave it out, or e.g. \"10s\""));
     }

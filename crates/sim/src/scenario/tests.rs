@@ -8,7 +8,7 @@ const MIXED: &str = r#"
 name = "mixed"
 [run]
 duration = "8s"
-memory = "14M"
+memory = "9M"
 [[tenant]]
 name = "safe"
 memory-min = "2M"
@@ -72,6 +72,10 @@ fn oracles_agree_with_every_policy() {
                 assert!(world.guests.iter().any(|guest| guest.counts.pgsteal > 0));
             }
         }
+    }
+    for global in ["memcg-lru", "iterator"] {
+        let global = format!("run.global={global}");
+        checked(&[&global, "run.reclaimers=5", "run.duration=4s"]);
     }
     for policy in ["", "-protection", "-base"] {
         checked(&[
@@ -164,6 +168,9 @@ fn seeds_decide_everything() {
     let outcome = |set: &[&str]| run(&plans(MIXED, set), 2, &mut |_| ());
     assert_eq!(outcome(&["run.seed=3"]), outcome(&["run.seed=3"]));
     assert_ne!(outcome(&["run.seed=3"]), outcome(&["run.seed=4"]));
+    let together = || outcome(&["run.reclaimers=5"]);
+    assert_eq!(together(), together());
+    assert_ne!(together(), outcome(&[]));
 }
 
 #[test]
@@ -266,6 +273,7 @@ fn complaints_name_line_and_remedy() {
         ("tenant.0.count=0", "count is at least 1"),
         ("tenant.a.count=100000000", "are the most"),
         ("run.duration=10000h", "too many"),
+        ("run.reclaimers=0", "0 reclaimers"),
         ("name.x=1", "invalid type"),
     ] {
         let told = complaint(&good, &[set]);

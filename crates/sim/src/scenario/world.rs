@@ -75,6 +75,8 @@ pub struct World {
     pub(super) guests: Vec<Guest>,
     pub(super) file: File,
     pub(super) now: u64,
+    /// Of reclaimers that are at work at once.
+    order: Rng,
     /// A fault planted by a test.
     #[cfg(test)]
     pub(super) bug: Option<super::oracle::Bug>,
@@ -123,6 +125,7 @@ impl World {
             guests,
             file,
             now: 0,
+            order: Rng::stream(plan.file.run.seed, u64::MAX),
             #[cfg(test)]
             bug: None,
         }
@@ -298,15 +301,7 @@ impl World {
             && root.0 + 1 > memory.pages()
         {
             let nr = Pages((root.0 + 1 - memory.pages()).max(128));
-            let request = self.request(ScanReason::Direct, nr, None);
-            match self.file.run.global {
-                Global::MemcgLru => self.machine.reclaim_root(request, &mut self.spaces),
-                Global::Iterator => {
-                    let root = MemcgId::ROOT;
-                    self.machine
-                        .reclaim_subtree(root, request, &mut self.spaces)
-                }
-            };
+            self.reclaim_root(nr);
         }
         #[cfg(test)]
         if self.bug == Some(super::oracle::Bug::IgnoresMax) {
@@ -315,6 +310,29 @@ impl World {
         let now = Millis(self.now);
         let room = self.machine.make_room(id, Pages(1), now, &mut self.spaces);
         self.guests[n].counts.ooms += u64::from(room.is_err());
+    }
+
+    /// Direct reclaim of `nr` pages of the machine, by as many at once as the file says; chance says
+    /// who of them goes next.
+    fn reclaim_root(&mut self, nr: Pages) {
+        let root = MemcgId::ROOT;
+        let request = self.request(ScanReason::Direct, nr, None);
+        let reclaimers = self.file.run.reclaimers;
+        if reclaimers > 1 {
+            let nr = Pages(nr.0.div_ceil(u64::from(reclaimers)));
+            let requests = vec![ReclaimRequest { nr, ..request }; usize::from(reclaimers)];
+            let order = &mut self.order;
+            let mut pick = |among: usize| order.below(u32::try_from(among).unwrap_or(1)) as usize;
+            self.machine
+                .reclaim_together(root, &requests, &mut pick, &mut self.spaces);
+            return;
+        }
+        match self.file.run.global {
+            Global::MemcgLru => self.machine.reclaim_root(request, &mut self.spaces),
+            Global::Iterator => self
+                .machine
+                .reclaim_subtree(root, request, &mut self.spaces),
+        };
     }
 
     fn request(
