@@ -60,6 +60,8 @@ pub struct MachineConfig {
     pub charge_batch: u64,
     /// The swap there is.
     pub swap: Limit,
+    /// Shadows are bounded, as where they cost memory.
+    pub bound_shadows: bool,
 }
 
 impl Default for MachineConfig {
@@ -72,6 +74,7 @@ impl Default for MachineConfig {
             recursive_protection: true,
             charge_batch: 1,
             swap: Limit::Max,
+            bound_shadows: false,
         }
     }
 }
@@ -136,6 +139,14 @@ pub struct Machine {
     shared: SharedPositions,
 }
 
+fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
+    let mut lruvec = Lruvec::new(config.policy, now);
+    if config.bound_shadows {
+        lruvec.bound_shadows();
+    }
+    lruvec
+}
+
 impl Machine {
     /// A machine with a root and nothing else.
     #[must_use]
@@ -152,7 +163,7 @@ impl Machine {
         Self {
             config,
             tree,
-            lruvecs: alloc::vec![Some(Lruvec::new(config.policy, now))],
+            lruvecs: alloc::vec![Some(new_lruvec(config, now))],
             memcg_lru,
             reports: Reports::default(),
             soft: SoftLimits::default(),
@@ -192,7 +203,7 @@ impl Machine {
         if self.lruvecs.len() <= id.index() {
             self.lruvecs.resize_with(id.index() + 1, || None);
         }
-        self.lruvecs[id.index()] = Some(Lruvec::new(self.config.policy, now));
+        self.lruvecs[id.index()] = Some(new_lruvec(self.config, now));
         self.memcg_lru.online(id);
         id
     }
@@ -318,6 +329,7 @@ impl Machine {
             },
         );
         let swapped = lruvec.out(FolioType::Anon).less(out);
+        lruvec.reclaim_shadow_nodes();
         let gone = Pages(shrunk.reclaimed.0 + shrunk.forgotten.0);
         if gone > Pages(0) {
             self.tree.uncharge(0, id, gone);
