@@ -8,6 +8,7 @@
 
 mod charge;
 mod global;
+mod guest;
 mod high;
 mod iterator;
 mod reclaimers;
@@ -31,6 +32,7 @@ use crate::vmscan::{
 };
 use crate::word::State;
 use alloc::vec::Vec;
+use guest::Guests;
 use soft_limit::SoftLimits;
 
 /// How reclaim of the root chooses among tenants.
@@ -137,6 +139,7 @@ pub struct Machine {
     reports: Reports,
     soft: SoftLimits,
     shared: SharedPositions,
+    guests: Guests,
 }
 
 fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
@@ -168,6 +171,7 @@ impl Machine {
             reports: Reports::default(),
             soft: SoftLimits::default(),
             shared: SharedPositions::default(),
+            guests: Guests::default(),
         }
     }
 
@@ -241,6 +245,7 @@ impl Machine {
             self.lruvecs[id.index()] = None;
             self.reports.forget(id);
             self.soft.forget(id);
+            self.guests.forget(id);
         }
         released
     }

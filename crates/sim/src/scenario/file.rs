@@ -47,6 +47,8 @@ pub struct Run {
     pub memory: Option<Size>,
     /// Swap of the machine.
     pub swap: Option<Size>,
+    /// Shadows are bounded by nodes, as where they cost memory.
+    pub bound_shadows: bool,
     /// All tenants are aged so often, whether reclaim needs it or not.
     pub age_every: Option<Time>,
     /// Where accessed bits are kept.
@@ -66,6 +68,7 @@ impl Default for Run {
             reclaimers: 1,
             memory: None,
             swap: None,
+            bound_shadows: false,
             age_every: None,
             accessed_bits: AccessedBits::Engine,
             look_around: true,
@@ -135,6 +138,10 @@ pub struct Tenant {
     pub swap_high: Option<Size>,
     /// memory.swappiness.
     pub swappiness: Option<u8>,
+    /// It is a guest: what was idle for so long goes into its balloon.
+    pub balloon_older_than: Option<Time>,
+    /// How often its host asks.
+    pub balloon_every: Option<Time>,
     /// When it comes.
     #[serde(default)]
     pub arrive: Time,

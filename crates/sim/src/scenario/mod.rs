@@ -4,6 +4,7 @@
 //! judges it from outside; [`report`] tells. Runs of a sweep are made in parallel; each depends on
 //! its plan alone and results are kept in the order of the file, so they are what a serial run gives.
 
+pub mod balloon;
 mod error;
 pub mod file;
 pub mod oracle;

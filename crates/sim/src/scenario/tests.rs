@@ -230,6 +230,73 @@ fn high_reclaims_and_then_throttles() {
     }
 }
 
+/// Document 003: the balloon takes what is idle, and gives it back when the guest needs it.
+#[test]
+fn a_balloon_follows_the_report() {
+    let text = r#"
+        run = { duration = "120s" }
+        [[tenant]]
+        name = "guest"
+        memory-max = "16M"
+        balloon-older-than = "5s"
+        balloon-every = "2s"
+        work = [
+          { pattern = "uniform", size = "3M", rate = 4000 },
+          { pattern = "scan", size = "9M", rate = 2000 },
+          { pattern = "loop", size = "8M", rate = 4000, start = "60s" },
+        ]
+    "#;
+    for bits in ["engine", "page-tables"] {
+        let bits = format!("run.accessed-bits={bits}");
+        let mut world = World::new(&plans(text, &[&bits]).runs[0]);
+        let (mut at_60, mut misses) = (None, 0);
+        while !world.is_over() {
+            world.step();
+            world.check().expect("all oracles agree");
+            let counts = world.guests[0].counts;
+            if world.now <= 60_000 {
+                at_60 = Some(counts);
+            }
+            if world.now <= 80_000 {
+                misses = counts.misses;
+            }
+        }
+        let (first, last) = (at_60.expect("a minute"), world.guests[0].counts);
+        // 9 MiB were read once and are idle; 3 MiB and an eighth stay.
+        assert!(first.balloon * 4096 >= 11 << 20, "{bits} {first:?}");
+        assert!(first.refaults < 100, "nothing in use was taken: {first:?}");
+        // Then 11 MiB are in use, and after a while all of them are there.
+        assert!(last.balloon * 4096 <= 5 << 20, "{bits} {last:?}");
+        assert!(last.misses - misses < 500, "{bits} {last:?} since {misses}");
+    }
+}
+
+/// workingset.md 7, in a machine: shadows are bounded, and what came back uncounted missed all the same.
+#[test]
+fn bounded_shadows_cost_refaults_and_no_pages() {
+    let text = r#"
+        run = { duration = "20s" }
+        [[tenant]]
+        name = "wide"
+        memory-max = "2M"
+        work = [{ pattern = "loop", size = "32M", rate = 2000 }]
+    "#;
+    let run = |set: &str| {
+        let mut world = World::new(&plans(text, &[set]).runs[0]);
+        while !world.is_over() {
+            world.step();
+            world.check().expect("all oracles agree");
+        }
+        world.guests[0].counts
+    };
+    let (bounded, free) = (
+        run("run.bound-shadows=true"),
+        run("run.bound-shadows=false"),
+    );
+    assert!(bounded.refaults < free.refaults, "{bounded:?} {free:?}");
+    assert!(bounded.misses > bounded.refaults + 8192, "{bounded:?}");
+}
+
 #[test]
 fn complaints_name_line_and_remedy() {
     let tenant = "[[tenant]]\nname = \"a\"\n[[tenant.work]]\npattern = \"zipf\"\nsize = \"1M\"\n";
@@ -274,6 +341,11 @@ fn complaints_name_line_and_remedy() {
         ("tenant.a.count=100000000", "are the most"),
         ("run.duration=10000h", "too many"),
         ("run.reclaimers=0", "0 reclaimers"),
+        (
+            "tenant.a.balloon-older-than=1s",
+            "a balloon without memory-max",
+        ),
+        ("tenant.a.balloon-every=1s", "without balloon-older-than"),
         ("name.x=1", "invalid type"),
     ] {
         let told = complaint(&good, &[set]);

@@ -3,6 +3,7 @@
 //! Invariant: what happens depends on the plan alone. In each step departures come first, then
 //! arrivals, then work tenant by tenant in the order of the file, then aging, then reclaim.
 
+use super::balloon::{self, Host};
 use super::file::{Access, AccessedBits, AdviceName, File, Global, Kind, PolicyName, Work};
 use super::pattern::Pattern;
 use super::plan::Plan;
@@ -52,6 +53,8 @@ pub struct Counts {
     pub refaults: u64,
     /// Resident pages when it was looked at last.
     pub resident: u64,
+    /// Pages in its balloon then.
+    pub balloon: u64,
 }
 
 /// A tenant.
@@ -62,6 +65,7 @@ pub struct Guest {
     pub memcg: Option<MemcgId>,
     /// What was counted.
     pub counts: Counts,
+    host: Option<Host>,
     workers: Vec<Worker>,
     arrive: u64,
     depart: Option<u64>,
@@ -97,6 +101,7 @@ impl World {
             },
             seed: Rng::stream(file.run.seed, 0).next_u64(),
             swap: limit(file.run.swap),
+            bound_shadows: file.run.bound_shadows,
             ..MachineConfig::default()
         };
         let mut guests = Vec::new();
@@ -108,6 +113,7 @@ impl World {
                     group,
                     memcg: None,
                     counts: Counts::default(),
+                    host: None,
                     workers: workers(works, stream),
                     arrive: tenant.arrive.0,
                     depart: tenant.depart.map(|depart| depart.0),
@@ -172,6 +178,7 @@ impl World {
         self.now += step;
         self.age(before);
         self.reclaim(before);
+        self.balloons();
         self.look();
     }
 
@@ -202,6 +209,13 @@ impl World {
         let len = space.len();
         self.machine.lruvec_mut(id).ensure(len);
         guest.memcg = Some(id);
+        let guest_memory = tenant.memory_max.zip(tenant.balloon_older_than);
+        let every = tenant.balloon_every.unwrap_or(super::values::Time(10_000));
+        if let Some((memory, older_than)) = guest_memory {
+            let (older_than, every) = (Millis(older_than.0), Millis(every.0));
+            let host = Host::new(Pages(memory.pages()), older_than, every, Millis(self.now));
+            self.connect(n, id, host);
+        }
     }
 
     fn depart(&mut self, n: usize) {
@@ -211,7 +225,11 @@ impl World {
         let lruvec = self.machine.lruvec(id);
         let len = lruvec.folios().len();
         self.guests[n].counts.pgsteal = lruvec.stat().pgsteal();
-        self.guests[n].counts.resident = 0;
+        (
+            self.guests[n].counts.resident,
+            self.guests[n].counts.balloon,
+        ) = (0, 0);
+        self.guests[n].host = None;
         let gone = self.machine.unmap_range(id, FolioId(0), len);
         self.guests[n].counts.unmapped += gone.present.0;
         self.spaces.reset(id);
@@ -408,6 +426,58 @@ impl World {
         super::oracle::plant(self);
     }
 
+    /// `n`, which is there as `id`, is a guest of `host`.
+    fn connect(&mut self, n: usize, id: MemcgId, host: Host) {
+        let (config, now) = (host.config(), Millis(self.now));
+        self.machine.connect_balloon(id, balloon::NODE);
+        self.machine
+            .balloon_message(id, &config, now, &mut self.spaces);
+        self.guests[n].host = Some(host);
+    }
+
+    /// Hosts ask and hear, and balloons follow.
+    fn balloons(&mut self) {
+        let now = Millis(self.now);
+        let pressed = self.machine.pressed_guests(now, &mut self.spaces);
+        for n in 0..self.guests.len() {
+            let guest = &mut self.guests[n];
+            let (Some(id), Some(host)) = (guest.memcg, &mut guest.host) else {
+                continue;
+            };
+            let before = host.allowed();
+            for (_, report) in pressed.iter().filter(|(who, _)| *who == id) {
+                host.relieve(report, now);
+            }
+            let question = host.ask(now);
+            let answer = question.and_then(|question| {
+                let spaces = &mut self.spaces;
+                self.machine.balloon_message(id, &question, now, spaces)
+            });
+            answer.into_iter().for_each(|answer| host.follow(&answer));
+            if host.allowed() != before {
+                self.resize(n, id);
+            }
+        }
+    }
+
+    /// The guest may have as much as its host says; what cannot go stays with it.
+    fn resize(&mut self, n: usize, id: MemcgId) {
+        let Some(host) = &mut self.guests[n].host else {
+            return;
+        };
+        let now = Millis(self.now);
+        for _attempt in 0..2 {
+            let max = Limit::Bytes(host.allowed().bytes());
+            let limits = self.machine.tree().get(id).limits();
+            self.machine.set_limits(id, MemcgLimits { max, ..limits });
+            let done = self.machine.enforce_limits(id, now, &mut self.spaces);
+            if done.is_ok() {
+                break;
+            }
+            host.allow(self.machine.tree().get(id).usage());
+        }
+    }
+
     /// Notes what tenants hold and have lost.
     fn look(&mut self) {
         for guest in &mut self.guests {
@@ -415,6 +485,8 @@ impl World {
                 let lruvec = self.machine.lruvec(id);
                 guest.counts.pgsteal = lruvec.stat().pgsteal();
                 guest.counts.resident = lruvec.resident().0;
+                let balloon = guest.host.as_ref().map(Host::balloon);
+                guest.counts.balloon = balloon.unwrap_or_default().0;
             }
         }
     }
