@@ -10,9 +10,9 @@
 //!
 //! | here | the kernel's | deliberate differences |
 //! |---|---|---|
-//! | `lru_gen/` | mm/vmscan.c, MGLRU half | one zone; no look-around; walks, and use of the bloom filters, are the embedder's |
+//! | `lru_gen/` | mm/vmscan.c, MGLRU half | one zone; walks, Bloom filters and look-around are at the embedder's page tables |
 //! | `active_inactive/` | mm/vmscan.c, mm/swap.c | at most one page-table reference a check: the word has one bit |
-//! | `workingset/` | mm/workingset.c | a shadow lies in its page's slot: it needs no owner; node reclaim is there for other indexes |
+//! | `workingset/` | mm/workingset.c | a shadow lies in its page's slot: it needs no owner; node reclaim forgets it there, where asked for |
 //! | `memcg/`, `machine/` | mm/memcontrol.c, mm/page_counter.c | one node; ids belong to a tenant for good |
 //! | `rstat/` | kernel/cgroup/rstat.c | a bit for each line of statistics that changed; a flush adds all workers' parts of a group at once |
 //! | `mmu_gather/` | mm/mmu_gather.c, mm/swap.c | frames and folios are a model, locks are counted |

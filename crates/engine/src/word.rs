@@ -4,13 +4,14 @@
 //! |---|---|---|
 //! | 0-1 | state: see [`State`] | the same |
 //! | 2-5 | which of the four entry versions are in some ring (list.rs) | the same |
-//! | 6-7 | version of the live entry | meaningless |
+//! | 6-7 | version of the live entry | 6: the shadow was reclaimed; 7: 0 |
 //! | 8-9 | generation, seq % 4 | 8: workingset, 9: the page that left was of type file |
 //! | 10 | type: file | token, 22 bits from bit 10 |
 //! | 11, 12-13, 14 | PG_referenced, refs field, PG_workingset | |
 //! | 15-23 | flags, see [`Flag`] | |
 //!
-//! Invariant: the version bits survive every change of state; all else is legal only in the state
+//! Invariant: the version bits survive every change of state, but that of the live entry, which a page
+//! that is out has none of; all else is legal only in the state
 //! it is written for, and states change only as [`State::may_become`] allows.
 
 /// Where a page is, as far as the engine cares.
@@ -90,6 +91,8 @@ const SHADOW_FILE: u32 = 1 << 9;
 const TOKEN_SHIFT: u32 = 10;
 /// Bits of a shadow's token.
 pub(crate) const TOKEN_BITS: u32 = 32 - TOKEN_SHIFT;
+/// Of a page that is out: its shadow was reclaimed. It has no live entry that the bit could name.
+const SHADOW_GONE: u32 = 1 << LIVE_SHIFT;
 
 /// The state word. A plain value: read it, change it, store it back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -181,7 +184,20 @@ impl Word {
         debug_assert!(token >> TOKEN_BITS == 0);
         let workingset = if workingset { SHADOW_WORKINGSET } else { 0 };
         let file = if self.has(Flag::File) { SHADOW_FILE } else { 0 };
-        Self(self.into_state(State::Shadow).0 | token << TOKEN_SHIFT | workingset | file)
+        let out = self.into_state(State::Shadow).0 & !LIVE;
+        Self(out | token << TOKEN_SHIFT | workingset | file)
+    }
+
+    /// The page stays out; what is known of how it left is forgotten. Only for [`State::Shadow`].
+    #[must_use]
+    pub(crate) const fn without_shadow(self) -> Self {
+        Self(self.0 & (STATE | ENTRIES | SHADOW_FILE) | SHADOW_GONE)
+    }
+
+    /// False when the page is out and its shadow was reclaimed; only for [`State::Shadow`].
+    #[must_use]
+    pub(crate) const fn has_shadow(self) -> bool {
+        self.0 & SHADOW_GONE == 0
     }
 
     /// True when the page that left was of type file; only for [`State::Shadow`].
@@ -293,8 +309,13 @@ mod tests {
     fn shadow_keeps_extreme_tokens() {
         for token in [0, 1, (1 << TOKEN_BITS) - 1] {
             for workingset in [false, true] {
-                let word = Word(State::OffList as u32).into_shadow(token, workingset);
+                let page = Word(State::OffList as u32 | LIVE).with(Flag::File, workingset);
+                let word = page.into_shadow(token, workingset);
                 assert_eq!(word.shadow(), (token, workingset));
+                assert!(word.has_shadow());
+                let word = word.without_shadow();
+                assert!(!word.has_shadow() && word.state() == State::Shadow);
+                assert_eq!(word.shadow_is_file(), workingset);
             }
         }
     }

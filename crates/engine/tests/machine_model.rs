@@ -23,6 +23,8 @@ enum Op {
     Unmap { who: usize, id: u32, len: u32 },
     Max { who: usize, pages: u64 },
     Min { who: usize, pages: u64 },
+    SwapMax { who: usize, pages: u64 },
+    Soft { who: usize, pages: u64 },
     Reclaim { who: usize, nr: u64 },
 }
 
@@ -36,6 +38,8 @@ fn ops() -> impl Strategy<Value = Op> {
         2 => (who.clone(), id, len).prop_map(|(who, id, len)| Op::Unmap { who, id, len }),
         1 => (who.clone(), 40..300u64).prop_map(|(who, pages)| Op::Max { who, pages }),
         1 => (who.clone(), 0..80u64).prop_map(|(who, pages)| Op::Min { who, pages }),
+        1 => (who.clone(), 0..200u64).prop_map(|(who, pages)| Op::SwapMax { who, pages }),
+        1 => (who.clone(), 0..200u64).prop_map(|(who, pages)| Op::Soft { who, pages }),
         4 => (who, 1..120u64).prop_map(|(who, nr)| Op::Reclaim { who, nr }),
     ]
 }
@@ -153,6 +157,14 @@ impl Pair {
                 let who = self.alive(who);
                 self.limits(who, |l| l.min = Pages(pages));
             }
+            Op::SwapMax { who, pages } => {
+                let who = self.alive(who);
+                self.limits(who, |l| l.swap_max = Limit::Bytes(Bytes(pages * 4096)));
+            }
+            Op::Soft { who, pages } => {
+                let who = self.alive(who);
+                self.limits(who, |l| l.soft = Limit::Bytes(Bytes(pages * 4096)));
+            }
             Op::Reclaim { who, nr } => self.reclaim(who, nr),
         }
         self.follow();
@@ -213,6 +225,7 @@ impl Pair {
             .map(|&(n, _)| self.machine.tree().get(self.ids[n]).limits().min.0)
             .sum();
         let usage = self.machine.tree().get(self.ids[who]).usage();
+        let swapped = self.swapped();
         let request = ReclaimRequest {
             reason: ScanReason::Direct,
             nr: Pages(nr),
@@ -221,6 +234,10 @@ impl Pair {
         };
         self.machine
             .reclaim_subtree(self.ids[who], request, &mut Plain);
+        for ((n, before), (_, after)) in swapped.into_iter().zip(self.swapped()) {
+            let memcg = self.machine.tree().get(self.ids[n]);
+            assert!(after <= before.max(memcg.limits().swap_max.pages()));
+        }
         for (n, before) in covered {
             // A leaf, alone below the target: its own setting is what is effective.
             let alone = (0..self.model.len())
@@ -235,6 +252,14 @@ impl Pair {
                 );
             }
         }
+    }
+
+    /// Pages out of all that are not released, and online: these stay while they are reclaimed.
+    fn swapped(&self) -> Vec<(usize, Pages)> {
+        let there = (0..self.model.len()).filter(|&n| self.model[n].online);
+        there
+            .map(|n| (n, self.machine.tree().get(self.ids[n]).swap_usage()))
+            .collect()
     }
 
     /// Reads which pages have left, and which tenants are no more.

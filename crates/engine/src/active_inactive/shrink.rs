@@ -167,7 +167,7 @@ impl ActiveInactive {
             swap: sc.swappiness != Swappiness::FILE_ONLY,
             memcg_reclaim: !sc.root,
             costs: self.costs,
-            may_deactivate: self.may_deactivate(),
+            may_deactivate: self.may_deactivate().map(|may| may || sc.force_deactivate),
             file_is_tiny: false,
             protection: None,
             online: sc.online,
@@ -186,6 +186,9 @@ pub(crate) fn shrink_classic<M: Memory>(
         return total;
     };
     let input = lru.scan_input(sc);
+    let kept =
+        |ty: FolioType| !input.may_deactivate[ty.index()] && input.sizes.active[ty.index()] > 0;
+    total.kept_active = FolioType::ALL.into_iter().any(kept);
     let mut pass = Pass::new(input);
     let mut batch = (Vec::new(), Vec::new());
     while pass.has_inactive_or_file() {
@@ -217,10 +220,12 @@ fn shrink_inactive<M: Memory>(
     batch.clear();
     outcome.clear();
     let scanned = lruvec.isolate_inactive(sc.reason, ty, nr, batch);
+    let unswapped = lruvec.keep_unswappable(batch, sc.most_out);
     memory.page_out(batch, outcome);
     assert_eq!(batch.len(), outcome.len(), "one outcome a page");
     let mut shrunk = Shrunk {
         scanned,
+        unswapped,
         ..Shrunk::default()
     };
     for (&id, &what) in batch.iter().zip(&*outcome) {

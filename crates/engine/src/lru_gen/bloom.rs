@@ -55,6 +55,16 @@ impl BloomFilters {
         }
     }
 
+    /// `item` was found dense outside of a walk, while `seq` is the youngest generation: the walk of
+    /// `seq` should look there too. A filter that lets everything pass stays as it is.
+    pub fn add(&mut self, seq: u64, item: u64) {
+        if let Some(filter) = &mut self.0[(seq % 2) as usize] {
+            for (word, bit) in keys(item).map(at) {
+                filter[word] |= bit;
+            }
+        }
+    }
+
     /// The walk of `seq` begins: what is filled for the next one starts empty.
     pub fn begin(&mut self, seq: u64) {
         self.0[((seq + 1) % 2) as usize] = Some(vec![0; WORDS].into_boxed_slice());
@@ -78,6 +88,16 @@ mod tests {
             (0..1000).all(|item| !filters.test(5, item * 512)),
             "is empty"
         );
+    }
+
+    #[test]
+    fn what_is_added_between_walks_is_found_by_the_next() {
+        let mut filters = BloomFilters::default();
+        filters.add(3, 7);
+        assert!(filters.test(3, 8), "still open to everything");
+        filters.begin(3);
+        filters.add(4, 7);
+        assert!(filters.test(4, 7) && !filters.test(4, 8));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{LRU_REFS_WIDTH, LruGen, MAX_NR_GENS, MIN_NR_GENS, SLOTS};
 use crate::folio::{FolioTable, FolioType};
 use crate::units::Swappiness;
-use crate::word::{State, TOKEN_BITS};
+use crate::word::{State, TOKEN_BITS, Word};
 
 impl LruGen {
     /// # Panics
@@ -53,7 +53,8 @@ impl LruGen {
         if self.max_seq >= u64::from(u32::MAX >> (32 - TOKEN_BITS + LRU_REFS_WIDTH)) {
             return;
         }
-        for (id, word) in folios.iter().filter(|(_, w)| w.state() == State::Shadow) {
+        let shadow = |w: Word| w.state() == State::Shadow && w.has_shadow();
+        for (id, word) in folios.iter().filter(|&(_, w)| shadow(w)) {
             let seq = u64::from(word.shadow().0 >> LRU_REFS_WIDTH);
             assert!(seq <= self.max_seq, "{id:?} left in the future, {seq}");
         }

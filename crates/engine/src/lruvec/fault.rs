@@ -34,12 +34,14 @@ impl Lruvec {
         }
         let in_fault = kind.in_fault();
         // A program that discarded the page has no claim to what its shadow says.
-        let shadow = old.state() == State::Shadow && kind != FaultKind::FirstTouch;
+        let was_out = old.state() == State::Shadow && kind != FaultKind::FirstTouch;
+        let shadow = was_out && old.has_shadow();
+        self.note_page_in(id, old);
         let mut word = old
             .into_state(State::Listed)
             .with(Flag::File, ty == FolioType::File)
             .with(Flag::NoRecency, !has_recency)
-            .with(Flag::SwapCache, shadow && ty == FolioType::Anon)
+            .with(Flag::SwapCache, was_out && ty == FolioType::Anon)
             .with(
                 Flag::Active,
                 self.lru.starts_active(ty, in_fault, has_recency),
@@ -50,7 +52,9 @@ impl Lruvec {
         }
         self.stat.add(VmEvent::Pgfault, u64::from(in_fault));
         self.stat
-            .add(VmEvent::Pgmajfault, u64::from(in_fault && shadow));
+            .add(VmEvent::Pgmajfault, u64::from(in_fault && was_out));
+        let swapped_in = was_out && ty == FolioType::Anon;
+        self.stat.add(VmEvent::Pswpin, u64::from(swapped_in));
         self.lru.add(&mut self.folios, id, word);
         refault
     }
@@ -70,9 +74,6 @@ impl Lruvec {
         in_fault: bool,
     ) -> Word {
         self.stat.add(VmEvent::refault(ty), 1);
-        if ty == FolioType::Anon {
-            self.stat.add(VmEvent::Pswpin, 1);
-        }
         if !refault.recent {
             return word;
         }
@@ -138,6 +139,7 @@ impl Lruvec {
         let (mut gone, eager) = (Unmapped::default(), len <= 16);
         for id in (start.0..).map(FolioId).take_while(|id| id.index() < end) {
             let word = self.folios.get(id);
+            self.note_removed(id, word);
             match word.state() {
                 State::Absent => continue,
                 State::Shadow => {

@@ -12,6 +12,7 @@ mod fault;
 mod multi_gen;
 mod policy;
 mod reclaim;
+mod shadow_bound;
 
 pub use policy::Policy;
 
@@ -19,6 +20,8 @@ use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmstat::VmStat;
 use crate::word::State;
+use crate::workingset::ShadowNodes;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use policy::Lru;
 
@@ -58,6 +61,8 @@ pub struct Lruvec {
     stat: VmStat,
     off_list: [u64; 2],
     out: [u64; 2],
+    /// Where shadows are bounded.
+    nodes: Option<Box<ShadowNodes>>,
 }
 
 impl Lruvec {
@@ -70,6 +75,7 @@ impl Lruvec {
             stat: VmStat::default(),
             off_list: [0; 2],
             out: [0; 2],
+            nodes: None,
         }
     }
 
@@ -159,6 +165,7 @@ impl Lruvec {
         }
         assert_eq!(off_list, self.off_list, "present pages that are on no list");
         assert_eq!(out, self.out, "pages out");
+        self.check_shadow_nodes();
         self.stat.check();
     }
 }

@@ -106,6 +106,7 @@ impl Lruvec {
             if word.state() == State::OffList {
                 left[word.folio_type().index()] += 1;
                 self.lru.evicted(&mut self.folios, id);
+                self.note_evicted(id);
             }
         }
         for ty in FolioType::ALL {

@@ -2,7 +2,7 @@
 //! reclaim-control.md 1.
 
 use super::{Machine, Memories, ReclaimRequest};
-use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId, high_delay};
+use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId};
 use crate::units::{Millis, Pages};
 use crate::vmscan::{SWAP_CLUSTER_MAX, ScanReason};
 
@@ -59,19 +59,6 @@ impl Machine {
             let memcg = self.tree.get(id);
             Pages(memcg.usage().0.saturating_add(nr.0)) > memcg.limits().max.pages()
         })
-    }
-
-    /// How long a task of `id` that has charged `nr` pages must sleep because a level above it is
-    /// over memory.high; HIGH is counted at each such level.
-    pub fn throttle(&mut self, id: MemcgId, nr: Pages) -> Millis {
-        let mut at = Some(id);
-        while let Some(id) = at {
-            if self.tree.get(id).over_high() > Pages(0) {
-                self.tree.event(id, MemcgEvent::High);
-            }
-            at = self.tree.parent(id);
-        }
-        high_delay(self.tree.high_overage(id), nr)
     }
 }
 
@@ -149,21 +136,5 @@ mod tests {
         );
         let events = machine.tree().local_events(parent);
         assert!(events.get(MemcgEvent::Max) > 0 && events.get(MemcgEvent::Oom) == 0);
-    }
-
-    #[test]
-    fn throttled_by_the_worst_level() {
-        let (mut machine, ids) = machine(MemcgProfile::Newer, 1, 150);
-        let high = Limit::Bytes(Bytes(100 * 4096));
-        machine.set_limits(
-            ids[0],
-            MemcgLimits {
-                high,
-                ..MemcgLimits::default()
-            },
-        );
-        assert_eq!(machine.throttle(ids[0], Pages(64)), Millis(2000));
-        assert_eq!(machine.throttle(ids[0], Pages(1)), Millis(250));
-        assert_eq!(machine.tree().local_events(ids[0]).get(MemcgEvent::High), 2);
     }
 }

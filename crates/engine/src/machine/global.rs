@@ -3,9 +3,7 @@
 use super::{GlobalReclaim, Machine, Memories, ReclaimRequest};
 use crate::folio::FolioType;
 use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH, TtlCheck};
-use crate::memcg::{
-    MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId, MemcgOp, MemcgProfile, MemcgWalk, Segment,
-};
+use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId, MemcgOp, MemcgProfile, Segment};
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmscan::{SWAP_CLUSTER_MAX, ScanControl, ScanReason, Shrunk, TryAgain};
 
@@ -17,24 +15,8 @@ impl Machine {
         priority: u32,
         memories: &mut M,
     ) -> Shrunk {
-        let mut total = Shrunk::default();
-        let mut walk = MemcgWalk::new(&mut self.memcg_lru);
-        while let Some(id) = walk.next(&mut self.memcg_lru) {
-            let rest = ReclaimRequest {
-                nr: request.nr.less(total.reclaimed),
-                ..request
-            };
-            let (op, shrunk) = self.shrink_one(id, rest, priority, memories);
-            total.add(shrunk);
-            total.visited += 1;
-            walk.pend(op);
-            self.release_if_empty(id);
-            if total.reclaimed >= request.nr {
-                break;
-            }
-        }
-        walk.finish(&mut self.memcg_lru);
-        total
+        let reclaimer = self.lru_reclaimer(request, priority);
+        self.run_reclaimer(reclaimer, memories)
     }
 
     /// Reclaims one memcg's own pages and says what becomes of its entry. spec: memcg-lru.md 4.
@@ -125,7 +107,7 @@ impl Machine {
     }
 
     /// Where to start, so that one pass over all has a chance to get enough. spec: memcg-lru.md 6.
-    fn initial_priority(&self, nr: Pages) -> u32 {
+    pub(super) fn initial_priority(&self, nr: Pages) -> u32 {
         if nr.0 < MIN_LRU_BATCH as u64 {
             return DEF_PRIORITY;
         }
@@ -145,7 +127,10 @@ impl Machine {
         request: ReclaimRequest,
         memories: &mut M,
     ) -> Shrunk {
-        let mut total = Shrunk::default();
+        let mut total = self.soft_limit_reclaim(request, memories);
+        if total.reclaimed >= request.nr {
+            return total;
+        }
         for priority in (0..=self.initial_priority(request.nr)).rev() {
             let rest = ReclaimRequest {
                 nr: request.nr.less(total.reclaimed),

@@ -1,76 +1,137 @@
 //! Reclaim by walking the hierarchy: for a subtree, and as the baseline that the memcg LRU
 //! replaced. spec: reclaim-control.md 2.2, 5.3.
 //!
-//! A full walk shrinks every memcg at each priority before it looks at the aim: that is what makes
-//! it overshoot with many tenants.
+//! Direct reclaim continues where the last one stopped and ends once its aim is reached
+//! (`reclaimers.rs`). A full walk (background, memory.reclaim, and direct reclaim that got nothing)
+//! shrinks every memcg at each priority before it looks at the aim: that is what makes it overshoot
+//! with many tenants.
 
-use super::{Machine, Memories, ReclaimRequest};
+use super::{Machine, Memories, ReclaimRequest, Reclaimer};
 use crate::lru_gen::DEF_PRIORITY;
 use crate::memcg::{MemcgEvent, MemcgId, MemcgOp};
 use crate::units::Pages;
-use crate::vmscan::{ScanControl, Shrunk};
+use crate::vmscan::{ScanControl, ScanReason, Shrunk};
+
+/// What is done only after gentler ways got nothing, in this order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Force {
+    /// Walk all, from the beginning.
+    full: bool,
+    /// Deactivate pages though the active list is not too long (classic policy).
+    deactivate: bool,
+    /// Take from those below low.
+    low: bool,
+}
 
 impl Machine {
-    /// Reclaims from `target` and all below it, with rising priority.
+    /// Reclaims from `target` and all below it, with rising priority; of the root first from those
+    /// above their soft limit.
     pub fn reclaim_subtree<M: Memories>(
         &mut self,
         target: MemcgId,
         request: ReclaimRequest,
         memories: &mut M,
     ) -> Shrunk {
-        let mut low_skipped = false;
-        let total = self.each_priority(target, request, &mut low_skipped, false, memories);
-        if total.reclaimed > Pages(0) || !low_skipped {
-            return total;
+        let mut first = Shrunk::default();
+        if target == MemcgId::ROOT {
+            first = self.soft_limit_reclaim(request, memories);
         }
-        // Nothing else is left: those below low must give, too.
-        self.each_priority(target, request, &mut low_skipped, true, memories)
+        if first.reclaimed > Pages(0) && first.reclaimed >= request.nr {
+            return first;
+        }
+        let nr = request.nr.less(first.reclaimed);
+        first.add(self.reclaim_hierarchy(target, ReclaimRequest { nr, ..request }, memories));
+        first
+    }
+
+    fn reclaim_hierarchy<M: Memories>(
+        &mut self,
+        target: MemcgId,
+        request: ReclaimRequest,
+        memories: &mut M,
+    ) -> Shrunk {
+        let mut force = Force {
+            full: request.reason != ScanReason::Direct,
+            ..Force::default()
+        };
+        loop {
+            let total = self.each_priority(target, request, force, memories);
+            if total.reclaimed > Pages(0) {
+                return total;
+            }
+            if !force.full {
+                force.full = true;
+            } else if total.kept_active && !force.deactivate {
+                force.deactivate = true;
+            } else if total.low_skipped && !force.low {
+                force.low = true;
+            } else {
+                return total;
+            }
+        }
     }
 
     fn each_priority<M: Memories>(
         &mut self,
         target: MemcgId,
         request: ReclaimRequest,
-        low_skipped: &mut bool,
-        low_reclaim: bool,
+        force: Force,
         memories: &mut M,
     ) -> Shrunk {
         let mut total = Shrunk::default();
         for priority in (0..=DEF_PRIORITY).rev() {
             self.note_pressure(target, (priority, request.reason), request.now);
-            for id in self.tree.pre_order(target) {
-                total.visited += 1;
-                self.tree.calculate_protection(target, id);
-                if self.tree.below_min(target, id) {
-                    continue;
+            if force.full {
+                for id in self.tree.pre_order(target) {
+                    total.visited += 1;
+                    self.tree.calculate_protection(target, id);
+                    total.add(self.shrink_child(
+                        (target, id),
+                        (request, force),
+                        priority,
+                        memories,
+                    ));
                 }
-                if self.tree.below_low(target, id) {
-                    if !low_reclaim {
-                        *low_skipped = true;
-                        continue;
-                    }
-                    self.tree.event(id, MemcgEvent::Low);
-                }
-                total.add(self.shrink_walked(id, request, priority, memories));
+            } else {
+                let rest = ReclaimRequest {
+                    nr: request.nr.less(total.reclaimed),
+                    ..request
+                };
+                let reclaimer = Reclaimer::by_hierarchy(target, rest, priority);
+                total.add(self.run_reclaimer(reclaimer, memories));
             }
-            if total.reclaimed >= request.nr {
+            if total.reclaimed >= request.nr || !self.tree.exists(target) {
                 break;
             }
         }
         total
     }
 
-    fn shrink_walked<M: Memories>(
+    /// Shrinks `id` for a reclaim of `target`, if its protection, computed before, allows it.
+    pub(super) fn shrink_child<M: Memories>(
         &mut self,
-        id: MemcgId,
-        request: ReclaimRequest,
+        (target, id): (MemcgId, MemcgId),
+        (request, force): (ReclaimRequest, Force),
         priority: u32,
         memories: &mut M,
     ) -> Shrunk {
+        if self.tree.below_min(target, id) {
+            return Shrunk::default();
+        }
+        if self.tree.below_low(target, id) {
+            if !force.low {
+                return Shrunk {
+                    low_skipped: true,
+                    ..Shrunk::default()
+                };
+            }
+            self.tree.event(id, MemcgEvent::Low);
+        }
         let swappiness = self.swappiness(id, request.swappiness);
         let sc = ScanControl {
             priority,
             online: self.tree.is_online(id),
+            force_deactivate: force.deactivate,
             ..ScanControl::new(request.reason, request.nr, swappiness, request.now)
         };
         let shrunk = self.shrink(id, &sc, memories);

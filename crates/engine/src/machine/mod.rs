@@ -8,22 +8,32 @@
 
 mod charge;
 mod global;
+mod guest;
+mod high;
 mod iterator;
+mod reclaimers;
 mod report;
+mod soft_limit;
 
 pub use charge::OomAt;
+pub use reclaimers::Reclaimer;
 pub use report::Reports;
+pub use soft_limit::SOFT_LIMIT_EVENTS;
 
 use crate::folio::{FolioId, FolioType};
 use crate::lru_gen::Refault;
 use crate::lruvec::{FaultKind, Lruvec, Policy, Unmapped};
-use crate::memcg::{MemcgEvent, MemcgId, MemcgLimits, MemcgLru, MemcgProfile, MemcgTree, OverMax};
-use crate::units::{Millis, Pages, Swappiness};
+use crate::memcg::{
+    MemcgEvent, MemcgId, MemcgLimits, MemcgLru, MemcgProfile, MemcgTree, OverMax, SharedPositions,
+};
+use crate::units::{Limit, Millis, Pages, Swappiness};
 use crate::vmscan::{
     Memory, PageOut, ScanControl, ScanReason, Shrunk, shrink_lruvec, usable_swappiness,
 };
 use crate::word::State;
 use alloc::vec::Vec;
+use guest::Guests;
+use soft_limit::SoftLimits;
 
 /// How reclaim of the root chooses among tenants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +60,10 @@ pub struct MachineConfig {
     pub recursive_protection: bool,
     /// Pages charged ahead; 1 is exact.
     pub charge_batch: u64,
+    /// The swap there is.
+    pub swap: Limit,
+    /// Shadows are bounded, as where they cost memory.
+    pub bound_shadows: bool,
 }
 
 impl Default for MachineConfig {
@@ -61,6 +75,8 @@ impl Default for MachineConfig {
             seed: 0,
             recursive_protection: true,
             charge_batch: 1,
+            swap: Limit::Max,
+            bound_shadows: false,
         }
     }
 }
@@ -69,6 +85,13 @@ impl Default for MachineConfig {
 pub trait Memories {
     /// [`Memory::walk`] for `memcg`.
     fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec);
+    /// [`Self::walk`] that leaves nothing out (`force_scan`), where a walk may: ages are to be
+    /// reported.
+    fn walk_all(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
+        self.walk(memcg, lruvec);
+    }
+    /// [`Memory::look_around`] for `memcg`.
+    fn look_around(&mut self, _memcg: MemcgId, _lruvec: &mut Lruvec, _young: &[FolioId]) {}
     /// [`Memory::page_out`] for `memcg`.
     fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>);
 }
@@ -82,6 +105,10 @@ struct MemoryOf<'a, M> {
 impl<M: Memories> Memory for MemoryOf<'_, M> {
     fn walk(&mut self, lruvec: &mut Lruvec) {
         self.memories.walk(self.memcg, lruvec);
+    }
+
+    fn look_around(&mut self, lruvec: &mut Lruvec, young: &[FolioId]) {
+        self.memories.look_around(self.memcg, lruvec, young);
     }
 
     fn page_out(&mut self, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
@@ -110,6 +137,17 @@ pub struct Machine {
     lruvecs: Vec<Option<Lruvec>>,
     memcg_lru: MemcgLru,
     reports: Reports,
+    soft: SoftLimits,
+    shared: SharedPositions,
+    guests: Guests,
+}
+
+fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
+    let mut lruvec = Lruvec::new(config.policy, now);
+    if config.bound_shadows {
+        lruvec.bound_shadows();
+    }
+    lruvec
 }
 
 impl Machine {
@@ -118,12 +156,22 @@ impl Machine {
     pub fn new(config: MachineConfig, now: Millis) -> Self {
         let mut memcg_lru = MemcgLru::new(config.memcg_profile, config.seed);
         memcg_lru.online(MemcgId::ROOT);
+        let mut tree = MemcgTree::new(config.recursive_protection, 1, config.charge_batch);
+        // All that is out is charged to the root, too.
+        let limits = MemcgLimits {
+            swap_max: config.swap,
+            ..MemcgLimits::default()
+        };
+        tree.set_limits(MemcgId::ROOT, limits);
         Self {
             config,
-            tree: MemcgTree::new(config.recursive_protection, 1, config.charge_batch),
-            lruvecs: alloc::vec![Some(Lruvec::new(config.policy, now))],
+            tree,
+            lruvecs: alloc::vec![Some(new_lruvec(config, now))],
             memcg_lru,
             reports: Reports::default(),
+            soft: SoftLimits::default(),
+            shared: SharedPositions::default(),
+            guests: Guests::default(),
         }
     }
 
@@ -159,7 +207,7 @@ impl Machine {
         if self.lruvecs.len() <= id.index() {
             self.lruvecs.resize_with(id.index() + 1, || None);
         }
-        self.lruvecs[id.index()] = Some(Lruvec::new(self.config.policy, now));
+        self.lruvecs[id.index()] = Some(new_lruvec(self.config, now));
         self.memcg_lru.online(id);
         id
     }
@@ -167,6 +215,9 @@ impl Machine {
     /// Replaces a tenant's settings.
     pub fn set_limits(&mut self, id: MemcgId, limits: MemcgLimits) {
         self.tree.set_limits(id, limits);
+        if limits.soft != Limit::Max {
+            self.soft.set_in_use();
+        }
     }
 
     /// Sets a tenant's memory.swappiness.
@@ -183,11 +234,18 @@ impl Machine {
 
     /// Forgets an offline tenant that has nothing left.
     fn release_if_empty(&mut self, id: MemcgId) -> bool {
-        let released = !self.tree.is_online(id) && self.tree.release(id);
+        if self.tree.is_online(id) {
+            return false;
+        }
+        let before = self.tree.before(id);
+        let released = self.tree.release(id);
         if released {
+            self.shared.forget(id, before);
             self.memcg_lru.release(id);
             self.lruvecs[id.index()] = None;
             self.reports.forget(id);
+            self.soft.forget(id);
+            self.guests.forget(id);
         }
         released
     }
@@ -210,8 +268,11 @@ impl Machine {
         has_recency: bool,
     ) -> Option<Refault> {
         let word = self.lruvec(memcg).folios().get(id);
-        if !word.is_present() && self.tree.try_charge(0, memcg, Pages(1)).is_err() {
-            self.tree.charge_forced(memcg, Pages(1));
+        if !word.is_present() {
+            if self.tree.try_charge(0, memcg, Pages(1)).is_err() {
+                self.tree.charge_forced(memcg, Pages(1));
+            }
+            self.note_charge(memcg);
         }
         if word.state() == State::Shadow && word.shadow_type() == FolioType::Anon {
             self.tree.uncharge_swap(memcg, Pages(1));
@@ -238,40 +299,50 @@ impl Machine {
         usable_swappiness(set, self.tree.swap_available(id))
     }
 
-    /// FAIL for a tenant whose anon pages this pass leaves alone for want of swap, MAX at the level
-    /// whose swap.max it is; see `Memcg::swap_failed`.
-    fn note_swap_shortage(&mut self, id: MemcgId) {
+    /// True when a pass over `id` leaves its anon pages alone for want of swap.
+    fn lacks_swap(&self, id: MemcgId) -> bool {
         let wanted = self.tree.get(id).swappiness();
         let (active, inactive) = self.lruvec(id).active_inactive(FolioType::Anon);
-        if self.swappiness(id, None) == wanted || active.0 + inactive.0 == 0 {
-            return;
-        }
-        self.tree.event(id, MemcgEvent::SwapFail);
+        self.swappiness(id, None) != wanted && active.0 + inactive.0 > 0
+    }
+
+    /// A pass left anon pages of `id` where they are, for want of swap: MAX and FAIL at the level
+    /// whose swap.max it is; FAIL of `id` when there is no more swap at all. Once a pass.
+    fn swap_failed(&mut self, id: MemcgId) {
         let available = |&id: &MemcgId| self.tree.get(id).swap_available();
-        if let Some(limiting) = self.tree.ancestors(id).min_by_key(available) {
-            self.tree.event(limiting, MemcgEvent::SwapMax);
+        match self.tree.ancestors(id).min_by_key(available) {
+            Some(limiting) if limiting != MemcgId::ROOT => {
+                self.tree.event(limiting, MemcgEvent::SwapMax);
+                self.tree.event(limiting, MemcgEvent::SwapFail);
+            }
+            _ => self.tree.event(id, MemcgEvent::SwapFail),
         }
     }
 
     /// One pass over one lruvec, with its accounts.
     fn shrink<M: Memories>(&mut self, id: MemcgId, sc: &ScanControl, memories: &mut M) -> Shrunk {
-        self.note_swap_shortage(id);
+        let (lacks_swap, available) = (self.lacks_swap(id), self.tree.swap_available(id));
         let lruvec = self.lruvecs[id.index()].as_mut().expect("a released memcg");
         let out = lruvec.out(FolioType::Anon);
+        let most_out = Pages(out.0.saturating_add(available.0));
         let shrunk = shrink_lruvec(
             lruvec,
-            sc,
+            &ScanControl { most_out, ..*sc },
             &mut MemoryOf {
                 memcg: id,
                 memories,
             },
         );
         let swapped = lruvec.out(FolioType::Anon).less(out);
+        lruvec.reclaim_shadow_nodes();
         let gone = Pages(shrunk.reclaimed.0 + shrunk.forgotten.0);
         if gone > Pages(0) {
             self.tree.uncharge(0, id, gone);
         }
         self.tree.charge_swap(id, swapped);
+        if lacks_swap || shrunk.unswapped > 0 {
+            self.swap_failed(id);
+        }
         shrunk
     }
 
@@ -282,6 +353,7 @@ impl Machine {
     pub fn check_invariants(&self) {
         self.tree.check_invariants();
         self.memcg_lru.check_invariants();
+        self.soft.check();
         for id in self.tree.pre_order(MemcgId::ROOT) {
             self.lruvec(id).check_invariants(self.swappiness(id, None));
             assert!(

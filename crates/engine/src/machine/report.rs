@@ -60,12 +60,26 @@ impl Machine {
             return state.is_enabled();
         }
         let interval = state.refresh_interval();
+        let bins = self.reports.bins.clone();
+        let report = self.collect((id, interval), &bins, now, memories);
+        self.reports.state(id).store(report);
+        true
+    }
+
+    /// A new report of `id` and all below it, of which those are aged first whose youngest generation
+    /// is older than `interval`.
+    pub(super) fn collect<M: Memories>(
+        &mut self,
+        (id, interval): (MemcgId, Millis),
+        bins: &Bins,
+        now: Millis,
+        memories: &mut M,
+    ) -> Report {
         let subtree = self.tree.pre_order(id);
         for &member in &subtree {
             self.age_if_older(member, interval, now, memories);
         }
-        let mut page_age = PageAge::new(&self.reports.bins);
-        let mut timestamp = now;
+        let (mut page_age, mut timestamp) = (PageAge::new(bins), now);
         for &member in &subtree {
             // Under the classic policy there are no ages to report.
             let Some(lru) = self.lruvec(member).multi_gen() else {
@@ -74,11 +88,10 @@ impl Machine {
             page_age.add(lru, now, self.reports.mode);
             timestamp = timestamp.min(lru.birth(lru.max_seq()));
         }
-        self.reports.state(id).store(Report {
+        Report {
             page_age,
             timestamp,
-        });
-        true
+        }
     }
 
     fn age_if_older<M: Memories>(
@@ -96,7 +109,7 @@ impl Machine {
         if birth.after(interval) >= now || !lruvec.begin_walk(seq) {
             return;
         }
-        memories.walk(id, lruvec);
+        memories.walk_all(id, lruvec);
         // Anon ages whether it could be swapped out or not.
         lruvec.inc_max_seq(seq, Swappiness::default(), now);
     }
@@ -120,6 +133,7 @@ impl Machine {
         (priority, reason): (u32, ScanReason),
         now: Millis,
     ) {
+        self.guests.note_pressure(target, (priority, reason), now);
         let notify = self.reports.state(target).try_report(priority, reason, now);
         if notify && !self.reports.notified.contains(&target) {
             self.reports.notified.push(target);

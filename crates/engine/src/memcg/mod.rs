@@ -18,7 +18,7 @@ pub use events::{MemcgEvent, MemcgEvents};
 pub use memcg_lru::{MEMCG_NR_BINS, MemcgLru, MemcgOp, MemcgProfile, MemcgWalk, Segment};
 pub use protection::{Protection, ProtectionInput, effective_protection};
 pub use shared_walk::{SharedPositions, SharedWalk};
-pub use throttle::{high_delay, overage};
+pub use throttle::{HighOverages, high_delay, overage};
 pub use tree::{MemcgId, MemcgTree, OverMax};
 
 use crate::units::{Limit, Millis, Pages, Swappiness};
@@ -39,8 +39,12 @@ pub struct MemcgLimits {
     pub high: Limit,
     /// memory.max: hard.
     pub max: Limit,
+    /// memory.soft_limit: who is above it gives first when the machine is short.
+    pub soft: Limit,
     /// memory.swap.max: hard, in pages that are out.
     pub swap_max: Limit,
+    /// memory.swap.high: throttled above this many pages out.
+    pub swap_high: Limit,
 }
 
 /// One tenant.
@@ -51,6 +55,8 @@ pub struct Memcg {
     low: Pages,
     min: Pages,
     high: Limit,
+    swap_high: Limit,
+    soft: Limit,
     swappiness: Swappiness,
     events: MemcgEvents,
     protection: Protection,
@@ -66,6 +72,8 @@ impl Memcg {
             low: Pages(0),
             min: Pages(0),
             high: Limit::Max,
+            swap_high: Limit::Max,
+            soft: Limit::Max,
             swappiness,
             events: MemcgEvents::default(),
             protection: Protection::default(),
@@ -81,6 +89,8 @@ impl Memcg {
         self.low = limits.low;
         self.min = limits.min;
         self.high = limits.high;
+        self.swap_high = limits.swap_high;
+        self.soft = limits.soft;
         // Directly below the root of reclaim, protection is effective as set.
         self.protection = Protection {
             min: limits.min,
@@ -97,6 +107,8 @@ impl Memcg {
             high: self.high,
             max: self.memory.max(),
             swap_max: self.swap.max(),
+            swap_high: self.swap_high,
+            soft: self.soft,
         }
     }
 
@@ -182,14 +194,11 @@ impl Memcg {
         self.memory.uncharge(nr);
     }
 
-    /// A pass over this tenant leaves its anon pages alone because no batch of them may be swapped
-    /// out: FAIL here, and MAX where the limit is (`limiting`). Counted once a pass: no page asks for
-    /// a slot, since none is looked at.
-    pub(crate) const fn swap_failed(&mut self, limiting: bool) {
+    /// A pass over this tenant left anon pages where they are, because they may not be swapped out:
+    /// MAX and FAIL. Counted once a pass: with little swap left no page is even looked at.
+    pub(crate) const fn swap_failed(&mut self) {
+        self.event(MemcgEvent::SwapMax);
         self.event(MemcgEvent::SwapFail);
-        if limiting {
-            self.event(MemcgEvent::SwapMax);
-        }
     }
 
     pub(crate) const fn charge_swap(&mut self, nr: Pages) {
@@ -204,6 +213,21 @@ impl Memcg {
     #[must_use]
     pub const fn over_high(&self) -> Pages {
         self.usage().less(self.high.pages())
+    }
+
+    /// Pages out above memory.swap.high.
+    #[must_use]
+    pub const fn over_swap_high(&self) -> Pages {
+        self.swap_usage().less(self.swap_high.pages())
+    }
+
+    /// How far memory and swap are above their high, in fractions of it; see [`overage`].
+    #[must_use]
+    pub fn high_overages(&self) -> HighOverages {
+        HighOverages {
+            memory: overage(self.usage(), self.high.pages()),
+            swap: overage(self.swap_usage(), self.swap_high.pages()),
+        }
     }
 
     /// Pages above memory.max; only a forced charge gets there.
@@ -224,14 +248,16 @@ impl Memcg {
         self.protection.low.0 >= self.usage().0
     }
 
-    /// How long a task that has just charged `nr` pages must sleep for being above memory.high,
-    /// and counts HIGH when it is above at all.
+    /// How long a task that has just charged `nr` pages must sleep for being above memory.high or
+    /// memory.swap.high, and counts HIGH of either when it is above at all.
     pub fn throttle(&mut self, nr: Pages) -> Millis {
-        if self.over_high() == Pages(0) {
-            return Millis(0);
+        if self.over_high() > Pages(0) {
+            self.event(MemcgEvent::High);
         }
-        self.event(MemcgEvent::High);
-        high_delay(overage(self.usage(), self.high.pages()), nr)
+        if self.over_swap_high() > Pages(0) {
+            self.event(MemcgEvent::SwapHigh);
+        }
+        self.high_overages().delay(nr)
     }
 }
 

@@ -36,12 +36,10 @@ impl SharedPositions {
         if walk.round.is_some_and(|round| round != position.round) {
             return None;
         }
-        let order = tree.pre_order(root);
-        let after = match position.at {
-            None => 0,
-            Some(at) => order.iter().position(|&id| id == at).map_or(0, |n| n + 1),
+        let mut next = match position.at {
+            None => Some(root),
+            Some(at) => tree.after(root, at),
         };
-        let mut next = order.get(after).copied();
         if next.is_none() {
             *position = Position {
                 round: position.round + 1,
@@ -51,18 +49,19 @@ impl SharedPositions {
                 return None;
             }
             // Whoever comes in just at the end begins the next round.
-            next = order.first().copied();
+            next = Some(root);
         }
         walk.round = Some(position.round);
         position.at = next;
         next
     }
 
-    /// `id` is released: positions at it begin their round anew.
-    pub fn forget(&mut self, id: MemcgId) {
+    /// `id` is released; `before` stood before it in pre-order. Positions at it go back by that one, so
+    /// that what came behind `id` is next.
+    pub fn forget(&mut self, id: MemcgId, before: Option<MemcgId>) {
         self.0.remove(&id);
         for position in self.0.values_mut().filter(|p| p.at == Some(id)) {
-            position.at = None;
+            position.at = before;
         }
     }
 }
@@ -128,8 +127,9 @@ mod tests {
             shared.next(&tree, MemcgId::ROOT, &mut walk);
         }
         tree.offline(all[1]);
+        let before = tree.before(all[1]);
         assert!(tree.release(all[1]));
-        shared.forget(all[1]);
-        assert_eq!(shared.next(&tree, MemcgId::ROOT, &mut walk), Some(all[0]));
+        shared.forget(all[1], before);
+        assert_eq!(shared.next(&tree, MemcgId::ROOT, &mut walk), Some(all[2]));
     }
 }

@@ -15,20 +15,51 @@ pub fn overage(usage: Pages, high: Pages) -> u64 {
     u64::try_from(over / u128::from(high.0.max(1))).unwrap_or(u64::MAX)
 }
 
-/// The delay for a charge of `nr` pages: quadratic in the overage, at most 2 s, none below 10 ms.
-/// Note that the reference table of the spec is before that last rule.
-#[must_use]
-pub fn high_delay(overage: u64, nr: Pages) -> Millis {
-    let delay = raw_delay(overage, nr);
-    Millis(if delay <= 10 { 0 } else { delay })
+/// How far memory and swap are above their high, each at its worst level; see [`overage`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HighOverages {
+    /// Of memory.high.
+    pub memory: u64,
+    /// Of memory.swap.high.
+    pub swap: u64,
 }
 
-fn raw_delay(overage: u64, nr: Pages) -> u64 {
+impl HighOverages {
+    /// The worse of two levels, for memory and for swap.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            memory: self.memory.max(other.memory),
+            swap: self.swap.max(other.swap),
+        }
+    }
+
+    /// The delay for a charge of `nr` pages: quadratic in each overage, the two added, at most 2 s,
+    /// none below 10 ms. Note that the reference table of the spec is before that last rule.
+    #[must_use]
+    pub fn delay(self, nr: Pages) -> Millis {
+        let both = raw_delay(self.memory, nr) + raw_delay(self.swap, nr);
+        let delay = u64::try_from(both.min(MAX_DELAY_MS)).unwrap_or(0);
+        Millis(if delay <= 10 { 0 } else { delay })
+    }
+}
+
+/// [`HighOverages::delay`] for memory alone.
+#[must_use]
+pub fn high_delay(overage: u64, nr: Pages) -> Millis {
+    let overages = HighOverages {
+        memory: overage,
+        swap: 0,
+    };
+    overages.delay(nr)
+}
+
+/// In milliseconds, without a bound.
+fn raw_delay(overage: u64, nr: Pages) -> u128 {
     // Beyond 16 times the limit the answer is 2 s anyway, and the square stays small.
     let overage = u128::from(overage).min(1 << (PRECISION_SHIFT + 4));
     let delay = (overage * overage * HZ) >> PRECISION_SHIFT >> SCALING_SHIFT;
-    let delay = delay * u128::from(nr.0) / u128::from(MEMCG_CHARGE_BATCH);
-    u64::try_from(delay.min(MAX_DELAY_MS)).unwrap_or(0)
+    delay * u128::from(nr.0) / u128::from(MEMCG_CHARGE_BATCH)
 }
 
 #[cfg(test)]
@@ -46,14 +77,27 @@ mod tests {
         for (over, expect) in (0..).zip(table) {
             let fraction = overage(Pages((high + over) * 256), Pages(high * 256));
             assert_eq!(
-                raw_delay(fraction, Pages(64)),
-                expect,
+                raw_delay(fraction, Pages(64)).min(MAX_DELAY_MS),
+                u128::from(expect),
                 "{} MiB",
                 high + over
             );
             let slept = if expect <= 10 { 0 } else { expect };
             assert_eq!(high_delay(fraction, Pages(64)), Millis(slept));
         }
+    }
+
+    /// reclaim-control.md 3: added before the clamp, and before the small ones are left out.
+    #[test]
+    fn memory_and_swap_add() {
+        let over = |usage: u64| overage(Pages(usage * 256), Pages(100 * 256));
+        let delay = |memory, swap| {
+            let (memory, swap) = (over(memory), over(swap));
+            HighOverages { memory, swap }.delay(Pages(64)).0
+        };
+        assert_eq!((delay(101, 100), delay(100, 101)), (0, 0));
+        assert_eq!((delay(101, 101), delay(102, 102)), (12, 50));
+        assert_eq!((delay(112, 0), delay(112, 113)), (921, 2000));
     }
 
     #[test]

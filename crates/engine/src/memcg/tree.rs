@@ -8,8 +8,8 @@
 //! - an offline memcg has no protection; its id is reused only after it is released.
 
 use super::stock::Stocks;
+use super::{HighOverages, effective_protection};
 use super::{Memcg, MemcgEvent, MemcgEvents, MemcgLimits, Protection, ProtectionInput};
-use super::{effective_protection, overage};
 use crate::units::{Pages, Swappiness};
 use alloc::vec::Vec;
 
@@ -175,6 +175,40 @@ impl MemcgTree {
             stack.extend(self.children(id).iter().rev());
         }
         order
+    }
+
+    /// What follows `id` in [`Self::pre_order`] of `root`.
+    #[must_use]
+    pub fn after(&self, root: MemcgId, id: MemcgId) -> Option<MemcgId> {
+        if let Some(&child) = self.children(id).first() {
+            return Some(child);
+        }
+        let mut at = id;
+        while at != root {
+            let parent = self.parent(at)?;
+            let mut siblings = self.children(parent).iter();
+            siblings.find(|&&sibling| sibling == at);
+            if let Some(&next) = siblings.next() {
+                return Some(next);
+            }
+            at = parent;
+        }
+        None
+    }
+
+    /// What precedes `id` in [`Self::pre_order`] of any root above it.
+    #[must_use]
+    pub fn before(&self, id: MemcgId) -> Option<MemcgId> {
+        let parent = self.parent(id)?;
+        let siblings = self.children(parent).iter();
+        let Some(&elder) = siblings.take_while(|&&sibling| sibling != id).last() else {
+            return Some(parent);
+        };
+        let mut last = elder;
+        while let Some(&child) = self.children(last).last() {
+            last = child;
+        }
+        Some(last)
     }
 
     /// Replaces the settings of `id`.
@@ -367,14 +401,12 @@ impl MemcgTree {
         id != target && id != MemcgId::ROOT && self.get(id).below_low()
     }
 
-    /// The largest overage of memory.high on the way up: what the throttle delay is made of.
+    /// The largest overages of memory.high and memory.swap.high on the way up: what the throttle
+    /// delay is made of.
     #[must_use]
-    pub fn high_overage(&self, id: MemcgId) -> u64 {
-        let over = |id| {
-            let memcg = self.get(id);
-            overage(memcg.usage(), memcg.limits().high.pages())
-        };
-        self.ancestors(id).map(over).max().unwrap_or(0)
+    pub fn high_overages(&self, id: MemcgId) -> HighOverages {
+        let levels = self.ancestors(id).map(|id| self.get(id).high_overages());
+        levels.fold(HighOverages::default(), HighOverages::max)
     }
 
     /// Counts an event at `id`, and in the hierarchical events of all above it.

@@ -27,6 +27,19 @@ pub struct TryAgain {
 impl Engine {
     /// Reclaims up to the aim of `sc`, with rising priority: direct reclaim.
     pub fn try_to_free_pages<M: Memory>(&mut self, sc: ScanControl, memory: &mut M) -> Shrunk {
+        let total = self.each_priority(sc, memory);
+        if total.reclaimed > Pages(0) || !total.kept_active {
+            return total;
+        }
+        let force_deactivate = true;
+        let sc = ScanControl {
+            force_deactivate,
+            ..sc
+        };
+        self.each_priority(sc, memory)
+    }
+
+    fn each_priority<M: Memory>(&mut self, sc: ScanControl, memory: &mut M) -> Shrunk {
         let mut total = Shrunk::default();
         for priority in (0..=DEF_PRIORITY).rev() {
             total.add(self.shrink(ScanControl { priority, ..sc }, memory));
@@ -42,10 +55,11 @@ impl Engine {
         let out = self.lruvec.out(FolioType::Anon);
         let (wanted, usable) = (self.memcg.swappiness(), self.swappiness());
         let (active, inactive) = self.lruvec.active_inactive(FolioType::Anon);
-        if usable != wanted && active.0 + inactive.0 > 0 {
-            self.memcg.swap_failed(true);
+        let most_out = Pages(out.0.saturating_add(self.memcg.swap_available().0));
+        let shrunk = shrink_lruvec(&mut self.lruvec, &ScanControl { most_out, ..sc }, memory);
+        if shrunk.unswapped > 0 || (usable != wanted && active.0 + inactive.0 > 0) {
+            self.memcg.swap_failed();
         }
-        let shrunk = shrink_lruvec(&mut self.lruvec, &sc, memory);
         self.memcg
             .uncharge(Pages(shrunk.reclaimed.0 + shrunk.forgotten.0));
         self.memcg

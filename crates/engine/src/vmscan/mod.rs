@@ -39,6 +39,11 @@ pub trait Memory {
     /// ([`Lruvec::walk_accessed`]).
     fn walk(&mut self, lruvec: &mut Lruvec);
 
+    /// Eviction found the pages of `young` in use, and has just learned it from their page tables:
+    /// the place to look at their neighbours and to tell `lruvec` which are young ([`Lruvec::young`]).
+    /// By default nobody looks. spec: lru-gen.md 7.
+    fn look_around(&mut self, _lruvec: &mut Lruvec, _young: &[FolioId]) {}
+
     /// Pages out `batch`, and appends what became of each page to `outcome`, in the same order.
     fn page_out(&mut self, batch: &[FolioId], outcome: &mut Vec<PageOut>);
 }

@@ -36,6 +36,11 @@ pub struct ScanControl {
     pub online: bool,
     /// Effective min covers the memcg: take nothing.
     pub below_min: bool,
+    /// Deactivate pages though the active list is not too long (classic policy).
+    pub force_deactivate: bool,
+    /// Most anon pages of the lruvec that may be out: memory.swap.max of all levels, and the swap
+    /// there is.
+    pub most_out: Pages,
     /// The present.
     pub now: Millis,
 }
@@ -52,6 +57,8 @@ impl ScanControl {
             root: false,
             online: true,
             below_min: false,
+            force_deactivate: false,
+            most_out: Pages(u64::MAX),
             now,
         }
     }
@@ -68,6 +75,12 @@ pub struct Shrunk {
     pub reclaimed: Pages,
     /// Pages that turned out to be gone already.
     pub forgotten: Pages,
+    /// Anon pages that stayed because there is no swap for them.
+    pub unswapped: u64,
+    /// Active pages stayed because their list is not too long (classic policy).
+    pub kept_active: bool,
+    /// Somebody was passed by for being below low.
+    pub low_skipped: bool,
     /// It aged, or is protected: nothing more to get here for now. Drives the memcg LRU.
     pub aged: bool,
 }
@@ -79,6 +92,9 @@ impl Shrunk {
         self.scanned += other.scanned;
         self.reclaimed.0 += other.reclaimed.0;
         self.forgotten.0 += other.forgotten.0;
+        self.unswapped += other.unswapped;
+        self.kept_active |= other.kept_active;
+        self.low_skipped |= other.low_skipped;
         self.aged |= other.aged;
     }
 }

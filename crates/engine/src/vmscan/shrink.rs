@@ -2,7 +2,7 @@
 
 use super::{Memory, PageOut, ScanControl, Shrunk};
 use crate::active_inactive::shrink_classic;
-use crate::folio::FolioId;
+use crate::folio::{FolioId, FolioType};
 use crate::lru_gen::IsolateBudget;
 use crate::lruvec::Lruvec;
 use crate::units::{Pages, Swappiness};
@@ -63,10 +63,13 @@ fn evict_folios<M: Memory>(
     outcome.clear();
     let done = lruvec.isolate(sc.reason, sc.swappiness, IsolateBudget::default(), batch);
     lruvec.keep_referenced(batch);
+    let unswapped = lruvec.keep_unswappable(batch, sc.most_out);
     memory.page_out(batch, outcome);
     assert_eq!(batch.len(), outcome.len(), "one outcome a page");
+    look_around(lruvec, memory, (batch, outcome));
     let mut shrunk = Shrunk {
         scanned: done.scanned as u64,
+        unswapped,
         ..Shrunk::default()
     };
     for (&id, &what) in batch.iter().zip(&*outcome) {
@@ -77,6 +80,21 @@ fn evict_folios<M: Memory>(
         }
     }
     shrunk
+}
+
+/// Lets memory look at the neighbours of pages that turned out to be in use, once all of the batch
+/// have been looked at themselves.
+fn look_around<M: Memory>(
+    lruvec: &mut Lruvec,
+    memory: &mut M,
+    (batch, outcome): (&[FolioId], &[PageOut]),
+) {
+    let pairs = batch.iter().zip(outcome);
+    let in_use = pairs.filter(|(_, what)| **what == PageOut::Referenced);
+    let young: Vec<FolioId> = in_use.map(|(&id, _)| id).collect();
+    if !young.is_empty() {
+        memory.look_around(lruvec, &young);
+    }
 }
 
 /// What the third phase did with a page.
@@ -105,6 +123,25 @@ impl Lruvec {
             }
             !young
         });
+    }
+
+    /// memory.swap.max is hard: anon pages of `batch` that would be more than `most_out` pages out are
+    /// put back and taken out of it. Returns how many. spec: reclaim-control.md 3.
+    pub(crate) fn keep_unswappable(&mut self, batch: &mut Vec<FolioId>, most_out: Pages) -> u64 {
+        let (mut room, before) = (most_out.less(self.out(FolioType::Anon)).0, batch.len());
+        if room >= before as u64 {
+            return 0;
+        }
+        batch.retain(|&id| {
+            let anon = self.folios().get(id).folio_type() == FolioType::Anon;
+            let stays = anon && room == 0;
+            room -= u64::from(anon && !stays);
+            if stays {
+                self.put_back(id, false);
+            }
+            !stays
+        });
+        (before - batch.len()) as u64
     }
 
     /// The third phase for one page.

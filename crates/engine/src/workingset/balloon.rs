@@ -1,17 +1,20 @@
 //! Working-set reports of a guest to its host: the messages and what the guest's side answers.
 //! spec: workingset-report.md 7. No queue and no transport is here: bytes come in, bytes go out.
 //!
-//! Invariants: a message that is refused changes nothing; nothing is sent before a CONFIG was taken.
+//! Invariants: a message that is refused changes nothing; nothing is sent before a CONFIG was taken, and
+//! under pressure none sooner after the last one than the threshold says.
 
-use super::{Bins, BinsError, MAX_NR_BINS, PageAge, Report, ReportState};
+#[cfg(test)]
+use super::PageAge;
+use super::{Bins, BinsError, MAX_NR_BINS, Report, ReportState};
 use crate::folio::FolioType;
 use crate::units::Millis;
 use crate::vmscan::ScanReason;
 use alloc::vec::Vec;
 
-const OP_REQUEST: u16 = 1;
-const OP_CONFIG: u16 = 2;
-const REQUEST_LEN: usize = 12 + 4 * MAX_NR_BINS;
+pub(super) const OP_REQUEST: u16 = 1;
+pub(super) const OP_CONFIG: u16 = 2;
+pub(super) const REQUEST_LEN: usize = 12 + 4 * MAX_NR_BINS;
 
 /// Why a message was refused; sent back in the report's `error` under its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub struct Balloon {
     node: u16,
     bins: Option<Bins>,
     state: ReportState,
+    /// When the last report was sent under pressure.
+    pressed: Option<Millis>,
 }
 
 fn word(message: &[u8], at: usize) -> Option<u32> {
@@ -63,6 +68,7 @@ impl Balloon {
             node,
             bins: None,
             state: ReportState::default(),
+            pressed: None,
         }
     }
 
@@ -98,19 +104,38 @@ impl Balloon {
     /// Reclaim of the node has come to `priority`: whether a report is due now.
     #[must_use]
     pub fn pressure(&self, priority: u32, reason: ScanReason, now: Millis) -> bool {
-        self.bins.is_some() && self.state.try_report(priority, reason, now)
+        let threshold = self.state.report_threshold();
+        let waited = self.pressed.is_none_or(|sent| sent.after(threshold) <= now);
+        self.bins.is_some() && waited && self.state.try_report(priority, reason, now)
     }
 
-    /// The report's bytes; it counts as the last one, made `now`.
-    pub fn report(&mut self, page_age: &PageAge, now: Millis) -> Vec<u8> {
-        self.state.store(Report {
-            page_age: page_age.clone(),
-            timestamp: now,
-        });
-        let mut bytes = self.header(0);
-        let unused = u64::MAX;
+    /// The bins and the interval to refresh the report with, if that is due.
+    #[must_use]
+    pub fn is_due(&self, now: Millis) -> Option<(&Bins, Millis)> {
+        let bins = self.bins.as_ref()?;
+        let interval = self.state.refresh_interval();
+        self.state.is_due(now).then_some((bins, interval))
+    }
+
+    /// A new report; nothing is kept while the refresh interval is 0.
+    pub fn refresh(&mut self, report: Report) {
+        self.state.store(report);
+    }
+
+    /// A report is sent `now`, because of pressure.
+    pub fn note_pressed(&mut self, now: Millis) {
+        self.pressed = Some(now);
+    }
+
+    /// The bytes of the last report; without one, of an error.
+    #[must_use]
+    pub fn last_report(&self) -> Vec<u8> {
+        let Some(report) = self.state.report() else {
+            return self.error_report(BalloonError::Invalid);
+        };
+        let (mut bytes, unused) = (self.header(0), u64::MAX);
         for n in 0..MAX_NR_BINS {
-            let bin = page_age.bins().get(n);
+            let bin = report.page_age.bins().get(n);
             let edge = bin.and_then(|bin| bin.edge).map_or(unused, |edge| edge.0);
             let of = |ty: FolioType| bin.map_or(0, |bin| bin.pages[ty.index()].bytes().0);
             for value in [edge, of(FolioType::Anon), of(FolioType::File)] {
@@ -118,6 +143,16 @@ impl Balloon {
             }
         }
         bytes
+    }
+
+    /// The bytes of a report made `now`.
+    #[cfg(test)]
+    pub(super) fn report(&mut self, page_age: &PageAge, now: Millis) -> Vec<u8> {
+        self.refresh(Report {
+            page_age: page_age.clone(),
+            timestamp: now,
+        });
+        self.last_report()
     }
 
     /// The answer to a message that was refused.

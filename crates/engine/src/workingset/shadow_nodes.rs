@@ -1,13 +1,14 @@
 //! How much memory shadows may take in an index that keeps them in nodes of 64 slots, and which
 //! nodes go first. spec: workingset.md 7.
 //!
-//! The engine's own shadows lie in their pages' words and need none of this; it is here for an
-//! embedder whose shadows cost memory of their own.
+//! The engine's own shadows lie in their pages' words and cost nothing; `lruvec/shadow_bound.rs` bounds
+//! them all the same, where a kernel's memory is simulated. No other index is needed for that: a slot is
+//! a folio id.
 //!
 //! Invariants (workingset.md 11): a node is tracked iff it holds shadows and no page (I5); after
 //! shrinking to the target no more than pages / 8 are tracked (I6).
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 
 /// Slots of a node.
 pub const CHUNK_SLOTS: u64 = 64;
@@ -16,6 +17,8 @@ pub const CHUNK_SLOTS: u64 = 64;
 struct Node {
     pages: u32,
     shadows: u32,
+    /// Its place in the order of age, while it is tracked.
+    since: u64,
 }
 
 impl Node {
@@ -28,7 +31,9 @@ impl Node {
 #[derive(Debug, Default)]
 pub struct ShadowNodes {
     nodes: BTreeMap<u64, Node>,
-    tracked: VecDeque<u64>,
+    /// Nodes by the time since when they are tracked.
+    tracked: BTreeMap<u64, u64>,
+    changes: u64,
     reclaimed: u64,
 }
 
@@ -57,14 +62,19 @@ impl ShadowNodes {
         let was = node.is_tracked();
         let added = |count: u32, by| count.checked_add_signed(by).expect("a slot counted twice");
         (node.pages, node.shadows) = (added(node.pages, pages), added(node.shadows, shadows));
-        let now = *node;
-        if now == Node::default() {
-            self.nodes.remove(&key);
-        }
-        match (was, now.is_tracked()) {
-            (false, true) => self.tracked.push_back(key),
-            (true, false) => self.tracked.retain(|&other| other != key),
+        match (was, node.is_tracked()) {
+            (false, true) => {
+                self.changes += 1;
+                node.since = self.changes;
+                self.tracked.insert(node.since, key);
+            }
+            (true, false) => {
+                self.tracked.remove(&node.since);
+            }
             _ => {}
+        }
+        if (node.pages, node.shadows) == (0, 0) {
+            self.nodes.remove(&key);
         }
     }
 
@@ -83,6 +93,22 @@ impl ShadowNodes {
         self.change(slot, 1, -1);
     }
 
+    /// The page of `slot` is removed and leaves no shadow.
+    pub fn removed(&mut self, slot: u64) {
+        self.change(slot, -1, 0);
+    }
+
+    /// Pages and shadows of the node that holds `slot`.
+    #[must_use]
+    pub fn contents(&self, slot: u64) -> (u32, u32) {
+        let node = self
+            .nodes
+            .get(&(slot / CHUNK_SLOTS))
+            .copied()
+            .unwrap_or_default();
+        (node.pages, node.shadows)
+    }
+
     /// The shadow of `slot` is consumed by truncation.
     pub fn truncated(&mut self, slot: u64) {
         self.change(slot, 0, -1);
@@ -91,7 +117,7 @@ impl ShadowNodes {
     /// Frees the oldest tracked node with all its shadows: the slots from the number that is
     /// returned on, [`CHUNK_SLOTS`] of them, refault uncounted from now on.
     pub fn reclaim_oldest(&mut self) -> Option<u64> {
-        let key = self.tracked.pop_front()?;
+        let (_, key) = self.tracked.pop_first()?;
         self.nodes.remove(&key);
         self.reclaimed += 1;
         Some(key * CHUNK_SLOTS)
@@ -102,7 +128,7 @@ impl ShadowNodes {
     /// # Panics
     /// When it does not hold.
     pub fn check_invariants(&self) {
-        let mut tracked: alloc::vec::Vec<u64> = self.tracked.iter().copied().collect();
+        let mut tracked: alloc::vec::Vec<u64> = self.tracked.values().copied().collect();
         tracked.sort_unstable();
         let expect = self.nodes.iter().filter(|(_, node)| node.is_tracked());
         assert!(expect.map(|(&key, _)| key).eq(tracked), "I5");
@@ -161,7 +187,7 @@ mod tests {
     #[should_panic(expected = "I5")]
     fn canary_a_node_is_not_tracked() {
         let mut nodes = twelve_nodes();
-        nodes.tracked.pop_back();
+        nodes.tracked.pop_last();
         nodes.check_invariants();
     }
 }

@@ -41,12 +41,20 @@ pub struct Run {
     pub policy: PolicyName,
     /// How reclaim of the root chooses.
     pub global: Global,
+    /// Reclaimers that are at work at once when the machine is full.
+    pub reclaimers: u8,
     /// Memory of the machine; direct reclaim of the root when it is full.
     pub memory: Option<Size>,
+    /// Swap of the machine.
+    pub swap: Option<Size>,
+    /// Shadows are bounded by nodes, as where they cost memory.
+    pub bound_shadows: bool,
     /// All tenants are aged so often, whether reclaim needs it or not.
     pub age_every: Option<Time>,
     /// Where accessed bits are kept.
     pub accessed_bits: AccessedBits,
+    /// With page tables: eviction looks around, and walks keep to the Bloom filters.
+    pub look_around: bool,
 }
 
 impl Default for Run {
@@ -57,9 +65,13 @@ impl Default for Run {
             seed: 1,
             policy: PolicyName::MultiGen,
             global: Global::MemcgLru,
+            reclaimers: 1,
             memory: None,
+            swap: None,
+            bound_shadows: false,
             age_every: None,
             accessed_bits: AccessedBits::Engine,
+            look_around: true,
         }
     }
 }
@@ -118,10 +130,18 @@ pub struct Tenant {
     pub memory_low: Option<Size>,
     /// memory.min.
     pub memory_min: Option<Size>,
+    /// memory.soft_limit.
+    pub soft_limit: Option<Size>,
     /// memory.swap.max.
     pub swap_max: Option<Size>,
+    /// memory.swap.high.
+    pub swap_high: Option<Size>,
     /// memory.swappiness.
     pub swappiness: Option<u8>,
+    /// It is a guest: what was idle for so long goes into its balloon.
+    pub balloon_older_than: Option<Time>,
+    /// How often its host asks.
+    pub balloon_every: Option<Time>,
     /// When it comes.
     #[serde(default)]
     pub arrive: Time,

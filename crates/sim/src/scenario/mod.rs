@@ -4,6 +4,7 @@
 //! judges it from outside; [`report`] tells. Runs of a sweep are made in parallel; each depends on
 //! its plan alone and results are kept in the order of the file, so they are what a serial run gives.
 
+pub mod balloon;
 mod error;
 pub mod file;
 pub mod oracle;
@@ -11,6 +12,7 @@ pub mod pattern;
 mod plan;
 pub mod report;
 pub mod space;
+pub mod spaces;
 pub mod values;
 pub mod world;
 

@@ -25,6 +25,10 @@ pub const ALL: &[Oracle] = &[
         check: page_tables,
     },
     Oracle {
+        name: "no walk can miss a page that was accessed",
+        check: accessed_tables,
+    },
+    Oracle {
         name: "what came in is resident, was taken, or went with its tenant",
         check: conservation,
     },
@@ -80,6 +84,14 @@ fn page_tables(world: &World) -> Result<(), String> {
                 ));
             }
         }
+    }
+    Ok(())
+}
+
+fn accessed_tables(world: &World) -> Result<(), String> {
+    for id in world.guests.iter().filter_map(|guest| guest.memcg) {
+        let space = world.spaces.get(id).ok_or("a tenant without a space")?;
+        space.check().map_err(|why| format!("{id:?} {why}"))?;
     }
     Ok(())
 }
@@ -148,6 +160,8 @@ pub(super) enum Bug {
     SkipsUncharge,
     /// Page-out leaves the page mapped.
     ForgetsToUnmap,
+    /// A touch sets one accessed bit of two.
+    HidesATable,
     /// A page that comes in is counted twice.
     CountsTwice,
     /// A charge does not look at memory.max.
@@ -160,9 +174,10 @@ pub(super) enum Bug {
 
 #[cfg(test)]
 impl Bug {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::SkipsUncharge,
         Self::ForgetsToUnmap,
+        Self::HidesATable,
         Self::CountsTwice,
         Self::IgnoresMax,
         Self::IgnoresMin,
@@ -182,6 +197,7 @@ pub(super) fn plant(world: &mut World) {
             world.machine.lruvec_mut(id).unmap_range(FolioId(0), 3);
         }
         Some(Bug::ForgetsToUnmap) => world.spaces.forgets_to_unmap = true,
+        Some(Bug::HidesATable) => world.spaces.of(id).hide(),
         Some(Bug::IgnoresMin) => {
             let request = engine::machine::ReclaimRequest {
                 reason: engine::ScanReason::Direct,

@@ -182,6 +182,22 @@ fn combinations(
     Ok(all)
 }
 
+/// A guest has memory of its own, of which the host wants to know ages.
+fn check_guest(source: Source<'_>, tenant: &Tenant, classic: bool) -> Result<(), ScenarioError> {
+    let older_than = tenant.balloon_older_than;
+    let wrong = match (older_than, tenant.balloon_every) {
+        (None, None) => return Ok(()),
+        (None, Some(_)) => "balloon-every without balloon-older-than",
+        (Some(_), Some(every)) if every.0 == 0 => "balloon-every is 0",
+        (Some(age), _) if age.0 == 0 => "balloon-older-than is 0",
+        _ if tenant.memory_max.is_none() => "a balloon without memory-max",
+        _ if classic => "a balloon under the active/inactive LRU, which knows no ages",
+        _ => return Ok(()),
+    };
+    let hint = "e.g. memory-max = \"1G\", balloon-older-than = \"10s\", policy = \"multi-gen\"";
+    Err(source.error(None, format!("tenant `{}`: {wrong}", tenant.name), hint))
+}
+
 /// What types alone cannot say.
 fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
     let run = &file.run;
@@ -194,6 +210,13 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
         let hint = "use accessed-bits = \"engine\" with it";
         let what = "run: the active/inactive LRU looks at accessed bits of the engine only";
         return Err(source.error(None, what, hint));
+    }
+    for tenant in &file.tenant {
+        check_guest(source, tenant.get_ref(), classic)?;
+    }
+    if !(1..=64).contains(&run.reclaimers) {
+        let what = format!("run: {} reclaimers", run.reclaimers);
+        return Err(source.error(None, what, "1 to 64 can be at work at once"));
     }
     if run.age_every.is_some_and(|every| every.0 == 0) {
         return Err(source.error(None, "run: age-every is 0", "leave it out, or e.g. \"10s\""));

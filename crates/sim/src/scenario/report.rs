@@ -49,6 +49,7 @@ fn groups(world: &World) -> Vec<Counts> {
         sum.pgsteal += counts.pgsteal;
         sum.refaults += counts.refaults;
         sum.resident += counts.resident;
+        sum.balloon += counts.balloon;
     }
     sums.into_values().collect()
 }
@@ -99,6 +100,13 @@ fn tenants(plans: &Plans, courses: &[Course]) -> Table {
         "OOM",
         "throttled (ms)",
     ]);
+    let tenants = plans.file.tenant.iter();
+    let guests = tenants
+        .clone()
+        .any(|t| t.get_ref().balloon_older_than.is_some());
+    if guests {
+        columns.push("balloon (MiB)");
+    }
     let mut table = Table::new("Tenants", &columns);
     for (plan, course) in plans.runs.iter().zip(courses) {
         for (name, counts) in names(plans).iter().zip(&course.groups) {
@@ -114,6 +122,9 @@ fn tenants(plans: &Plans, courses: &[Course]) -> Table {
                 Cell::Count(counts.ooms),
                 Cell::Count(counts.throttled),
             ]);
+            if guests {
+                cells.push(Cell::Figure(mib(counts.balloon)));
+            }
             table.row(cells);
         }
     }

@@ -2,30 +2,42 @@
 //! way back from a folio to its page.
 //!
 //! This is the engine's view of hardware, kept apart from the engine: the walk goes through VMAs and
-//! page tables, and page-out through the reverse map, as in the kernel.
+//! page tables (`walk.rs`), and page-out through the reverse map, as in the kernel.
 //!
 //! Invariants: a page is present here exactly if its folio is in memory; only present pages have an
-//! accessed bit; page numbers of a space start at 0 and leave no gaps.
+//! accessed bit; a table with an accessed bit that a walk may take has its own accessed bit set; page
+//! numbers of a space start at 0 and leave no gaps.
 
-use engine::machine::Memories;
-use engine::memcg::MemcgId;
+mod walk;
+
+pub use walk::{WalkCounts, WalkKind};
+
+use engine::lru_gen::BloomFilters;
 use engine::vma::{AddressSpace, Vma};
-use engine::{FolioId, Lruvec, PageOut};
+use engine::{FolioId, PageOut};
 
 const PRESENT: u8 = 1;
 const ACCESSED: u8 = 2;
 const ENTRIES: usize = 512;
 
-type Leaf = Box<[u8; ENTRIES]>;
+/// A table of the lower level.
+#[derive(Debug)]
+struct Leaf {
+    bits: [u8; ENTRIES],
+    /// The accessed bit of the entry that leads here.
+    accessed: bool,
+}
 
 /// One address space.
 #[derive(Debug, Default)]
 pub struct Space {
     /// What is mapped.
     pub map: AddressSpace,
-    directory: Vec<Option<Leaf>>,
+    directory: Vec<Option<Box<Leaf>>>,
     /// Page of each folio.
     pages: Vec<u64>,
+    filters: BloomFilters,
+    counts: WalkCounts,
 }
 
 fn entry(page: u64) -> (usize, usize) {
@@ -43,23 +55,32 @@ impl Space {
     fn bits(&self, page: u64) -> u8 {
         let (leaf, at) = entry(page);
         let leaf = self.directory.get(leaf).and_then(Option::as_ref);
-        leaf.map_or(0, |leaf| leaf[at])
+        leaf.map_or(0, |leaf| leaf.bits[at])
+    }
+
+    fn leaf(&mut self, leaf: usize) -> &mut Leaf {
+        if self.directory.len() <= leaf {
+            self.directory.resize_with(leaf + 1, || None);
+        }
+        self.directory[leaf].get_or_insert_with(|| {
+            Box::new(Leaf {
+                bits: [0; ENTRIES],
+                accessed: false,
+            })
+        })
     }
 
     fn set(&mut self, page: u64, bits: u8) {
         let (leaf, at) = entry(page);
-        if self.directory.len() <= leaf {
-            self.directory.resize_with(leaf + 1, || None);
-        }
-        let leaf = self.directory[leaf].get_or_insert_with(|| Box::new([0; ENTRIES]));
-        leaf[at] = bits;
+        self.leaf(leaf).bits[at] = bits;
     }
 
-    /// A touch: false when it faults.
+    /// A touch: false when it faults. The hardware sets the accessed bits of both levels.
     pub fn touch(&mut self, page: u64) -> bool {
         let bits = self.bits(page);
         if bits & PRESENT != 0 {
             self.set(page, bits | ACCESSED);
+            self.leaf(entry(page).0).accessed = true;
         }
         bits & PRESENT != 0
     }
@@ -94,33 +115,20 @@ impl Space {
         self.pages.is_empty()
     }
 
-    fn walk(&mut self, lruvec: &mut Lruvec) {
-        let recent = self.map.iter().filter(|vma| self.map.has_recency(vma));
-        let recent: Vec<Vma> = recent.copied().collect();
-        for vma in recent {
-            for page in vma.start..vma.end {
-                let bits = self.bits(page);
-                if bits & ACCESSED != 0 {
-                    self.set(page, bits & !ACCESSED);
-                    vma.folio(page).into_iter().for_each(|id| lruvec.young(id));
-                }
-            }
-        }
+    /// The VMA of `page`, if accesses through it mean anything.
+    fn recent_vma(&self, page: u64) -> Option<Vma> {
+        let vma = self.map.find(page)?;
+        self.map.has_recency(vma).then_some(*vma)
     }
 
     /// Unmaps one folio's page unless it was accessed.
-    fn unmap(&mut self, id: FolioId) -> PageOut {
+    pub(super) fn unmap(&mut self, id: FolioId) -> PageOut {
         let Some(page) = self.page(id) else {
             return PageOut::Gone;
         };
-        let bits = self.bits(page);
-        let recency = self
-            .map
-            .find(page)
-            .is_some_and(|vma| self.map.has_recency(vma));
-        match bits {
+        match self.bits(page) {
             0 => PageOut::Gone,
-            bits if bits & ACCESSED != 0 && recency => {
+            bits if bits & ACCESSED != 0 && self.recent_vma(page).is_some() => {
                 self.set(page, bits & !ACCESSED);
                 PageOut::Referenced
             }
@@ -129,65 +137,5 @@ impl Space {
                 PageOut::Stored
             }
         }
-    }
-}
-
-/// The address spaces of all tenants, by memcg.
-#[derive(Debug, Default)]
-pub struct Spaces {
-    spaces: Vec<Space>,
-    /// Whether accessed bits are looked for in here, or in the engine's own table.
-    pub in_engine: bool,
-    /// A fault planted by a test: page-out forgets to unmap.
-    #[cfg(test)]
-    pub(super) forgets_to_unmap: bool,
-}
-
-impl Spaces {
-    /// None yet; `in_engine` says where accessed bits are looked for.
-    #[must_use]
-    pub fn new(in_engine: bool) -> Self {
-        Self {
-            in_engine,
-            ..Self::default()
-        }
-    }
-
-    /// The space of `id`; made empty when there is none.
-    pub fn of(&mut self, id: MemcgId) -> &mut Space {
-        if self.spaces.len() <= id.index() {
-            self.spaces.resize_with(id.index() + 1, Space::default);
-        }
-        &mut self.spaces[id.index()]
-    }
-
-    /// The space of `id`, to look at.
-    #[must_use]
-    pub fn get(&self, id: MemcgId) -> Option<&Space> {
-        self.spaces.get(id.index())
-    }
-}
-
-impl Memories for Spaces {
-    fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
-        if self.in_engine {
-            lruvec.walk_accessed();
-        } else {
-            self.of(memcg).walk(lruvec);
-        }
-    }
-
-    fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
-        #[cfg(test)]
-        if self.forgets_to_unmap {
-            outcome.extend(batch.iter().map(|_| PageOut::Stored));
-            return;
-        }
-        if self.in_engine {
-            outcome.extend(batch.iter().map(|_| PageOut::Stored));
-            return;
-        }
-        let space = self.of(memcg);
-        outcome.extend(batch.iter().map(|&id| space.unmap(id)));
     }
 }

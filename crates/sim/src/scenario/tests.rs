@@ -8,7 +8,7 @@ const MIXED: &str = r#"
 name = "mixed"
 [run]
 duration = "8s"
-memory = "14M"
+memory = "9M"
 [[tenant]]
 name = "safe"
 memory-min = "2M"
@@ -73,6 +73,10 @@ fn oracles_agree_with_every_policy() {
             }
         }
     }
+    for global in ["memcg-lru", "iterator"] {
+        let global = format!("run.global={global}");
+        checked(&[&global, "run.reclaimers=5", "run.duration=4s"]);
+    }
     for policy in ["", "-protection", "-base"] {
         checked(&[
             &format!("run.policy=active-inactive{policy}"),
@@ -81,13 +85,52 @@ fn oracles_agree_with_every_policy() {
     }
 }
 
-/// Two memories that share no code: bits in the engine's table, and page tables behind VMAs.
+/// Two memories that share no code: bits in the engine's table, and page tables behind VMAs. Only the
+/// latter can look around and pass tables by; without that, both know the same.
 #[test]
 fn both_kinds_of_memory_give_the_same() {
+    let tables = "run.accessed-bits=page-tables";
     let engine = checked(&["run.accessed-bits=engine"]);
-    let tables = checked(&["run.accessed-bits=page-tables"]);
+    let all = checked(&[tables, "run.look-around=false"]);
+    let around = checked(&[tables]);
     let counts = |world: &World| world.guests.iter().map(|g| g.counts).collect::<Vec<_>>();
-    assert_eq!(counts(&engine), counts(&tables));
+    assert_eq!(counts(&engine), counts(&all));
+    assert_ne!(counts(&engine), counts(&around));
+    assert_eq!(all.spaces.walk_counts().around, 0);
+    assert!(around.spaces.walk_counts().around > 0);
+}
+
+/// What looking around and the filters are for: less of the page tables is walked, and the pages in
+/// use are found all the same.
+#[test]
+fn walks_pass_sparse_tables_by() {
+    let text = r#"
+        [run]
+        duration = "120s"
+        accessed-bits = "page-tables"
+        [[tenant]]
+        name = "sparse"
+        memory-max = "24M"
+        work = [
+          { pattern = "loop", size = "4M", rate = 4000 },
+          { pattern = "uniform", size = "16M", rate = 100 },
+          { pattern = "scan", size = "200M", rate = 400 },
+        ]
+    "#;
+    let run = |look_around: &str| {
+        let mut world = World::new(&plans(text, &[look_around]).runs[0]);
+        while !world.is_over() {
+            world.step();
+        }
+        world.check().expect("all oracles agree");
+        (world.spaces.walk_counts(), world.guests[0].counts)
+    };
+    let (all, without) = run("run.look-around=false");
+    let (around, with) = run("run.look-around=true");
+    assert!(all.passed_by == 0 && around.passed_by > 0, "{around:?}");
+    assert!(around.total * 2 < all.total, "{around:?} for {all:?}");
+    let close = with.misses.abs_diff(without.misses) * 100 <= without.misses;
+    assert!(close, "{with:?} for {without:?}");
 }
 
 /// Canary: each oracle catches the bug that was planted for it.
@@ -125,6 +168,9 @@ fn seeds_decide_everything() {
     let outcome = |set: &[&str]| run(&plans(MIXED, set), 2, &mut |_| ());
     assert_eq!(outcome(&["run.seed=3"]), outcome(&["run.seed=3"]));
     assert_ne!(outcome(&["run.seed=3"]), outcome(&["run.seed=4"]));
+    let together = || outcome(&["run.reclaimers=5"]);
+    assert_eq!(together(), together());
+    assert_ne!(together(), outcome(&[]));
 }
 
 #[test]
@@ -138,7 +184,117 @@ fn limits_arrivals_and_departures() {
         counts[1]
     );
     assert!(counts[3].unmapped > 0 && counts[3].resident == 0, "gone");
-    assert!(counts[3].touches < 4 * 2500, "throttled, and there for 4 s");
+    assert_eq!(
+        counts[3].touches,
+        4 * 2500,
+        "there for 4 s, and never asleep"
+    );
+}
+
+/// Above memory.high it is reclaimed first; who has nothing that can go, or is above swap.high,
+/// sleeps.
+#[test]
+fn high_reclaims_and_then_throttles() {
+    let run = |set: &[&str]| {
+        let text = r#"
+            run = { duration = "4s" }
+            [[tenant]]
+            name = "high"
+            memory-high = "1M"
+            work = [{ pattern = "uniform", size = "4M", rate = 1000 }]
+        "#;
+        let mut world = World::new(&plans(text, set).runs[0]);
+        while !world.is_over() {
+            world.step();
+            world.check().expect("all oracles agree");
+        }
+        world.guests[0].counts
+    };
+    let counts = run(&[]);
+    assert_eq!((counts.throttled, counts.touches), (0, 4000));
+    // A page a charge: sleeping begins at some 8% above.
+    assert!(
+        counts.resident > 200 && counts.resident <= 256 * 11 / 10,
+        "{counts:?}"
+    );
+    for set in [
+        "run.swap=4K",
+        "tenant.high.swap-max=4K",
+        "tenant.high.swap-high=256K",
+    ] {
+        let counts = run(&[set]);
+        assert!(
+            counts.throttled > 0 && counts.touches < 4000,
+            "{set} {counts:?}"
+        );
+    }
+}
+
+/// Document 003: the balloon takes what is idle, and gives it back when the guest needs it.
+#[test]
+fn a_balloon_follows_the_report() {
+    let text = r#"
+        run = { duration = "120s" }
+        [[tenant]]
+        name = "guest"
+        memory-max = "16M"
+        balloon-older-than = "5s"
+        balloon-every = "2s"
+        work = [
+          { pattern = "uniform", size = "3M", rate = 4000 },
+          { pattern = "scan", size = "9M", rate = 2000 },
+          { pattern = "loop", size = "8M", rate = 4000, start = "60s" },
+        ]
+    "#;
+    for bits in ["engine", "page-tables"] {
+        let bits = format!("run.accessed-bits={bits}");
+        let mut world = World::new(&plans(text, &[&bits]).runs[0]);
+        let (mut at_60, mut misses) = (None, 0);
+        while !world.is_over() {
+            world.step();
+            world.check().expect("all oracles agree");
+            let counts = world.guests[0].counts;
+            if world.now <= 60_000 {
+                at_60 = Some(counts);
+            }
+            if world.now <= 80_000 {
+                misses = counts.misses;
+            }
+        }
+        let (first, last) = (at_60.expect("a minute"), world.guests[0].counts);
+        // 9 MiB were read once and are idle; 3 MiB and an eighth stay.
+        assert!(first.balloon * 4096 >= 11 << 20, "{bits} {first:?}");
+        assert!(first.refaults < 100, "nothing in use was taken: {first:?}");
+        // Then 11 MiB are in use, and after a while all of them are there.
+        assert!(last.balloon * 4096 <= 5 << 20, "{bits} {last:?}");
+        assert!(last.misses - misses < 500, "{bits} {last:?} since {misses}");
+    }
+}
+
+/// workingset.md 7, in a machine: shadows are bounded, and what came back uncounted missed all the same.
+#[test]
+fn bounded_shadows_cost_refaults_and_no_pages() {
+    let text = r#"
+        run = { duration = "20s" }
+        [[tenant]]
+        name = "wide"
+        memory-max = "2M"
+        work = [{ pattern = "loop", size = "32M", rate = 2000 }]
+    "#;
+    let run = |set: &str| {
+        let mut world = World::new(&plans(text, &[set]).runs[0]);
+        while !world.is_over() {
+            world.step();
+            world.check().expect("all oracles agree");
+        }
+        world.guests[0].counts
+    };
+    let (bounded, free) = (
+        run("run.bound-shadows=true"),
+        run("run.bound-shadows=false"),
+    );
+    assert!(bounded.refaults < free.refaults, "{bounded:?} {free:?}");
+    assert!(bounded.misses > bounded.refaults + 8192, "{bounded:?}");
 }
 
 #[test]
@@ -184,6 +340,12 @@ fn complaints_name_line_and_remedy() {
         ("tenant.0.count=0", "count is at least 1"),
         ("tenant.a.count=100000000", "are the most"),
         ("run.duration=10000h", "too many"),
+        ("run.reclaimers=0", "0 reclaimers"),
+        (
+            "tenant.a.balloon-older-than=1s",
+            "a balloon without memory-max",
+        ),
+        ("tenant.a.balloon-every=1s", "without balloon-older-than"),
         ("name.x=1", "invalid type"),
     ] {
         let told = complaint(&good, &[set]);

@@ -3,10 +3,11 @@
 //! Invariant: what happens depends on the plan alone. In each step departures come first, then
 //! arrivals, then work tenant by tenant in the order of the file, then aging, then reclaim.
 
+use super::balloon::{self, Host};
 use super::file::{Access, AccessedBits, AdviceName, File, Global, Kind, PolicyName, Work};
 use super::pattern::Pattern;
 use super::plan::Plan;
-use super::space::Spaces;
+use super::spaces::Spaces;
 use crate::rng::Rng;
 use engine::active_inactive::Stage;
 use engine::lru_gen::Profile;
@@ -52,6 +53,8 @@ pub struct Counts {
     pub refaults: u64,
     /// Resident pages when it was looked at last.
     pub resident: u64,
+    /// Pages in its balloon then.
+    pub balloon: u64,
 }
 
 /// A tenant.
@@ -62,6 +65,7 @@ pub struct Guest {
     pub memcg: Option<MemcgId>,
     /// What was counted.
     pub counts: Counts,
+    host: Option<Host>,
     workers: Vec<Worker>,
     arrive: u64,
     depart: Option<u64>,
@@ -75,6 +79,8 @@ pub struct World {
     pub(super) guests: Vec<Guest>,
     pub(super) file: File,
     pub(super) now: u64,
+    /// Of reclaimers that are at work at once.
+    order: Rng,
     /// A fault planted by a test.
     #[cfg(test)]
     pub(super) bug: Option<super::oracle::Bug>,
@@ -94,6 +100,8 @@ impl World {
                 Global::Iterator => GlobalReclaim::Iterator,
             },
             seed: Rng::stream(file.run.seed, 0).next_u64(),
+            swap: limit(file.run.swap),
+            bound_shadows: file.run.bound_shadows,
             ..MachineConfig::default()
         };
         let mut guests = Vec::new();
@@ -105,6 +113,7 @@ impl World {
                     group,
                     memcg: None,
                     counts: Counts::default(),
+                    host: None,
                     workers: workers(works, stream),
                     arrive: tenant.arrive.0,
                     depart: tenant.depart.map(|depart| depart.0),
@@ -112,13 +121,17 @@ impl World {
                 });
             }
         }
-        let spaces = Spaces::new(file.run.accessed_bits == AccessedBits::Engine);
+        let spaces = Spaces::new(
+            file.run.accessed_bits == AccessedBits::Engine,
+            file.run.look_around,
+        );
         Self {
             machine: Machine::new(config, Millis(0)),
             spaces,
             guests,
             file,
             now: 0,
+            order: Rng::stream(plan.file.run.seed, u64::MAX),
             #[cfg(test)]
             bug: None,
         }
@@ -165,37 +178,44 @@ impl World {
         self.now += step;
         self.age(before);
         self.reclaim(before);
+        self.balloons();
         self.look();
     }
 
     fn arrive(&mut self, n: usize) {
         let tenant = self.file.tenant[self.guests[n].group].get_ref();
         let id = self.machine.create(MemcgId::ROOT, Millis(self.now));
-        let limit = |size: Option<super::values::Size>| {
-            size.map_or(Limit::Max, |size| Limit::Bytes(Bytes(size.0)))
-        };
         let pages = |size: Option<super::values::Size>| Pages(size.map_or(0, |s| s.pages()));
         let limits = MemcgLimits {
             min: pages(tenant.memory_min),
             low: pages(tenant.memory_low),
             high: limit(tenant.memory_high),
             max: limit(tenant.memory_max),
+            soft: limit(tenant.soft_limit),
             swap_max: limit(tenant.swap_max),
+            swap_high: limit(tenant.swap_high),
         };
         self.machine.set_limits(id, limits);
         if let Some(swappiness) = tenant.swappiness.and_then(Swappiness::new) {
             self.machine.set_swappiness(id, swappiness);
         }
         let guest = &mut self.guests[n];
-        let space = self.spaces.of(id);
         // A released memcg's number may come again, but its address space does not.
-        *space = super::space::Space::default();
+        self.spaces.reset(id);
+        let space = self.spaces.of(id);
         for (file, worker) in (0..).zip(&mut guest.workers) {
             worker.recency = map(space, worker, OpenFileId(file));
         }
         let len = space.len();
         self.machine.lruvec_mut(id).ensure(len);
         guest.memcg = Some(id);
+        let guest_memory = tenant.memory_max.zip(tenant.balloon_older_than);
+        let every = tenant.balloon_every.unwrap_or(super::values::Time(10_000));
+        if let Some((memory, older_than)) = guest_memory {
+            let (older_than, every) = (Millis(older_than.0), Millis(every.0));
+            let host = Host::new(Pages(memory.pages()), older_than, every, Millis(self.now));
+            self.connect(n, id, host);
+        }
     }
 
     fn depart(&mut self, n: usize) {
@@ -205,10 +225,14 @@ impl World {
         let lruvec = self.machine.lruvec(id);
         let len = lruvec.folios().len();
         self.guests[n].counts.pgsteal = lruvec.stat().pgsteal();
-        self.guests[n].counts.resident = 0;
+        (
+            self.guests[n].counts.resident,
+            self.guests[n].counts.balloon,
+        ) = (0, 0);
+        self.guests[n].host = None;
         let gone = self.machine.unmap_range(id, FolioId(0), len);
         self.guests[n].counts.unmapped += gone.present.0;
-        *self.spaces.of(id) = super::space::Space::default();
+        self.spaces.reset(id);
         self.machine.offline(id);
     }
 
@@ -277,7 +301,11 @@ impl World {
         if self.bug == Some(super::oracle::Bug::CountsTwice) {
             self.guests[n].counts.came += 1;
         }
-        let delay = self.machine.throttle(id, Pages(1)).0;
+        let now = Millis(self.now);
+        let delay = self
+            .machine
+            .over_high(id, Pages(1), now, &mut self.spaces)
+            .0;
         if delay > 0 {
             self.guests[n].counts.throttled += delay;
             self.guests[n].sleeps_until = self.now + delay;
@@ -291,15 +319,7 @@ impl World {
             && root.0 + 1 > memory.pages()
         {
             let nr = Pages((root.0 + 1 - memory.pages()).max(128));
-            let request = self.request(ScanReason::Direct, nr, None);
-            match self.file.run.global {
-                Global::MemcgLru => self.machine.reclaim_root(request, &mut self.spaces),
-                Global::Iterator => {
-                    let root = MemcgId::ROOT;
-                    self.machine
-                        .reclaim_subtree(root, request, &mut self.spaces)
-                }
-            };
+            self.reclaim_root(nr);
         }
         #[cfg(test)]
         if self.bug == Some(super::oracle::Bug::IgnoresMax) {
@@ -308,6 +328,29 @@ impl World {
         let now = Millis(self.now);
         let room = self.machine.make_room(id, Pages(1), now, &mut self.spaces);
         self.guests[n].counts.ooms += u64::from(room.is_err());
+    }
+
+    /// Direct reclaim of `nr` pages of the machine, by as many at once as the file says; chance says
+    /// who of them goes next.
+    fn reclaim_root(&mut self, nr: Pages) {
+        let root = MemcgId::ROOT;
+        let request = self.request(ScanReason::Direct, nr, None);
+        let reclaimers = self.file.run.reclaimers;
+        if reclaimers > 1 {
+            let nr = Pages(nr.0.div_ceil(u64::from(reclaimers)));
+            let requests = vec![ReclaimRequest { nr, ..request }; usize::from(reclaimers)];
+            let order = &mut self.order;
+            let mut pick = |among: usize| order.below(u32::try_from(among).unwrap_or(1)) as usize;
+            self.machine
+                .reclaim_together(root, &requests, &mut pick, &mut self.spaces);
+            return;
+        }
+        match self.file.run.global {
+            Global::MemcgLru => self.machine.reclaim_root(request, &mut self.spaces),
+            Global::Iterator => self
+                .machine
+                .reclaim_subtree(root, request, &mut self.spaces),
+        };
     }
 
     fn request(
@@ -336,7 +379,7 @@ impl World {
                 continue;
             };
             if lruvec.begin_walk(seq) {
-                self.spaces.walk(id, lruvec);
+                self.spaces.walk_all(id, lruvec);
                 lruvec.inc_max_seq(seq, Swappiness::default(), Millis(self.now));
             }
         }
@@ -383,6 +426,58 @@ impl World {
         super::oracle::plant(self);
     }
 
+    /// `n`, which is there as `id`, is a guest of `host`.
+    fn connect(&mut self, n: usize, id: MemcgId, host: Host) {
+        let (config, now) = (host.config(), Millis(self.now));
+        self.machine.connect_balloon(id, balloon::NODE);
+        self.machine
+            .balloon_message(id, &config, now, &mut self.spaces);
+        self.guests[n].host = Some(host);
+    }
+
+    /// Hosts ask and hear, and balloons follow.
+    fn balloons(&mut self) {
+        let now = Millis(self.now);
+        let pressed = self.machine.pressed_guests(now, &mut self.spaces);
+        for n in 0..self.guests.len() {
+            let guest = &mut self.guests[n];
+            let (Some(id), Some(host)) = (guest.memcg, &mut guest.host) else {
+                continue;
+            };
+            let before = host.allowed();
+            for (_, report) in pressed.iter().filter(|(who, _)| *who == id) {
+                host.relieve(report, now);
+            }
+            let question = host.ask(now);
+            let answer = question.and_then(|question| {
+                let spaces = &mut self.spaces;
+                self.machine.balloon_message(id, &question, now, spaces)
+            });
+            answer.into_iter().for_each(|answer| host.follow(&answer));
+            if host.allowed() != before {
+                self.resize(n, id);
+            }
+        }
+    }
+
+    /// The guest may have as much as its host says; what cannot go stays with it.
+    fn resize(&mut self, n: usize, id: MemcgId) {
+        let Some(host) = &mut self.guests[n].host else {
+            return;
+        };
+        let now = Millis(self.now);
+        for _attempt in 0..2 {
+            let max = Limit::Bytes(host.allowed().bytes());
+            let limits = self.machine.tree().get(id).limits();
+            self.machine.set_limits(id, MemcgLimits { max, ..limits });
+            let done = self.machine.enforce_limits(id, now, &mut self.spaces);
+            if done.is_ok() {
+                break;
+            }
+            host.allow(self.machine.tree().get(id).usage());
+        }
+    }
+
     /// Notes what tenants hold and have lost.
     fn look(&mut self) {
         for guest in &mut self.guests {
@@ -390,9 +485,15 @@ impl World {
                 let lruvec = self.machine.lruvec(id);
                 guest.counts.pgsteal = lruvec.stat().pgsteal();
                 guest.counts.resident = lruvec.resident().0;
+                let balloon = guest.host.as_ref().map(Host::balloon);
+                guest.counts.balloon = balloon.unwrap_or_default().0;
             }
         }
     }
+}
+
+fn limit(size: Option<super::values::Size>) -> Limit {
+    size.map_or(Limit::Max, |size| Limit::Bytes(Bytes(size.0)))
 }
 
 fn pages_of(tenant: &super::file::Tenant) -> u64 {

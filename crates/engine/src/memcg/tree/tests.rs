@@ -191,7 +191,7 @@ fn the_worst_overage_on_the_way_up_counts() {
         },
     );
     tree.try_charge(0, b, Pages(150)).expect("no max");
-    assert_eq!(tree.high_overage(b), 1 << 19);
+    assert_eq!(tree.high_overages(b).memory, 1 << 19);
     assert_eq!(tree.pre_order(MemcgId::ROOT), [MemcgId::ROOT, a, b]);
 }
 

@@ -99,7 +99,8 @@ impl World {
                 .for_each(|byte| *byte = byte.wrapping_add(1));
             std::hint::black_box(&mut cache);
             let request = ReclaimRequest {
-                reason: ScanReason::Direct,
+                // As kswapd: by the hierarchy, direct reclaim would not walk all.
+                reason: ScanReason::Background,
                 nr: Pages(REQUEST),
                 swappiness: None,
                 now: Millis(self.now * 1000),

@@ -1,0 +1,124 @@
+//! memory.high and memory.swap.high: reclaim, then sleep; and limits that are set below the usage.
+//! spec: reclaim-control.md 3.
+//!
+//! Invariant: nothing is killed for memory.high; a sleep is at most 2 s (I7).
+
+use super::{Machine, Memories, OomAt, ReclaimRequest};
+use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId};
+use crate::units::{Millis, Pages};
+use crate::vmscan::{SWAP_CLUSTER_MAX, ScanReason};
+
+impl Machine {
+    /// What a task of `id` that has charged `nr` pages must go through before it goes on: reclaim at
+    /// each level that is over memory.high, as long as a delay would be due and something comes, 16
+    /// times in vain at most; then it must sleep for what is returned. HIGH is counted at each level
+    /// that is over, of memory or of swap.
+    pub fn over_high<M: Memories>(
+        &mut self,
+        id: MemcgId,
+        nr: Pages,
+        now: Millis,
+        memories: &mut M,
+    ) -> Millis {
+        let mut retries = MAX_RECLAIM_RETRIES;
+        self.note_high(id);
+        loop {
+            let got = self.reclaim_high(id, now, memories);
+            let delay = self.tree.high_overages(id).delay(nr);
+            if delay == Millis(0) {
+                return delay;
+            }
+            if got == Pages(0) {
+                retries -= 1;
+                if retries == 0 {
+                    return delay;
+                }
+            }
+        }
+    }
+
+    fn note_high(&mut self, id: MemcgId) {
+        let mut at = Some(id);
+        while let Some(id) = at {
+            if self.tree.get(id).over_high() > Pages(0) {
+                self.tree.event(id, MemcgEvent::High);
+            }
+            if self.tree.get(id).over_swap_high() > Pages(0) {
+                self.tree.event(id, MemcgEvent::SwapHigh);
+            }
+            at = self.tree.parent(id);
+        }
+    }
+
+    /// A batch from each level above `id` that is over memory.high.
+    fn reclaim_high<M: Memories>(&mut self, id: MemcgId, now: Millis, memories: &mut M) -> Pages {
+        let (mut at, mut got) = (Some(id), Pages(0));
+        while let Some(id) = at {
+            at = self.tree.parent(id);
+            if self.tree.get(id).over_high() > Pages(0) {
+                let request = direct(Pages(SWAP_CLUSTER_MAX), now);
+                got.0 += self.reclaim_subtree(id, request, memories).reclaimed.0;
+            }
+        }
+        got
+    }
+
+    /// Limits of `id` have been set, maybe below its usage: reclaims down to memory.high, as far as
+    /// 16 rounds in vain go, and down to memory.max.
+    ///
+    /// # Errors
+    /// [`OomAt`] when memory.max is not reached: something there must be killed, and then this be
+    /// called again. OOM is counted.
+    pub fn enforce_limits<M: Memories>(
+        &mut self,
+        id: MemcgId,
+        now: Millis,
+        memories: &mut M,
+    ) -> Result<(), OomAt> {
+        let high = self.tree.get(id).limits().high.pages();
+        self.shrink_to(id, high, now, memories);
+        let max = self.tree.get(id).limits().max.pages();
+        if self.shrink_to(id, max, now, memories) {
+            return Ok(());
+        }
+        self.tree.event(id, MemcgEvent::Oom);
+        Err(OomAt { at: id })
+    }
+
+    /// Reclaims until `id` uses no more than `limit`; false when 16 rounds got nothing.
+    fn shrink_to<M: Memories>(
+        &mut self,
+        id: MemcgId,
+        limit: Pages,
+        now: Millis,
+        memories: &mut M,
+    ) -> bool {
+        let mut retries = MAX_RECLAIM_RETRIES;
+        let mut drained = false;
+        loop {
+            let over = self.tree.get(id).usage().less(limit);
+            if over == Pages(0) || retries == 0 {
+                return over == Pages(0);
+            }
+            if !drained {
+                self.tree.drain_stocks();
+                drained = true;
+                continue;
+            }
+            let got = self.reclaim_subtree(id, direct(over, now), memories);
+            retries -= u32::from(got.reclaimed == Pages(0));
+        }
+    }
+}
+
+const fn direct(nr: Pages, now: Millis) -> ReclaimRequest {
+    ReclaimRequest {
+        reason: ScanReason::Direct,
+        nr,
+        swappiness: None,
+        now,
+    }
+}
+
+#[cfg(test)]
+mod tests;

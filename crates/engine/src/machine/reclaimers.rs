@@ -1,0 +1,186 @@
+//! Several reclaimers at work at once, each a memcg at a time; whoever drives them says who is next.
+//! spec: memcg-lru.md 5, 6; reclaim-control.md 5.3.
+//!
+//! By the memcg LRU each starts at a random bin; by the hierarchy they share a position, and together
+//! go round once. A single reclaimer is one of these, driven to its end.
+//!
+//! Invariants: a reclaimer holds nothing between two steps, so that tenants may come, move and go
+//! meanwhile; it stops once its aim is reached; by the hierarchy no memcg is visited twice in a round.
+
+use super::iterator::Force;
+use super::{GlobalReclaim, Machine, Memories, ReclaimRequest};
+use crate::lru_gen::DEF_PRIORITY;
+use crate::memcg::{MemcgId, MemcgWalk, SharedWalk};
+use crate::units::Pages;
+use crate::vmscan::Shrunk;
+use alloc::vec::Vec;
+
+/// One reclaimer at one priority, between two memcgs.
+#[derive(Debug)]
+pub struct Reclaimer {
+    target: MemcgId,
+    request: ReclaimRequest,
+    priority: u32,
+    walk: Walk,
+    got: Shrunk,
+}
+
+#[derive(Debug)]
+enum Walk {
+    Lru(MemcgWalk),
+    Shared(SharedWalk),
+}
+
+impl Reclaimer {
+    pub(super) fn by_hierarchy(target: MemcgId, request: ReclaimRequest, priority: u32) -> Self {
+        Self {
+            target,
+            request,
+            priority,
+            walk: Walk::Shared(SharedWalk::default()),
+            got: Shrunk::default(),
+        }
+    }
+
+    /// What it got so far.
+    #[must_use]
+    pub const fn got(&self) -> Shrunk {
+        self.got
+    }
+
+    const fn rest(&self) -> ReclaimRequest {
+        ReclaimRequest {
+            nr: self.request.nr.less(self.got.reclaimed),
+            ..self.request
+        }
+    }
+}
+
+impl Machine {
+    /// A reclaimer of `target` that wants what `request` says: of the root by the memcg LRU, if that is
+    /// how the root is reclaimed, else by the hierarchy, from where others have left off.
+    pub fn reclaimer(
+        &mut self,
+        target: MemcgId,
+        request: ReclaimRequest,
+        priority: u32,
+    ) -> Reclaimer {
+        let by_lru = target == MemcgId::ROOT && self.config.global == GlobalReclaim::MemcgLru;
+        if by_lru {
+            self.lru_reclaimer(request, priority)
+        } else {
+            Reclaimer::by_hierarchy(target, request, priority)
+        }
+    }
+
+    pub(super) fn lru_reclaimer(&mut self, request: ReclaimRequest, priority: u32) -> Reclaimer {
+        Reclaimer {
+            walk: Walk::Lru(MemcgWalk::new(&mut self.memcg_lru)),
+            ..Reclaimer::by_hierarchy(MemcgId::ROOT, request, priority)
+        }
+    }
+
+    /// Reclaims one memcg more and says which; `None` when the aim is reached or the walk is over.
+    pub fn step<M: Memories>(
+        &mut self,
+        reclaimer: &mut Reclaimer,
+        memories: &mut M,
+    ) -> Option<MemcgId> {
+        let enough = reclaimer.got.visited > 0 && reclaimer.got.reclaimed >= reclaimer.request.nr;
+        if enough || !self.tree.exists(reclaimer.target) {
+            return None;
+        }
+        let (rest, priority, target) = (reclaimer.rest(), reclaimer.priority, reclaimer.target);
+        let (id, shrunk) = match &mut reclaimer.walk {
+            Walk::Lru(walk) => {
+                let id = walk.next(&mut self.memcg_lru)?;
+                let (op, shrunk) = self.shrink_one(id, rest, priority, memories);
+                walk.pend(op);
+                self.release_if_empty(id);
+                (id, shrunk)
+            }
+            Walk::Shared(walk) => {
+                let id = self.shared.next(&self.tree, target, walk)?;
+                self.tree.calculate_path(target, id);
+                let gently = (rest, Force::default());
+                (
+                    id,
+                    self.shrink_child((target, id), gently, priority, memories),
+                )
+            }
+        };
+        reclaimer.got.visited += 1;
+        reclaimer.got.add(shrunk);
+        Some(id)
+    }
+
+    /// Ends a reclaimer, wherever it is; what it got.
+    pub fn finish(&mut self, reclaimer: Reclaimer) -> Shrunk {
+        if let Walk::Lru(walk) = reclaimer.walk {
+            walk.finish(&mut self.memcg_lru);
+        }
+        reclaimer.got
+    }
+
+    /// One reclaimer alone, at one priority.
+    pub(super) fn run_reclaimer<M: Memories>(
+        &mut self,
+        mut reclaimer: Reclaimer,
+        memories: &mut M,
+    ) -> Shrunk {
+        while self.step(&mut reclaimer, memories).is_some() {}
+        self.finish(reclaimer)
+    }
+
+    /// All of `requests` at once, as threads would that run short together, with rising priority.
+    /// `pick` is given how many are still at it, and says which goes next (modulo that number).
+    /// Returns what each got.
+    pub fn reclaim_together<M: Memories>(
+        &mut self,
+        target: MemcgId,
+        requests: &[ReclaimRequest],
+        pick: &mut dyn FnMut(usize) -> usize,
+        memories: &mut M,
+    ) -> Vec<Shrunk> {
+        let mut totals = alloc::vec![Shrunk::default(); requests.len()];
+        if target == MemcgId::ROOT {
+            for (total, &request) in totals.iter_mut().zip(requests) {
+                *total = self.soft_limit_reclaim(request, memories);
+            }
+        }
+        let first = requests
+            .iter()
+            .map(|request| self.first_priority(target, request.nr));
+        let first = first.max().unwrap_or(DEF_PRIORITY);
+        for priority in (0..=first).rev() {
+            let mut running = Vec::new();
+            for (n, (request, total)) in requests.iter().zip(&totals).enumerate() {
+                let nr = request.nr.less(total.reclaimed);
+                if nr > Pages(0) {
+                    self.note_pressure(target, (priority, request.reason), request.now);
+                    let rest = ReclaimRequest { nr, ..*request };
+                    running.push((n, self.reclaimer(target, rest, priority)));
+                }
+            }
+            while !running.is_empty() {
+                let at = pick(running.len()) % running.len();
+                if self.step(&mut running[at].1, memories).is_none() {
+                    let (n, reclaimer) = running.swap_remove(at);
+                    totals[n].add(self.finish(reclaimer));
+                }
+            }
+        }
+        totals
+    }
+
+    fn first_priority(&self, target: MemcgId, nr: Pages) -> u32 {
+        if target == MemcgId::ROOT && self.config.global == GlobalReclaim::MemcgLru {
+            self.initial_priority(nr)
+        } else {
+            DEF_PRIORITY
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

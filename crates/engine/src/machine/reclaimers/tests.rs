@@ -1,0 +1,210 @@
+//! Reclaimers side by side, in any order.
+
+use super::super::tests::{Simple, usage};
+use super::*;
+use crate::folio::{FolioId, FolioType};
+use crate::lruvec::FaultKind;
+use crate::machine::MachineConfig;
+use crate::units::{Millis, Swappiness};
+use crate::vmscan::ScanReason;
+
+/// Tenants that have something to give, and the root.
+fn tenants(global: GlobalReclaim, nr: u32, pages: u32) -> (Machine, Vec<MemcgId>) {
+    let config = MachineConfig {
+        global,
+        ..MachineConfig::default()
+    };
+    let mut machine = Machine::new(config, Millis(0));
+    let mut all = alloc::vec![MemcgId::ROOT];
+    for _ in 0..nr {
+        let id = machine.create(MemcgId::ROOT, Millis(0));
+        machine.lruvec_mut(id).ensure(pages as usize);
+        for page in (0..pages).map(FolioId) {
+            machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
+        }
+        // Past the first aging, which a fresh lruvec needs before it has anything to give.
+        let seq = machine.lruvec(id).lru_gen().max_seq();
+        let lruvec = machine.lruvec_mut(id);
+        lruvec.inc_max_seq(seq, Swappiness::default(), Millis(0));
+        all.push(id);
+    }
+    (machine, all)
+}
+
+fn direct(nr: u64) -> ReclaimRequest {
+    ReclaimRequest {
+        reason: ScanReason::Direct,
+        nr: Pages(nr),
+        swappiness: None,
+        now: Millis(1),
+    }
+}
+
+/// Orders drawn from a seed.
+fn picker(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut x = seed;
+    move |_| {
+        x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        usize::try_from(x >> 40).unwrap_or(0)
+    }
+}
+
+/// Drives `reclaimers` to their end; who was visited, in order.
+fn drive(
+    machine: &mut Machine,
+    mut reclaimers: Vec<Reclaimer>,
+    pick: &mut dyn FnMut(usize) -> usize,
+) -> (Vec<MemcgId>, Pages) {
+    let (mut visits, mut got) = (Vec::new(), Pages(0));
+    while !reclaimers.is_empty() {
+        let at = pick(reclaimers.len()) % reclaimers.len();
+        match machine.step(&mut reclaimers[at], &mut Simple) {
+            Some(id) => visits.push(id),
+            None => got.0 += machine.finish(reclaimers.swap_remove(at)).reclaimed.0,
+        }
+    }
+    (visits, got)
+}
+
+/// reclaim-control.md 5.3, and 11, test 14, with memory: whatever the order, the reclaimers go round
+/// once together, and nobody is visited twice.
+#[test]
+fn by_the_hierarchy_all_go_round_once() {
+    for seed in 0..40 {
+        let (mut machine, all) = tenants(GlobalReclaim::Iterator, 20, 100);
+        let mut pick = picker(seed);
+        for _round in 0..2 {
+            let before = usage(&machine, MemcgId::ROOT);
+            let new = |_| Reclaimer::by_hierarchy(MemcgId::ROOT, direct(10_000), 4);
+            let (mut visits, got) = drive(&mut machine, (0..4).map(new).collect(), &mut pick);
+            visits.sort_unstable();
+            assert_eq!(visits, all, "seed {seed}");
+            assert_eq!(got.0, before - usage(&machine, MemcgId::ROOT));
+            machine.check_invariants();
+        }
+    }
+}
+
+/// A partial walk ends once its aim is reached, and the next one goes on from there.
+#[test]
+fn the_next_reclaimer_goes_on_where_the_last_stopped() {
+    let (mut machine, all) = tenants(GlobalReclaim::Iterator, 20, 2000);
+    let mut order = Vec::new();
+    for _ in 0..20 {
+        let one = alloc::vec![Reclaimer::by_hierarchy(MemcgId::ROOT, direct(32), 4)];
+        let (visits, got) = drive(&mut machine, one, &mut |_| 0);
+        assert!(got >= Pages(32) && visits.len() <= 2, "{visits:?}");
+        order.extend(visits);
+    }
+    assert_eq!(order, all, "each in its turn");
+}
+
+/// Somebody is released while reclaimers stand at it.
+#[test]
+fn tenants_go_while_they_are_walked() {
+    for seed in 0..40 {
+        let (mut machine, all) = tenants(GlobalReclaim::Iterator, 12, 60);
+        let mut pick = picker(seed);
+        let new = |_| Reclaimer::by_hierarchy(MemcgId::ROOT, direct(10_000), 12);
+        let mut reclaimers: Vec<Reclaimer> = (0..3).map(new).collect();
+        let (mut visits, mut gone) = (Vec::new(), Vec::new());
+        while !reclaimers.is_empty() {
+            let at = pick(reclaimers.len()) % reclaimers.len();
+            match machine.step(&mut reclaimers[at], &mut Simple) {
+                Some(id) => visits.push(id),
+                None => drop(reclaimers.swap_remove(at)),
+            }
+            let victim = all[1 + pick(0) % 12];
+            if pick(0).is_multiple_of(3) && machine.tree().exists(victim) {
+                machine.unmap_range(victim, FolioId(0), 60);
+                machine.offline(victim);
+                gone.push(victim);
+            }
+            machine.check_invariants();
+        }
+        visits.sort_unstable();
+        let visited = visits.len();
+        visits.dedup();
+        assert_eq!(visits.len(), visited, "seed {seed}: somebody twice");
+        let missed = all.iter().filter(|id| !visits.contains(id));
+        assert!(
+            missed.into_iter().all(|id| gone.contains(id)),
+            "seed {seed}"
+        );
+    }
+}
+
+/// memcg-lru.md 2, 7: reclaimers that start at random bins keep apart. Eight of them, each done after
+/// one tenant, would all take the first of the same bin otherwise.
+#[test]
+fn by_the_memcg_lru_random_bins_keep_them_apart() {
+    let (mut apart, rounds) = (0, 100);
+    let (mut machine, _) = tenants(GlobalReclaim::MemcgLru, 200, 4000);
+    let mut pick = picker(3);
+    for _ in 0..rounds {
+        let before = usage(&machine, MemcgId::ROOT);
+        let reclaimers: Vec<Reclaimer> = (0..8)
+            .map(|_| machine.reclaimer(MemcgId::ROOT, direct(32), 4))
+            .collect();
+        let (mut visits, got) = drive(&mut machine, reclaimers, &mut pick);
+        assert_eq!(
+            got.0,
+            before - usage(&machine, MemcgId::ROOT),
+            "no page twice"
+        );
+        assert!(got >= Pages(8 * 32));
+        visits.sort_unstable();
+        visits.dedup();
+        apart += visits.len();
+    }
+    machine.check_invariants();
+    // Eight balls in eight bins leave 5.25 bins with any.
+    assert!(
+        apart >= rounds * 5,
+        "{apart} tenants by {rounds} times eight"
+    );
+}
+
+#[test]
+fn all_get_what_they_want_whatever_the_order() {
+    for global in [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator] {
+        let run = |seed| {
+            let (mut machine, _) = tenants(global, 30, 400);
+            let before = usage(&machine, MemcgId::ROOT);
+            let requests = [64, 32, 500, 100].map(direct);
+            let root = MemcgId::ROOT;
+            let got = machine.reclaim_together(root, &requests, &mut picker(seed), &mut Simple);
+            machine.check_invariants();
+            for (got, request) in got.iter().zip(requests) {
+                assert!(got.reclaimed >= request.nr, "{global:?} {got:?}");
+            }
+            let sum: u64 = got.iter().map(|got| got.reclaimed.0).sum();
+            assert_eq!(sum, before - usage(&machine, root));
+            got
+        };
+        assert_eq!(run(1), run(1), "an order decides everything");
+    }
+}
+
+/// A target that is released as its last page goes ends its reclaim.
+#[test]
+fn a_target_may_go_meanwhile() {
+    let (mut machine, all) = tenants(GlobalReclaim::Iterator, 2, 0);
+    let gone = all[1];
+    machine.lruvec_mut(gone).ensure(200);
+    for page in (0..200).map(FolioId) {
+        machine.fault_in(gone, page, FolioType::File, FaultKind::Descriptor, true);
+    }
+    machine.offline(gone);
+    for reason in [ScanReason::Direct, ScanReason::Background] {
+        let request = ReclaimRequest {
+            reason,
+            ..direct(1000)
+        };
+        if machine.tree().exists(gone) {
+            machine.reclaim_subtree(gone, request, &mut Simple);
+        }
+    }
+    assert!(!machine.tree().exists(gone), "emptied and released");
+    machine.check_invariants();
+}

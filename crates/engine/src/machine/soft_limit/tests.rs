@@ -1,0 +1,140 @@
+//! Soft limits under both policies and both walks.
+
+use super::super::tests::{Simple, usage};
+use super::super::{GlobalReclaim, MachineConfig};
+use super::*;
+use crate::active_inactive::Stage;
+use crate::folio::{FolioId, FolioType};
+use crate::lruvec::{FaultKind, Policy};
+use crate::memcg::{MemcgLimits, Segment};
+use crate::units::{Bytes, Limit, Millis};
+
+const CLASSIC: Policy = Policy::ActiveInactive(Stage::Detection, Pages(10_000));
+
+fn soft(pages: u64) -> MemcgLimits {
+    MemcgLimits {
+        soft: Limit::Bytes(Bytes(pages * 4096)),
+        ..MemcgLimits::default()
+    }
+}
+
+fn machine(policy: Policy, global: GlobalReclaim) -> Machine {
+    let config = MachineConfig {
+        policy,
+        global,
+        ..MachineConfig::default()
+    };
+    Machine::new(config, Millis(0))
+}
+
+/// A child of `parent` that uses `pages`.
+fn tenant(machine: &mut Machine, parent: MemcgId, limits: MemcgLimits, pages: u32) -> MemcgId {
+    let id = machine.create(parent, Millis(0));
+    machine.set_limits(id, limits);
+    machine.lruvec_mut(id).ensure(pages as usize);
+    for page in (0..pages).map(FolioId) {
+        machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
+    }
+    id
+}
+
+fn reclaim(machine: &mut Machine, reason: ScanReason, nr: u64) -> u64 {
+    let request = ReclaimRequest {
+        reason,
+        nr: Pages(nr),
+        swappiness: None,
+        now: Millis(1),
+    };
+    let got = match machine.config.global {
+        GlobalReclaim::MemcgLru => machine.reclaim_root(request, &mut Simple),
+        GlobalReclaim::Iterator => machine.reclaim_subtree(MemcgId::ROOT, request, &mut Simple),
+    };
+    machine.check_invariants();
+    got.reclaimed.0
+}
+
+/// reclaim-control.md 3: the largest excess is reclaimed before general reclaim.
+#[test]
+fn the_largest_excess_gives_first() {
+    for global in [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator] {
+        for reason in [ScanReason::Direct, ScanReason::Background] {
+            let mut machine = machine(CLASSIC, global);
+            let root = MemcgId::ROOT;
+            let plain = tenant(&mut machine, root, MemcgLimits::default(), 2048);
+            let small = tenant(&mut machine, root, soft(1600), 2048);
+            let large = tenant(&mut machine, root, soft(1000), 2048);
+            assert!(reclaim(&mut machine, reason, 300) >= 300);
+            let all = [plain, small, large].map(|id| usage(&machine, id));
+            assert_eq!((all[0], all[1]), (2048, 2048), "{global:?} {reason:?}");
+            // 1048 too many, then 448: both down to their limits, and only then the others.
+            assert!(reclaim(&mut machine, reason, 1000) >= 1000);
+            let all = [plain, small, large].map(|id| usage(&machine, id));
+            assert_eq!(all[0], 2048, "{global:?} {reason:?} {all:?}");
+            assert!(all[1] < 2048 && all[2] >= 1000 - 64, "{all:?}");
+            reclaim(&mut machine, reason, 1000);
+            assert!(usage(&machine, plain) < 2048, "nothing else is left");
+        }
+    }
+}
+
+#[test]
+fn ancestors_have_an_excess_too() {
+    let mut machine = machine(CLASSIC, GlobalReclaim::Iterator);
+    let plain = tenant(&mut machine, MemcgId::ROOT, MemcgLimits::default(), 2048);
+    let parent = tenant(&mut machine, MemcgId::ROOT, soft(1024), 0);
+    let child = tenant(&mut machine, parent, MemcgLimits::default(), 2048);
+    reclaim(&mut machine, ScanReason::Direct, 500);
+    assert_eq!(usage(&machine, plain), 2048);
+    assert!(usage(&machine, child) <= 1548);
+}
+
+#[test]
+fn neither_min_nor_memory_reclaim_care() {
+    let mut machine = machine(CLASSIC, GlobalReclaim::Iterator);
+    let plain = tenant(&mut machine, MemcgId::ROOT, MemcgLimits::default(), 2048);
+    let over = MemcgLimits {
+        min: Pages(4096),
+        ..soft(100)
+    };
+    let safe = tenant(&mut machine, MemcgId::ROOT, over, 2048);
+    reclaim(&mut machine, ScanReason::Direct, 500);
+    assert_eq!(usage(&machine, safe), 2048, "covered by min");
+    let open = tenant(&mut machine, MemcgId::ROOT, soft(100), 2048);
+    let before = usage(&machine, plain);
+    reclaim(&mut machine, ScanReason::Proactive, 200);
+    assert!(usage(&machine, plain) < before && usage(&machine, open) < 2048);
+}
+
+/// memcg-lru.md 3, event 1, and 10, test 11: sampled charges move it to the head, once.
+#[test]
+fn under_the_multi_gen_lru_it_is_a_move_to_the_head() {
+    for global in [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator] {
+        let mut machine = machine(Policy::default(), global);
+        let (root, few) = (MemcgId::ROOT, SOFT_LIMIT_EVENTS - 1);
+        let early = tenant(&mut machine, root, soft(100), few);
+        let over = tenant(&mut machine, root, soft(100), few + 1);
+        let under = tenant(&mut machine, root, soft(5000), few + 1);
+        let lru = machine.memcg_lru();
+        let segments = [early, over, under].map(|id| lru.segment(id));
+        let expect = [Segment::Default, Segment::Head, Segment::Default];
+        assert_eq!(segments, expect, "looked at once in 1024 charges");
+        let bin = lru.bin(lru.old_slot(), lru.bin_of(over).expect("online"));
+        assert_eq!(bin.first(), Some(&over));
+        let at = lru.bin_of(over);
+        assert!(machine.soft.by_excess.is_empty(), "and no more than that");
+        machine.lruvec_mut(over).ensure(3000);
+        for page in (few + 1..3000).map(FolioId) {
+            machine.fault_in(over, page, FolioType::Anon, FaultKind::Refault, true);
+        }
+        assert_eq!(machine.memcg_lru().bin_of(over), at, "moved only once");
+    }
+}
+
+#[test]
+#[should_panic(expected = "order of excess")]
+fn canary_a_memcg_is_ordered_by_what_it_had_once() {
+    let mut machine = machine(CLASSIC, GlobalReclaim::Iterator);
+    let id = tenant(&mut machine, MemcgId::ROOT, soft(100), 2048);
+    machine.soft.look(id).excess += 1;
+    machine.check_invariants();
+}

@@ -1,0 +1,178 @@
+//! Walks of one address space: whole ones before aging, and a look around a page that eviction found
+//! young. spec: lru-gen.md 5.2, 7.
+//!
+//! Invariants: after a walk no page of a table that it descended into is accessed, but through a VMA
+//! without recency; a table that it passed by has kept all its bits.
+
+use super::{ACCESSED, ENTRIES, Space};
+use engine::lru_gen::{is_dense, look_around_window};
+use engine::vma::Vma;
+use engine::{FolioId, Lruvec};
+use std::ops::Range;
+
+/// Which tables a walk descends into; never one that was not accessed at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalkKind {
+    /// Those in the Bloom filter.
+    Filtered,
+    /// All, and the filter for the next walk is filled (`force_scan`).
+    Forced,
+    /// All; there are no filters.
+    Unfiltered,
+}
+
+/// What walks have met so far. The first four are the kernel's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalkCounts {
+    /// Entries of pages looked at, present or not.
+    pub total: u64,
+    /// Those found accessed.
+    pub young: u64,
+    /// Tables descended into.
+    pub found: u64,
+    /// Tables dense enough to be in the next filter.
+    pub added: u64,
+    /// Tables passed by, because they were not in the filter.
+    pub passed_by: u64,
+    /// Neighbours that were found accessed by looking around.
+    pub around: u64,
+}
+
+impl WalkCounts {
+    /// Adds those of another space.
+    pub const fn add(&mut self, other: Self) {
+        self.total += other.total;
+        self.young += other.young;
+        self.found += other.found;
+        self.added += other.added;
+        self.passed_by += other.passed_by;
+        self.around += other.around;
+    }
+}
+
+fn cut(vma: &Vma, pages: Range<u64>) -> Range<u64> {
+    vma.start.max(pages.start)..vma.end.min(pages.end)
+}
+
+impl Space {
+    /// What walks of this space have met.
+    #[must_use]
+    pub const fn walk_counts(&self) -> WalkCounts {
+        self.counts
+    }
+
+    /// The walk that precedes a new generation of `lruvec`.
+    pub(in crate::scenario) fn walk(&mut self, lruvec: &mut Lruvec, kind: WalkKind) {
+        let recent = self.map.iter().filter(|vma| self.map.has_recency(vma));
+        let recent: Vec<Vma> = recent.copied().collect();
+        let seq = lruvec.lru_gen().max_seq();
+        let filtered = kind != WalkKind::Unfiltered;
+        if filtered {
+            self.filters.begin(seq);
+        }
+        for leaf in 0..self.directory.len() {
+            if !self.directory[leaf].as_ref().is_some_and(|l| l.accessed) {
+                continue;
+            }
+            if kind == WalkKind::Filtered && !self.filters.test(seq, leaf as u64) {
+                self.counts.passed_by += 1;
+                continue;
+            }
+            self.counts.found += 1;
+            let (total, young) = self.walk_leaf(leaf, &recent, lruvec);
+            if filtered && total > 0 && is_dense(young, total) {
+                self.filters.add_for_next(seq, leaf as u64);
+                self.counts.added += 1;
+            }
+        }
+    }
+
+    /// Entries of a table, and accessed ones, as far as VMAs with recency go.
+    fn walk_leaf(&mut self, leaf: usize, recent: &[Vma], lruvec: &mut Lruvec) -> (u64, u64) {
+        let pages = (leaf * ENTRIES) as u64..((leaf + 1) * ENTRIES) as u64;
+        let (mut total, mut young) = (0, 0);
+        for vma in recent {
+            for page in cut(vma, pages.clone()) {
+                total += 1;
+                young += u64::from(self.take_young(page, vma, lruvec));
+            }
+        }
+        self.leaf(leaf).accessed = false;
+        self.counts.total += total;
+        self.counts.young += young;
+        (total, young)
+    }
+
+    /// Clears the accessed bit of `page` and tells `lruvec`, if it was set.
+    fn take_young(&mut self, page: u64, vma: &Vma, lruvec: &mut Lruvec) -> bool {
+        let bits = self.bits(page);
+        if bits & ACCESSED == 0 {
+            return false;
+        }
+        self.set(page, bits & !ACCESSED);
+        vma.folio(page).into_iter().for_each(|id| lruvec.young(id));
+        true
+    }
+
+    /// Eviction found the pages of `young` accessed, and took their bits: looks at their neighbours.
+    /// A table that turns out dense is put in the filter of the next walk.
+    pub(in crate::scenario) fn look_around(&mut self, lruvec: &mut Lruvec, young: &[FolioId]) {
+        let seq = lruvec.lru_gen().max_seq();
+        for page in young
+            .iter()
+            .filter_map(|&id| self.page(id))
+            .collect::<Vec<u64>>()
+        {
+            let Some(vma) = self.recent_vma(page) else {
+                continue;
+            };
+            let Some(window) = look_around_window(page, vma.start..vma.end) else {
+                continue;
+            };
+            // The page itself is one of those that are young.
+            let (total, mut found) = (window.end - window.start, 1);
+            for page in window {
+                found += u64::from(self.take_young(page, &vma, lruvec));
+            }
+            self.counts.around += found - 1;
+            if is_dense(found, total) {
+                self.filters.add(seq, super::entry(page).0 as u64);
+            }
+        }
+    }
+
+    /// Asserts that no accessed page is hidden behind a table that is not.
+    ///
+    /// # Errors
+    /// The page.
+    pub fn check(&self) -> Result<(), String> {
+        for (n, leaf) in (0u64..).zip(&self.directory) {
+            let Some(leaf) = leaf.as_ref().filter(|leaf| !leaf.accessed) else {
+                continue;
+            };
+            for (at, bits) in (0u64..).zip(leaf.bits) {
+                let page = n * ENTRIES as u64 + at;
+                if bits & ACCESSED != 0 && self.recent_vma(page).is_some() {
+                    return Err(format!("page {page} is accessed, its table is not"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A planted bug: pages are accessed, and their tables are not.
+#[cfg(test)]
+impl Space {
+    pub(in crate::scenario) fn hide(&mut self) {
+        for leaf in self.directory.iter_mut().flatten() {
+            leaf.bits
+                .iter_mut()
+                .for_each(|bits| *bits |= (*bits & super::PRESENT) << 1);
+            leaf.accessed = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Walks of one space, table by table.
+
+use super::super::PRESENT;
+use super::*;
+use engine::vma::{Advice, VmaKind};
+use engine::word::Flag;
+use engine::{FaultKind, FolioType, Millis, PageOut, Policy, Swappiness};
+
+/// Four tables, all present: three and a half of a VMA, the rest of one without recency.
+const PAGES: u64 = 4 * 512;
+const RANDOM: u64 = PAGES - 256;
+
+fn space() -> (Space, Lruvec) {
+    let (mut space, mut lruvec) = (Space::default(), Lruvec::new(Policy::default(), Millis(0)));
+    let vma = |start: u64, end: u64, advice| Vma {
+        start,
+        end,
+        kind: VmaKind::Anon,
+        advice,
+        first: folio(start),
+    };
+    space.map(vma(0, RANDOM, Advice::Normal));
+    space.map(vma(RANDOM, PAGES, Advice::Random));
+    lruvec.ensure(space.len());
+    for page in 0..PAGES {
+        lruvec.fault_in(folio(page), FolioType::Anon, FaultKind::Refault, true, true);
+        space.install(page);
+    }
+    (space, lruvec)
+}
+
+fn folio(page: u64) -> FolioId {
+    FolioId(u32::try_from(page).expect("small"))
+}
+
+/// A walk and a new generation; what that walk alone has met.
+fn age(space: &mut Space, lruvec: &mut Lruvec, kind: WalkKind) -> WalkCounts {
+    let (before, seq) = (space.counts, lruvec.lru_gen().max_seq());
+    assert!(lruvec.begin_walk(seq));
+    space.walk(lruvec, kind);
+    lruvec.inc_max_seq(seq, Swappiness::default(), Millis(seq));
+    space.check().expect("no page is hidden");
+    let mut since = space.counts;
+    since.total -= before.total;
+    since.young -= before.young;
+    since.found -= before.found;
+    since.added -= before.added;
+    since.passed_by -= before.passed_by;
+    since
+}
+
+fn touch(space: &mut Space, pages: Range<u64>) {
+    pages.for_each(|page| assert!(space.touch(page)));
+}
+
+/// lru-gen.md 5.2: dense tables are walked again, sparse ones only if all are.
+#[test]
+fn the_filter_keeps_what_was_dense() {
+    let (mut space, mut lruvec) = space();
+    touch(&mut space, 0..64);
+    touch(&mut space, 512..512 + 63);
+    let first = age(&mut space, &mut lruvec, WalkKind::Filtered);
+    assert_eq!((first.found, first.young, first.total), (2, 127, 1024));
+    assert_eq!((first.added, first.passed_by), (1, 0), "one in eight");
+    touch(&mut space, 0..64);
+    touch(&mut space, 512..512 + 63);
+    let second = age(&mut space, &mut lruvec, WalkKind::Filtered);
+    assert_eq!((second.found, second.young, second.passed_by), (1, 64, 1));
+    let third = age(&mut space, &mut lruvec, WalkKind::Forced);
+    assert_eq!((third.found, third.young), (1, 63), "their bits were kept");
+    let none = age(&mut space, &mut lruvec, WalkKind::Forced);
+    assert_eq!(none.found, 0, "nothing was touched");
+}
+
+/// lru-gen.md 7: neighbours are promoted, and the table comes back into the filter.
+#[test]
+fn looking_around_finds_neighbours_and_brings_the_table_back() {
+    let (mut space, mut lruvec) = space();
+    age(&mut space, &mut lruvec, WalkKind::Filtered);
+    // Nothing was dense: the filter of the next walk is empty.
+    touch(&mut space, 600..700);
+    let blind = age(&mut space, &mut lruvec, WalkKind::Filtered);
+    assert_eq!((blind.found, blind.passed_by), (0, 1));
+    let page = folio(650);
+    assert_eq!(space.unmap(page), PageOut::Referenced);
+    space.look_around(&mut lruvec, &[page]);
+    // 640..704 is the window; of it 640..700 were touched, one of which eviction had taken.
+    assert_eq!(space.counts.around, 59);
+    let known = |page: u64| lruvec.folios().get(folio(page)).has(Flag::Referenced);
+    assert!(known(640) && known(699) && !known(639) && !known(700));
+    assert!(space.bits(639) & ACCESSED != 0, "outside of the window");
+    let again = age(&mut space, &mut lruvec, WalkKind::Filtered);
+    assert_eq!((again.found, again.young), (1, 40), "what is left of it");
+}
+
+#[test]
+fn no_recency_is_neither_walked_nor_looked_at() {
+    let (mut space, mut lruvec) = space();
+    touch(&mut space, RANDOM - 10..RANDOM + 10);
+    let walked = age(&mut space, &mut lruvec, WalkKind::Forced);
+    assert_eq!((walked.found, walked.young, walked.total), (1, 10, 256));
+    assert_eq!(space.unmap(folio(RANDOM)), PageOut::Stored, "not in use");
+    touch(&mut space, RANDOM - 10..RANDOM);
+    assert_eq!(space.unmap(folio(RANDOM - 1)), PageOut::Referenced);
+    space.look_around(&mut lruvec, &[folio(RANDOM - 1)]);
+    assert_eq!(space.counts.around, 9, "not beyond its VMA");
+    assert!(space.bits(RANDOM + 1) & ACCESSED != 0);
+}
+
+/// A filter that was never begun lets all pass: looking around must not begin it.
+#[test]
+fn looking_around_before_the_first_walk_hides_nothing() {
+    let (mut space, mut lruvec) = space();
+    touch(&mut space, 0..64);
+    touch(&mut space, 1000..1001);
+    assert_eq!(space.unmap(folio(3)), PageOut::Referenced);
+    space.look_around(&mut lruvec, &[folio(3)]);
+    let first = age(&mut space, &mut lruvec, WalkKind::Filtered);
+    assert_eq!((first.passed_by, first.young), (0, 1));
+}
+
+/// Canary: an accessed bit that the hardware did not set in both levels.
+#[test]
+fn canary_a_page_is_hidden() {
+    let (mut space, _) = space();
+    space.set(77, PRESENT | ACCESSED);
+    assert!(space.check().is_err());
+    space.touch(78);
+    assert!(space.check().is_ok());
+}
