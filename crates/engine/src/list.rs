@@ -39,8 +39,8 @@ pub(crate) struct Lists<const N: usize> {
     tombstones: usize,
 }
 
-/// Room for the pages that are popped at once.
-pub(crate) type Popped = [FolioId; AHEAD];
+/// Room for the entries that are looked at together.
+pub(crate) type Ahead = [u32; AHEAD];
 
 /// Which end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,36 +127,53 @@ impl<const N: usize> Lists<N> {
         ring.pop_tail()
     }
 
-    /// [`Self::pop`] of up to `max` pages at once, in order, into `to`; returns how many, 0 only if
-    /// there are none. Their versions are released in the table, where their words are to be read: a
-    /// tombstone of the same page may have been met after it.
-    pub(crate) fn pop_some(
+    /// Copies the next entries at the tail of `list` into `to`, the next one last, and reads their
+    /// words, all at once; returns how many, 0 only if there are none. What [`Self::meet`] has met of
+    /// them is to be taken off with [`Self::passed`], before anything else is done to this list.
+    pub(crate) fn look_ahead(&self, folios: &FolioTable, list: usize, to: &mut Ahead) -> usize {
+        let nr = self.rings[list].ahead(to);
+        folios.bring_near(to[..nr].iter().map(|&raw| split(raw).0));
+        nr
+    }
+
+    /// The page of `raw` with its word, if it is live. Its version is not released: the caller must
+    /// [`Self::relist`] or [`Self::take`] it. A tombstone is dropped.
+    #[inline]
+    pub(crate) fn meet(&mut self, folios: &mut FolioTable, raw: u32) -> Option<(FolioId, Word)> {
+        let (id, version) = split(raw);
+        let word = folios.get(id);
+        if word.is_live(version) {
+            return Some((id, word));
+        }
+        folios.set(id, word.release_version(version));
+        self.tombstones -= 1;
+        None
+    }
+
+    /// A page that was met goes to the head of another list: its entry does, as it is. A page whose
+    /// word is right already is not written to.
+    #[inline]
+    pub(crate) fn relist(
         &mut self,
         folios: &mut FolioTable,
-        (list, max): (usize, usize),
-        to: &mut Popped,
-    ) -> usize {
-        let (mut raw, mut got) = ([0; AHEAD], 0);
-        while got == 0 {
-            let nr = self.rings[list].take_tail(max, &mut raw);
-            if nr == 0 {
-                break;
-            }
-            folios.bring_near(raw[..nr].iter().map(|&raw| split(raw).0));
-            for &raw in raw[..nr].iter().rev() {
-                let (id, version) = split(raw);
-                let word = folios.get(id);
-                folios.set(id, word.release_version(version));
-                if word.is_live(version) {
-                    to[got] = id;
-                    got += 1;
-                } else {
-                    self.tombstones -= 1;
-                }
-            }
+        (list, raw): (usize, u32),
+        (old, new): (Word, Word),
+    ) {
+        if old != new {
+            folios.set(split(raw).0, new);
         }
-        self.live -= got;
-        got
+        self.rings[list].push_head(raw);
+    }
+
+    /// A page that was met is on no list any more; `word` loses the version of its entry.
+    pub(crate) fn take(&mut self, raw: u32, word: Word) -> Word {
+        self.live -= 1;
+        word.release_version(split(raw).1)
+    }
+
+    /// The `nr` entries at the tail of `list` have been met.
+    pub(crate) fn passed(&mut self, list: usize, nr: usize) {
+        self.rings[list].drop_tail(nr);
     }
 
     /// True when no live page is on `list`; tombstones at its tail are dropped on the way.

@@ -222,7 +222,8 @@ impl Ring {
         self.tail.is_multiple_of(AHEAD)
     }
 
-    /// Copies the next entries at the tail, none beyond their chunk; returns how many.
+    /// Copies the next entries at the tail, none beyond their chunk, the next one last; returns how
+    /// many: none only if there are none.
     pub(crate) fn ahead(&self, to: &mut [u32; AHEAD]) -> usize {
         let Some(back) = self.chunks.back() else {
             return 0;
@@ -234,22 +235,14 @@ impl Ring {
         nr
     }
 
-    /// Takes up to `max` entries at the tail, none beyond their chunk, into `to`, the next one last;
-    /// returns how many.
-    pub(crate) fn take_tail(&mut self, max: usize, to: &mut [u32; AHEAD]) -> usize {
-        let Some(back) = self.chunks.back() else {
-            return 0;
-        };
-        let first = if self.chunks.len() == 1 { self.head } else { 0 };
-        let slots = first.max(self.tail.saturating_sub(max.min(AHEAD)))..self.tail;
-        let nr = slots.len();
-        to[..nr].copy_from_slice(&back.words[slots]);
+    /// Takes the `nr` entries at the tail, which [`Self::ahead`] has shown.
+    pub(crate) fn drop_tail(&mut self, nr: usize) {
+        debug_assert!(nr <= self.tail.min(self.len));
         self.tail -= nr;
         self.len -= nr;
-        if self.len == 0 || self.tail == 0 {
+        if nr > 0 && (self.len == 0 || self.tail == 0) {
             self.drop_back();
         }
-        nr
     }
 
     /// Removes `entry` if it is among the first `depth` of the head chunk; pages that come and go

@@ -11,5 +11,6 @@ pub mod rng;
 pub mod scenario;
 pub mod show;
 pub mod stats;
+pub mod stopwatch;
 pub mod tenant;
 pub mod trace;

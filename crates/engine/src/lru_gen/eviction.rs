@@ -75,6 +75,17 @@ pub(super) enum Sorted {
     Skip(Word),
 }
 
+impl Sorted {
+    fn map(self, f: impl FnOnce(Word) -> Word) -> Self {
+        match self {
+            Self::Unevictable(word) => Self::Unevictable(f(word)),
+            Self::Elsewhere(word) => Self::Elsewhere(f(word)),
+            Self::Isolate(word) => Self::Isolate(f(word)),
+            Self::Skip(word) => Self::Skip(f(word)),
+        }
+    }
+}
+
 impl LruGen {
     /// One eviction step: choose the type, isolate from its oldest generation, let `min_seq`
     /// advance. The isolated pages are appended to `out`, coldest first.
@@ -133,19 +144,32 @@ impl LruGen {
             ty: Some(ty),
             ..Isolated::default()
         };
-        let (mut looked, mut skipped) = (0, Vec::new());
-        let mut popped = [FolioId(0); AHEAD];
-        while looked < budget.look && done.isolated.max(skipped.len()) < budget.isolate {
-            let most =
-                (budget.look - looked).min(budget.isolate - done.isolated.max(skipped.len()));
-            let nr = self.lists.pop_some(folios, (oldest, most), &mut popped);
-            if nr == 0 {
-                break;
+        let (mut looked, mut skipped, mut ahead) = (0, Vec::new(), [0; AHEAD]);
+        loop {
+            let (nr, mut met) = (self.lists.look_ahead(folios, oldest, &mut ahead), 0);
+            for &entry in ahead[..nr].iter().rev() {
+                if looked == budget.look || done.isolated.max(skipped.len()) == budget.isolate {
+                    break;
+                }
+                met += 1;
+                let Some((id, word)) = self.lists.meet(folios, entry) else {
+                    continue;
+                };
+                looked += 1;
+                match self.sort(word, tier_idx, budget.may_io) {
+                    Sorted::Elsewhere(to) => {
+                        let list = list_of(to.generation(), to.folio_type());
+                        self.lists.relist(folios, (list, entry), (word, to));
+                    }
+                    sorted => {
+                        let sorted = sorted.map(|word| self.lists.take(entry, word));
+                        skipped.extend(self.follow(folios, (id, sorted), &mut done, out));
+                    }
+                }
             }
-            looked += nr;
-            for &id in &popped[..nr] {
-                let sorted = self.sort(folios.get(id), tier_idx, budget.may_io);
-                skipped.extend(self.follow(folios, (id, sorted), &mut done, out));
+            self.lists.passed(oldest, met);
+            if met == 0 {
+                break;
             }
         }
         // Skipped pages stay in the generation, at its head: they are met again last.
@@ -187,6 +211,7 @@ impl LruGen {
     }
 
     /// The table of lru-gen.md 6.3, first match wins.
+    #[inline]
     pub(super) fn sort(&mut self, word: Word, tier_idx: usize, may_io: bool) -> Sorted {
         if word.has(Flag::Unevictable) {
             return Sorted::Unevictable(word);

@@ -5,8 +5,7 @@
 //! are dealt with for each page. The LRU lock and uncharging are batched as with ranges.
 
 use super::frames::{Frames, slot};
-use super::release::LruLock;
-use super::{CHUNK, FrameKind, FrameRange};
+use super::{CHUNK, FrameKind};
 use alloc::vec::Vec;
 
 /// About so many pages may be gathered before a flush.
@@ -62,28 +61,11 @@ impl Frames {
         let folio = &mut self.folios[index];
         folio.mapped -= unmapped;
         let partly = unmapped > 0 && folio.mapped > 0;
-        if partly && folio.kind == FrameKind::Anon && !folio.deferred_split {
-            folio.deferred_split = true;
-            self.stats.deferred_splits += 1;
+        if partly && folio.kind == FrameKind::Anon {
+            self.stats.deferred_splits += folio.defer_split();
         }
         self.stats.mapcount_ops += 1;
         self.stats.mapped[Self::stat_of(folio.kind)] -= i64::from(unmapped);
-    }
-
-    /// Releases `pages`, each on its own: all that are freed are uncharged in one call.
-    pub fn free_pages(&mut self, pages: &[u64]) {
-        for &frame in pages {
-            self.try_free_swap_cache(frame);
-        }
-        let (mut lock, mut freed) = (LruLock::default(), 0);
-        for &start in pages {
-            let page = FrameRange {
-                start,
-                end: start + 1,
-            };
-            freed += u64::from(self.release_range(page, &mut lock));
-        }
-        self.stats.uncharges += u64::from(freed > 0);
     }
 
     /// Drops one reference, and frees the folio with the last.

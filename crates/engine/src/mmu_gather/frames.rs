@@ -10,12 +10,21 @@ use alloc::vec::Vec;
 pub enum FrameKind {
     /// Anonymous memory.
     Anon,
-    /// File data; `true` when dirty.
-    File(bool),
+    /// File data.
+    File,
+    /// File data that is newer than the file.
+    DirtyFile,
     /// Device memory: given back to its driver.
     Device,
     /// The huge zero page: counted elsewhere.
     HugeZero,
+}
+
+impl FrameKind {
+    /// Neither anonymous memory nor file data.
+    pub(super) const fn is_special(self) -> bool {
+        matches!(self, Self::Device | Self::HugeZero)
+    }
 }
 
 /// A folio.
@@ -39,6 +48,23 @@ pub struct FolioInfo {
     pub mlocked: bool,
     /// Partly mapped: waiting to be split.
     pub deferred_split: bool,
+}
+
+/// A folio that was looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its index.
+    pub(super) folio: u32,
+    /// Its frames from the one on that was looked up.
+    pub(super) left: u32,
+}
+
+impl Found {
+    /// Frames of the folio from the one on that was looked up, this included.
+    #[must_use]
+    pub const fn left(self) -> u32 {
+        self.left
+    }
 }
 
 /// What releasing cost and did. The LRU lock is modelled: taken for a lruvec, held for 32 at most.
@@ -68,11 +94,19 @@ pub struct ReleaseStats {
     pub mapped: [i64; 2],
 }
 
+/// A frame, as part of its folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// Index of the folio.
+    pub(super) folio: u32,
+    /// Frames of the folio from this one on.
+    pub(super) left: u32,
+}
+
 /// All frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frames {
-    /// By frame: its folio.
-    folio_of: Vec<u32>,
+    pub(super) frames: Vec<Frame>,
     pub(super) mapcount: Vec<u32>,
     pub(super) folios: Vec<FolioInfo>,
     pub(super) stats: ReleaseStats,
@@ -82,9 +116,10 @@ impl Frames {
     /// Adds a folio of `nr` frames after the last, each mapped once and so referenced once.
     /// Returns its first frame.
     pub fn add_folio(&mut self, nr: u32, kind: FrameKind, lruvec: Option<u32>) -> u64 {
-        let first = self.folio_of.len();
+        let first = self.frames.len();
         let index = u32::try_from(self.folios.len()).expect("fewer than 2^32 folios");
-        self.folio_of.resize(first + nr as usize, index);
+        let of = |left| Frame { folio: index, left };
+        self.frames.extend((1..=nr).rev().map(of));
         self.mapcount.resize(first + nr as usize, 1);
         self.folios.push(FolioInfo {
             first: first as u64,
@@ -113,11 +148,12 @@ impl Frames {
         &mut self.folios[index]
     }
 
-    /// The frame past the folio of `frame`.
+    /// What a gather must know of the folio of `frame`.
     #[must_use]
-    pub fn folio_end(&self, frame: u64) -> u64 {
-        let folio = self.folio(frame);
-        folio.first + u64::from(folio.nr)
+    #[inline]
+    pub fn find(&self, frame: u64) -> Found {
+        let Frame { folio, left } = self.frames[slot(frame)];
+        Found { folio, left }
     }
 
     /// How often `frame` is mapped.
@@ -134,14 +170,11 @@ impl Frames {
 
     #[inline]
     pub(super) fn index(&self, frame: u64) -> usize {
-        self.folio_of[slot(frame)] as usize
+        self.frames[slot(frame)].folio as usize
     }
 
-    pub(super) const fn stat_of(kind: FrameKind) -> usize {
-        match kind {
-            FrameKind::Anon => 0,
-            FrameKind::File(_) | FrameKind::Device | FrameKind::HugeZero => 1,
-        }
+    pub(super) fn stat_of(kind: FrameKind) -> usize {
+        usize::from(!matches!(kind, FrameKind::Anon))
     }
 }
 

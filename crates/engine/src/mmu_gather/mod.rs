@@ -7,7 +7,8 @@
 //! - I2 a range is not empty and lies within one folio;
 //! - I3 a batch holds at most its capacity; all before the active one are full;
 //! - I4 the last range of a full batch has one page;
-//! - I5 `range_limit` is set iff the last range of the active batch may grow, and lies beyond it.
+//! - I5 `range_limit` is set iff the last range of the active batch may grow, and lies beyond it;
+//!   `next` is then the frame past that range, and no frame otherwise.
 
 mod batch;
 pub mod by_page;
@@ -16,30 +17,36 @@ mod release;
 mod rmap;
 
 pub use batch::{BUNDLE, FrameRange, PAGE_BATCH};
-pub use frames::{FolioInfo, FrameKind, Frames, ReleaseStats};
+pub use frames::{FolioInfo, Found, FrameKind, Frames, ReleaseStats};
 
 use alloc::vec::Vec;
-use batch::Batch;
+use batch::{Batch, Entry};
 
 /// Ranges processed between two yields.
 pub const CHUNK: usize = 512;
 /// About so many ranges may be gathered before a flush.
 const GATHER_LIMIT: usize = 10_000;
 
+/// No frame: what is added next opens a range.
+const NONE: u64 = u64::MAX;
+
 /// What is gathered, and what is still to be done for it.
 #[derive(Debug)]
 pub struct MmuGather {
-    batches: Vec<Batch>,
-    active: usize,
-    /// Past the last frame of the folio of the open range; `None` when no range is open.
-    range_limit: Option<u64>,
+    active: Batch,
+    /// Those before the active one, in their order.
+    full: Vec<Batch>,
+    /// Emptied ones, all page-sized.
+    spare: Vec<Batch>,
+    /// The frame that would make the last range longer.
+    next: u64,
+    /// Past the last frame of the folio of the open range.
+    limit: u64,
     /// First batch and range whose rmap is still to be removed.
     rmap_pend: (usize, usize),
     /// Page-sized batches that may be added; a test makes it small.
     batch_limit: usize,
     tlb_flushed: bool,
-    /// A dirty file page is among those whose rmap is still to be removed.
-    dirty: bool,
 }
 
 impl Default for MmuGather {
@@ -53,13 +60,14 @@ impl MmuGather {
     #[must_use]
     pub fn with_batch_limit(limit: usize) -> Self {
         Self {
-            batches: alloc::vec![Batch::new(BUNDLE)],
-            active: 0,
-            range_limit: None,
+            active: Batch::new(BUNDLE),
+            full: Vec::new(),
+            spare: Vec::new(),
+            next: NONE,
+            limit: 0,
             rmap_pend: (0, 0),
             batch_limit: limit,
             tlb_flushed: false,
-            dirty: false,
         }
     }
 
@@ -67,87 +75,83 @@ impl MmuGather {
     #[inline]
     pub fn add(&mut self, frames: &Frames, frame: u64) -> bool {
         self.tlb_flushed = false;
-        if let Some(limit) = self.range_limit
-            && let Some(last) = self.batches[self.active].last_mut()
-            && last.end == frame
-        {
-            last.end += 1;
-            if last.end == limit {
-                self.range_limit = None;
-            }
+        if frame == self.next {
+            self.active.grow(1);
+            self.extend_to(frame + 1);
             return false;
         }
-        self.open(frames, frame, frame + 1)
+        self.open(frames.find(frame), frame, 1)
     }
 
-    /// Adds frames of one folio whose entries, one after the other, were just cleared, as so many calls
-    /// of [`Self::add`] would; `range` keeps what is still to be added. True when the caller must flush
-    /// now.
+    /// Adds `nr` frames from `start` on, all of the folio that was `found` there, whose entries, one
+    /// after the other, were just cleared; as so many calls of [`Self::add`] would. Returns how many
+    /// were added, and true when the caller must flush before it adds the rest.
     #[inline]
-    pub fn add_range(&mut self, frames: &Frames, range: &mut FrameRange) -> bool {
+    pub fn add_range(&mut self, found: Found, start: u64, nr: u32) -> (u32, bool) {
+        debug_assert!(nr > 0 && nr <= found.left, "a range lies in one folio");
         self.tlb_flushed = false;
-        let FrameRange { start, end } = *range;
-        let limit = self.range_limit;
-        let batch = &mut self.batches[self.active];
-        let joins = batch
-            .last_mut()
-            .filter(|last| limit.is_some() && last.end == start);
-        if let Some(last) = joins {
-            (last.end, range.start) = (end, end);
-            self.range_limit = limit.filter(|&limit| end < limit);
-            return false;
+        if start == self.next {
+            self.active.grow(nr);
+            self.extend_to(start + u64::from(nr));
+            return (nr, false);
         }
         // The last range of a batch has one page.
-        let to = if batch.room() > 1 { end } else { start + 1 };
-        range.start = to;
-        self.open(frames, start, to)
+        let nr = if self.active.room() > 1 { nr } else { 1 };
+        (nr, self.open(found, start, nr))
+    }
+
+    /// The last range ends at `end` now, and is closed if its folio does.
+    #[inline]
+    const fn extend_to(&mut self, end: u64) {
+        self.next = if end < self.limit { end } else { NONE };
     }
 
     /// Opens a range.
     #[inline]
-    fn open(&mut self, frames: &Frames, start: u64, end: u64) -> bool {
-        let folio = frames.folio(start);
-        let limit = folio.first + u64::from(folio.nr);
-        debug_assert!(end <= limit, "a range lies in one folio");
-        self.dirty |= folio.kind == FrameKind::File(true);
-        let batch = &mut self.batches[self.active];
-        batch.push(FrameRange { start, end });
-        self.range_limit = if end < limit { Some(limit) } else { None };
-        batch.is_full() && !self.next_batch()
+    fn open(&mut self, found: Found, start: u64, nr: u32) -> bool {
+        self.next = NONE;
+        if nr < found.left {
+            self.next = start + u64::from(nr);
+            self.limit = start + u64::from(found.left);
+        }
+        let folio = found.folio;
+        self.active.push(Entry { start, nr, folio });
+        self.active.is_full() && !self.next_batch()
     }
 
     /// The batch is full: the next one, of which the last range of this one knows nothing.
+    #[cold]
     fn next_batch(&mut self) -> bool {
-        if self.active + 1 == self.batches.len() {
-            if self.batches.len() > self.batch_limit {
-                return false;
-            }
-            self.batches.push(Batch::new(PAGE_BATCH));
+        if self.full.len() >= self.batch_limit {
+            return false;
         }
-        self.active += 1;
-        self.range_limit = None;
+        let fresh = self.spare.pop();
+        let fresh = fresh.unwrap_or_else(|| Batch::new(PAGE_BATCH));
+        self.full.push(core::mem::replace(&mut self.active, fresh));
+        self.next = NONE;
         true
+    }
+
+    /// The batches in use, in order.
+    fn batches(&self) -> impl Iterator<Item = &Batch> + '_ {
+        self.full.iter().chain([&self.active])
     }
 
     /// Removes the rmap of what was added since the last time. To be called before the page-table
     /// lock is dropped, and after a TLB flush when a dirty file page is among it.
     pub fn flush_rmaps(&mut self, frames: &mut Frames) {
-        assert!(
-            !self.dirty || self.tlb_flushed,
-            "a dirty file page before its TLB flush"
-        );
-        self.dirty = false;
         let (batch, first) = self.rmap_pend;
-        for (n, pending) in self.batches[..=self.active].iter().enumerate().skip(batch) {
+        for (n, pending) in self.batches().enumerate().skip(batch) {
             let skip = if n == batch { first } else { 0 };
-            let ranges = &pending.ranges()[skip..];
-            for range in ranges {
-                frames.remove_rmap_range(*range);
-            }
+            let dirty = frames.remove_rmap_ranges(&pending.entries()[skip..]);
+            assert!(
+                !dirty || self.tlb_flushed,
+                "a dirty file page before its TLB flush"
+            );
         }
         // No page may join a range whose rmap is gone.
-        self.range_limit = None;
-        self.rmap_pend = (self.active, self.batches[self.active].ranges().len());
+        self.next = NONE;
+        self.rmap_pend = (self.full.len(), self.active.entries().len());
     }
 
     /// The TLB no longer knows what was added so far.
@@ -156,39 +160,41 @@ impl MmuGather {
     }
 
     /// Gives back all that was gathered, in chunks; `yielded` is called between them.
+    #[inline(never)]
     pub fn flush(&mut self, frames: &mut Frames, mut yielded: impl FnMut(usize)) {
         self.flush_tlb();
         self.flush_rmaps(frames);
-        for batch in &mut self.batches[..=self.active] {
-            for chunk in batch.ranges().chunks(CHUNK) {
+        for batch in self.batches() {
+            for chunk in batch.entries().chunks(CHUNK) {
                 frames.free_ranges(chunk);
                 yielded(chunk.len());
             }
-            batch.clear();
         }
-        self.active = 0;
-        self.range_limit = None;
+        self.active.clear();
+        while let Some(before) = self.full.pop() {
+            let page_sized = core::mem::replace(&mut self.active, before);
+            self.spare.push(page_sized);
+            self.active.clear();
+        }
+        self.next = NONE;
         self.rmap_pend = (0, 0);
     }
 
     /// All ranges, in the order of the adds.
     pub fn ranges(&self) -> impl Iterator<Item = FrameRange> + '_ {
-        self.batches[..=self.active]
-            .iter()
-            .flat_map(Batch::ranges)
-            .copied()
+        self.batches().flat_map(Batch::entries).map(Entry::range)
     }
 
     /// Where the open range must end.
     #[must_use]
-    pub const fn range_limit(&self) -> Option<u64> {
-        self.range_limit
+    pub fn range_limit(&self) -> Option<u64> {
+        (self.next != NONE).then_some(self.limit)
     }
 
     /// Ranges in the active batch; batches in use.
     #[must_use]
     pub fn fill(&self) -> (usize, usize) {
-        (self.batches[self.active].ranges().len(), self.active + 1)
+        (self.active.entries().len(), self.full.len() + 1)
     }
 
     /// Asserts I2 to I5.
@@ -196,23 +202,23 @@ impl MmuGather {
     /// # Panics
     /// When one does not hold.
     pub fn check_invariants(&self, frames: &Frames) {
-        for range in self.ranges() {
+        for entry in self.batches().flat_map(Batch::entries) {
+            let (range, found) = (entry.range(), frames.find(entry.start));
             assert!(range.start < range.end, "I2: {range:?}");
-            assert!(range.end <= frames.folio_end(range.start), "I2: {range:?}");
+            assert!(entry.nr <= found.left, "I2: {range:?}");
+            assert_eq!(entry.folio, found.folio, "I2: {range:?}");
         }
-        for (n, batch) in self.batches.iter().enumerate() {
-            let nr = batch.ranges().len();
-            assert!(n >= self.active || batch.is_full(), "I3: batch {n}");
-            assert!(n <= self.active || nr == 0, "I3: batch {n}");
-            let last = batch.ranges().last().filter(|_| batch.is_full());
-            assert!(
-                last.is_none_or(|last| last.end - last.start == 1),
-                "I4: batch {n}"
-            );
+        for (n, batch) in self.full.iter().enumerate() {
+            let last = batch.entries().last();
+            assert!(batch.is_full(), "I3: batch {n}");
+            assert!(last.is_some_and(|last| last.nr == 1), "I4: batch {n}");
         }
-        let last = self.batches[self.active].ranges().last();
-        if let Some(limit) = self.range_limit {
-            assert!(last.is_some_and(|last| last.end < limit), "I5");
+        let unused = self.spare.iter().all(|batch| batch.entries().is_empty());
+        assert!(unused, "I3: a batch after the active one");
+        if let Some(limit) = self.range_limit() {
+            let last = self.active.entries().last().map(Entry::range);
+            let open = last.is_some_and(|last| last.end == self.next && last.end < limit);
+            assert!(open, "I5");
         }
     }
 }

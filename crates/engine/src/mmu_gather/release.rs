@@ -4,108 +4,167 @@
 //! Invariant (I9): the LRU lock is held for at most 32 folios, and never across the destruction of
 //! a large one.
 
-use super::frames::{FolioInfo, Frames, ReleaseStats};
-use super::{FrameKind, FrameRange};
+use super::FrameKind;
+use super::batch::Entry;
+use super::frames::{FolioInfo, Frame, Frames, ReleaseStats, slot};
 use crate::vmscan::SWAP_CLUSTER_MAX;
 
-/// The LRU lock, as far as it matters here: whose it is and for how many steps.
-#[derive(Default)]
-pub(super) struct LruLock {
-    lruvec: Option<u32>,
+/// The LRU lock, as far as it matters here: whose it is and for how many steps. A large folio goes
+/// its own way, which takes and drops it by itself.
+struct LruLock {
+    /// A lruvec, or [`NOBODY`].
+    lruvec: u64,
     steps: u32,
+    /// Times it was taken, and the most steps of one hold at which it was needed.
+    locks: u64,
+    longest: u32,
 }
 
-impl Frames {
-    /// Releases `ranges`: all that are freed are uncharged in one call.
-    pub fn free_ranges(&mut self, ranges: &[FrameRange]) {
-        for range in ranges {
-            self.try_free_swap_cache(range.start);
-        }
-        let (mut lock, mut freed) = (LruLock::default(), 0);
-        for range in ranges {
-            freed += u64::from(self.release_range(*range, &mut lock));
-        }
-        self.stats.uncharges += u64::from(freed > 0);
-    }
+const NOBODY: u64 = u64::MAX;
 
-    /// One try a range: the condition is the folio's.
-    #[inline]
-    pub(super) fn try_free_swap_cache(&mut self, frame: u64) {
-        let folio = self.folio_mut(frame);
-        if folio.swap_cache {
-            folio.swap_cache = folio.mapped > 0;
-            self.stats.swap_cache_tries += 1;
+impl Default for LruLock {
+    fn default() -> Self {
+        Self {
+            lruvec: NOBODY,
+            steps: 0,
+            locks: 0,
+            longest: 0,
         }
-    }
-
-    /// Drops the references of `range` with one update; true when the folio was freed.
-    #[inline]
-    pub(super) fn release_range(&mut self, range: FrameRange, lock: &mut LruLock) -> bool {
-        lock.step();
-        let refs = u32::try_from(range.end - range.start).expect("a range lies in one folio");
-        let index = self.index(range.start);
-        let (folio, stats) = (&mut self.folios[index], &mut self.stats);
-        match folio.kind {
-            FrameKind::HugeZero => return false,
-            FrameKind::Device => *lock = LruLock::default(),
-            FrameKind::Anon | FrameKind::File(_) => {}
-        }
-        assert!(folio.refcount >= refs, "more references dropped than held");
-        folio.refcount -= refs;
-        stats.refcount_ops += 1;
-        if folio.refcount > 0 || folio.kind == FrameKind::Device {
-            return false;
-        }
-        lock.take_off_lru(folio, stats);
-        folio.free(stats);
-        true
     }
 }
 
-impl LruLock {
-    /// One more step while it is held; 32 are the most.
+/// All folios, apart from the table that finds them.
+struct Folios<'a> {
+    folios: &'a mut [FolioInfo],
+    stats: &'a mut ReleaseStats,
+}
+
+impl Folios<'_> {
+    /// One try for each: the condition is the folio's.
     #[inline]
-    const fn step(&mut self) {
-        if self.lruvec.is_some() {
-            self.steps += 1;
-            if self.steps as u64 == SWAP_CLUSTER_MAX {
-                *self = Self {
-                    lruvec: None,
-                    steps: 0,
-                };
+    fn try_free_swap_caches(&mut self, folios: impl Iterator<Item = u32>) {
+        for folio in folios {
+            let folio = &mut self.folios[folio as usize];
+            if folio.swap_cache {
+                folio.swap_cache = folio.mapped > 0;
+                self.stats.swap_cache_tries += 1;
             }
         }
     }
 
-    fn take_off_lru(&mut self, folio: &mut FolioInfo, stats: &mut ReleaseStats) {
-        let large = folio.nr > 1;
-        if large {
-            *self = Self::default();
+    /// Drops references: folios, and how many of each. All that are freed are uncharged in one call.
+    #[inline]
+    fn release(&mut self, held: impl Iterator<Item = (u32, u32)>) {
+        let (mut lock, mut pages, mut updates, mut kept) = (LruLock::default(), 0, 0, 0);
+        for (folio, refs) in held {
+            let folio = &mut self.folios[folio as usize];
+            lock.step();
+            if folio.kind.is_special() {
+                lock.release();
+                folio.give_back(refs, self.stats);
+                continue;
+            }
+            updates += 1;
+            folio.drop_references(refs);
+            if folio.refcount > 0 {
+                kept += 1;
+                continue;
+            }
+            if folio.nr == 1 {
+                lock.take_off_lru(folio);
+            } else {
+                lock.release();
+                lock.locks += u64::from(folio.lruvec.take().is_some());
+            }
+            if folio.mlocked {
+                folio.mlocked = false;
+                self.stats.munlocked += 1;
+            }
+            folio.deferred_split = false;
+            folio.swap_cache = false;
+            pages += u64::from(folio.nr);
         }
+        lock.tell(self.stats);
+        self.stats.refcount_ops += updates;
+        self.stats.freed += updates - kept;
+        self.stats.freed_pages += pages;
+        self.stats.uncharges += u64::from(updates > kept);
+    }
+}
+
+impl Frames {
+    fn parts(&mut self) -> (&[Frame], Folios<'_>) {
+        let (folios, stats) = (&mut self.folios[..], &mut self.stats);
+        (&self.frames, Folios { folios, stats })
+    }
+
+    /// Gives back a chunk of ranges.
+    pub(super) fn free_ranges(&mut self, ranges: &[Entry]) {
+        let (_, mut folios) = self.parts();
+        folios.try_free_swap_caches(ranges.iter().map(|range| range.folio));
+        folios.release(ranges.iter().map(|range| (range.folio, range.nr)));
+    }
+
+    /// Gives back a chunk of pages, each on its own.
+    pub fn free_pages(&mut self, pages: &[u64]) {
+        let (frames, mut folios) = self.parts();
+        let found = pages.iter().map(|&frame| frames[slot(frame)].folio);
+        folios.try_free_swap_caches(found.clone());
+        folios.release(found.map(|folio| (folio, 1)));
+    }
+}
+
+impl LruLock {
+    /// One more step; 32 are the most while it is held.
+    #[inline]
+    const fn step(&mut self) {
+        self.steps += 1;
+        if self.steps as u64 == SWAP_CLUSTER_MAX {
+            self.release();
+        }
+    }
+
+    #[inline]
+    const fn release(&mut self) {
+        self.lruvec = NOBODY;
+        self.steps = 0;
+    }
+
+    #[inline]
+    fn take_off_lru(&mut self, folio: &mut FolioInfo) {
         let Some(lruvec) = folio.lruvec.take() else {
             return;
         };
-        if self.lruvec != Some(lruvec) {
-            *self = Self {
-                lruvec: Some(lruvec),
-                steps: 0,
-            };
-            stats.lru_locks += 1;
+        if self.lruvec != u64::from(lruvec) {
+            self.lruvec = u64::from(lruvec);
+            self.steps = 0;
+            self.locks += 1;
         }
-        stats.lru_lock_longest = stats.lru_lock_longest.max(self.steps + 1);
-        if large {
-            // It goes its own way, which takes and drops the lock by itself.
-            *self = Self::default();
+        self.longest = self.longest.max(self.steps);
+    }
+
+    fn tell(&self, stats: &mut ReleaseStats) {
+        stats.lru_locks += self.locks;
+        if self.locks > 0 {
+            stats.lru_lock_longest = stats.lru_lock_longest.max(self.longest + 1);
         }
     }
 }
 
 impl FolioInfo {
-    fn free(&mut self, stats: &mut ReleaseStats) {
-        stats.munlocked += u64::from(core::mem::take(&mut self.mlocked));
-        self.deferred_split = false;
-        self.swap_cache = false;
-        stats.freed += 1;
-        stats.freed_pages += u64::from(self.nr);
+    /// With one update.
+    #[inline]
+    fn drop_references(&mut self, refs: u32) {
+        assert!(self.refcount >= refs, "more references dropped than held");
+        self.refcount -= refs;
+    }
+
+    /// A device's folio goes to its driver; the huge zero page is counted elsewhere.
+    #[cold]
+    fn give_back(&mut self, refs: u32, stats: &mut ReleaseStats) {
+        if self.kind == FrameKind::Device {
+            self.drop_references(refs);
+            stats.refcount_ops += 1;
+        }
     }
 }

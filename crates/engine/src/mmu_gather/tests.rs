@@ -140,12 +140,12 @@ fn test_10_references() {
 #[test]
 fn test_11_and_12_lock_batches_and_chunks() {
     let mut frames = folios(&[0; 1000]);
-    let ranges: Vec<FrameRange> = (0..1000)
-        .map(|start| FrameRange {
-            start,
-            end: start + 1,
-        })
-        .collect();
+    let entry = |start| Entry {
+        start,
+        nr: 1,
+        folio: frames.find(start).folio,
+    };
+    let ranges: Vec<Entry> = (0..1000).map(entry).collect();
     frames.free_ranges(&ranges);
     let stats = frames.stats();
     assert_eq!((stats.freed, stats.uncharges), (1000, 1));
@@ -174,7 +174,7 @@ fn test_14_device_folio() {
 #[should_panic(expected = "before its TLB flush")]
 fn test_16_dirty_file_pages_need_the_tlb_flush_first() {
     let mut frames = Frames::default();
-    frames.add_folio(1, FrameKind::File(true), Some(0));
+    frames.add_folio(1, FrameKind::DirtyFile, Some(0));
     let mut tlb = gather(&frames, [0]);
     tlb.flush_rmaps(&mut frames);
 }
@@ -204,7 +204,7 @@ fn test_15_same_as_page_by_page() {
     for round in 0..200 {
         let mut frames = Frames::default();
         for _ in 0..40 {
-            let kind = [ANON, ANON, FrameKind::File(false), FrameKind::File(true)];
+            let kind = [ANON, ANON, FrameKind::File, FrameKind::DirtyFile];
             let kind = kind[random(4) as usize];
             let lruvec = Some(random(3)).filter(|&n| n > 0);
             let first = frames.add_folio(1 << random(5), kind, lruvec);
@@ -251,7 +251,7 @@ fn test_15_same_as_page_by_page() {
 fn canary_a_range_is_open_that_ended() {
     let frames = folios(&[3]);
     let mut tlb = gather(&frames, 0..8);
-    tlb.range_limit = Some(8);
+    (tlb.next, tlb.limit) = (8, 8);
     tlb.check_invariants(&frames);
 }
 
@@ -281,10 +281,13 @@ fn runs_at_once_are_as_good_as_pages() {
             let folio = frames.folio(at);
             let (middle, end) = (at + u64::from(folio.nr) / 2, at + u64::from(folio.nr));
             for (start, end) in [(at, middle), (middle, end)] {
-                let mut run = FrameRange { start, end };
-                while run.start < run.end {
-                    assert!(!other.add_range(&frames, &mut run));
+                let mut next = start;
+                while next < end {
+                    let left = u32::try_from(end - next).expect("small");
+                    let (added, flush) = other.add_range(frames.find(next), next, left);
+                    assert!(added > 0 && !flush);
                     other.check_invariants(&frames);
+                    next += u64::from(added);
                 }
             }
             at = end;

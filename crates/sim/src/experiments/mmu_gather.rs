@@ -9,7 +9,7 @@ use super::Settings;
 use crate::outcome::{Cell, Claim, Outcome, Table};
 use crate::stats::{median, number};
 use ::engine::mmu_gather::by_page::PageGather;
-use ::engine::mmu_gather::{FrameKind, FrameRange, Frames, MmuGather, ReleaseStats};
+use ::engine::mmu_gather::{FrameKind, Frames, MmuGather, ReleaseStats};
 use std::time::Instant;
 
 /// 1 GiB.
@@ -107,26 +107,25 @@ impl PageTable {
                 rest = &mut rest[1..];
                 continue;
             }
-            let most = usize::try_from(self.frames.folio_end(start) - start).unwrap_or(1);
-            if most == 1 {
-                rest[0] = 0;
-                rest = &mut rest[1..];
-                if tlb.add(&self.frames, start) {
-                    tlb.flush(&mut self.frames, |_| {});
+            let found = self.frames.find(start);
+            let len = match found.left() {
+                1 => {
+                    rest[0] = 0;
+                    1
                 }
-                continue;
-            }
-            let len = run_length(rest, most);
-            let (run, others) = rest.split_at_mut(len);
-            run.fill(0);
-            rest = others;
-            let mut range = FrameRange {
-                start,
-                end: start + len as u64,
+                most => clear_run(rest, most),
             };
-            while range.start < range.end {
-                if tlb.add_range(&self.frames, &mut range) {
+            rest = &mut rest[len as usize..];
+            let (mut added, mut full) = tlb.add_range(found, start, len);
+            while full || added < len {
+                if full {
                     tlb.flush(&mut self.frames, |_| {});
+                    full = false;
+                } else {
+                    let next = start + u64::from(added);
+                    let more;
+                    (more, full) = tlb.add_range(self.frames.find(next), next, len - added);
+                    added += more;
                 }
             }
         }
@@ -134,32 +133,34 @@ impl PageTable {
     }
 }
 
-/// Entries at the front that point to frames that follow each other, `most` at most.
+/// Clears the entries at the front that point to frames that follow each other, `most` at most;
+/// returns how many.
 #[inline]
-fn run_length(entries: &[u64], most: usize) -> usize {
-    let entries = &entries[..most.min(entries.len())];
-    let (eights, rest) = entries.as_chunks::<8>();
-    let mut next = entries[0];
-    for eight in eights {
-        // Eight at a time, without a branch for each.
-        let differs = (next..)
-            .zip(eight)
-            .fold(0, |any, (next, entry)| any | (next ^ entry));
-        if differs != 0 {
-            return scalar_run(entries, next - entries[0]);
+fn clear_run(entries: &mut [u64], most: u32) -> u32 {
+    let most = entries.len().min(most as usize);
+    let entries = &mut entries[..most];
+    let (mut next, mut len) = (entries[0], 0);
+    if most >= 8 {
+        for eight in entries.as_chunks_mut::<8>().0 {
+            // Differences are gathered and looked at once.
+            let [a, b, c, d, e, f, g, h] = *eight;
+            let any = (a ^ next) | (b ^ (next + 1)) | (c ^ (next + 2)) | (d ^ (next + 3));
+            let more = (e ^ (next + 4)) | (f ^ (next + 5)) | (g ^ (next + 6)) | (h ^ (next + 7));
+            if any | more != 0 {
+                break;
+            }
+            *eight = [0; 8];
+            (next, len) = (next + 8, len + 8);
         }
-        next += 8;
     }
-    scalar_run(entries, (entries.len() - rest.len()) as u64)
-}
-
-/// The same, from the entry on that many behind the first.
-fn scalar_run(entries: &[u64], known: u64) -> usize {
-    let mut len = usize::try_from(known).unwrap_or(0);
-    while len < entries.len() && entries[len] == entries[0] + len as u64 {
-        len += 1;
+    for entry in &mut entries[len..] {
+        if *entry != next {
+            break;
+        }
+        *entry = 0;
+        (next, len) = (next + 1, len + 1);
     }
-    len
+    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
 /// One order, torn down each way: costs, and median seconds.

@@ -14,6 +14,7 @@ pub use world::{Design, Run, World};
 use super::Settings;
 use crate::outcome::{Cell, Claim, Outcome, Table};
 use crate::stats::{mean, number, stddev};
+use crate::stopwatch::{Seconds, Stopwatch};
 use engine::Policy;
 use engine::machine::GlobalReclaim;
 
@@ -53,15 +54,17 @@ impl Run {
 pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
     let design = Design::document(settings.scale);
     let mut part = |global, from: f64| {
+        let watch = Stopwatch::start();
         let world = World::new(design, Policy::default(), global, settings.seed);
-        world.experiment(&mut |done| progress(from + done / 2.0))
+        let run = world.experiment(&mut |done| progress(from + done / 2.0));
+        (run, watch.read())
     };
-    let lru = part(GlobalReclaim::MemcgLru, 0.0);
-    let iterator = part(GlobalReclaim::Iterator, 0.5);
+    let (lru, lru_took) = part(GlobalReclaim::MemcgLru, 0.0);
+    let (iterator, iterator_took) = part(GlobalReclaim::Iterator, 0.5);
     Outcome {
         tables: vec![summary(&design, &lru, &iterator), by_memcg(&lru, &iterator)],
         claims: claims(lru.figures(), iterator.figures()),
-        timings: Vec::new(),
+        timings: vec![seconds(&lru_took, &iterator_took)],
         notes: notes(),
     }
 }
@@ -113,6 +116,21 @@ fn by_memcg(lru: &Run, iterator: &Run) -> Table {
             Cell::Count(n),
             Cell::Count(lru),
             Cell::Count(iterator),
+        ]);
+    }
+    table
+}
+
+fn seconds(lru: &Seconds, iterator: &Seconds) -> Table {
+    let mut table = Table::new(
+        "Time of each half",
+        &["", "on the clock (s)", "on the processor (s)"],
+    );
+    for (name, took) in [("memcg LRU", lru), ("hierarchy iterator", iterator)] {
+        table.row(vec![
+            Cell::Text(name.to_owned()),
+            Cell::Figure(took.wall),
+            took.processor.map_or(Cell::Empty, Cell::Figure),
         ]);
     }
     table
