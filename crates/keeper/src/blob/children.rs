@@ -42,6 +42,12 @@ fn new_table() -> Option<(i32, Table)> {
 
 /// Takes over a child that `view` has forked; `uffd` came with the event.
 pub(super) fn add(k: &mut Keeper, view: View, uffd: i32) {
+    if let Some(i) = (0..CHILDREN_MAX).find(|i| k.children[*i].uffd == uffd) {
+        // By a keeper that died before it said so.
+        k.children_end = k.children_end.max(i + 1);
+        count(k);
+        return;
+    }
     k.table.count(ctl::FORKS, 1);
     let free = (0..CHILDREN_MAX).find(|i| *i >= k.children_end || k.children[*i].uffd < 0);
     let made = new_table();
