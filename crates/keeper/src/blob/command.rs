@@ -119,6 +119,11 @@ fn register(k: &mut Keeper, i: usize, start: u64, end: u64) -> Slice {
     if i % 2 == 1 {
         return Slice::Next(end);
     }
+    if !registered::quiet(k, View::Own) {
+        // What is known of the place may be about memory that is gone, and a fork that is told of
+        // before that would take it for this one's.
+        return Slice::Blocked;
+    }
     let low = page_of(k.table.range(i + 1, 0).load(Ordering::Relaxed));
     let high = k.table.range(i + 1, 1).load(Ordering::Relaxed);
     let (low, high) = without_tables(k, (low.min(start), high.max(end)), (start, end));
