@@ -52,25 +52,35 @@ pub(super) fn push(t: Table, view: View, msg: &UffdMsg) -> bool {
     true
 }
 
-/// Takes out what was applied.
+/// Takes out what was applied: the last messages, and those before them only where room gets short,
+/// for a keeper that dies while it moves a message leaves it there twice. What is left is nobody's.
 pub(super) fn compact(t: Table) {
-    let n = len(t);
+    let mut n = len(t);
+    while n > 0 && get(t, n - 1).event == 0 {
+        n -= 1;
+    }
+    t.set(ctl::QUEUE_LEN, n as u64);
     let mut kept = 0;
     for i in 0..n {
         let msg = get(t, i);
-        if msg.event != 0 {
+        if msg.event == 0 && n < ctl::QUEUE_MAX / 2 {
+            let source = u32::MAX;
+            set(t, i, UffdMsg { source, ..msg });
+        } else if msg.event != 0 && n >= ctl::QUEUE_MAX / 2 {
             if kept != i {
                 set(t, kept, msg);
             }
             kept += 1;
         }
     }
-    t.set(ctl::QUEUE_LEN, kept as u64);
+    if n >= ctl::QUEUE_MAX / 2 {
+        t.set(ctl::QUEUE_LEN, kept as u64);
+    }
 }
 
 /// Whether the view has messages in the queue.
 pub(super) fn waits(t: Table, view: View) -> bool {
-    (0..len(t)).any(|i| get(t, i).source == view.code())
+    (0..len(t)).any(|i| get(t, i).source == view.code() && get(t, i).event != 0)
 }
 
 /// Whether the page at `addr` is new once the queue is applied. `taken` says whether something
