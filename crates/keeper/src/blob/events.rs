@@ -40,16 +40,9 @@ impl Memory for Keeper {
         queue::set(self.table, i, msg);
     }
 
-    fn take_out(&mut self, of: u32) {
-        let t = self.table;
-        for i in 0..queue::len(t) {
-            let msg = queue::get(t, i);
-            if msg.source == of {
-                queue::set(t, i, UffdMsg { event: 0, ..msg });
-                t.count(ctl::EVENTS, 1);
-            }
-        }
-        queue::compact(t);
+    fn done(&mut self, of: u32, messages: u64) {
+        self.table.count(ctl::EVENTS, messages);
+        queue::compact(self.table);
         if View::from_code(of) == View::Own {
             self.died_installing = (0, 0);
         }
@@ -81,8 +74,12 @@ impl Memory for Keeper {
         }
     }
 
-    fn carry(&mut self, of: u32, from: u64, to: u64, len: u64) {
-        carry(self, View::from_code(of), from, to, len);
+    fn carry(&mut self, of: u32, from: u64, to: u64, len: u64, stays: bool) {
+        let view = View::from_code(of);
+        carry(self, view, from, to, len);
+        if view == View::Own && !stays {
+            self.regs().remove(from, from + len);
+        }
     }
 
     fn forked(&mut self, of: u32, event: UffdMsg) {
@@ -166,7 +163,6 @@ fn carry(k: &mut Keeper, view: View, from: u64, to: u64, len: u64) {
         }
     }
     if view == View::Own {
-        k.regs().remove(from, from + len);
         k.table.log(log::REMAP_FROM, len / PAGE, from);
         k.table.log(log::REMAP_TO, len / PAGE, to);
     }

@@ -76,6 +76,14 @@ impl Ground for Sketch {
         self.own
     }
 
+    fn registered(&self, start: u64, end: u64) -> Option<bool> {
+        match ask_for(self.uffd, self.unreadable, start, end) {
+            Registered::Yes => Some(true),
+            Registered::No => Some(false),
+            Registered::Changing | Registered::Gone => None,
+        }
+    }
+
     fn refuted(&self, from: u64, to: u64, len: u64) -> bool {
         let mut refuted = false;
         if self.own && !self.doubtful {

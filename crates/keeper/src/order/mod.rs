@@ -48,8 +48,8 @@ pub trait Memory {
     fn get(&self, i: usize) -> UffdMsg;
     /// Replaces message `i`; one whose event is 0 is done with.
     fn set(&mut self, i: usize, msg: UffdMsg);
-    /// Takes the messages of a set out of the queue: all of it was applied.
-    fn take_out(&mut self, of: u32);
+    /// All messages of a set are done with; so many were applied.
+    fn done(&mut self, of: u32, messages: u64);
     /// What is noted of the set that is being applied.
     fn ledger(&self) -> &Ledger;
     /// The same, to be changed.
@@ -59,8 +59,8 @@ pub trait Memory {
 
     /// Forgets what is known of a range.
     fn forget(&mut self, of: u32, start: u64, end: u64, why: Why);
-    /// Takes what is known of a range to where it was moved.
-    fn carry(&mut self, of: u32, from: u64, to: u64, len: u64);
+    /// Takes what is known of a range to where it was moved; whether the old place stays registered.
+    fn carry(&mut self, of: u32, from: u64, to: u64, len: u64, stays: bool);
     /// A child was forked; `event` says how to speak to it.
     fn forked(&mut self, of: u32, event: UffdMsg);
     /// Where the order of a set is worked out.

@@ -3,6 +3,7 @@
 //! Invariant: applying a message twice is applying it once, so that a keeper that dies while it
 //! works through the queue can be followed by one that starts over.
 
+use super::plan::STAYS;
 use super::{Memory, Registered, Why};
 use crate::layout::CHUNK;
 use crate::word::PAGE_SIZE;
@@ -14,18 +15,30 @@ const PAGE: u64 = PAGE_SIZE as u64;
 /// The caller settles what is then in doubt.
 pub fn apply_all(m: &mut impl Memory, of: u32) {
     m.ledger_mut().of = of;
+    // What a keeper that died had planned is all older than what was read since.
+    apply_until(m, of, m.planned());
     give_turns(m, of);
-    for turn in 1..=m.planned() {
-        let next = |msg: UffdMsg| msg.source == of && msg.turn == turn && msg.event != 0;
-        if let Some(i) = (0..m.queued()).find(|i| next(m.get(*i))) {
-            apply(m, i);
-        }
+    apply_until(m, of, m.planned());
+}
+
+/// Applies messages in their turns, up to and with `last`.
+pub fn apply_until(m: &mut impl Memory, of: u32, last: u16) {
+    let mut turn = 0;
+    while let Some(i) = next(m, turn, |msg| msg.source == of && msg.turn <= last) {
+        turn = m.get(i).turn;
+        apply(m, i);
     }
+}
+
+/// The message with the next turn after `turn` of those that `of_interest` picks.
+fn next(m: &impl Memory, turn: u16, of_interest: impl Fn(&UffdMsg) -> bool) -> Option<usize> {
+    let later = |&i: &usize| m.get(i).turn > turn && of_interest(&m.get(i));
+    (0..m.queued()).filter(later).min_by_key(|&i| m.get(i).turn)
 }
 
 /// Gives the messages that have no turn yet theirs. All have it before the first is applied, so that
 /// a keeper that starts over goes on in the same order.
-fn give_turns(m: &mut impl Memory, of: u32) {
+pub fn give_turns(m: &mut impl Memory, of: u32) {
     let mut turn = m.planned();
     m.plan().clear();
     for i in 0..m.queued() {
@@ -50,12 +63,13 @@ fn give_turns(m: &mut impl Memory, of: u32) {
 /// in which they were made, and the unmappings whose doubts were not settled once more.
 pub fn start_over(m: &mut impl Memory) {
     m.ledger_mut().clear();
-    for turn in 1..=m.planned() {
-        let found = (0..m.queued()).map(|i| m.get(i));
-        if let Some(msg) = found.into_iter().find(|msg| made(msg) && msg.turn == turn) {
-            m.ledger_mut().of = msg.source;
-            note_move(m, &msg);
-        }
+    let (mut turn, planned) = (0, m.planned());
+    let made =
+        |msg: &UffdMsg| msg.event == event::REMAP && msg.phase & !STAYS == 2 && msg.turn <= planned;
+    while let Some(msg) = next(m, turn, made).map(|i| m.get(i)) {
+        turn = msg.turn;
+        m.ledger_mut().of = msg.source;
+        note_move(m, &msg);
     }
     for i in 0..m.queued() {
         let msg = m.get(i);
@@ -63,11 +77,6 @@ pub fn start_over(m: &mut impl Memory) {
             m.set(i, UffdMsg { phase: 0, ..msg });
         }
     }
-}
-
-/// Whether a message is a move that was made.
-fn made(msg: &UffdMsg) -> bool {
-    msg.event == event::REMAP && msg.phase == 2
 }
 
 fn note_move(m: &mut impl Memory, msg: &UffdMsg) {
@@ -88,10 +97,27 @@ pub fn settle_doubts(m: &mut impl Memory) -> bool {
         }
         m.ledger_mut().settled(start, end);
     }
-    m.take_out(of);
+    done(m, of);
+    true
+}
+
+/// Marks all of a set as done with. Unmappings first: without the moves that put them in doubt, a
+/// keeper that starts over would take them at their word.
+fn done(m: &mut impl Memory, of: u32) {
+    let mut messages = 0;
+    for unmappings in [true, false] {
+        for i in 0..m.queued() {
+            let msg = m.get(i);
+            // One that was applied before has no event any more, and is of the set, too.
+            if msg.source == of && (msg.event == event::UNMAP) == unmappings {
+                m.set(i, UffdMsg { event: 0, ..msg });
+                messages += u64::from(!unmappings);
+            }
+        }
+    }
+    m.done(of, messages);
     m.set_planned(0);
     m.ledger_mut().clear();
-    true
 }
 
 fn settle_doubt(m: &mut impl Memory, of: u32, start: u64, end: u64) -> bool {
@@ -113,7 +139,7 @@ fn settle_doubt(m: &mut impl Memory, of: u32, start: u64, end: u64) -> bool {
 }
 
 /// Applies message `i`.
-pub fn apply(m: &mut impl Memory, i: usize) {
+fn apply(m: &mut impl Memory, i: usize) {
     let msg = m.get(i);
     match msg.event {
         event::REMAP => return remap(m, i),
@@ -148,21 +174,22 @@ fn unmapped(m: &mut impl Memory, msg: &UffdMsg) -> bool {
     }
 }
 
-/// Phases of a queued move: 0 not begun, 1 the new place is cleared, 2 done.
+/// Phases of a queued move: 0 not begun, 1 the new place is cleared, 2 done; and [`STAYS`].
 fn remap(m: &mut impl Memory, i: usize) {
     let mut msg = m.get(i);
     let (from, to, len) = (msg.arg0, msg.arg1, msg.arg2);
-    if msg.phase == 2 {
+    let stays = msg.phase & STAYS;
+    if msg.phase == stays | 2 {
         return;
     }
-    if msg.phase == 0 {
+    if msg.phase == stays {
         // Whatever was there has been unmapped: its event may come behind this one.
         m.forget(msg.source, to, to + len, Why::Replaced);
-        msg.phase = 1;
+        msg.phase = stays | 1;
         m.set(i, msg);
     }
-    m.carry(msg.source, from, to, len);
+    m.carry(msg.source, from, to, len, stays != 0);
     note_move(m, &msg);
-    msg.phase = 2;
+    msg.phase = stays | 2;
     m.set(i, msg);
 }

@@ -13,11 +13,14 @@
 //! Invariant: the order is a permutation of the set, and that of reading where nothing is in
 //! conflict.
 
+mod owed;
 mod parts;
 #[cfg(test)]
 mod tests;
 
 use crate::layout::ctl::QUEUE_MAX;
+use crate::word::PAGE_SIZE;
+use owed::Owed;
 use parts::Parts;
 use uffd::abi::{UffdMsg, event};
 
@@ -30,10 +33,17 @@ const STEPS_MAX: usize = 20_000;
 /// How many moves may have to go first, one before the other.
 const DEPTH_MAX: usize = 16;
 
+/// Mark of a move, in its phase: the old place stays mapped (MREMAP_DONTUNMAP).
+pub const STAYS: u8 = 0x80;
+
 /// What counts against an order.
 const NO_SOURCE: u32 = 1;
 const NEVER_LEFT: u32 = 2;
+const RACE: u32 = 2;
+const SOON: u32 = 1;
 const REFUTED: u32 = 4;
+const WRONG_END: u32 = 3;
+const PAGE: u64 = PAGE_SIZE as u64;
 
 /// What is known besides the events.
 pub trait Ground {
@@ -42,6 +52,8 @@ pub trait Ground {
     fn known(&self, start: u64, end: u64) -> (u64, u64);
     /// Whether all that is registered is known: for a forked child only what is out is.
     fn complete(&self) -> bool;
+    /// Whether all of a range is registered now, after the set; `None` if the kernel does not say.
+    fn registered(&self, start: u64, end: u64) -> Option<bool>;
     /// Whether a page is present in `to..to + len` whose bytes are out, by the words of
     /// `from..from + len` as they are before the set.
     fn refuted(&self, from: u64, to: u64, len: u64) -> bool;
@@ -60,7 +72,12 @@ pub struct Plan {
     msgs: [UffdMsg; QUEUE_MAX],
     len: usize,
     parts: Parts,
+    /// Of a move: the unmapping of its own. Of such an unmapping: its move.
+    own: [Option<usize>; QUEUE_MAX],
+    /// Of a move: the last message that tells of the departure of those who were there before.
+    late: [usize; QUEUE_MAX],
     done: [bool; QUEUE_MAX],
+    owed: Owed,
     order: [u16; QUEUE_MAX],
     order_len: usize,
     choices: Choices,
@@ -83,7 +100,10 @@ impl Plan {
             }; QUEUE_MAX],
             len: 0,
             parts: Parts::new(),
+            own: [None; QUEUE_MAX],
+            late: [0; QUEUE_MAX],
             done: [false; QUEUE_MAX],
+            owed: Owed::new(),
             order: [0; QUEUE_MAX],
             order_len: 0,
             choices: Choices {
@@ -121,29 +141,37 @@ impl Plan {
         self.len == 0
     }
 
-    /// The `n`th message to be applied, once the order is worked out.
+    /// The `n`th message to be applied, once the order is worked out. A move that leaves its old
+    /// place mapped is marked [`STAYS`].
     #[must_use]
     pub fn nth(&self, n: usize) -> UffdMsg {
-        self.msgs[usize::from(self.order[n % QUEUE_MAX]) % QUEUE_MAX]
+        let i = usize::from(self.order[n % QUEUE_MAX]) % QUEUE_MAX;
+        let mut msg = self.msgs[i];
+        if msg.event == event::REMAP && self.own[i].is_none() {
+            msg.phase |= STAYS;
+        }
+        msg
     }
 
     /// Works out the order of the messages that were added.
     pub fn work_out(&mut self, ground: &impl Ground) {
         self.choices.taken = [0; CHOICES_MAX];
         let mut best = (u32::MAX, [0; CHOICES_MAX]);
+        let mut last = false;
         for _ in 0..(STEPS_MAX / self.len.max(1)).clamp(1, TRIES_MAX) {
             self.run(ground);
             if self.choices.len > 0 {
-                self.against += self.present_where_missing(ground);
+                self.against += self.present_where_missing(ground) + self.wrong_end(ground);
             }
-            if self.against < best.0 {
+            last = self.against < best.0;
+            if last {
                 best = (self.against, self.choices.taken);
             }
             if best.0 == 0 || !self.next_choices() {
                 break;
             }
         }
-        if self.choices.taken != best.1 {
+        if !last {
             self.choices.taken = best.1;
             self.run(ground);
         }
@@ -169,12 +197,37 @@ impl Plan {
     fn run(&mut self, ground: &impl Ground) {
         self.sketch(ground);
         self.done = [false; QUEUE_MAX];
+        self.late = [0; QUEUE_MAX];
+        self.owed.clear();
         self.order_len = 0;
         self.choices.len = 0;
         self.against = 0;
+        self.pair();
         for i in 0..self.len {
             self.take(ground, i, 0);
         }
+    }
+
+    /// Finds the unmapping of the old place that each move tells of behind itself, if it does.
+    fn pair(&mut self) {
+        self.own = [None; QUEUE_MAX];
+        for j in 0..self.len {
+            let of = (0..j).filter(|i| self.pairs(*i, j)).count();
+            if of > 0 {
+                let taken = if of > 1 { self.choose(of) } else { 0 };
+                // The last is likely: what left the place before it most likely said so before.
+                if let Some(i) = (0..j).rev().filter(|i| self.pairs(*i, j)).nth(taken) {
+                    (self.own[i], self.own[j]) = (Some(j), Some(i));
+                }
+            }
+        }
+    }
+
+    fn pairs(&self, i: usize, j: usize) -> bool {
+        let (m, u) = (self.msgs[i], self.msgs[j]);
+        let source = m.arg0 == u.arg0 && m.arg0.wrapping_add(m.arg2) == u.arg1;
+        let kinds = m.event == event::REMAP && u.event == event::UNMAP;
+        kinds && source && self.own[i].is_none()
     }
 
     /// What is there before the set, of all that the set speaks of.
@@ -213,66 +266,133 @@ impl Plan {
         self.done[i] = true;
         let m = self.msgs[i];
         match m.event {
-            event::REMAP => {
-                self.make_room(ground, i, depth);
-                let whole = self.parts.shift(m.arg0, m.arg1, m.arg2);
-                if ground.complete() && !whole {
-                    self.against += NO_SOURCE;
-                }
-            }
-            // Of what has come in this set it is not known whether it is meant.
-            event::UNMAP => self.parts.cut(m.arg0, m.arg1, false),
+            event::REMAP => self.relocate(ground, i, depth),
+            event::UNMAP if self.own[i].is_none() => self.unmap(i),
             _ => {}
         }
         self.order[self.order_len] = u16::try_from(i).unwrap_or_default();
         self.order_len += 1;
     }
 
+    fn relocate(&mut self, ground: &impl Ground, i: usize, depth: usize) {
+        let m = self.msgs[i];
+        self.make_room(ground, i, depth);
+        self.count_races(i, m.arg0, m.arg0 + m.arg2);
+        let whole = self.parts.shift(m.arg0, m.arg1, m.arg2, i);
+        if ground.complete() && !whole {
+            self.against += NO_SOURCE;
+        }
+        if self.own[i].is_none() {
+            self.parts.add_empty(m.arg0, m.arg0 + m.arg2);
+        }
+    }
+
+    /// Whoever came to a place has not returned before its own unmapping was read, and nobody who
+    /// keeps from races takes away before that what came. And that somebody does so before those
+    /// who were there have told that they left takes a thread that is kept for long.
+    fn count_races(&mut self, j: usize, start: u64, end: u64) {
+        let here = self.parts.iter().filter(|p| p.start < end && p.end > start);
+        let (mut races, mut soon) = (false, false);
+        for i in here.filter_map(|p| p.came) {
+            races |= self.own[i].is_some_and(|own| own > j);
+            soon |= self.late[i] > j;
+        }
+        self.against += RACE * u32::from(races) + SOON * u32::from(soon);
+    }
+
+    /// Empties what was unmapped, but for what came after those who owed this unmapping.
+    fn unmap(&mut self, j: usize) {
+        let (mut at, end) = (self.msgs[j].arg0, self.msgs[j].arg1);
+        while at < end {
+            let (from, to) = self.owed.first(j, at, end);
+            self.count_races(j, at, from);
+            self.parts.cut(at, from);
+            at = to.max(from);
+        }
+    }
+
     fn make_room(&mut self, ground: &impl Ground, i: usize, depth: usize) {
         let m = self.msgs[i];
-        let (to, end) = (m.arg1, m.arg1 + m.arg2);
-        while self.parts.taken(to, end) && !self.parts.overflow() {
-            let explained = self.unmapped_besides(to, end);
-            let first = |n: usize| self.departure(i, to, end, n);
-            let departures = (0..).take_while(|&n| first(n).is_some()).count();
-            if depth == DEPTH_MAX || departures == 0 {
-                self.against += if explained { 0 } else { NEVER_LEFT };
-                return;
-            }
-            // To leave it as it is comes first where an unmapping explains it, else last.
-            let option = self.choose(departures + 1);
+        self.make_room_for_unknown(ground, i, depth);
+        while let Some((start, end)) = self.parts.first(m.arg1, m.arg1 + m.arg2) {
+            // As far as one unmapping explains that its owner has left, or up to where one does.
+            let (unmapping, end) = self.unmapping(start, end);
+            let leaves = |n: usize| self.departure(start, end, n);
+            let departures = (0..).take_while(|&n| leaves(n).is_some()).count();
+            let explained = unmapping.is_some();
             let stay = if explained { 0 } else { departures };
-            if option == stay {
-                self.against += if explained { 0 } else { NEVER_LEFT };
-                return;
-            }
-            let Some(j) = self.departure(i, to, end, option - usize::from(explained)) else {
-                return;
+            let option = if depth == DEPTH_MAX || departures == 0 || self.parts.overflow() {
+                stay
+            } else {
+                // To leave it as it is comes first where an unmapping explains it, else last.
+                self.choose(departures + 1)
             };
+            if option == stay {
+                match unmapping {
+                    Some(j) => {
+                        self.owed.add(j, start, end);
+                        self.late[i] = self.late[i].max(j);
+                    }
+                    None => self.against += NEVER_LEFT,
+                }
+                self.parts.cut(start, end);
+            } else if let Some(j) = self.departure(start, end, option - usize::from(explained)) {
+                self.late[i] = self.late[i].max(j);
+                self.take(ground, j, depth + 1);
+            }
+        }
+    }
+
+    /// A place of which nothing is known may be taken, by what was registered unknown to us. If
+    /// something leaves it later, that may go first; the end tells.
+    fn make_room_for_unknown(&mut self, ground: &impl Ground, i: usize, depth: usize) {
+        let m = self.msgs[i];
+        let (to, end) = (m.arg1, m.arg1 + m.arg2);
+        if self.parts.first(to, end).is_some() || depth == DEPTH_MAX {
+            return;
+        }
+        let departures = (0..).take_while(|&n| self.departure(to, end, n).is_some());
+        let departures = departures.count();
+        if departures == 0 {
+            return;
+        }
+        let option = self.choose(departures + 1);
+        if let Some(j) = option
+            .checked_sub(1)
+            .and_then(|n| self.departure(to, end, n))
+        {
             self.take(ground, j, depth + 1);
         }
     }
 
-    /// The `n`th move behind `i` that leaves a part of `start..end` and was not taken.
-    fn departure(&self, i: usize, start: u64, end: u64, n: usize) -> Option<usize> {
-        let leaves = |j: &usize| {
-            let m = self.msgs[*j];
-            !self.done[*j] && m.event == event::REMAP && m.arg0 < end && m.arg0 + m.arg2 > start
-        };
-        (i + 1..self.len).filter(leaves).nth(n)
-    }
-
-    /// Whether there are more unmappings of `start..end` than the moves from there bring.
-    fn unmapped_besides(&self, start: u64, end: u64) -> bool {
-        let (mut moves, mut unmaps) = (0, 0);
-        for m in &self.msgs[..self.len] {
-            match m.event {
-                event::REMAP => moves += u32::from(m.arg0 < end && m.arg0 + m.arg2 > start),
-                event::UNMAP => unmaps += u32::from(m.arg0 < end && m.arg1 > start),
-                _ => {}
+    /// The first unmapping of `start` that is not taken and not owed by somebody else, and how far
+    /// it reaches; if there is none, up to where one begins.
+    fn unmapping(&self, start: u64, end: u64) -> (Option<usize>, u64) {
+        let mut to = end;
+        for j in 0..self.len {
+            let u = self.msgs[j];
+            if u.event != event::UNMAP || self.own[j].is_some() || self.done[j] {
+                continue;
+            }
+            let (owed, _) = self.owed.first(j, start, u.arg1.min(end).max(start));
+            if u.arg0 <= start && u.arg1 > start && owed > start {
+                return (Some(j), owed.min(end));
+            }
+            if u.arg0 > start {
+                to = to.min(u.arg0);
             }
         }
-        unmaps > moves
+        (None, to)
+    }
+
+    /// The `n`th move that leaves a part of `start..end` and was not taken.
+    fn departure(&self, start: u64, end: u64, n: usize) -> Option<usize> {
+        let leaves = |j: &usize| {
+            let m = self.msgs[*j];
+            let overlaps = m.arg0 < end && m.arg0 + m.arg2 > start;
+            !self.done[*j] && m.event == event::REMAP && overlaps
+        };
+        (0..self.len).filter(leaves).nth(n)
     }
 
     fn choose(&mut self, of: usize) -> usize {
@@ -286,8 +406,30 @@ impl Plan {
         usize::from(c.taken[i]).min(of - 1)
     }
 
+    /// Where what should be there in the end is not, or the other way round.
+    fn wrong_end(&self, ground: &impl Ground) -> u32 {
+        let wrong = |at: u64| match ground.registered(at, at + PAGE) {
+            Some(there) => {
+                WRONG_END * u32::from(there != self.parts.first(at, at + PAGE).is_some())
+            }
+            None => 0,
+        };
+        let ends = |m: &UffdMsg| match m.event {
+            event::REMAP => [
+                m.arg0,
+                m.arg0 + m.arg2 - PAGE,
+                m.arg1,
+                m.arg1 + m.arg2 - PAGE,
+            ],
+            _ => [m.arg0, m.arg0, m.arg1 - PAGE, m.arg1 - PAGE],
+        };
+        let msgs = self.msgs[..self.len].iter();
+        let moves = msgs.filter(|m| matches!(m.event, event::REMAP | event::UNMAP));
+        moves.flat_map(ends).map(wrong).sum()
+    }
+
     fn present_where_missing(&self, ground: &impl Ground) -> u32 {
-        let moved = self.parts.iter().filter(|p| p.moved);
+        let moved = self.parts.iter().filter(|p| p.came.is_some() && !p.empty);
         moved
             .map(|p| {
                 let from = p.start.wrapping_sub(p.by);

@@ -12,14 +12,18 @@ pub(super) struct Part {
     pub(super) end: u64,
     /// How far it has moved, wrapping.
     pub(super) by: u64,
-    pub(super) moved: bool,
+    /// The move that brought it.
+    pub(super) came: Option<usize>,
+    /// It was left behind by a move: no page of it has bytes.
+    pub(super) empty: bool,
 }
 
 const NOTHING: Part = Part {
     start: 0,
     end: 0,
     by: 0,
-    moved: false,
+    came: None,
+    empty: false,
 };
 
 /// The parts, unordered.
@@ -54,7 +58,7 @@ impl Parts {
 
     /// Something that has not moved is at a range.
     pub(super) fn add(&mut self, start: u64, end: u64) {
-        self.cut(start, end, true);
+        self.cut(start, end);
         self.push(Part {
             start,
             end,
@@ -62,17 +66,28 @@ impl Parts {
         });
     }
 
-    /// Whether anything is in a range.
-    pub(super) fn taken(&self, start: u64, end: u64) -> bool {
-        self.iter().any(|p| p.start < end && p.end > start)
+    /// Something without bytes was left behind at a range.
+    pub(super) fn add_empty(&mut self, start: u64, end: u64) {
+        self.push(Part {
+            start,
+            end,
+            empty: true,
+            ..NOTHING
+        });
     }
 
-    /// Empties a range: of all, or only of what has not moved.
-    pub(super) fn cut(&mut self, start: u64, end: u64, all: bool) {
+    /// The first part in a range.
+    pub(super) fn first(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let inside = |p: &Part| (p.start.max(start), p.end.min(end));
+        self.iter().map(inside).filter(|(s, e)| s < e).min()
+    }
+
+    /// Empties a range.
+    pub(super) fn cut(&mut self, start: u64, end: u64) {
         let mut i = 0;
-        while i < self.len {
+        while i < self.len && start < end {
             let part = self.at[i];
-            if part.start >= end || part.end <= start || part.moved && !all {
+            if part.start >= end || part.end <= start {
                 i += 1;
                 continue;
             }
@@ -84,10 +99,10 @@ impl Parts {
     }
 
     /// Moves what is in a range; false if it was not all there, or had not come there as one.
-    pub(super) fn shift(&mut self, from: u64, to: u64, len: u64) -> bool {
+    pub(super) fn shift(&mut self, from: u64, to: u64, len: u64, came: usize) -> bool {
         let (end, by) = (from + len, to.wrapping_sub(from));
         let (mut covered, mut moved_by, mut mixed) = (0, None, false);
-        self.cut(to, to + len, true);
+        self.cut(to, to + len);
         for i in 0..self.len {
             let p = self.at[i];
             let (s, e) = (p.start.max(from), p.end.min(end));
@@ -98,11 +113,12 @@ impl Parts {
                     start: s.wrapping_add(by),
                     end: e.wrapping_add(by),
                     by: p.by.wrapping_add(by),
-                    moved: true,
+                    came: Some(came),
+                    empty: p.empty,
                 });
             }
         }
-        self.cut(from, end, true);
+        self.cut(from, end);
         covered == len && !mixed
     }
 
