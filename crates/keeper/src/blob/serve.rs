@@ -218,8 +218,7 @@ pub(super) fn serve(k: &mut Keeper) -> ! {
     loop {
         let mut busy = read_batch(k, View::Own);
         for i in 0..k.children_end {
-            if k.children[i].uffd >= 0 {
-                unstick::register_again(k, i);
+            if k.children[i].uffd >= 0 && unstick::register_again(k, i) {
                 busy |= read_batch(k, View::Child(i as u16));
             }
         }

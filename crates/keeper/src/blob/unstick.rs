@@ -102,11 +102,12 @@ fn fill(k: &mut Keeper, fault: Fault) -> bool {
     true
 }
 
-/// Registers what was let go of child `i`, if the child has something to say.
-pub(super) fn register_again(k: &mut Keeper, i: usize) {
+/// Registers what was let go of child `i`, if the child has something to say. Whether its messages
+/// may be read now: what it says between the look and the reading is left for the next time.
+pub(super) fn register_again(k: &mut Keeper, i: usize) -> bool {
     let uffd = k.children[i].uffd;
     if k.let_go[i].is_empty() {
-        return;
+        return true;
     }
     let mut poll = [PollFd {
         fd: uffd,
@@ -114,9 +115,10 @@ pub(super) fn register_again(k: &mut Keeper, i: usize) {
         revents: 0,
     }];
     if sys::poll(&mut poll, 0) <= 0 {
-        return;
+        return false;
     }
     k.let_go[i].take(0, u64::MAX, |start, end| {
         registered::register(uffd, start, end);
     });
+    true
 }
