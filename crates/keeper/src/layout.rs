@@ -226,8 +226,8 @@ pub enum Op {
     /// mapping. The end word of the first becomes 0 or a negative error number.
     Register = 1,
     /// Move mapped pages of the ranges to limbo; the start word becomes pages moved, the end word
-    /// pages that stayed because they are shared or pinned. Bit 0 of a start asks for
-    /// [`crate::Word::LIMBO_GROUP`].
+    /// pages that stayed because they are shared or pinned. The low bits of a start are
+    /// how they are watched: [`super::watch`].
     MoveOut = 2,
     /// Drop the limbo copies of stored pages.
     Drop = 3,
@@ -241,6 +241,16 @@ pub enum Op {
     RestoreChildren = 7,
     /// Give chunks to the ranges, so that their pages have words.
     Claim = 8,
+}
+
+/// How pages that are moved aside are watched.
+pub mod watch {
+    /// Each by itself.
+    pub const PAGES: u64 = 0;
+    /// As groups ([`crate::Word::LIMBO_GROUP`]).
+    pub const GROUPS: u64 = 1;
+    /// As groups as large as a chunk ([`crate::Word::LIMBO_WIDE`]).
+    pub const CHUNKS: u64 = 2;
 }
 
 /// Descriptor numbers in the keeper's own table.

@@ -125,7 +125,7 @@ pub fn let_go(old: Word, new: Word) -> Option<Place> {
 mod tests {
     use super::*;
 
-    fn words() -> [Word; 9] {
+    fn words() -> [Word; 10] {
         let place = Place::same(7);
         [
             Word::NONE,
@@ -133,6 +133,7 @@ mod tests {
             Word::MAPPED_YOUNG,
             Word::LIMBO,
             Word::LIMBO_GROUP,
+            Word::LIMBO_WIDE,
             Word::WRITEBACK,
             Word::stored(place, true),
             Word::stored(place, false),

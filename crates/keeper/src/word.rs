@@ -7,6 +7,7 @@
 //! bit  0..3   state                     bit 3       limbo copy still there (with STORED)
 //! bit  4      young: came back by a fault since the last aging pass
 //! bit  5      group: moved aside with its neighbours, to come back and be young with them
+//! bit  6      (LIMBO) wide: its group may be as large as a chunk
 //! bit  6..9   kind of the stored bytes  bit 9       tier: 0 pool (memory), 1 file
 //! bit 10..23  stored length in bytes, 1..=4096      bit 23..64  offset in 16-byte units
 //! bit 32..64  (kind SAME) the repeated 32-bit word
@@ -35,6 +36,8 @@ const STATE_MASK: u64 = 0b111;
 const IN_LIMBO: u64 = 1 << 3;
 const YOUNG: u64 = 1 << 4;
 const GROUP: u64 = 1 << 5;
+/// Of a word in state `Limbo` only.
+const WIDE: u64 = 1 << 6;
 const PLACE_MASK: u64 = !0b11_1111;
 
 /// One page's state as read from the table. Values other than those built here (a hostile target
@@ -53,6 +56,8 @@ impl Word {
     pub const LIMBO: Word = Word(State::Limbo as u64);
     /// Moved aside with its neighbours: one touch brings all of them back.
     pub const LIMBO_GROUP: Word = Word(State::Limbo as u64 | GROUP);
+    /// The same, and its neighbours may be all of its chunk.
+    pub const LIMBO_WIDE: Word = Word(State::Limbo as u64 | GROUP | WIDE);
     /// Moved aside, being copied.
     pub const WRITEBACK: Word = Word(State::Writeback as u64);
 
@@ -101,6 +106,12 @@ impl Word {
     #[must_use]
     pub const fn group(self) -> bool {
         self.0 & GROUP != 0
+    }
+
+    /// Whether those may be all of the chunk.
+    #[must_use]
+    pub const fn wide(self) -> bool {
+        matches!(self.state(), State::Limbo) && self.0 & WIDE != 0
     }
 
     /// The same word with the young bit cleared.

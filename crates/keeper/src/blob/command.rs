@@ -10,7 +10,7 @@ use super::transit::{self, flush};
 use super::view::{Fault, Keeper, View, page_of};
 use super::{boot, children, events, present};
 use core::sync::atomic::Ordering;
-use keeper::layout::{CHUNK, CHUNK_PAGES, Op, RANGES_MAX, TABLE_BYTES, ctl, fd, log};
+use keeper::layout::{CHUNK, CHUNK_PAGES, Op, RANGES_MAX, TABLE_BYTES, ctl, fd, log, watch};
 use keeper::protocol;
 use keeper::word::Word;
 use uffd::abi::errno;
@@ -93,7 +93,7 @@ fn each(
         k.cmd_at = start;
         k.cmd_moved = 0;
         k.cmd_busy = 0;
-        k.cmd_group = flagged & 1 == 1;
+        k.cmd_watch = flagged % PAGE;
     }
     match f(k, i, k.cmd_at, end) {
         Slice::Blocked => return Some(Step::Blocked),
@@ -199,10 +199,10 @@ fn move_out(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {
         Some((_, reg_end)) => (start, stop.min(reg_end)),
         None => return Slice::Next(k.regs().next_from(start).min(end).max(start + PAGE)),
     };
-    let aside = if k.cmd_group {
-        Word::LIMBO_GROUP
-    } else {
-        Word::LIMBO
+    let aside = match k.cmd_watch {
+        watch::PAGES => Word::LIMBO,
+        watch::CHUNKS => Word::LIMBO_WIDE,
+        _ => Word::LIMBO_GROUP,
     };
     let out = transit::move_out(k, from, to, aside);
     k.cmd_moved += out.moved;

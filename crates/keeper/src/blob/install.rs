@@ -230,15 +230,15 @@ fn copy_pages(uffd: i32, dst: u64, src: u64, n: u64) -> (u64, i64) {
 
 /// The run of pages in limbo around `addr` that returns with it: the page alone, or its group.
 fn limbo_run(k: &Keeper, c: usize, addr: u64) -> (u64, u64) {
-    let grouped = |at: u64| {
-        let w = Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Relaxed));
-        w.state() == State::Limbo && w.group()
-    };
+    let word = |at: u64| Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Relaxed));
     let (mut start, mut end) = (addr, addr + PAGE);
-    if !grouped(addr) {
+    let first = word(addr);
+    if first.state() != State::Limbo || !first.group() {
         return (start, end);
     }
-    let window = k.table.get(ctl::LIMBO_WINDOW).clamp(1, CHUNK_PAGES as u64) * PAGE;
+    let grouped = |at: u64| word(at) == first;
+    let narrow = k.table.get(ctl::LIMBO_WINDOW).clamp(1, CHUNK_PAGES as u64) * PAGE;
+    let window = if first.wide() { CHUNK } else { narrow };
     let (reg_start, reg_end) = k.regs().around(addr).unwrap_or((addr, addr + PAGE));
     let low = (addr / window * window).max(reg_start);
     let high = (addr / window * window + window).min(reg_end);

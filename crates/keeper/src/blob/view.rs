@@ -114,7 +114,7 @@ pub(super) struct Keeper {
     /// Results of the range so far: pages done; pages that stayed, or a negative error number.
     pub(super) cmd_moved: u64,
     pub(super) cmd_busy: i64,
-    pub(super) cmd_group: bool,
+    pub(super) cmd_watch: u64,
     /// Which of the two stacks this keeper runs on.
     pub(super) stack: u64,
     /// Whether the target itself is gone and only children are served.

@@ -8,7 +8,10 @@
 //!
 //! To find out that a block is hot through and through costs a fault for each of its pages, and
 //! where one is, its neighbours mostly are. So of a chunk one block is looked at first, another each
-//! time, and all of them only after one proved partly hot.
+//! time, and all of them only after one proved partly hot. And where one proved hot, and all groups of
+//! the chunk came back, the chunk is one group for some passes.
+
+use keeper::layout::watch;
 
 /// Pages of a block.
 pub(crate) const BLOCK_PAGES: usize = 16;
@@ -16,6 +19,8 @@ pub(crate) const BLOCK_PAGES: usize = 16;
 pub(crate) const CHUNK_BLOCKS: usize = keeper::layout::CHUNK_PAGES / BLOCK_PAGES;
 /// A block stays a group for at most 2^this passes before it is looked at closely again.
 const LEVEL_MAX: u8 = 4;
+/// For so many passes a hot chunk is one group, before its groups are watched again.
+const WIDE_PASSES: u8 = 4;
 /// From one sample to the next, in blocks: no divisor of their number, so that all have their turn.
 const STRIDE: usize = 11;
 
@@ -56,6 +61,10 @@ struct Chunk {
     choose: bool,
     /// But none before this one.
     from: usize,
+    /// Blocks that came back in this pass.
+    came: usize,
+    /// While it is not 0, the whole chunk is one group.
+    wide: u8,
 }
 
 impl Chunk {
@@ -67,6 +76,12 @@ impl Chunk {
             // None was far enough behind.
             self.from = 0;
         }
+        if self.wide > 0 {
+            self.wide -= 1;
+        } else if !self.open && self.all.level > 0 && self.came + 1 >= CHUNK_BLOCKS {
+            self.wide = WIDE_PASSES;
+        }
+        self.came = 0;
         self.pass = pass;
         self.choose = self.all.passes == 0 && self.sampled + 1 < pass;
         self.all.passes = self.all.passes.saturating_sub(1);
@@ -108,19 +123,20 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// Notes what the last pass showed of a block, `young` of its `present` pages having come
-    /// back; says whether it is to be moved aside as a group now, in pass number `pass`.
-    pub(crate) fn next_is_group(
+    /// back; says how it is watched now, in pass number `pass` ([`watch`]).
+    pub(crate) fn next_watch(
         &mut self,
         pass: u64,
         (chunk, block): (usize, usize),
         young: usize,
         present: usize,
-    ) -> bool {
+    ) -> u64 {
         if self.chunks.len() <= chunk {
             self.chunks.resize(chunk + 1, Chunk::default());
         }
         let c = &mut self.chunks[chunk];
         c.begin(pass);
+        c.came += usize::from(young > 0);
         let mut b = c.blocks[block % CHUNK_BLOCKS];
         if b.exact {
             let hot = young * 2 >= present.max(1);
@@ -139,7 +155,11 @@ impl Blocks {
             }
         }
         c.blocks[block % CHUNK_BLOCKS] = b;
-        !b.exact
+        match b.exact {
+            true => watch::PAGES,
+            false if c.wide > 0 && !c.open => watch::CHUNKS,
+            false => watch::GROUPS,
+        }
     }
 }
 
@@ -151,18 +171,19 @@ mod tests {
     /// passes: the close looks of each pass.
     fn looks(hot: &[usize; CHUNK_BLOCKS], passes: u64) -> Vec<usize> {
         let mut blocks = Blocks::default();
-        let mut group = [true; CHUNK_BLOCKS];
+        let mut how = [watch::GROUPS; CHUNK_BLOCKS];
         let mut looks = Vec::new();
         for pass in 1..=passes {
             for (i, &hot) in hot.iter().enumerate() {
-                let came_back = match (pass, group[i], hot) {
-                    (1, ..) | (.., 0) => 0,
-                    (_, true, _) => BLOCK_PAGES,
-                    (_, false, hot) => hot,
+                let any = hot > 0 || how[i] == watch::CHUNKS;
+                let came_back = match how[i] {
+                    _ if pass == 1 || !any => 0,
+                    watch::PAGES => hot,
+                    _ => BLOCK_PAGES,
                 };
-                group[i] = blocks.next_is_group(pass, (3, i), came_back, BLOCK_PAGES);
+                how[i] = blocks.next_watch(pass, (3, i), came_back, BLOCK_PAGES);
             }
-            looks.push(group.iter().filter(|group| !**group).count());
+            looks.push(how.iter().filter(|how| **how == watch::PAGES).count());
         }
         looks
     }

@@ -8,7 +8,7 @@ use super::blocks::BLOCK_PAGES;
 use super::link::Lost;
 use super::page_out::PageId;
 use engine::Millis;
-use keeper::layout::{CHUNK, CHUNK_PAGES, Op};
+use keeper::layout::{CHUNK, CHUNK_PAGES, Op, watch};
 use keeper::word::{PAGE_SIZE, State};
 use std::time::Duration;
 use uffd::abi::page_is;
@@ -83,12 +83,10 @@ impl Target {
             while at < end {
                 let size = BLOCK_PAGES as u64 * PAGE;
                 let stop = ((at / size + 1) * size).min(end);
-                let group = self.see_block(at, stop, watch);
-                let flagged = at | u64::from(group);
+                let how = self.see_block(at, stop, watch);
+                let flagged = at | how;
                 match groups.last_mut() {
-                    Some((s, e)) if *e == at && *s & 1 == flagged & 1 && at % CHUNK != 0 => {
-                        *e = stop
-                    }
+                    Some((s, e)) if *e == at && *s % PAGE == how && at % CHUNK != 0 => *e = stop,
                     _ => groups.push((flagged, stop)),
                 }
                 at = stop;
@@ -99,12 +97,12 @@ impl Target {
         if watch { self.move_out(&groups) } else { Ok(0) }
     }
 
-    /// Takes in which pages of a block were touched; whether to move it aside as a group. Only a
+    /// Takes in which pages of a block were touched; how it is watched next. Only a
     /// pass that moves it aside judges the block: the pages that came back would be counted twice,
     /// the second time as if each had been watched by itself.
-    fn see_block(&mut self, start: u64, end: u64, watch: bool) -> bool {
+    fn see_block(&mut self, start: u64, end: u64, watch: bool) -> u64 {
         let Some(first) = self.id_of(start) else {
-            return true;
+            return watch::GROUPS;
         };
         let (mut young, mut present) = (0, 0);
         for id in first..first + u32::try_from((end - start) / PAGE).unwrap_or(0) {
@@ -117,12 +115,12 @@ impl Target {
             young += usize::from(proven);
         }
         if !watch {
-            return true;
+            return watch::GROUPS;
         }
         let (chunk, page) = (first as usize / CHUNK_PAGES, first as usize % CHUNK_PAGES);
         let place = (chunk, page / BLOCK_PAGES);
         let pass = self.counters.aging_passes + 1;
-        self.blocks.next_is_group(pass, place, young, present)
+        self.blocks.next_watch(pass, place, young, present)
     }
 }
 
