@@ -20,7 +20,7 @@ pub(crate) const CHUNK_BLOCKS: usize = keeper::layout::CHUNK_PAGES / BLOCK_PAGES
 /// A block stays a group for at most 2^this passes before it is looked at closely again.
 const LEVEL_MAX: u8 = 4;
 /// For so many passes a hot chunk is one group, before its groups are watched again.
-const WIDE_PASSES: u8 = 4;
+const WIDE_PASSES: u8 = 8;
 /// From one sample to the next, in blocks: no divisor of their number, so that all have their turn.
 const STRIDE: usize = 11;
 
