@@ -72,19 +72,6 @@ pub(crate) fn run_e2e(name: Option<&str>) -> bool {
     steps.finish()
 }
 
-/// End-to-end tests that do not pass yet, each with the gap of docs/known-gaps.md that it shows.
-/// They are run by `cargo xtask e2e NAME`; `cargo xtask test` says that it leaves them out.
-const OPEN: &[(&str, &str)] = &[
-    ("redis_in_half_of_its_memory", "redis in half of its memory"),
-    ("thirty_seconds_of_everything", "the hostile workload"),
-    ("several_processes", "the hostile workload"),
-    ("attach_to_many_threads_at_work", "the hostile workload"),
-    (
-        "pagetide_killed_ten_times_and_adopted_again",
-        "the hostile workload",
-    ),
-];
-
 /// The release binary is what users run, so it is what the tests run. They share two cores and
 /// measure memory, so one runs at a time.
 fn e2e_steps(steps: &mut Steps, name: Option<&str>) {
@@ -112,12 +99,6 @@ fn e2e_steps(steps: &mut Steps, name: Option<&str>) {
         None => {}
     }
     test.args(["--", "--test-threads=1"]).args(filter);
-    if name.is_none() {
-        for (open, gap) in OPEN {
-            println!("not run: {open} (docs/known-gaps.md: {gap})");
-            test.args(["--skip", open]);
-        }
-    }
     test.env("PAGETIDE_BIN", release_binary());
     steps.command("end-to-end tests", &mut test);
 }
