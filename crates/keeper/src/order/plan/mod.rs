@@ -5,10 +5,12 @@
 //! announced that it had left: then a move to a place is read before the move from there. So a set is
 //! gone through as it was read, and a move to a place that is taken may be put behind a later move
 //! from there. Which one, or none, is tried out on a sketch of the address space. What a choice
-//! makes impossible counts against it: a move from where nothing, or not one mapping, is; a move to
-//! a place whose owner never left; a page that is present where its bytes should be missing, for
-//! they are with us and nothing was installed meanwhile. The choice with the least against it
-//! wins, the first of equals.
+//! makes impossible or unlikely counts against it, see the constants. The choice with the least
+//! against it wins, the first of equals.
+//!
+//! Each move is paired with the unmapping of its old place that mremap tells of behind it, if there
+//! is one; without it the old place stays mapped (MREMAP_DONTUNMAP). Where several pairs are
+//! possible, that is a choice, too.
 //!
 //! Invariant: the order is a permutation of the set, and that of reading where nothing is in
 //! conflict.
@@ -36,12 +38,17 @@ const DEPTH_MAX: usize = 16;
 /// Mark of a move, in its phase: the old place stays mapped (MREMAP_DONTUNMAP).
 pub const STAYS: u8 = 0x80;
 
-/// What counts against an order.
+/// Against an order: a move from where nothing is, or parts that did not come there as one.
 const NO_SOURCE: u32 = 1;
+/// A move to a place whose owner has not left, and no unmapping explains it.
 const NEVER_LEFT: u32 = 2;
+/// Something is taken away before the call that brought it has returned.
 const RACE: u32 = 2;
+/// Something is taken away before those who were there before it have told that they left.
 const SOON: u32 = 1;
+/// A page is present whose bytes should be with us: nothing was installed meanwhile.
 const REFUTED: u32 = 4;
+/// In the end the kernel has something registered where nothing should be, or nothing.
 const WRONG_END: u32 = 3;
 const PAGE: u64 = PAGE_SIZE as u64;
 
