@@ -227,7 +227,7 @@ pub enum Op {
     Register = 1,
     /// Move mapped pages of the ranges to limbo; the start word becomes pages moved, the end word
     /// pages that stayed because they are shared or pinned. The low bits of a start are
-    /// how they are watched: [`super::watch`].
+    /// how they are watched: [`watch`].
     MoveOut = 2,
     /// Drop the limbo copies of stored pages.
     Drop = 3,
