@@ -264,7 +264,10 @@ impl Link {
         Ok(self.get(ctl::CMD_RESULT).cast_signed())
     }
 
+    /// One command at a time: the keeper may still be at one that was given up as late, and would go
+    /// on with the new ranges from where it was in the old ones.
     fn submit(&self, op: Op, batch: &[(u64, u64)], limit: Duration) -> Result<(), Lost> {
+        self.settle(limit)?;
         for (i, &(start, end)) in batch.iter().enumerate() {
             let at = RANGES_OFF + i * 16;
             self.table.u64(at).store(start, Ordering::Relaxed);
@@ -307,7 +310,7 @@ impl Link {
         }
     }
 
-    /// Waits for a command that an earlier manager left unfinished.
+    /// Waits for a command that was left unfinished, by an earlier manager or as late.
     pub(crate) fn settle(&self, limit: Duration) -> Result<(), Lost> {
         self.wait_done(self.get(ctl::CMD_SEQ), limit)
     }

@@ -203,8 +203,8 @@ impl Plan {
     /// Goes through the set with the choices as they are.
     fn run(&mut self, ground: &impl Ground) {
         self.sketch(ground);
-        self.done = [false; QUEUE_MAX];
-        self.late = [0; QUEUE_MAX];
+        self.done[..self.len].fill(false);
+        self.late[..self.len].fill(0);
         self.owed.clear();
         self.order_len = 0;
         self.choices.len = 0;
@@ -217,7 +217,7 @@ impl Plan {
 
     /// Finds the unmapping of the old place that each move tells of behind itself, if it does.
     fn pair(&mut self) {
-        self.own = [None; QUEUE_MAX];
+        self.own[..self.len].fill(None);
         for j in 0..self.len {
             let of = (0..j).filter(|i| self.pairs(*i, j)).count();
             if of > 0 {
