@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::temp::TempDir;
-use crate::{proc, wait};
+use crate::{autopsy, proc, wait};
 
 const MARK: &str = "PAGETIDE_E2E";
 
@@ -238,7 +238,7 @@ impl Running {
     /// For the message of a failure: every process of the tree, and the tail of what was printed.
     #[must_use]
     pub fn state(&self) -> String {
-        let tree: Vec<String> = self.tree().into_iter().map(proc::describe).collect();
+        let tree: Vec<String> = self.tree().into_iter().map(autopsy::describe).collect();
         format!(
             "{}\n{}\nstderr: {}",
             self.name,

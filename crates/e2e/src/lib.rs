@@ -7,6 +7,7 @@
 //! Failures panic: this is a library of test helpers.
 #![forbid(unsafe_code)]
 
+pub mod autopsy;
 pub mod bench;
 pub mod compare;
 pub mod elf32;

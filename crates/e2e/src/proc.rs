@@ -127,30 +127,6 @@ pub fn maps(pid: u32) -> Vec<String> {
         .collect()
 }
 
-/// What a person wants to know of a process that hangs: each thread's state and where it waits.
-#[must_use]
-pub fn describe(pid: u32) -> String {
-    let mut text = format!(
-        "pid {pid} {} state {:?}",
-        comm(pid).unwrap_or_default(),
-        state(pid)
-    );
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    for task in tasks {
-        let wchan = fs::read_to_string(task.path().join("wchan")).unwrap_or_default();
-        let call = fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
-        let call: String = call.trim().chars().take(70).collect();
-        text.push_str(&format!(
-            "\n    {} in {wchan} ({call})",
-            task.file_name().to_string_lossy()
-        ));
-    }
-    text
-}
-
 /// Whether a program can be found in PATH.
 #[must_use]
 pub fn in_path(command: &str) -> bool {

@@ -12,6 +12,7 @@ pub mod layout;
 pub mod occupancy;
 pub mod order;
 pub mod protocol;
+pub mod span;
 pub mod word;
 
 pub use word::{Place, State, Word};

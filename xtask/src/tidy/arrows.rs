@@ -14,7 +14,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("daemon", &["pager", "memcgfs", "host"]),
     ("cli", &["pager", "daemon", "sim"]),
     ("xtask", &[]),
-    ("e2e", &[]),
+    ("e2e", &["keeper"]),
 ];
 
 pub(super) fn problems(metadata: &Metadata) -> Vec<String> {

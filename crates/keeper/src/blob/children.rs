@@ -50,8 +50,8 @@ pub(super) fn add(k: &mut Keeper, view: View, uffd: i32) {
     }
     k.table.count(ctl::FORKS, 1);
     let free = (0..CHILDREN_MAX).find(|i| *i >= k.children_end || k.children[*i].uffd < 0);
-    let made = new_table();
-    let (Some(i), Some((table_fd, table))) = (free, made) else {
+    let made = free.and_then(|i| new_table().map(|made| (i, made)));
+    let Some((i, (table_fd, table))) = made else {
         // Nothing can be kept for this child. Its descriptor stays open and unserved: a child that
         // touches a missing page waits, which the manager reports, and never reads wrong bytes.
         k.table.anomaly(48, 0);

@@ -10,8 +10,9 @@ use super::transit::{self, flush};
 use super::view::{Fault, Keeper, View, page_of};
 use super::{boot, children, events, present};
 use core::sync::atomic::Ordering;
-use keeper::layout::{CHUNK, CHUNK_PAGES, Op, RANGES_MAX, TABLE_BYTES, ctl, fd, log, watch};
+use keeper::layout::{CHUNK, CHUNK_PAGES, Op, RANGES_MAX, ctl, fd, log, watch};
 use keeper::protocol;
+use keeper::span;
 use keeper::word::Word;
 use uffd::abi::errno;
 
@@ -126,7 +127,10 @@ fn register(k: &mut Keeper, i: usize, start: u64, end: u64) -> Slice {
     }
     let low = page_of(k.table.range(i + 1, 0).load(Ordering::Relaxed));
     let high = k.table.range(i + 1, 1).load(Ordering::Relaxed);
-    let (low, high) = without_tables(k, (low.min(start), high.max(end)), (start, end));
+    let Some((low, high)) = span::without((low, high), (start, end), k.child_tables()) else {
+        k.cmd_busy = -errno::ENOENT;
+        return Slice::Next(end);
+    };
     let mut r = registered::register(fd::EVENTS, low, high);
     if -r == errno::EBUSY {
         // Of somebody else: is it this one?
@@ -176,20 +180,6 @@ fn check_words(k: &mut Keeper, start: u64, end: u64) {
         }
         true
     });
-}
-
-/// The part of `span` around `seen` that holds no table of a child: one that was mapped since the
-/// manager looked is ours, and a fault of ours on it would wait for ourselves.
-fn without_tables(k: &Keeper, span: (u64, u64), seen: (u64, u64)) -> (u64, u64) {
-    let tables = k.children[..k.children_end].iter().filter(|c| c.uffd >= 0);
-    tables.fold(span, |(low, high), child| {
-        let (base, top) = (child.table.base(), child.table.base() + TABLE_BYTES as u64);
-        if base >= seen.1 {
-            (low, high.min(base))
-        } else {
-            (low.max(top.min(seen.0)), high)
-        }
-    })
 }
 
 fn move_out(k: &mut Keeper, _: usize, start: u64, end: u64) -> Slice {

@@ -15,6 +15,7 @@ use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::Ordering;
 use keeper::layout::{HIST_LEN, ctl, fd, hist_index};
 use keeper::order::set;
+use keeper::span;
 use uffd::abi::{UffdMsg, event};
 
 pub(super) const INBOX_MSGS: usize = 16;
@@ -335,7 +336,11 @@ fn target_gone(k: &mut Keeper) {
                 len: end - start,
             };
             sys::ioctl(fd::EVENTS, uffd::abi::UFFDIO_UNREGISTER, &mut range);
-            sys::munmap(start, end - start);
+            // A range that was unmapped last of all may not be out of the list, and be a table now.
+            let range = (start, end);
+            if span::without(range, range, k.child_tables()).is_some() {
+                sys::munmap(start, end - start);
+            }
             events::forget(k, View::Own, start, end, keeper::layout::log::UNMAPPED);
             k.regs().remove(start, end);
         }

@@ -17,7 +17,7 @@ use super::sys;
 use super::table::{PAGE, Table};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use keeper::layout::{CHUNK, ctl, fd};
+use keeper::layout::{CHUNK, TABLE_BYTES, ctl, fd};
 use keeper::order::ledger::{Ledger, Ranges};
 use keeper::order::plan::Plan;
 use keeper::word::PAGE_SIZE;
@@ -151,6 +151,15 @@ impl Keeper {
             View::Own => fd::EVENTS,
             View::Child(i) => self.children[usize::from(i) % CHILDREN_MAX].uffd,
         }
+    }
+
+    /// Where the tables of the children lie in this address space.
+    pub(super) fn child_tables(&self) -> impl Iterator<Item = keeper::span::Range> {
+        let served = self.children[..self.children_end].iter();
+        served.filter(|child| child.uffd >= 0).map(|child| {
+            let base = child.table.base();
+            (base, base + TABLE_BYTES as u64)
+        })
     }
 
     /// Notes that memory of the range was removed just now.
