@@ -43,7 +43,7 @@ fn attach(target: u32, options: &[&str]) -> Running {
         came.is_some(),
         "attach does not evict\n{}\n{}",
         manager.state(),
-        proc::describe(target)
+        e2e::autopsy::describe(target)
     );
     manager
 }
