@@ -376,11 +376,9 @@ fn from_store(k: &mut Keeper, view: View, addr: u64) -> Answer {
         let Some(place) = table.state_at(addr + n as u64 * PAGE).place() else {
             break;
         };
-        let mut page = [0u8; 4096];
-        if !store::load(k, place, &mut page) {
+        if !store::load(k, place, n) {
             break;
         }
-        k.pages.0[n] = page;
         n += 1;
     }
     if n == 0 {

@@ -4,7 +4,7 @@
 
 use super::sys;
 use super::table::PAGE;
-use super::view::Keeper;
+use super::view::{Keeper, READAHEAD_MAX};
 use core::sync::atomic::{AtomicU16, Ordering};
 use keeper::layout::{REFS_BYTES, fd};
 use keeper::word::{Bytes, Kind, PAGE_SIZE, Place, SLOT_GRANULE, Slot, Tier};
@@ -47,8 +47,10 @@ pub(super) fn release(k: &Keeper, place: Place) {
     }
 }
 
-/// Reads the page at `place`; false if the bytes cannot be had (a bug or a broken store).
-pub(super) fn load(k: &mut Keeper, place: Place, page: &mut [u8; PAGE_SIZE]) -> bool {
+/// Reads the page at `place` into buffer `n`; false if the bytes cannot be had (a bug or a broken
+/// store).
+pub(super) fn load(k: &mut Keeper, place: Place, n: usize) -> bool {
+    let page = &mut k.pages.0[n % READAHEAD_MAX];
     let slot = match place.bytes() {
         Some(Bytes::Slot(slot)) => slot,
         Some(Bytes::Same(word)) => {

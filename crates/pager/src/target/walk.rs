@@ -4,7 +4,7 @@
 //! *mapped is the accessed bit*, and moving it aside clears it.
 
 use super::Target;
-use super::blocks::BLOCK_PAGES;
+use super::blocks::{BLOCK_PAGES, Blocks, Seen};
 use super::link::Lost;
 use super::page_out::PageId;
 use engine::Millis;
@@ -22,6 +22,7 @@ pub(crate) const MAPPED: Query = Query {
 };
 const LIMIT: Duration = Duration::from_secs(30);
 const PAGE: u64 = PAGE_SIZE as u64;
+const BLOCK: u64 = BLOCK_PAGES as u64 * PAGE;
 
 impl Target {
     /// Runs of mapped, managed pages, none across a chunk or a pinned part.
@@ -81,14 +82,10 @@ impl Target {
         for &(start, end) in &runs {
             let mut at = start;
             while at < end {
-                let size = BLOCK_PAGES as u64 * PAGE;
-                let stop = ((at / size + 1) * size).min(end);
-                let how = self.see_block(at, stop, watch);
-                let flagged = at | how;
-                match groups.last_mut() {
-                    Some((s, e)) if *e == at && *s % PAGE == how && at % CHUNK != 0 => *e = stop,
-                    _ => groups.push((flagged, stop)),
-                }
+                let stop = ((at / BLOCK + 1) * BLOCK).min(end);
+                let (alone, how) = self.see_block(at, stop, watch);
+                add_run(&mut groups, at, alone, watch::PAGES);
+                add_run(&mut groups, alone, stop, how);
                 at = stop;
             }
         }
@@ -97,30 +94,44 @@ impl Target {
         if watch { self.move_out(&groups) } else { Ok(0) }
     }
 
-    /// Takes in which pages of a block were touched; how it is watched next. Only a
-    /// pass that moves it aside judges the block: the pages that came back would be counted twice,
-    /// the second time as if each had been watched by itself.
-    fn see_block(&mut self, start: u64, end: u64, watch: bool) -> u64 {
+    /// Takes in which pages of a block were touched; up to where they are watched by themselves next,
+    /// and how the rest is. Only a pass that moves it aside judges the block: the pages that came
+    /// back would be counted twice, the second time as if each had been watched by itself.
+    fn see_block(&mut self, start: u64, end: u64, watch: bool) -> (u64, u64) {
         let Some(first) = self.id_of(start) else {
-            return watch::GROUPS;
+            return (start, watch::GROUPS);
         };
-        let (mut young, mut present) = (0, 0);
-        for id in first..first + u32::try_from((end - start) / PAGE).unwrap_or(0) {
+        let (chunk, page) = (first as usize / CHUNK_PAGES, first as usize % CHUNK_PAGES);
+        let place = (chunk, page / BLOCK_PAGES);
+        let mut seen = Seen::default();
+        // The pages of the block that are watched by themselves are its first ones.
+        let alone = |blocks: &Blocks| start / BLOCK * BLOCK + blocks.exact(place) as u64 * PAGE;
+        let watched = alone(&self.blocks);
+        for (id, at) in (first..).zip((start..end).step_by(PAGE_SIZE)) {
             let word = self.state_of(id);
-            present += 1;
             let proven = word.young();
             if proven || word.state() == State::None {
                 self.lru.young(id);
             }
-            young += usize::from(proven);
+            seen.present += 1;
+            seen.young += usize::from(proven);
+            seen.exact_young += usize::from(proven && at < watched);
         }
         if !watch {
-            return watch::GROUPS;
+            return (start, watch::GROUPS);
         }
-        let (chunk, page) = (first as usize / CHUNK_PAGES, first as usize % CHUNK_PAGES);
-        let place = (chunk, page / BLOCK_PAGES);
         let pass = self.counters.aging_passes + 1;
-        self.blocks.next_watch(pass, place, young, present)
+        let how = self.blocks.next_watch(pass, place, seen);
+        (alone(&self.blocks).clamp(start, end), how)
+    }
+}
+
+/// Adds a run that is watched in one way, if there is anything of it, to the ones before.
+fn add_run(runs: &mut Vec<(u64, u64)>, start: u64, end: u64, how: u64) {
+    match runs.last_mut() {
+        _ if start >= end => {}
+        Some((s, e)) if *e == start && *s % PAGE == how && !start.is_multiple_of(CHUNK) => *e = end,
+        _ => runs.push((start | how, end)),
     }
 }
 
