@@ -46,7 +46,7 @@ pub fn run(
     options: &Options,
     tick: &mut dyn FnMut(&Report),
 ) -> Result<(Report, i32), Error> {
-    run_recorded(command, options, None, tick)
+    run_recorded(command, options, None, Some(tick))
 }
 
 /// [`run`], noting what happens in `recorder`, which the caller ends.
@@ -57,7 +57,7 @@ pub fn run_recorded(
     command: &[OsString],
     options: &Options,
     recorder: Option<Recorder>,
-    tick: &mut dyn FnMut(&Report),
+    mut tick: Option<&mut dyn FnMut(&Report)>,
 ) -> Result<(Report, i32), Error> {
     options.check()?;
     let Some((program, args)) = command.split_first() else {
@@ -103,7 +103,9 @@ pub fn run_recorded(
                 .map_err(|e| Error::failed("waiting failed", e, "none"))?;
             return Ok((report, code_of(status)));
         }
-        if supervisor.report_due() {
+        if let Some(tick) = &mut tick
+            && supervisor.report_due()
+        {
             tick(&supervisor.report());
         }
         supervisor.pause();

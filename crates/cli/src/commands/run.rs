@@ -26,7 +26,7 @@ pub(super) fn run(
     let log = record.map(|path| begin_log(path).map(|log| (path, log)));
     let log = log.transpose()?;
     let recorder = log.as_ref().map(|(_, recorder)| recorder.clone());
-    let (report, code) = pager::manage::run_recorded(command, &options, recorder, &mut |_| {})?;
+    let (report, code) = pager::manage::run_recorded(command, &options, recorder, None)?;
     if let Some((path, log)) = log {
         log.finish().map_err(|error| unrecorded(path, &error))?;
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: gauges are taken only while a target lives, all from one moment; after the last one
 //! has ended or was detached they stay as they last were, so that a report at the end tells what
-//! the program was like and not that it is gone. A look costs at most 1/50 of the time.
+//! the program was like and not that it is gone. Looks take at most 1/200 of the time.
 
 use super::Supervisor;
 use crate::report::{AgeBin, NodeAge};
@@ -77,7 +77,7 @@ impl Supervisor {
             }
             self.look_now();
             let cost = begin.elapsed();
-            self.looks.next = Some(begin + LEAST.max(cost * 50));
+            self.looks.next = Some(begin + LEAST.max(cost * 200));
         }
     }
 

@@ -155,11 +155,9 @@ impl Link {
     /// Whether the target runs another program now.
     pub(crate) fn target_executed(&self) -> bool {
         let keepers = self.keepers();
-        let alive: Vec<i32> = keepers.into_iter().filter(|&k| alive(k)).collect();
-        !alive.is_empty()
-            && alive
-                .iter()
-                .all(|&k| !uffd::process::same_memory(k, self.pid))
+        let same = |k: &i32| uffd::process::same_memory(*k, self.pid);
+        // Asked in this order because it is asked often, and one call mostly answers it.
+        !keepers.iter().any(same) && keepers.into_iter().any(alive)
     }
 
     /// Whether any keeper of the target lives.
@@ -438,7 +436,7 @@ impl Link {
 }
 
 fn alive(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| {
+    proc::short(&format!("/proc/{pid}/stat")).is_ok_and(|s| {
         let (head, rest) = s.rsplit_once(')').unwrap_or_default();
         let comm = head.split_once('(').map_or("", |(_, comm)| comm);
         comm.as_bytes() == KEEPER_COMM.to_bytes() && !rest.trim_start().starts_with(['Z', 'X'])

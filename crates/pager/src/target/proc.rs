@@ -3,6 +3,7 @@
 use super::inject::threads;
 use keeper::layout::KEEPER_COMM;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::FileExt;
 
 /// `/proc/PID/statm`, kept open: the cheapest count of a process's memory there is.
@@ -47,9 +48,17 @@ fn sizes(text: &str) -> Sizes {
     }
 }
 
+/// A file of /proc that is shorter than a page and made anew for each reader: in one read, where a
+/// reader that does not know its length takes eight.
+pub(crate) fn short(path: &str) -> io::Result<String> {
+    let mut bytes = [0; 4096];
+    let n = File::open(path)?.read_at(&mut bytes, 0)?;
+    Ok(String::from_utf8_lossy(&bytes[..n]).into_owned())
+}
+
 /// Anonymous resident bytes by the kernel's count; `None` once it is gone.
 pub(crate) fn anon_bytes(pid: i32) -> Option<u64> {
-    anon_bytes_in(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+    anon_bytes_in(&short(&format!("/proc/{pid}/status")).ok()?)
 }
 
 fn anon_bytes_in(status: &str) -> Option<u64> {
@@ -71,7 +80,7 @@ pub(crate) fn host_memory() -> (u64, u64) {
 
 /// Processor time of a process, milliseconds.
 pub(crate) fn cpu_ms(pid: i32) -> u64 {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+    let Ok(stat) = short(&format!("/proc/{pid}/stat")) else {
         return 0;
     };
     cpu_ms_in(&stat)
@@ -116,8 +125,7 @@ pub(crate) fn children(pid: i32) -> Vec<i32> {
 
 /// Whether it is a keeper of ours.
 pub(crate) fn is_keeper(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm"))
-        .is_ok_and(|c| c.trim().as_bytes() == KEEPER_COMM.to_bytes())
+    short(&format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim().as_bytes() == KEEPER_COMM.to_bytes())
 }
 
 #[cfg(test)]
