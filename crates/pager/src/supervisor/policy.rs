@@ -5,12 +5,15 @@ use super::room::unprotected;
 use crate::options::Policy;
 use crate::target::link::Lost;
 use crate::target::reclaim::Cause;
+use crate::target::walk::Aside;
 use engine::{Millis, ScanReason};
 
 /// What is due next, in the manager's milliseconds.
 pub(crate) struct Clock {
     age_at: Millis,
     watch_at: Option<Millis>,
+    /// Before it.
+    learn_at: Option<Millis>,
     evict_at: Option<Millis>,
     regions_at: Millis,
     older: Option<Millis>,
@@ -23,6 +26,8 @@ pub(crate) struct Clock {
 pub(crate) enum Due {
     /// An aging pass that moves everything aside.
     Watch,
+    /// One that moves aside what is not known well yet.
+    Learn,
     /// An eviction by age.
     Evict(Millis),
     /// Nothing.
@@ -30,6 +35,10 @@ pub(crate) enum Due {
 }
 
 const REGIONS_EVERY: u64 = 1000;
+/// Passes over what is new before each eviction, and the one over everything.
+const PASSES: u64 = 3;
+/// New memory is learned in passes of its own only where they are so far apart.
+const LEARN_EVERY_LEAST: u64 = 1000;
 
 impl Clock {
     pub(crate) fn new(policy: &Policy) -> Clock {
@@ -39,6 +48,7 @@ impl Clock {
         Clock {
             age_at: age_every,
             watch_at: older.map(|o| Millis(every.0.saturating_sub(o.0))),
+            learn_at: older.and_then(|o| learn_at(o, every, every)),
             evict_at,
             regions_at: Millis(0),
             older,
@@ -63,14 +73,19 @@ impl Clock {
             if self.watch_at.is_some_and(|at| now >= at) {
                 // One pass as long before the eviction as pages must be idle: what comes back in
                 // between is in use, and costs its fault only once in each period.
-                self.watch_at = None;
+                (self.watch_at, self.learn_at) = (None, None);
                 self.evict_at = Some(evict_at.max(now.after(older)));
                 return Due::Watch;
+            }
+            if self.learn_at.is_some_and(|at| now >= at) {
+                self.learn_at = Some(now.after(older));
+                return Due::Learn;
             }
             if now >= evict_at && self.watch_at.is_none() {
                 let next = now.after(self.every);
                 self.evict_at = Some(next);
                 self.watch_at = Some(Millis(next.0.saturating_sub(older.0)));
+                self.learn_at = learn_at(older, self.every, next);
                 return Due::Evict(older);
             }
             return Due::Nothing;
@@ -83,13 +98,22 @@ impl Clock {
     }
 }
 
+/// When to look at new memory first: it takes a few passes to learn which pages of a chunk are in
+/// use, and with one in each period most of three periods would go by before any of it can leave.
+fn learn_at(older: Millis, every: Millis, evict_at: Millis) -> Option<Millis> {
+    let ahead = older.0.saturating_mul(PASSES);
+    let fits = older.0 >= LEARN_EVERY_LEAST && ahead <= every.0;
+    fits.then(|| Millis(evict_at.0.saturating_sub(ahead)))
+}
+
 impl Supervisor {
     pub(super) fn run_policy(&mut self, i: usize, now: Millis) -> Result<(), Lost> {
         match self.due {
             Due::Nothing => Ok(()),
-            Due::Watch => self.targets[i].age(now, true).map(|_| ()),
+            Due::Watch => self.targets[i].age(now, Aside::All).map(|_| ()),
+            Due::Learn => self.targets[i].age(now, Aside::New).map(|_| ()),
             Due::Evict(older) => {
-                self.targets[i].age(now, false)?;
+                self.targets[i].age(now, Aside::Nothing)?;
                 self.evict_older(i, older, now)
             }
         }
@@ -142,17 +166,19 @@ mod tests {
         for s in 0..130 {
             let due = clock.due(Millis(s * 1000));
             if due != Due::Nothing {
-                seen.push((s, due == Due::Watch));
+                seen.push((s, due));
             }
         }
-        let expected = [
-            (30, true),
-            (40, false),
-            (70, true),
-            (80, false),
-            (110, true),
-            (120, false),
+        let evict = Due::Evict(Millis(10_000));
+        let period = [
+            (10, Due::Learn),
+            (20, Due::Learn),
+            (30, Due::Watch),
+            (40, evict),
         ];
+        let expected: Vec<(u64, Due)> = (0..3)
+            .flat_map(|n| period.map(|(s, due)| (n * 40 + s, due)))
+            .collect();
         assert_eq!(seen, expected);
     }
 
@@ -169,7 +195,7 @@ mod tests {
             match clock.due(Millis(ms)) {
                 Due::Watch => watched = Some(ms),
                 Due::Evict(_) => assert!(ms - watched.expect("a watch first") >= 50),
-                Due::Nothing => {}
+                Due::Learn | Due::Nothing => {}
             }
         }
         assert!(watched.is_some());

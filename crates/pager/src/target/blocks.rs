@@ -26,6 +26,8 @@ const SAMPLE_HOT: usize = 3;
 const LEVEL_MAX: u8 = 4;
 /// For so many passes a hot chunk is one group, before its groups are watched again.
 const WIDE_PASSES: u8 = 8;
+/// A chunk is new for so many passes.
+const LEARN_PASSES: u8 = 3;
 /// From one sample to the next, in blocks: no divisor of their number, so that all have their turn.
 const STRIDE: usize = 11;
 
@@ -88,12 +90,14 @@ struct Chunk {
     choose: bool,
     /// But none before this one.
     from: usize,
-    /// Blocks that came back in this pass.
+    /// Blocks that came back, as far as this pass has seen.
     came: usize,
-    /// And in the one before.
-    came_before: usize,
-    /// While it is not 0, the whole chunk is one group.
+    /// For so many passes, this one included, the whole chunk may be one group.
     wide: u8,
+    /// It was one, or might have been, in the pass before.
+    was_wide: bool,
+    /// Passes in which it was moved aside.
+    watched: u8,
 }
 
 impl Chunk {
@@ -105,13 +109,11 @@ impl Chunk {
             // None was far enough behind.
             self.from = 0;
         }
-        if self.wide > 0 {
-            self.wide -= 1;
-        } else if !self.open && self.all.level > 0 && self.came + 1 >= CHUNK_BLOCKS {
-            self.wide = WIDE_PASSES;
-        }
-        self.came_before = std::mem::take(&mut self.came);
+        self.was_wide = self.wide > 0;
+        self.wide = self.wide.saturating_sub(1);
+        self.came = 0;
         self.pass = pass;
+        self.watched = self.watched.saturating_add(1);
         self.choose = self.all.passes == 0 && self.sampled + 1 < pass;
         self.all.passes = self.all.passes.saturating_sub(1);
     }
@@ -126,10 +128,20 @@ impl Chunk {
             self.open = self.hot < CHUNK_BLOCKS;
         } else if self.all.passes == 0 {
             self.all.rest();
-            if self.came_before + 1 >= CHUNK_BLOCKS {
-                self.wide = self.wide.max(WIDE_PASSES);
-            }
+            self.wide = WIDE_PASSES;
         }
+    }
+
+    /// Whether the chunk is one group now: all of it came back, and it is known to be hot, or its
+    /// sample tells with the next pass.
+    fn as_one(&mut self) -> bool {
+        if self.open || self.came + 1 < CHUNK_BLOCKS {
+            return false;
+        }
+        if self.wide == 0 && !self.was_wide && self.all.level > 0 {
+            self.wide = WIDE_PASSES;
+        }
+        self.wide > 0 || self.sampled == self.pass
     }
 
     /// Whether a block that came back as a group may be looked at now.
@@ -181,15 +193,17 @@ impl Blocks {
         self.chunks.get(chunk).map_or(0, of)
     }
 
-    /// Notes what the last pass showed of a block, and decides how it is watched in pass number
-    /// `pass`: page by page as far as [`Blocks::exact`] says from now on, and the rest as is
-    /// returned ([`watch`]).
-    pub(crate) fn next_watch(
-        &mut self,
-        pass: u64,
-        (chunk, block): (usize, usize),
-        seen: Seen,
-    ) -> u64 {
+    /// Whether a chunk is still to be learned in pass number `pass`: three passes tell whether it
+    /// is in use, whether a sample of it is, and which pages are.
+    pub(crate) fn is_new(&self, chunk: usize, pass: u64) -> bool {
+        let before = |c: &Chunk| c.watched - u8::from(c.pass == pass);
+        self.chunks
+            .get(chunk)
+            .is_none_or(|c| before(c) < LEARN_PASSES)
+    }
+
+    /// Notes what the last pass showed of a block, in pass number `pass` that moves it aside again.
+    pub(crate) fn note(&mut self, pass: u64, (chunk, block): (usize, usize), seen: Seen) {
         if self.chunks.len() <= chunk {
             self.chunks.resize(chunk + 1, Chunk::default());
         }
@@ -202,12 +216,25 @@ impl Blocks {
             c.judge(hot);
             if hot {
                 b.rest();
+                // This pass counts.
+                b.passes += 1;
                 b.look = Look::Away;
             } else {
                 b.level = 0;
                 b.look = Look::Closely;
             }
-        } else if seen.young > 0 {
+            c.blocks[block % CHUNK_BLOCKS] = b;
+        }
+    }
+
+    /// Decides how a block is watched, when all of its chunk was noted: page by page as far as
+    /// [`Blocks::exact`] says from now on, and the rest as is returned ([`watch`]).
+    pub(crate) fn next_watch(&mut self, (chunk, block): (usize, usize), seen: Seen) -> u64 {
+        let Some(c) = self.chunks.get_mut(chunk) else {
+            return watch::GROUPS;
+        };
+        let mut b = c.blocks[block % CHUNK_BLOCKS];
+        if b.look == Look::Away && seen.young > 0 {
             if b.passes > 0 {
                 b.passes -= 1;
             } else if c.may_look(block) {
@@ -216,7 +243,7 @@ impl Blocks {
             }
         }
         c.blocks[block % CHUNK_BLOCKS] = b;
-        if c.wide > 0 && !c.open {
+        if c.as_one() {
             watch::CHUNKS
         } else {
             watch::GROUPS
@@ -248,6 +275,7 @@ mod tests {
             let grouped_hot = |i: usize| hot[i].min(BLOCK_PAGES - looks[i]);
             let mut faults = 0;
             let mut groups = BTreeSet::new();
+            let mut all = Vec::new();
             for (i, &hot) in hot.iter().enumerate() {
                 // A wide group comes back whole, another as far as its window reaches.
                 let near = |j: &usize| how[i] == watch::CHUNKS || j / WINDOW == i / WINDOW;
@@ -272,7 +300,11 @@ mod tests {
                     };
                     groups.insert((how[i], window));
                 }
-                how[i] = blocks.next_watch(pass, (3, i), seen);
+                blocks.note(pass, (3, i), seen);
+                all.push(seen);
+            }
+            for (i, seen) in all.into_iter().enumerate() {
+                how[i] = blocks.next_watch((3, i), seen);
             }
             let looked_at = (0..CHUNK_BLOCKS).filter(|i| blocks.exact((3, *i)) > 0);
             found.push(Pass {
@@ -303,7 +335,7 @@ mod tests {
     fn a_hot_chunk_is_known_after_few_faults() {
         let faults = passes(&[16; CHUNK_BLOCKS], 100);
         let faults: Vec<usize> = faults.iter().map(|pass| pass.faults).collect();
-        assert_eq!(faults[1..6], [8, 12, 1, 1, 1], "{faults:?}");
+        assert_eq!(faults[1..6], [8, 5, 1, 1, 1], "{faults:?}");
         assert!(faults.iter().sum::<usize>() < 300, "{faults:?}");
     }
 

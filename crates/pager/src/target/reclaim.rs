@@ -5,6 +5,7 @@
 use super::Target;
 use super::link::Lost;
 use super::page_out::{BATCH, PageId};
+use super::walk::Aside;
 use crate::report::{Decision, DryRun};
 use crate::store::Temperature;
 use engine::{Millis, PageOut, ScanReason};
@@ -31,7 +32,7 @@ impl Target {
         const PASSES: u32 = 4;
         let (mut left, mut passes) = (0, 0);
         if want > 0 && self.lru.wants_watch() {
-            self.age(now, true)?;
+            self.age(now, Aside::All)?;
         }
         while left < want {
             let nr = usize::try_from(want - left).unwrap_or(BATCH).min(BATCH);
@@ -41,7 +42,7 @@ impl Target {
                     break;
                 }
                 passes += 1;
-                self.age(now, true)?;
+                self.age(now, Aside::All)?;
                 continue;
             }
             let gone = self.put_out(&ids, now, Temperature::Warm, cause)?;

@@ -73,40 +73,58 @@ impl Target {
         u32::try_from(c * CHUNK_PAGES + i).ok()
     }
 
-    /// One aging pass: tells the engine which pages were touched, makes a generation, and (with
-    /// `watch`) moves everything mapped aside to see what comes back. Pages moved.
-    pub(crate) fn age(&mut self, now: Millis, watch: bool) -> Result<u64, Lost> {
+    /// One aging pass: tells the engine which pages were touched, makes a generation, and moves
+    /// what is to be watched aside to see what comes back. Pages moved.
+    pub(crate) fn age(&mut self, now: Millis, aside: Aside) -> Result<u64, Lost> {
         self.read_log();
         let runs = self.discover()?;
+        let pass = self.counters.aging_passes + 1;
         let mut groups: Vec<(u64, u64)> = Vec::with_capacity(runs.len());
         for &(start, end) in &runs {
-            let mut at = start;
-            while at < end {
-                let stop = ((at / BLOCK + 1) * BLOCK).min(end);
-                let (alone, how) = self.see_block(at, stop, watch);
-                add_run(&mut groups, at, alone, watch::PAGES);
-                add_run(&mut groups, alone, stop, how);
-                at = stop;
+            let Some(first) = self.id_of(start) else {
+                continue;
+            };
+            let chunk = first as usize / CHUNK_PAGES;
+            let watch = match aside {
+                Aside::Nothing => false,
+                Aside::New => self.blocks.is_new(chunk, pass),
+                Aside::All => true,
+            };
+            let blocks: Vec<Part> = parts(start, end)
+                .map(|(at, stop)| self.see_block(chunk, at, stop))
+                .collect();
+            // Only a pass that moves it aside judges a block: the pages that came back would be
+            // counted twice, the second time as if each had been watched by itself.
+            if watch {
+                self.watch(pass, chunk, &blocks, &mut groups);
             }
         }
         self.lru.age(now);
-        self.counters.aging_passes += 1;
-        if watch { self.move_out(&groups) } else { Ok(0) }
+        self.counters.aging_passes = pass;
+        self.move_out(&groups)
     }
 
-    /// Takes in which pages of a block were touched; up to where they are watched by themselves next,
-    /// and how the rest is. Only a pass that moves it aside judges the block: the pages that came
-    /// back would be counted twice, the second time as if each had been watched by itself.
-    fn see_block(&mut self, start: u64, end: u64, watch: bool) -> (u64, u64) {
-        let Some(first) = self.id_of(start) else {
-            return (start, watch::GROUPS);
-        };
-        let (chunk, page) = (first as usize / CHUNK_PAGES, first as usize % CHUNK_PAGES);
-        let place = (chunk, page / BLOCK_PAGES);
+    /// How the blocks of a run are watched next, added to the runs to be moved aside.
+    fn watch(&mut self, pass: u64, chunk: usize, blocks: &[Part], out: &mut Vec<(u64, u64)>) {
+        for part in blocks {
+            self.blocks.note(pass, (chunk, part.block), part.seen);
+        }
+        for part in blocks {
+            let place = (chunk, part.block);
+            let how = self.blocks.next_watch(place, part.seen);
+            let alone = alone(&self.blocks, place, part.start).clamp(part.start, part.end);
+            add_run(out, part.start, alone, watch::PAGES);
+            add_run(out, alone, part.end, how);
+        }
+    }
+
+    /// Takes in which pages of a block were touched.
+    fn see_block(&mut self, chunk: usize, start: u64, end: u64) -> Part {
+        let page = usize::try_from(start % CHUNK / PAGE).unwrap_or(0);
+        let block = page / BLOCK_PAGES;
+        let watched = alone(&self.blocks, (chunk, block), start);
+        let first = PageId::try_from(chunk * CHUNK_PAGES + page).unwrap_or(PageId::MAX);
         let mut seen = Seen::default();
-        // The pages of the block that are watched by themselves are its first ones.
-        let alone = |blocks: &Blocks| start / BLOCK * BLOCK + blocks.exact(place) as u64 * PAGE;
-        let watched = alone(&self.blocks);
         for (id, at) in (first..).zip((start..end).step_by(PAGE_SIZE)) {
             let word = self.state_of(id);
             let proven = word.young();
@@ -117,13 +135,47 @@ impl Target {
             seen.young += usize::from(proven);
             seen.exact_young += usize::from(proven && at < watched);
         }
-        if !watch {
-            return (start, watch::GROUPS);
+        Part {
+            start,
+            end,
+            block,
+            seen,
         }
-        let pass = self.counters.aging_passes + 1;
-        let how = self.blocks.next_watch(pass, place, seen);
-        (alone(&self.blocks).clamp(start, end), how)
     }
+}
+
+/// What a pass moves aside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Aside {
+    /// Nothing: it only takes in what came back.
+    Nothing,
+    /// Chunks that are not known well yet.
+    New,
+    /// Everything that is mapped.
+    All,
+}
+
+/// The mapped part of a block.
+struct Part {
+    start: u64,
+    end: u64,
+    block: usize,
+    seen: Seen,
+}
+
+/// Up to where the pages of the block around `at` are watched by themselves: its first ones.
+fn alone(blocks: &Blocks, place: (usize, usize), at: u64) -> u64 {
+    at / BLOCK * BLOCK + blocks.exact(place) as u64 * PAGE
+}
+
+/// A run cut at the ends of blocks.
+fn parts(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+    let mut at = start;
+    std::iter::from_fn(move || {
+        let part = (at, ((at / BLOCK + 1) * BLOCK).min(end));
+        at = part.1;
+        (part.0 < end).then_some(part)
+    })
 }
 
 /// Adds a run that is watched in one way, if there is anything of it, to the ones before.
