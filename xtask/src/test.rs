@@ -74,10 +74,7 @@ pub(crate) fn run_e2e(name: Option<&str>) -> bool {
 
 /// End-to-end tests that do not pass every time, each with the gap of docs/known-gaps.md that it
 /// shows. They are run by `cargo xtask e2e NAME`; `cargo xtask test` says that it leaves them out.
-const OPEN: &[(&str, &str)] = &[(
-    "pagetide_killed_ten_times_and_adopted_again",
-    "the manager killed under the hostile workload",
-)];
+const OPEN: &[(&str, &str)] = &[];
 
 /// The release binary is what users run, so it is what the tests run. They share two cores and
 /// measure memory, so one runs at a time.

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use e2e::guard::{Running, send, tail};
+use e2e::guard::{Run, Running, send, tail};
 use e2e::hostile::Hostile;
 use e2e::temp::serial;
 use e2e::wait::{self, Chance};
-use e2e::{pagetide, proc};
+use e2e::{pagetide, proc, programs};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, waitpid};
 
 const SOON: Duration = Duration::from_secs(120);
@@ -150,4 +150,45 @@ fn keepers_killed_are_replaced() {
         "{}",
         tail(&outcome.stderr, 4000)
     );
+}
+
+/// A child's userfaultfd and table were in the keepers' descriptors alone. With both killed, the last
+/// copy closed: what the child had not touched since the fork read as zeros.
+#[test]
+fn both_keepers_killed_while_a_forked_child_is_served() {
+    let _serial = serial();
+    let mut chance = Chance::from_env("both_keepers_killed_while_a_forked_child_is_served");
+    let run = Run::new([programs::c("orphanage")]);
+    let options = [
+        "--evict-older-than",
+        "100ms",
+        "--every",
+        "200ms",
+        "--age-every",
+        "100ms",
+    ];
+    for round in 1..=3 {
+        let running = pagetide::run(&options, &run).start();
+        wait::until("it fills its memory", SOON, || {
+            running.stdout().contains("filled")
+        });
+        let target = running.named("orphanage")[0];
+        wait::until("its memory is out", SOON, || {
+            proc::rss_anon(target).unwrap_or(0) < 8 << 20
+        });
+        send(target, Signal::USR1);
+        wait::until("it forks", SOON, || running.stdout().contains("forked"));
+        // A look of the manager, 50 ms, is how long the child's descriptors are the keepers' alone.
+        std::thread::sleep(chance.millis(150, 600));
+        let keepers = running.keepers();
+        assert!(keepers.len() >= 2, "round {round}: {keepers:?}");
+        keepers.iter().for_each(|pid| send(*pid, Signal::KILL));
+        let outcome = running.wait(SOON);
+        assert_eq!(
+            outcome.status.code(),
+            Some(0),
+            "round {round}: {}",
+            tail(&outcome.stderr, 4000)
+        );
+    }
 }

@@ -186,8 +186,57 @@ pub mod ctl {
     pub const QUEUE: usize = 2048;
     /// Room for them.
     pub const QUEUE_MAX: usize = 1024;
+    /// Forked children that are served, [`super::CHILD_WORDS`] words each ([`super::ChildSlot`]): for the
+    /// manager, which keeps their descriptors open, and for a new image.
+    pub const CHILD_SLOTS: usize = 6144;
     /// Which userfaultfd the inbox was read from: 0 the target's, else child index + 1.
     pub const INBOX_SOURCE: usize = 1023;
+}
+
+/// Forked children that a keeper serves at most.
+pub const CHILDREN_MAX: usize = 400;
+/// Control words of a child's slot.
+pub const CHILD_WORDS: usize = 2;
+const _: () = assert!(ctl::QUEUE + 4 * ctl::QUEUE_MAX <= ctl::CHILD_SLOTS);
+const _: () = assert!((ctl::CHILD_SLOTS + CHILD_WORDS * CHILDREN_MAX) * 8 <= CTL_BYTES);
+
+/// What the control words say of a child: its descriptors in the keepers' table, and where its table
+/// file is mapped. Two words: the numbers (the userfaultfd's plus one in the low half), and the
+/// address with the serial number in its low bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChildSlot {
+    /// Its userfaultfd.
+    pub uffd: i32,
+    /// Its table file.
+    pub table_fd: i32,
+    /// First byte of the mapped table.
+    pub base: u64,
+    /// Tells children apart that have the same of all others, one after the other; below 4096.
+    pub serial: u64,
+}
+
+impl ChildSlot {
+    /// As control words.
+    #[must_use]
+    pub fn words(self) -> [u64; CHILD_WORDS] {
+        let low = u64::from(self.uffd.unsigned_abs()) + 1;
+        [
+            low | u64::from(self.table_fd.unsigned_abs()) << 32,
+            self.base | (self.serial % 4096),
+        ]
+    }
+
+    /// From control words; `None` if nobody has the slot, or what it says cannot be.
+    #[must_use]
+    pub fn from_words(words: [u64; CHILD_WORDS]) -> Option<ChildSlot> {
+        let low = u32::try_from(words[0] & 0xffff_ffff).ok()?;
+        Some(ChildSlot {
+            uffd: i32::try_from(low.checked_sub(1)?).ok()?,
+            table_fd: i32::try_from(words[0] >> 32).ok()?,
+            base: words[1] / 4096 * 4096,
+            serial: words[1] % 4096,
+        })
+    }
 }
 
 /// Counters of the fault histogram: counter `i` holds times up to [`hist_upper_cycles`]`(i)`.
@@ -329,6 +378,19 @@ mod tests {
     fn the_keepers_name_is_not_the_managers() {
         let name = KEEPER_COMM.to_str().expect("ASCII");
         assert!(!name.contains("pagetide") && name.len() < 16);
+    }
+
+    #[test]
+    fn a_childs_slot_reads_as_it_was_written() {
+        let slot = ChildSlot {
+            uffd: 0,
+            table_fd: i32::MAX,
+            base: 0x7fff_ffff_f000,
+            serial: 4095,
+        };
+        assert_eq!(ChildSlot::from_words(slot.words()), Some(slot));
+        assert_eq!(ChildSlot::from_words([0, 4096]), None);
+        assert_eq!(ChildSlot::from_words([1 << 63 | 1, 0]), None);
     }
 
     #[test]

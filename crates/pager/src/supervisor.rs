@@ -120,6 +120,7 @@ impl Supervisor {
         for i in (0..self.targets.len()).rev() {
             let t = &mut self.targets[i];
             t.link.beat();
+            t.link.keep_children();
             if t.link.target_exited() || (!settled && t.link.target_executed()) {
                 self.drop_target(i);
                 continue;

@@ -28,6 +28,7 @@ pub mod nr {
     pub const WAIT4: usize = 61;
     pub const KILL: usize = 62;
     pub const FCNTL: usize = 72;
+    pub const LSEEK: usize = 8;
     pub const FTRUNCATE: usize = 77;
     pub const SETSID: usize = 112;
     pub const PRCTL: usize = 157;

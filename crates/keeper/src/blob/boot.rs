@@ -266,7 +266,9 @@ fn inherit(k: &mut Keeper, image: u64) {
     k.transit = t.get(ctl::TRANSIT_BASE);
     k.limbo = t.get(ctl::LIMBO_BASE);
     k.limbo_chunks = (t.get(ctl::LIMBO_CHUNKS) as usize).min(CHUNKS_MAX);
+    check(image, 13, children::inherit(k));
     recover::recover(k);
+    children::forget_lost_forks(k);
 }
 
 /// Receives one descriptor over the keeper's socket as `number`, waiting at most two seconds.

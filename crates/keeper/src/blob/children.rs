@@ -5,14 +5,16 @@
 //! are copied to the snapshot file at once, because the parent may change them as soon as its own
 //! faults are answered again (until the fork event is read, the kernel answers none).
 
+use super::queue;
 use super::registered;
 use super::store;
 use super::sys;
 use super::table::{PAGE, Table};
 use super::view::{CHILDREN_MAX, Child, Keeper, View};
 use core::sync::atomic::Ordering;
-use keeper::layout::{CHUNK_PAGES, TABLE_BYTES, ctl, log};
+use keeper::layout::{CHILD_WORDS, CHUNK_PAGES, ChildSlot, TABLE_BYTES, ctl, log};
 use keeper::word::{State, Word};
+use uffd::abi::event;
 
 /// The snapshot file's place in the descriptor table.
 pub(super) const SNAPSHOT_FD: i32 = 13;
@@ -42,6 +44,11 @@ fn new_table() -> Option<(i32, Table)> {
 
 /// Takes over a child that `view` has forked; `uffd` came with the event.
 pub(super) fn add(k: &mut Keeper, view: View, uffd: i32) {
+    if uffd < 0 {
+        // Its keepers died before anybody else had its descriptor (`inherit`).
+        k.table.anomaly(48, 0);
+        return;
+    }
     if let Some(i) = (0..CHILDREN_MAX).find(|i| k.children[*i].uffd == uffd) {
         // By a keeper that died before it said so.
         k.children_end = k.children_end.max(i + 1);
@@ -65,8 +72,71 @@ pub(super) fn add(k: &mut Keeper, view: View, uffd: i32) {
     };
     k.let_go[i].clear();
     k.children_end = k.children_end.max(i + 1);
+    publish(k, i);
     count(k);
     k.table.log(log::FORK, 0, i as u64);
+}
+
+/// Tells the manager, and a keeper of another image, of child `i`, or that there is none.
+fn publish(k: &Keeper, i: usize) {
+    let child = k.children[i];
+    let slot = ChildSlot {
+        uffd: child.uffd,
+        table_fd: child.table_fd,
+        base: child.table.base(),
+        serial: k.table.get(ctl::FORKS) % 4096,
+    };
+    let [numbers, base] = if child.uffd < 0 {
+        [0; CHILD_WORDS]
+    } else {
+        slot.words()
+    };
+    let at = ctl::CHILD_SLOTS + CHILD_WORDS * i;
+    k.table.set(at + 1, base);
+    k.table.ctl(at).store(numbers, Ordering::Release);
+}
+
+/// In a new image: takes over the children whose descriptors the manager has kept and sends, in the
+/// order of their slots. It has emptied the slots of the others.
+pub(super) fn inherit(k: &mut Keeper) -> i64 {
+    for i in 0..CHILDREN_MAX {
+        let at = ctl::CHILD_SLOTS + CHILD_WORDS * i;
+        let words = [k.table.get(at), k.table.get(at + 1)];
+        let Some(slot) = ChildSlot::from_words(words) else {
+            k.children[i].uffd = -1;
+            continue;
+        };
+        for number in [slot.uffd, slot.table_fd] {
+            let r = super::boot::receive(number);
+            if r < 0 {
+                return r;
+            }
+        }
+        k.children[i] = Child {
+            uffd: slot.uffd,
+            table_fd: slot.table_fd,
+            // SAFETY: a dead keeper of the same address space has mapped it there, and empties the
+            // slot before it unmaps it.
+            table: unsafe { Table::at(slot.base) },
+        };
+        k.children_end = i + 1;
+    }
+    // What is added comes behind what they use.
+    k.snapshot_len = sys::length(SNAPSHOT_FD);
+    count(k);
+    0
+}
+
+/// After [`inherit`]: forks that were read, and whose descriptors died with their keepers.
+pub(super) fn forget_lost_forks(k: &mut Keeper) {
+    for n in 0..queue::len(k.table) {
+        let mut m = queue::get(k.table, n);
+        let known = |child: &Child| child.uffd >= 0 && child.uffd as u32 as u64 == m.arg0;
+        if m.event == event::FORK && !k.children[..k.children_end].iter().any(known) {
+            m.arg0 = u64::from(u32::MAX);
+            queue::set(k.table, n, m);
+        }
+    }
 }
 
 fn count(k: &Keeper) {
@@ -118,6 +188,7 @@ pub(super) fn drop_child(k: &mut Keeper, i: usize) {
         return;
     }
     k.children[i].uffd = -1;
+    publish(k, i);
     for c in 0..child.table.chunks_used() {
         for p in 0..CHUNK_PAGES {
             let old = Word(child.table.page(c, p).swap(Word::NONE.0, Ordering::AcqRel));

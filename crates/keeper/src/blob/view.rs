@@ -22,7 +22,7 @@ use keeper::order::ledger::{Ledger, Ranges};
 use keeper::order::plan::Plan;
 use keeper::word::PAGE_SIZE;
 
-pub(super) const CHILDREN_MAX: usize = 400;
+pub(super) use keeper::layout::CHILDREN_MAX;
 pub(super) const PENDING_MAX: usize = 4096;
 /// How long a chunk rests after memory of it was removed, milliseconds.
 pub(super) const REST_MS: u32 = 2000;

@@ -6,7 +6,8 @@
 //! 3. Whatever is read from shared memory is bounds-checked: the target can write it.
 
 use crate::Error;
-use crate::target::inject::{self, Injected};
+use crate::target::inject;
+use crate::target::kept::KeptChildren;
 use crate::target::proc;
 use keeper::layout::{
     CHUNK, CHUNK_PAGES, CHUNKS_MAX, CTL_OFF, DIR_LEN, DIR_OFF, KEEPER_COMM, LOG_LEN, LOG_OFF,
@@ -16,8 +17,8 @@ use keeper::layout::{
 use keeper::word::Word;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use uffd::fds;
 use uffd::shared::SharedMap;
@@ -55,7 +56,8 @@ pub(crate) struct Link {
     wake: OwnedFd,
     target: OwnedFd,
     /// Kept open so that the target waits, and does not read zeros, if the keepers die.
-    kept: Vec<(i32, OwnedFd)>,
+    pub(super) kept: Vec<OwnedFd>,
+    pub(super) kept_children: Mutex<KeptChildren>,
 }
 
 /// Finds which process serves `pid`, by the table that its keepers hold open.
@@ -105,7 +107,7 @@ impl Link {
             fd::FILE,
             fd::PROBE,
         ] {
-            kept.push((number, get(number)?));
+            kept.push(get(number)?);
         }
         let link = Link {
             pid,
@@ -116,8 +118,10 @@ impl Link {
             wake: get(fd::WAKE)?,
             target: fds::pidfd(pid).map_err(io)?,
             kept,
+            kept_children: Mutex::default(),
         };
         link.look_after_keepers();
+        link.keep_children();
         Ok(link)
     }
 
@@ -259,6 +263,8 @@ impl Link {
     /// A command without ranges; the keeper's result.
     pub(crate) fn plain(&self, op: Op, limit: Duration) -> Result<i64, Lost> {
         self.submit(op, &[], limit)?;
+        // A child that was let go is nobody's as long as its userfaultfd is open.
+        self.keep_children();
         Ok(self.get(ctl::CMD_RESULT).cast_signed())
     }
 
@@ -373,35 +379,6 @@ impl Link {
         self.ctl(ctl::LOG_TAIL).store(tail, Ordering::Release);
         let lost = self.ctl(ctl::LOG_LOST).swap(0, Ordering::AcqRel);
         sane && lost == 0
-    }
-
-    /// Replaces keepers that were both killed; the target has waited meanwhile.
-    pub(crate) fn replace_keepers(&self) -> Result<(), Error> {
-        let inherit = (self.get(ctl::TABLE_BASE), self.get(ctl::FILE_REFS_BASE));
-        let Injected { keeper, waits } = inject::inject(self.pid, Some(inherit))?;
-        let io = |e: std::io::Error| {
-            Error::failed(
-                format!("cannot replace the keeper of process {}", self.pid),
-                e,
-                "try again",
-            )
-        };
-        if waits {
-            let pidfd = fds::pidfd(keeper).map_err(io)?;
-            let socket = fds::duplicate(&pidfd, fd::SOCK_MANAGER).map_err(io)?;
-            for (_, kept) in &self.kept {
-                fds::send(socket.as_fd(), kept.as_fd()).map_err(io)?;
-            }
-        }
-        let until = Instant::now() + Duration::from_secs(2);
-        while self.get(ctl::KEEPER_PID) != u64::from(keeper.unsigned_abs()) {
-            if Instant::now() > until {
-                return Err(io(std::io::Error::other("the new keeper does not start")));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        self.look_after_keepers();
-        Ok(())
     }
 
     /// The file tier that an earlier manager handed over.

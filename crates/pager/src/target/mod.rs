@@ -8,6 +8,7 @@ pub(crate) mod blocks;
 pub(crate) mod books;
 pub(crate) mod image;
 pub(crate) mod inject;
+pub(crate) mod kept;
 pub(crate) mod link;
 pub(crate) mod lru;
 pub(crate) mod maps;
