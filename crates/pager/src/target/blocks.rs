@@ -162,20 +162,24 @@ impl Chunk {
 /// What the last pass showed of a block.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Seen {
-    /// Pages of it that are there.
-    pub(crate) present: usize,
+    /// Pages of it that are mapped now.
+    pub(crate) mapped: usize,
     /// Pages that came back.
     pub(crate) young: usize,
     /// Of the pages that were watched by themselves ([`Blocks::exact`]).
     pub(crate) exact_young: usize,
+    /// And those that did not.
+    pub(crate) exact_aside: usize,
 }
 
 impl Seen {
-    /// Whether a look of that kind proves the block hot.
+    /// Whether a look of that kind proves the block hot: of a sample so many pages must have come
+    /// back; of the whole block three of four that are there, for what is not in use stays as long as
+    /// the block is a group.
     fn hot(self, look: Look) -> bool {
         match look {
             Look::Sample => self.exact_young >= SAMPLE_HOT,
-            Look::Away | Look::Closely => self.exact_young * 2 >= self.present.max(1),
+            Look::Away | Look::Closely => self.exact_young >= self.exact_aside * 3,
         }
     }
 }
@@ -211,7 +215,8 @@ impl Blocks {
         c.begin(pass);
         c.came += usize::from(seen.young > 0);
         let mut b = c.blocks[block % CHUNK_BLOCKS];
-        if b.look != Look::Away {
+        // Where nothing that was watched by itself is left, there is nothing to judge.
+        if b.look != Look::Away && seen.exact_young + seen.exact_aside > 0 {
             let hot = seen.hot(b.look);
             c.judge(hot);
             if hot {
@@ -238,7 +243,7 @@ impl Blocks {
             if b.passes > 0 {
                 b.passes -= 1;
             } else if c.may_look(block) {
-                let sample = !c.open && seen.present == BLOCK_PAGES;
+                let sample = !c.open && seen.mapped == BLOCK_PAGES;
                 b.look = if sample { Look::Sample } else { Look::Closely };
             }
         }
@@ -286,10 +291,12 @@ mod tests {
                     .any(|j| grouped_hot(j) > 0);
                 let exact_young = hot.saturating_sub(BLOCK_PAGES - looks[i]);
                 let grouped = if back { BLOCK_PAGES - looks[i] } else { 0 };
+                let young = if pass == 1 { 0 } else { exact_young + grouped };
                 let seen = Seen {
-                    present: BLOCK_PAGES,
-                    young: if pass == 1 { 0 } else { exact_young + grouped },
+                    mapped: if pass == 1 { BLOCK_PAGES } else { young },
+                    young,
                     exact_young,
+                    exact_aside: looks[i] - exact_young,
                 };
                 faults += exact_young;
                 if grouped > 0 {

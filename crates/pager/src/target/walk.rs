@@ -4,7 +4,7 @@
 //! *mapped is the accessed bit*, and moving it aside clears it.
 
 use super::Target;
-use super::blocks::{BLOCK_PAGES, Blocks, Seen};
+use super::blocks::{BLOCK_PAGES, CHUNK_BLOCKS, Seen};
 use super::link::Lost;
 use super::page_out::PageId;
 use engine::Millis;
@@ -80,8 +80,8 @@ impl Target {
         let runs = self.discover()?;
         let pass = self.counters.aging_passes + 1;
         let mut groups: Vec<(u64, u64)> = Vec::with_capacity(runs.len());
-        for &(start, end) in &runs {
-            let Some(first) = self.id_of(start) else {
+        for runs in runs.chunk_by(|a, b| a.0 / CHUNK == b.0 / CHUNK) {
+            let Some(first) = self.id_of(runs[0].0) else {
                 continue;
             };
             let chunk = first as usize / CHUNK_PAGES;
@@ -90,13 +90,11 @@ impl Target {
                 Aside::New => self.blocks.is_new(chunk, pass),
                 Aside::All => true,
             };
-            let blocks: Vec<Part> = parts(start, end)
-                .map(|(at, stop)| self.see_block(chunk, at, stop))
-                .collect();
+            let seen = self.see_chunk(chunk, runs);
             // Only a pass that moves it aside judges a block: the pages that came back would be
             // counted twice, the second time as if each had been watched by itself.
             if watch {
-                self.watch(pass, chunk, &blocks, &mut groups);
+                self.watch(pass, chunk, (runs, &seen), &mut groups);
             }
         }
         self.lru.age(now);
@@ -104,45 +102,74 @@ impl Target {
         self.move_out(&groups)
     }
 
-    /// How the blocks of a run are watched next, added to the runs to be moved aside.
-    fn watch(&mut self, pass: u64, chunk: usize, blocks: &[Part], out: &mut Vec<(u64, u64)>) {
-        for part in blocks {
-            self.blocks.note(pass, (chunk, part.block), part.seen);
+    /// How the mapped runs of a chunk are watched next, added to the runs to be moved aside.
+    fn watch(
+        &mut self,
+        pass: u64,
+        chunk: usize,
+        (runs, seen): (&[(u64, u64)], &ChunkSeen),
+        out: &mut Vec<(u64, u64)>,
+    ) {
+        let mapped = || (0..CHUNK_BLOCKS).filter(|block| seen[*block].mapped > 0);
+        for block in mapped() {
+            self.blocks.note(pass, (chunk, block), seen[block]);
         }
-        for part in blocks {
-            let place = (chunk, part.block);
-            let how = self.blocks.next_watch(place, part.seen);
-            let alone = alone(&self.blocks, place, part.start).clamp(part.start, part.end);
-            add_run(out, part.start, alone, watch::PAGES);
-            add_run(out, alone, part.end, how);
+        let mut how = [watch::GROUPS; CHUNK_BLOCKS];
+        for block in mapped() {
+            how[block] = self.blocks.next_watch((chunk, block), seen[block]);
+        }
+        for &(start, end) in runs {
+            for (at, stop) in parts(start, end) {
+                let block = block_of(at);
+                let alone = self.alone((chunk, block), at).clamp(at, stop);
+                add_run(out, at, alone, watch::PAGES);
+                add_run(out, alone, stop, how[block]);
+            }
         }
     }
 
-    /// Takes in which pages of a block were touched.
-    fn see_block(&mut self, chunk: usize, start: u64, end: u64) -> Part {
-        let page = usize::try_from(start % CHUNK / PAGE).unwrap_or(0);
-        let block = page / BLOCK_PAGES;
-        let watched = alone(&self.blocks, (chunk, block), start);
-        let first = PageId::try_from(chunk * CHUNK_PAGES + page).unwrap_or(PageId::MAX);
-        let mut seen = Seen::default();
-        for (id, at) in (first..).zip((start..end).step_by(PAGE_SIZE)) {
-            let word = self.state_of(id);
-            let proven = word.young();
-            if proven || word.state() == State::None {
-                self.lru.young(id);
+    /// Takes in which pages of a chunk were touched, and which of those that are watched by
+    /// themselves were not: they are still in limbo.
+    fn see_chunk(&mut self, chunk: usize, runs: &[(u64, u64)]) -> ChunkSeen {
+        let mut all = ChunkSeen::default();
+        let id_of = |at: u64| {
+            let page = usize::try_from(at % CHUNK / PAGE).unwrap_or(0);
+            PageId::try_from(chunk * CHUNK_PAGES + page).unwrap_or(PageId::MAX)
+        };
+        for &(start, end) in runs {
+            for (at, stop) in parts(start, end) {
+                let alone = self.alone((chunk, block_of(at)), at);
+                let seen = &mut all[block_of(at)];
+                for at in (at..stop).step_by(PAGE_SIZE) {
+                    let word = self.state_of(id_of(at));
+                    let proven = word.young();
+                    if proven || word.state() == State::None {
+                        self.lru.young(id_of(at));
+                    }
+                    seen.mapped += 1;
+                    seen.young += usize::from(proven);
+                    seen.exact_young += usize::from(proven && at < alone);
+                }
             }
-            seen.present += 1;
-            seen.young += usize::from(proven);
-            seen.exact_young += usize::from(proven && at < watched);
         }
-        Part {
-            start,
-            end,
-            block,
-            seen,
+        let base = runs[0].0 / CHUNK * CHUNK;
+        for (block, seen) in all.iter_mut().enumerate().filter(|(_, s)| s.mapped > 0) {
+            let start = base + block as u64 * BLOCK;
+            let exact = (start..self.alone((chunk, block), start)).step_by(PAGE_SIZE);
+            let aside = exact.filter(|at| self.state_of(id_of(*at)).in_limbo());
+            seen.exact_aside = aside.count();
         }
+        all
+    }
+
+    /// Up to where the pages of the block around `at` are watched by themselves: its first ones.
+    fn alone(&self, place: (usize, usize), at: u64) -> u64 {
+        at / BLOCK * BLOCK + self.blocks.exact(place) as u64 * PAGE
     }
 }
+
+/// What is seen of each block of a chunk.
+type ChunkSeen = [Seen; CHUNK_BLOCKS];
 
 /// What a pass moves aside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,17 +182,9 @@ pub(crate) enum Aside {
     All,
 }
 
-/// The mapped part of a block.
-struct Part {
-    start: u64,
-    end: u64,
-    block: usize,
-    seen: Seen,
-}
-
-/// Up to where the pages of the block around `at` are watched by themselves: its first ones.
-fn alone(blocks: &Blocks, place: (usize, usize), at: u64) -> u64 {
-    at / BLOCK * BLOCK + blocks.exact(place) as u64 * PAGE
+/// The block that an address lies in, in its chunk.
+fn block_of(at: u64) -> usize {
+    usize::try_from(at % CHUNK / BLOCK).unwrap_or(0)
 }
 
 /// A run cut at the ends of blocks.
