@@ -12,11 +12,13 @@
 
 mod batch;
 pub mod by_page;
+mod counters;
 mod frames;
 mod release;
 mod rmap;
 
 pub use batch::{BUNDLE, FrameRange, PAGE_BATCH};
+pub use counters::Counter;
 pub use frames::{FolioInfo, Found, FrameKind, Frames, ReleaseStats};
 
 use alloc::vec::Vec;

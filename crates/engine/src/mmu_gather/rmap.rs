@@ -17,17 +17,17 @@ impl Frames {
         for range in ranges {
             let first = slot(range.start);
             let folio = &mut self.folios[range.folio as usize];
-            let gone = if range.nr == 1 {
-                u32::from(unmap_one(&mut self.mapcount[first]))
+            let gone = if folio.nr == 1 {
+                u32::from(self.mapcount.unmap(first))
             } else {
-                unmap_many(&mut self.mapcount[first..first + range.nr as usize])
-            };
-            folio.mapped -= gone;
-            if folio.kind == FrameKind::Anon {
-                anon += gone;
-                if folio.mapped > 0 && gone > 0 {
+                let gone = self.mapcount.unmap_range(first, range.nr as usize);
+                if gone > 0 && folio.mapped.less(gone) > 0 && folio.kind == FrameKind::Anon {
                     splits += folio.defer_split();
                 }
+                gone
+            };
+            if folio.kind == FrameKind::Anon {
+                anon += gone;
             } else {
                 file += gone;
                 dirty |= folio.kind == FrameKind::DirtyFile;
@@ -49,43 +49,4 @@ impl FolioInfo {
         self.deferred_split = true;
         queued as u64
     }
-}
-
-/// Unmaps a page once; true when it is mapped no longer.
-#[inline]
-fn unmap_one(count: &mut u32) -> bool {
-    *count = count
-        .checked_sub(1)
-        .expect("unmapped more often than mapped");
-    *count == 0
-}
-
-/// Unmaps pages once each; returns how many are mapped no longer.
-#[inline]
-fn unmap_many(counts: &mut [u32]) -> u32 {
-    let (eights, rest) = counts.as_chunks_mut::<8>();
-    let mut unmapped = 0;
-    for eight in eights {
-        // Most pages are mapped once.
-        if eight.iter().fold(0, |any, count| any | (count ^ 1)) == 0 {
-            *eight = [0; 8];
-            unmapped += 8;
-        } else {
-            unmapped += unmap_each(eight);
-        }
-    }
-    if rest.is_empty() {
-        unmapped
-    } else {
-        unmapped + unmap_each(rest)
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn unmap_each(counts: &mut [u32]) -> u32 {
-    counts
-        .iter_mut()
-        .map(|count| u32::from(unmap_one(count)))
-        .sum()
 }
