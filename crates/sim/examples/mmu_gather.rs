@@ -1,5 +1,5 @@
 //! What tearing mappings down costs, by ranges or page by page. In time, all ways in turn:
-//! `mmu_gather time [ORDER] [MIB] [ROUNDS]`. In instructions, to be counted from outside:
+//! `mmu_gather time|scattered [ORDER] [MIB] [ROUNDS]`, folios in the order of addresses or in none. In instructions, to be counted from outside:
 //! `valgrind --tool=callgrind --toggle-collect='*teardown*' --callgrind-out-file=/dev/null
 //! target/release/examples/mmu_gather runs|ranges|pages [ORDER] [MIB]`.
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ fn main() {
         "pages" => once(fresh, How::Pages),
         "ranges" => once(fresh, How::Ranges),
         "runs" => once(fresh, How::Runs),
+        "scattered" => time(&fresh.scattered(order, 1), rounds),
         _ => time(&fresh, rounds),
     }
 }

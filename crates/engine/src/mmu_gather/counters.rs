@@ -109,22 +109,76 @@ impl MapCounts {
 
     /// Unmaps frames `start..start + nr` once each; returns how many are mapped no longer.
     #[inline]
-    pub(super) fn unmap_range(&self, start: usize, nr: usize) -> u32 {
-        let (mut lane, mut left, mut gone) = (start % LANES, nr, 0);
-        for word in &self.0[start / LANES..(start + nr).div_ceil(LANES)] {
-            let lanes = left.min(LANES - lane);
-            // One in each lane that belongs to the range.
-            let ones = (ONES >> (LANE_BITS as usize * (LANES - lanes))) << shift(lane);
-            let before = word.fetch_sub(ones, Ordering::Relaxed);
-            // Most pages are mapped once.
-            if before & (ones * LANE) == ones {
-                gone += lanes as u32;
-            } else {
-                gone += last_maps(before, ones);
+    pub(super) fn unmap_range(&self, start: usize, nr: u32) -> u32 {
+        let end = start + nr as usize;
+        let mapped = if start % LANES == 0 && end % LANES == 0 {
+            let words = self.0[start / LANES..end / LANES].iter().enumerate();
+            words.fold(0, |mapped, (n, word)| match unmap_lanes(word, ONES) {
+                Some(before) => mapped + count_still_mapped(start / LANES + n, ONES, before),
+                None => mapped,
+            })
+        } else {
+            self.unmap_parts(start, end)
+        };
+        nr - mapped
+    }
+
+    /// Unmaps frames that begin or end in the middle of a word; returns how many are still mapped.
+    #[cold]
+    fn unmap_parts(&self, mut from: usize, end: usize) -> u32 {
+        let mut mapped = 0;
+        while from < end {
+            let mut part = Lanes::of(from);
+            from += 1;
+            while from < end && part.take(from) {
+                from += 1;
             }
-            (lane, left) = (0, left - lanes);
+            if let Some(before) = self.unmap_lanes(part) {
+                mapped += count_still_mapped(part.word, part.ones, before);
+            }
         }
-        gone
+        mapped
+    }
+
+    /// Unmaps `lanes`, in one operation. What their word was, unless all of them are mapped no longer.
+    #[inline]
+    pub(super) fn unmap_lanes(&self, lanes: Lanes) -> Option<u64> {
+        unmap_lanes(&self.0[lanes.word], lanes.ones)
+    }
+}
+
+/// [`MapCounts::unmap_lanes`] of a word.
+#[inline]
+fn unmap_lanes(word: &AtomicU64, ones: u64) -> Option<u64> {
+    let before = word.fetch_sub(ones, Ordering::Relaxed);
+    // Most pages are mapped once.
+    (before & (ones * LANE) != ones).then_some(before)
+}
+
+/// Frames whose map counts share a word, to be unmapped once each in one operation: a one for each.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Lanes {
+    pub(super) word: usize,
+    pub(super) ones: u64,
+}
+
+impl Lanes {
+    pub(super) const fn of(frame: usize) -> Self {
+        Self {
+            word: frame / LANES,
+            ones: 1 << shift(frame),
+        }
+    }
+
+    /// Takes `frame` as well; false if its count is in another word, or it is among them.
+    #[inline]
+    pub(super) const fn take(&mut self, frame: usize) -> bool {
+        let one = 1 << shift(frame);
+        let takes = self.word == frame / LANES && self.ones & one == 0;
+        if takes {
+            self.ones |= one;
+        }
+        takes
     }
 }
 
@@ -144,20 +198,21 @@ impl PartialEq for MapCounts {
 
 impl Eq for MapCounts {}
 
-/// How many of the lanes that `ones` names were one.
 #[cold]
 #[inline(never)]
-fn last_maps(before: u64, ones: u64) -> u32 {
-    let mut last = 0;
-    for lane_of in (0..LANES)
-        .map(shift)
-        .filter(|&shift| ones >> shift & 1 == 1)
-    {
-        let count = lane(before >> lane_of);
-        assert!(count > 0, "unmapped more often than mapped");
-        last += u32::from(count == 1);
-    }
-    last
+fn count_still_mapped(word: usize, ones: u64, before: u64) -> u32 {
+    still_mapped(word, ones, before).map(|_| 1).sum()
+}
+
+/// Those of the frames that `ones` has a one for that were mapped more than once `before`.
+pub(super) fn still_mapped(word: usize, ones: u64, before: u64) -> impl Iterator<Item = usize> {
+    let lanes = (0..LANES).filter(move |&lane| ones >> shift(lane) & 1 == 1);
+    let counts = lanes.map(move |at| (word * LANES + at, lane(before >> shift(at))));
+    let checked =
+        counts.inspect(|&(_, count)| assert!(count > 0, "unmapped more often than mapped"));
+    checked
+        .filter(|&(_, count)| count > 1)
+        .map(|(frame, _)| frame)
 }
 
 /// Where in its word the count of a frame is.

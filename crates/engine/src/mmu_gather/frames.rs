@@ -23,6 +23,15 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Anon,
+        Self::File,
+        Self::DirtyFile,
+        Self::Device,
+        Self::HugeZero,
+    ];
+    pub(super) const COUNT: usize = Self::ALL.len();
+
     /// Neither anonymous memory nor file data.
     pub(super) const fn is_special(self) -> bool {
         matches!(self, Self::Device | Self::HugeZero)

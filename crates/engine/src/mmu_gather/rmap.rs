@@ -2,7 +2,14 @@
 
 use super::FrameKind;
 use super::batch::Entry;
+use super::counters::{Lanes, MapCounts, still_mapped};
 use super::frames::{FolioInfo, Frames, slot};
+
+/// In a count of pages that are mapped no longer: one folio was looked at.
+const LOOKED_AT: u64 = 1 << 32;
+
+/// Folios that were looked at, and pages that are mapped no longer, by kind.
+type ByKind = [u64; FrameKind::COUNT];
 
 impl Frames {
     /// Unmaps each page of each range once; a range's folio and the deferred-split queue are looked at
@@ -13,33 +20,67 @@ impl Frames {
     /// When a page was not mapped: somebody's books are wrong.
     #[inline(never)]
     pub(super) fn remove_rmap_ranges(&mut self, ranges: &[Entry]) -> bool {
-        let (mut anon, mut file, mut splits, mut dirty) = (0u32, 0u32, 0, false);
+        let (mut by_kind, mut splits) = ([0; FrameKind::COUNT], 0);
+        let mut singles = Lanes::default();
         for range in ranges {
-            let first = slot(range.start);
             let folio = &mut self.folios[range.folio as usize];
-            let gone = if folio.nr == 1 {
-                u32::from(self.mapcount.unmap(first))
+            let gone = if folio.nr > 1 {
+                unmap_large(&self.mapcount, folio, range, &mut splits)
             } else {
-                let gone = self.mapcount.unmap_range(first, range.nr as usize);
-                if gone > 0 && folio.mapped.less(gone) > 0 && folio.kind == FrameKind::Anon {
-                    splits += folio.defer_split();
+                if !singles.take(slot(range.start)) {
+                    self.unmap_singles(&mut by_kind, singles);
+                    singles = Lanes::of(slot(range.start));
                 }
-                gone
+                1
             };
-            if folio.kind == FrameKind::Anon {
-                anon += gone;
-            } else {
-                file += gone;
-                dirty |= folio.kind == FrameKind::DirtyFile;
-            }
+            by_kind[self.folios[range.folio as usize].kind as usize] += LOOKED_AT | gone;
         }
+        self.unmap_singles(&mut by_kind, singles);
         let stats = &mut self.stats;
         stats.mapcount_ops += ranges.len() as u64;
         stats.deferred_splits += splits;
-        stats.mapped[Self::stat_of(FrameKind::Anon)] -= i64::from(anon);
-        stats.mapped[Self::stat_of(FrameKind::File)] -= i64::from(file);
-        dirty
+        for kind in FrameKind::ALL {
+            let gone = by_kind[kind as usize] % LOOKED_AT;
+            stats.mapped[Self::stat_of(kind)] -= gone.cast_signed();
+        }
+        by_kind[FrameKind::DirtyFile as usize] > 0
     }
+
+    /// Unmaps what was put together, and corrects `by_kind` by what is still mapped.
+    #[inline]
+    fn unmap_singles(&self, by_kind: &mut ByKind, singles: Lanes) {
+        if singles.ones == 0 {
+            return;
+        }
+        let before = self.mapcount.unmap_lanes(singles);
+        if let Some(before) = before {
+            self.correct(by_kind, singles, before);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn correct(&self, by_kind: &mut ByKind, singles: Lanes, before: u64) {
+        for frame in still_mapped(singles.word, singles.ones, before) {
+            let folio = &self.folios[self.frames[frame].folio as usize];
+            by_kind[folio.kind as usize] -= 1;
+        }
+    }
+}
+
+/// Unmaps pages of a large folio once each; returns how many are mapped no longer.
+#[inline(never)]
+fn unmap_large(
+    mapcount: &MapCounts,
+    folio: &mut FolioInfo,
+    range: &Entry,
+    splits: &mut u64,
+) -> u64 {
+    let gone = mapcount.unmap_range(slot(range.start), range.nr);
+    if gone > 0 && folio.mapped.less(gone) > 0 && folio.kind == FrameKind::Anon {
+        *splits += folio.defer_split();
+    }
+    u64::from(gone)
 }
 
 impl FolioInfo {

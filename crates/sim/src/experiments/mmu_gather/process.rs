@@ -2,8 +2,9 @@
 //!
 //! Invariant: all ways clear every entry and give back every page.
 
+use crate::rng::Rng;
 use ::engine::mmu_gather::by_page::PageGather;
-use ::engine::mmu_gather::{FrameKind, Frames, MmuGather, ReleaseStats};
+use ::engine::mmu_gather::{Found, FrameKind, Frames, MmuGather, ReleaseStats};
 
 /// How a mapping is torn down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,21 @@ impl PageTable {
         Self { entries, frames }
     }
 
+    /// The same memory at other addresses: folios in random order, so that neighbours in the page
+    /// table are no neighbours in memory.
+    #[must_use]
+    pub fn scattered(mut self, order: u64, seed: u64) -> Self {
+        let (mut rng, folios) = (Rng::new(seed), self.entries.len() >> order);
+        for last in (1..folios).rev() {
+            let other = rng.below(u32::try_from(last + 1).unwrap_or(u32::MAX)) as usize;
+            let (front, back) = self.entries.split_at_mut(last << order);
+            if other < last {
+                front[other << order..][..1 << order].swap_with_slice(&mut back[..1 << order]);
+            }
+        }
+        self
+    }
+
     /// What it cost so far.
     #[must_use]
     pub const fn stats(&self) -> &ReleaseStats {
@@ -93,42 +109,65 @@ impl PageTable {
     fn teardown_runs(&mut self) {
         let mut tlb = MmuGather::default();
         let mut rest = &mut self.entries[..];
-        while let [first, ..] = rest {
-            let start = first.wrapping_sub(1);
-            if start == u64::MAX {
+        while let [entry, ..] = rest {
+            let frame = entry.wrapping_sub(1);
+            if frame == u64::MAX {
                 rest = &mut rest[1..];
                 continue;
             }
-            let found = self.frames.find(start);
-            let len = match found.left() {
-                1 => {
-                    rest[0] = 0;
-                    1
-                }
-                most => clear_run(rest, most),
-            };
-            rest = &mut rest[len as usize..];
-            let (mut added, mut full) = tlb.add_range(found, start, len);
-            while full || added < len {
-                if full {
-                    tlb.flush(&mut self.frames, |_| {});
-                    full = false;
-                } else {
-                    let next = start + u64::from(added);
-                    let more;
-                    (more, full) = tlb.add_range(self.frames.find(next), next, len - added);
-                    added += more;
-                }
+            let found = self.frames.find(frame);
+            if found.left() > 1 {
+                let len = clear_run(rest, found.left());
+                rest = &mut rest[len..];
+                gather_run(&mut tlb, &mut self.frames, (found, frame), len);
+                continue;
+            }
+            *entry = 0;
+            rest = &mut rest[1..];
+            if tlb.add_last(found, frame) {
+                tlb.flush(&mut self.frames, |_| {});
             }
         }
         tlb.flush(&mut self.frames, |_| {});
     }
 }
 
+/// Gathers `len` frames from `start` on, all of the folio that was found there.
+#[inline]
+fn gather_run(tlb: &mut MmuGather, frames: &mut Frames, (found, start): (Found, u64), len: usize) {
+    let len = u32::try_from(len).unwrap_or(u32::MAX);
+    let (added, full) = tlb.add_range(found, start, len);
+    if full || added < len {
+        gather_rest(tlb, frames, start + u64::from(added), (len - added, full));
+    }
+}
+
+/// Goes on from `next` after the end of a batch.
+#[cold]
+#[inline(never)]
+fn gather_rest(
+    tlb: &mut MmuGather,
+    frames: &mut Frames,
+    mut next: u64,
+    (mut left, mut full): (u32, bool),
+) {
+    while full || left > 0 {
+        if full {
+            tlb.flush(frames, |_| {});
+            full = false;
+        } else {
+            let added;
+            (added, full) = tlb.add_range(frames.find(next), next, left);
+            next += u64::from(added);
+            left -= added;
+        }
+    }
+}
+
 /// Clears the entries at the front that point to frames that follow each other, `most` at most;
 /// returns how many.
 #[inline]
-fn clear_run(entries: &mut [u64], most: u32) -> u32 {
+fn clear_run(entries: &mut [u64], most: u32) -> usize {
     let most = entries.len().min(most as usize);
     let entries = &mut entries[..most];
     let (mut next, mut len) = (entries[0], 0);
@@ -152,7 +191,7 @@ fn clear_run(entries: &mut [u64], most: u32) -> u32 {
         *entry = 0;
         (next, len) = (next + 1, len + 1);
     }
-    u32::try_from(len).unwrap_or(u32::MAX)
+    len
 }
 
 #[cfg(test)]
