@@ -107,11 +107,11 @@ impl MapCounts {
         before == 1
     }
 
-    /// Unmaps frames `start..start + nr` once each; returns how many are mapped no longer.
+    /// Unmaps frames `start..start + nr` once each; returns how many are still mapped.
     #[inline]
     pub(super) fn unmap_range(&self, start: usize, nr: u32) -> u32 {
         let end = start + nr as usize;
-        let mapped = if start % LANES == 0 && end % LANES == 0 {
+        if start % LANES == 0 && end % LANES == 0 {
             let words = self.0[start / LANES..end / LANES].iter().enumerate();
             words.fold(0, |mapped, (n, word)| match unmap_lanes(word, ONES) {
                 Some(before) => mapped + count_still_mapped(start / LANES + n, ONES, before),
@@ -119,8 +119,7 @@ impl MapCounts {
             })
         } else {
             self.unmap_parts(start, end)
-        };
-        nr - mapped
+        }
     }
 
     /// Unmaps frames that begin or end in the middle of a word; returns how many are still mapped.

@@ -20,20 +20,23 @@ impl Frames {
     /// When a page was not mapped: somebody's books are wrong.
     #[inline(never)]
     pub(super) fn remove_rmap_ranges(&mut self, ranges: &[Entry]) -> bool {
-        let (mut by_kind, mut splits) = ([0; FrameKind::COUNT], 0);
-        let mut singles = Lanes::default();
+        // As if all were mapped no longer. It also brings the folios near, which no atomic operation
+        // does for the one after it.
+        let mut by_kind = [0; FrameKind::COUNT];
+        for range in ranges {
+            let folio = &self.folios[range.folio as usize];
+            by_kind[folio.kind as usize] += LOOKED_AT | u64::from(range.nr);
+        }
+        let (mut singles, mut splits) = (Lanes::default(), 0);
         for range in ranges {
             let folio = &mut self.folios[range.folio as usize];
-            let gone = if folio.nr > 1 {
-                unmap_large(&self.mapcount, folio, range, &mut splits)
-            } else {
-                if !singles.take(slot(range.start)) {
-                    self.unmap_singles(&mut by_kind, singles);
-                    singles = Lanes::of(slot(range.start));
-                }
-                1
-            };
-            by_kind[self.folios[range.folio as usize].kind as usize] += LOOKED_AT | gone;
+            if folio.nr > 1 {
+                let mapped = unmap_large(&self.mapcount, folio, range, &mut splits);
+                by_kind[folio.kind as usize] -= u64::from(mapped);
+            } else if !singles.take(slot(range.start)) {
+                self.unmap_singles(&mut by_kind, singles);
+                singles = Lanes::of(slot(range.start));
+            }
         }
         self.unmap_singles(&mut by_kind, singles);
         let stats = &mut self.stats;
@@ -68,19 +71,20 @@ impl Frames {
     }
 }
 
-/// Unmaps pages of a large folio once each; returns how many are mapped no longer.
+/// Unmaps pages of a large folio once each; returns how many of them are still mapped.
 #[inline(never)]
 fn unmap_large(
     mapcount: &MapCounts,
     folio: &mut FolioInfo,
     range: &Entry,
     splits: &mut u64,
-) -> u64 {
-    let gone = mapcount.unmap_range(slot(range.start), range.nr);
+) -> u32 {
+    let mapped = mapcount.unmap_range(slot(range.start), range.nr);
+    let gone = range.nr - mapped;
     if gone > 0 && folio.mapped.less(gone) > 0 && folio.kind == FrameKind::Anon {
         *splits += folio.defer_split();
     }
-    u64::from(gone)
+    mapped
 }
 
 impl FolioInfo {
