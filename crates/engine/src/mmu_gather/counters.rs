@@ -111,7 +111,7 @@ impl MapCounts {
     #[inline]
     pub(super) fn unmap_range(&self, start: usize, nr: u32) -> u32 {
         let end = start + nr as usize;
-        if start % LANES == 0 && end % LANES == 0 {
+        if start.is_multiple_of(LANES) && end.is_multiple_of(LANES) {
             let words = self.0[start / LANES..end / LANES].iter().enumerate();
             words.fold(0, |mapped, (n, word)| match unmap_lanes(word, ONES) {
                 Some(before) => mapped + count_still_mapped(start / LANES + n, ONES, before),
@@ -215,6 +215,7 @@ pub(super) fn still_mapped(word: usize, ones: u64, before: u64) -> impl Iterator
 }
 
 /// Where in its word the count of a frame is.
+#[allow(clippy::cast_possible_truncation, reason = "it is below 4")]
 #[inline]
 const fn shift(frame: usize) -> u32 {
     (frame % LANES) as u32 * LANE_BITS
@@ -224,4 +225,80 @@ const fn shift(frame: usize) -> u32 {
 #[inline]
 const fn lane(word: u64) -> u32 {
     (word & LANE) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    /// Two processes that share folios are torn down at once, one by ranges, one page by page.
+    #[test]
+    fn each_count_is_dropped_to_zero_by_one_of_two() {
+        const PAGES: u32 = 1 << 12;
+        let (mut counts, references) = (MapCounts::default(), Counter::new(2 * PAGES));
+        counts.add(0, PAGES as usize);
+        (0..PAGES).for_each(|frame| counts.set(frame as usize, 2));
+        let ranges = || {
+            let steps = (0..PAGES).step_by(8);
+            steps.fold((0, false), |(gone, last), at| {
+                let mapped = counts.unmap_range(at as usize, 8);
+                (gone + 8 - mapped, last | references.put(8))
+            })
+        };
+        let pages = || {
+            (0..PAGES).fold((0, false), |(gone, last), at| {
+                let unmapped = u32::from(counts.unmap(at as usize));
+                (gone + unmapped, last | references.put(1))
+            })
+        };
+        let (one, other) = std::thread::scope(|scope| {
+            let one = scope.spawn(ranges);
+            let other = pages();
+            (one.join().expect("no panic"), other)
+        });
+        assert_eq!(one.0 + other.0, PAGES, "each page's last map was dropped");
+        assert!(one.1 != other.1, "one of them dropped the last reference");
+        assert_eq!(references.get(), 0);
+    }
+
+    #[test]
+    fn lanes_are_as_good_as_numbers() {
+        let (mut counts, mut naive) = (MapCounts::default(), [1u32; 64]);
+        counts.add(0, 64);
+        let mut x = 7u32;
+        for round in 0..2000 {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (start, nr) = ((x >> 8) % 64, (x >> 16) % 9 + 1);
+            let nr = nr.min(64 - start);
+            for frame in start..start + nr {
+                let count = (x >> (frame % 16)) % 3 + 1;
+                naive[frame as usize] = count;
+                counts.set(frame as usize, u16::try_from(count).expect("small"));
+            }
+            let range = &mut naive[start as usize..][..nr as usize];
+            range.iter_mut().for_each(|count| *count -= 1);
+            let mapped = range.iter().filter(|&&count| count > 0).count();
+            let got = counts.unmap_range(start as usize, nr);
+            assert_eq!(got as usize, mapped, "round {round}");
+            let all: Vec<u32> = (0..64).map(|frame| counts.get(frame)).collect();
+            assert_eq!(all, naive, "round {round}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "unmapped more often than mapped")]
+    fn an_unmapped_page_is_not_unmapped() {
+        let mut counts = MapCounts::default();
+        counts.add(0, 8);
+        counts.set(5, 0);
+        counts.unmap_range(0, 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "more references dropped than held")]
+    fn references_are_dropped_once() {
+        Counter::new(3).put(4);
+    }
 }

@@ -213,6 +213,14 @@ fn test_15_same_as_page_by_page() {
             let first = frames.add_folio(1 << random(5), kind, lruvec);
             frames.folio_mut(first).mlocked = random(10) == 0;
             frames.folio_mut(first).swap_cache = random(4) == 0;
+            if random(5) == 0 {
+                // Another process maps a page of it, too.
+                let folio = frames.folio_mut(first);
+                let other = first + u64::from(random(folio.nr));
+                let held = folio.refcount.get();
+                folio.refcount.set(held + 1);
+                frames.set_mapcount(other, 2);
+            }
         }
         let total = frames.frames.len() as u64;
         let mut naive = frames.clone();
