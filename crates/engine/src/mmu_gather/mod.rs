@@ -99,7 +99,7 @@ impl MmuGather {
     /// Adds `nr` frames from `start` on, all of the folio that was `found` there, whose entries, one
     /// after the other, were just cleared; as so many calls of [`Self::add`] would. Returns how many
     /// were added, and true when the caller must flush before it adds the rest.
-    #[inline]
+    #[inline(always)]
     pub fn add_range(&mut self, found: Found, start: u64, nr: u32) -> (u32, bool) {
         debug_assert!(nr > 0 && nr <= found.left, "a range lies in one folio");
         self.tlb_flushed = false;

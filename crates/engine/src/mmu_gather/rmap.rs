@@ -72,7 +72,7 @@ impl Frames {
 }
 
 /// Unmaps pages of a large folio once each; returns how many of them are still mapped.
-#[inline(never)]
+#[inline]
 fn unmap_large(
     mapcount: &MapCounts,
     folio: &mut FolioInfo,

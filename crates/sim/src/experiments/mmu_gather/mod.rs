@@ -13,7 +13,6 @@ use super::Settings;
 use crate::outcome::{Cell, Claim, Outcome, Table};
 use crate::stats::{median, number};
 use ::engine::mmu_gather::ReleaseStats;
-use std::time::Instant;
 
 /// 1 GiB.
 const PAGES: u64 = 1 << 18;
@@ -32,9 +31,7 @@ fn measure(order: u64, pages: u64) -> Measured {
     for _ in 0..ROUNDS {
         for (n, how) in How::ALL.into_iter().enumerate() {
             let mut table = fresh.clone();
-            let start = Instant::now();
-            table.teardown(how);
-            seconds[n].push(start.elapsed().as_secs_f64());
+            seconds[n].push(table.timed(how));
             stats[n] = *table.stats();
         }
     }
@@ -73,8 +70,8 @@ pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome
 }
 
 const NOTE: &str = "The document measured cycles of a whole kernel: of removing rmap 24.7 thousand \
-    million became 5.5, a ratio of 4.5, and 5.2 of the deferred-split queue vanished. Instructions are \
-    counted from outside, by callgrind, with the example mmu_gather.";
+    million became 5.5, a ratio of 4.5, and 5.2 of the deferred-split queue vanished. The example \
+    mmu_gather takes more rounds, of folios in order or scattered; callgrind counts its instructions.";
 
 fn costs(measured: &[Measured]) -> Table {
     let mut table = Table::new(
@@ -109,7 +106,7 @@ fn costs(measured: &[Measured]) -> Table {
 
 fn times(measured: &[Measured], pages: u64) -> Table {
     let mut table = Table::new(
-        "Time to tear the mapping down (medians of 9)",
+        "Processor time to tear the mapping down (medians of 9)",
         &["folio order", "how", "ns a page", "page by page / this"],
     );
     for way in measured {
