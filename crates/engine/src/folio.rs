@@ -11,6 +11,7 @@
 use crate::page_table::PageTable;
 use crate::word::{Flag, State, Word};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Index of a folio within its lruvec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,6 +148,15 @@ impl FolioTable {
         if was.is_present() != word.is_present() {
             self.bits.set_present(id, word.is_present());
         }
+    }
+
+    /// The pages of `run` become absent, all of them within the table.
+    pub(crate) fn forget(&mut self, run: Range<u32>) {
+        let run = run.start as usize..run.end as usize;
+        for raw in &mut self.words[run.clone()] {
+            *raw = Word::from_raw(*raw).into_state(State::Absent).raw();
+        }
+        self.bits.forget(run);
     }
 
     /// The hardware's part in a simulation: sets the accessed bit. False when the page is out.

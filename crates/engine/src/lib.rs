@@ -15,7 +15,7 @@
 //! | `workingset/` | mm/workingset.c | a shadow lies in its page's slot: it needs no owner; node reclaim forgets it there, where asked for |
 //! | `memcg/`, `machine/` | mm/memcontrol.c, mm/page_counter.c | one node; ids belong to a tenant for good |
 //! | `rstat/` | kernel/cgroup/rstat.c | a bit for each line of statistics that changed; a flush adds all workers' parts of a group at once |
-//! | `mmu_gather/` | mm/mmu_gather.c, mm/swap.c | frames and folios are a model, locks are counted |
+//! | `mmu_gather/` | mm/mmu_gather.c, mm/swap.c | frames and folios are a model, their counters are atomic, locks are counted |
 //! | `swap_map.rs`, `vma.rs` | mm/swapfile.c, mm/mmap.c | what reclaim needs of them |
 #![no_std]
 #![forbid(unsafe_code)]

@@ -15,6 +15,7 @@ pub(crate) use crate::ring::AHEAD;
 use crate::ring::{ENTRY_BITS, Ring};
 use crate::word::{State, Word};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 const VERSION_BITS: u32 = 2;
 const _: () = assert!(FolioId::BITS + VERSION_BITS == ENTRY_BITS);
@@ -213,6 +214,26 @@ impl<const N: usize> Lists<N> {
             folios.set(id, word);
             self.tombstones += 1;
         }
+    }
+
+    /// Takes pages that follow each other off the list where all of them are, for good; see
+    /// [`Self::remove`].
+    pub(crate) fn remove_run(
+        &mut self,
+        folios: &mut FolioTable,
+        run: Range<u32>,
+        hint: Option<usize>,
+    ) {
+        if hint.is_some() {
+            for id in run.map(FolioId) {
+                self.remove(folios, id, State::Absent, hint);
+            }
+            return;
+        }
+        let nr = run.len();
+        folios.forget(run);
+        self.live -= nr;
+        self.tombstones += nr;
     }
 
     /// Keeps invariant 3; called after removals, once a batch.

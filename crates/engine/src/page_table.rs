@@ -8,6 +8,7 @@
 
 use crate::folio::FolioId;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Pages in a block.
 const BLOCK: usize = 32;
@@ -91,6 +92,18 @@ impl PageTable {
         let (block, bit) = at(id);
         let rest = self.blocks[block] & !(bit | bit << BLOCK);
         self.blocks[block] = if present { rest | bit } else { rest };
+    }
+
+    /// The pages of `run` go.
+    pub(crate) fn forget(&mut self, run: Range<usize>) {
+        let mut at = run.start;
+        while at < run.end {
+            let (block, from) = (at / BLOCK, at % BLOCK);
+            let nr = (BLOCK - from).min(run.end - at);
+            let bits = (PRESENT >> (BLOCK - nr)) << from;
+            self.blocks[block] &= !(bits | bits << BLOCK);
+            at += nr;
+        }
     }
 
     /// A planted bug: the accessed bit of whatever page.

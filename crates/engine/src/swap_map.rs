@@ -112,6 +112,33 @@ impl SwapMap {
         Ok(true)
     }
 
+    /// [`Self::put`] of `nr` slots from `start` on, the accounts once; returns how many are free now.
+    ///
+    /// # Errors
+    /// [`BadSlot`] with the first that was free already; those before it are put.
+    pub fn put_range(&mut self, start: SwapSlot, nr: u32) -> Result<usize, BadSlot> {
+        let (before, end) = (self.used, start.0.saturating_add(nr));
+        let mut next = start.0;
+        while next < end {
+            // Nearly all slots have one user.
+            let from = self.counts.len().min(next as usize);
+            let to = self.counts.len().min(end as usize);
+            let single = self.counts[from..to]
+                .iter()
+                .take_while(|&&count| count == 1);
+            let single = u32::try_from(single.count()).unwrap_or(0);
+            self.counts[from..from + single as usize].fill(0);
+            self.free.extend(next..next + single);
+            self.used -= single as usize;
+            next += single;
+            if next < end {
+                self.put(SwapSlot(next))?;
+                next += 1;
+            }
+        }
+        Ok(before - self.used)
+    }
+
     /// Asserts the invariants.
     ///
     /// # Panics
@@ -171,6 +198,42 @@ mod tests {
         assert_eq!(map.put(b), Ok(true));
         assert_eq!(map.put(SwapSlot(99)), Err(BadSlot(SwapSlot(99))));
         map.check_invariants();
+    }
+
+    /// By ranges and slot by slot, the map is the same.
+    #[test]
+    fn a_range_is_put_as_its_slots_are() {
+        let mut x = 1u32;
+        let mut random = |n: u32| {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (x >> 8) % n
+        };
+        for _ in 0..300 {
+            let mut map = SwapMap::new(50);
+            for _ in 0..random(50) {
+                let slot = map.alloc().expect("free");
+                for _ in 0..[0, 0, 0, 1, 100][random(5) as usize] {
+                    map.dup(slot).expect("in use");
+                }
+            }
+            let mut by_slot = map.clone();
+            let (start, nr) = (random(50), random(30));
+            let slots = (start..start + nr).map(SwapSlot);
+            let freed = slots.map(|slot| by_slot.put(slot).map(usize::from));
+            let freed: Result<Vec<usize>, BadSlot> = freed.collect();
+            let got = map.put_range(SwapSlot(start), nr);
+            assert_eq!(got, freed.map(|freed| freed.iter().sum()));
+            map.check_invariants();
+            assert_eq!(
+                (map.counts, map.free, map.continued, map.used),
+                (
+                    by_slot.counts,
+                    by_slot.free,
+                    by_slot.continued,
+                    by_slot.used
+                )
+            );
+        }
     }
 
     /// Canaries: each plants one bug that `check_invariants` must find.

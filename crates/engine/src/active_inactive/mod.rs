@@ -25,6 +25,7 @@ use crate::units::Pages;
 use crate::word::{Flag, State, TOKEN_BITS, Word};
 use crate::workingset::EvictionClock;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// The stages of the series that brought workingset protection and detection to anon pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,6 +152,20 @@ impl ActiveInactive {
         self.count(word, -1);
         self.lists
             .remove(folios, id, next, eager.then_some(list_of(word)));
+    }
+
+    /// The number of the list where a listed page is.
+    #[inline]
+    pub(crate) const fn list_of(word: Word) -> usize {
+        list_of(word)
+    }
+
+    /// Takes pages of one list off it for good, with one update of its size.
+    pub(crate) fn del_run(&mut self, folios: &mut FolioTable, run: Range<u32>, eager: bool) {
+        let word = folios.get(FolioId(run.start));
+        self.count(word, -i64::from(run.end - run.start));
+        let hint = eager.then_some(list_of(word));
+        self.lists.remove_run(folios, run, hint);
     }
 
     pub(crate) fn bound_tombstones(&mut self, folios: &mut FolioTable) {

@@ -4,6 +4,7 @@ use super::{LruGen, MAX_NR_GENS, MIN_NR_GENS, Profile, list_of, refs, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::list::End;
 use crate::word::{Flag, State, Word};
+use core::ops::Range;
 
 /// Why a page is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +75,21 @@ impl LruGen {
         }
         let hint = eager.then_some(list_of(slot, ty));
         self.lists.remove(folios, id, next, hint);
+    }
+
+    /// The number of the list where a listed page is.
+    #[inline]
+    pub(crate) const fn list_of(word: Word) -> usize {
+        list_of(word.generation(), word.folio_type())
+    }
+
+    /// Takes listed pages of one generation and type off for good, with one update of its size.
+    pub(crate) fn del_run(&mut self, folios: &mut FolioTable, run: Range<u32>, eager: bool) {
+        let word = folios.get(FolioId(run.start));
+        let nr = i64::from(run.end - run.start);
+        self.count(word.generation(), word.folio_type(), -nr);
+        let hint = eager.then_some(Self::list_of(word));
+        self.lists.remove_run(folios, run, hint);
     }
 
     /// A page taken off for something else than reclaim comes back as young as it left.

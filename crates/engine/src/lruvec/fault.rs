@@ -1,7 +1,7 @@
-//! Pages coming in, being accessed and being removed, with their accounts.
+//! Pages coming in and being accessed, with their accounts.
 
 use super::policy::Lru;
-use super::{FaultKind, Lruvec, Unmapped};
+use super::{FaultKind, Lruvec};
 use crate::folio::{FolioId, FolioType};
 use crate::lru_gen::Refault;
 use crate::vmstat::VmEvent;
@@ -130,35 +130,5 @@ impl Lruvec {
         if word.is_present() && theirs {
             self.folios.set(id, word.with(flag, on));
         }
-    }
-
-    /// Pages `start..start + len` were removed by their program: off the lists, no shadow, and
-    /// shadows that are there are consumed.
-    pub fn unmap_range(&mut self, start: FolioId, len: usize) -> Unmapped {
-        let end = start.index().saturating_add(len).min(self.folios.len());
-        let (mut gone, eager) = (Unmapped::default(), len <= 16);
-        for id in (start.0..).map(FolioId).take_while(|id| id.index() < end) {
-            let word = self.folios.get(id);
-            self.note_removed(id, word);
-            match word.state() {
-                State::Absent => continue,
-                State::Shadow => {
-                    self.folios.set(id, word.into_state(State::Absent));
-                    gone.out[word.shadow_type().index()].0 += 1;
-                    self.out[word.shadow_type().index()] -= 1;
-                }
-                State::Listed => {
-                    self.lru.del(&mut self.folios, id, State::Absent, eager);
-                    gone.present.0 += 1;
-                }
-                State::OffList => {
-                    self.folios.set(id, word.into_state(State::Absent));
-                    self.off_list[word.folio_type().index()] -= 1;
-                    gone.present.0 += 1;
-                }
-            }
-        }
-        self.lru.bound_tombstones(&mut self.folios);
-        gone
     }
 }

@@ -13,6 +13,7 @@ mod multi_gen;
 mod policy;
 mod reclaim;
 mod shadow_bound;
+mod unmap;
 
 pub use policy::Policy;
 

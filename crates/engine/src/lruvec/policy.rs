@@ -4,8 +4,9 @@ use crate::active_inactive::{ActiveInactive, Stage};
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::lru_gen::{Insertion, LruGen, Profile, Refault};
 use crate::units::{Millis, Pages};
-use crate::word::{Flag, State, Word};
+use crate::word::{Flag, Word};
 use alloc::boxed::Box;
+use core::ops::Range;
 
 /// The choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,10 +99,20 @@ impl Lru {
         }
     }
 
-    pub(super) fn del(&mut self, folios: &mut FolioTable, id: FolioId, next: State, eager: bool) {
+    /// The number of the list where a listed page is.
+    #[inline]
+    pub(super) fn list_of(&self, word: Word) -> usize {
         match self {
-            Self::MultiGen(lru) => lru.del(folios, id, next, eager),
-            Self::Classic(lru) => lru.del(folios, id, next, eager),
+            Self::MultiGen(_) => LruGen::list_of(word),
+            Self::Classic(_) => ActiveInactive::list_of(word),
+        }
+    }
+
+    /// Takes pages off the list where all of them are, for good.
+    pub(super) fn del_run(&mut self, folios: &mut FolioTable, run: Range<u32>, eager: bool) {
+        match self {
+            Self::MultiGen(lru) => lru.del_run(folios, run, eager),
+            Self::Classic(lru) => lru.del_run(folios, run, eager),
         }
     }
 

@@ -5,9 +5,9 @@
 use alloc::boxed::Box;
 
 /// Ranges of the batch that every gather begins with.
-pub const BUNDLE: usize = 8;
+pub const BUNDLE: u8 = 8;
 /// Ranges of a page-sized batch: (4096 - 16) / 16.
-pub const PAGE_BATCH: usize = 255;
+pub const PAGE_BATCH: u8 = 255;
 
 /// Frames `start..end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,53 +40,62 @@ impl Entry {
     }
 }
 
+/// Ranges that a page has room for, the header's place included. As many as a byte can tell apart, so
+/// that no index needs a check.
+const ROOM: usize = PAGE_BATCH as usize + 1;
+const _: () = assert!(ROOM == 256);
+
 /// One batch.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// As long as its capacity; `nr` are in use.
-    entries: Box<[Entry]>,
-    nr: usize,
+    entries: Box<[Entry; ROOM]>,
+    /// Entries in use, and the most that may be.
+    nr: u8,
+    max: u8,
 }
 
 impl Batch {
-    pub(super) fn new(max: usize) -> Self {
+    pub(super) fn new(max: u8) -> Self {
         Self {
-            entries: alloc::vec![Entry::default(); max].into_boxed_slice(),
+            entries: Box::new([Entry::default(); ROOM]),
             nr: 0,
+            max,
         }
     }
 
     #[inline]
     pub(super) fn entries(&self) -> &[Entry] {
-        &self.entries[..self.nr]
+        &self.entries[..usize::from(self.nr)]
     }
 
-    /// Makes the last range longer.
+    /// The last range ends there.
+    ///
+    /// # Panics
+    /// When it would be empty, or longer than a folio can be.
     #[inline]
-    pub(super) fn grow(&mut self, nr: u32) {
-        if let Some(last) = self.entries.get_mut(self.nr.wrapping_sub(1)) {
-            last.nr += nr;
-        }
+    pub(super) fn end_at(&mut self, end: u64) {
+        let last = &mut self.entries[usize::from(self.nr.wrapping_sub(1))];
+        last.nr = u32::try_from(end - last.start).expect("within a folio");
     }
 
     #[inline]
     pub(super) fn push(&mut self, entry: Entry) {
-        self.entries[self.nr] = entry;
+        self.entries[usize::from(self.nr)] = entry;
         self.nr += 1;
     }
 
     /// Ranges that still fit.
     #[inline]
-    pub(super) fn room(&self) -> usize {
-        self.entries.len() - self.nr
+    pub(super) const fn room(&self) -> u8 {
+        self.max - self.nr
     }
 
     #[inline]
-    pub(super) fn is_full(&self) -> bool {
-        self.nr == self.entries.len()
+    pub(super) const fn is_full(&self) -> bool {
+        self.nr == self.max
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(super) const fn clear(&mut self) {
         self.nr = 0;
     }
 }

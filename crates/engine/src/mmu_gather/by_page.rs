@@ -52,20 +52,14 @@ impl Frames {
     /// When it was not mapped.
     #[inline]
     pub fn remove_rmap_page(&mut self, frame: u64) {
+        let gone = self.mapcount.unmap(slot(frame));
         let index = self.index(frame);
-        let count = &mut self.mapcount[slot(frame)];
-        *count = count
-            .checked_sub(1)
-            .expect("unmapped more often than mapped");
-        let unmapped = u32::from(*count == 0);
         let folio = &mut self.folios[index];
-        folio.mapped -= unmapped;
-        let partly = unmapped > 0 && folio.mapped > 0;
-        if partly && folio.kind == FrameKind::Anon {
+        if gone && folio.nr > 1 && folio.mapped.less(1) > 0 && folio.kind == FrameKind::Anon {
             self.stats.deferred_splits += folio.defer_split();
         }
         self.stats.mapcount_ops += 1;
-        self.stats.mapped[Self::stat_of(folio.kind)] -= i64::from(unmapped);
+        self.stats.mapped[Self::stat_of(folio.kind)] -= i64::from(gone);
     }
 
     /// Drops one reference, and frees the folio with the last.

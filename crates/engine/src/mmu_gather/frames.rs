@@ -1,8 +1,10 @@
 //! Frames and the folios they belong to, as far as tearing mappings down concerns them.
 //!
-//! Invariant: `mapped` of a folio is the number of its pages whose map count is not zero; a folio
-//! is on the deferred-split queue only while it is large, anon and partly mapped.
+//! Invariant: `mapped` of a large folio is the number of its pages whose map count is not zero, that of
+//! a single page is not used: its map count says it; a folio is on the deferred-split queue only while
+//! it is large, anon and partly mapped.
 
+use super::counters::{Counter, MapCounts};
 use alloc::vec::Vec;
 
 /// What a folio is.
@@ -21,6 +23,15 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Anon,
+        Self::File,
+        Self::DirtyFile,
+        Self::Device,
+        Self::HugeZero,
+    ];
+    pub(super) const COUNT: usize = Self::ALL.len();
+
     /// Neither anonymous memory nor file data.
     pub(super) const fn is_special(self) -> bool {
         matches!(self, Self::Device | Self::HugeZero)
@@ -28,7 +39,7 @@ impl FrameKind {
 }
 
 /// A folio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolioInfo {
     /// Its first frame.
     pub first: u64,
@@ -37,9 +48,9 @@ pub struct FolioInfo {
     /// What it is.
     pub kind: FrameKind,
     /// References; freed at zero.
-    pub refcount: u32,
-    /// Pages mapped at least once.
-    pub mapped: u32,
+    pub refcount: Counter,
+    /// Pages of a large folio that are mapped at least once.
+    pub(super) mapped: Counter,
     /// The lruvec on whose list it is.
     pub lruvec: Option<u32>,
     /// In the swap cache.
@@ -107,7 +118,7 @@ pub(super) struct Frame {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frames {
     pub(super) frames: Vec<Frame>,
-    pub(super) mapcount: Vec<u32>,
+    pub(super) mapcount: MapCounts,
     pub(super) folios: Vec<FolioInfo>,
     pub(super) stats: ReleaseStats,
 }
@@ -120,13 +131,13 @@ impl Frames {
         let index = u32::try_from(self.folios.len()).expect("fewer than 2^32 folios");
         let of = |left| Frame { folio: index, left };
         self.frames.extend((1..=nr).rev().map(of));
-        self.mapcount.resize(first + nr as usize, 1);
+        self.mapcount.add(first, self.frames.len());
         self.folios.push(FolioInfo {
             first: first as u64,
             nr,
             kind,
-            refcount: nr,
-            mapped: nr,
+            refcount: Counter::new(nr),
+            mapped: Counter::new(if nr > 1 { nr } else { 0 }),
             lruvec,
             swap_cache: false,
             mlocked: false,
@@ -159,7 +170,12 @@ impl Frames {
     /// How often `frame` is mapped.
     #[must_use]
     pub fn mapcount(&self, frame: u64) -> u32 {
-        self.mapcount[slot(frame)]
+        self.mapcount.get(slot(frame))
+    }
+
+    /// Sets how often `frame` is mapped, to set up what a test or workload needs.
+    pub fn set_mapcount(&mut self, frame: u64, count: u16) {
+        self.mapcount.set(slot(frame), count);
     }
 
     /// Costs and effects so far.

@@ -8,15 +8,18 @@
 //! - I3 a batch holds at most its capacity; all before the active one are full;
 //! - I4 the last range of a full batch has one page;
 //! - I5 `range_limit` is set iff the last range of the active batch may grow, and lies beyond it;
-//!   `next` is then the frame past that range, and no frame otherwise.
+//!   `next` is then the frame past that range, and no frame otherwise. How long that range is, is
+//!   written down when it is closed.
 
 mod batch;
 pub mod by_page;
+mod counters;
 mod frames;
 mod release;
 mod rmap;
 
 pub use batch::{BUNDLE, FrameRange, PAGE_BATCH};
+pub use counters::Counter;
 pub use frames::{FolioInfo, Found, FrameKind, Frames, ReleaseStats};
 
 use alloc::vec::Vec;
@@ -51,7 +54,7 @@ pub struct MmuGather {
 
 impl Default for MmuGather {
     fn default() -> Self {
-        Self::with_batch_limit(GATHER_LIMIT / PAGE_BATCH)
+        Self::with_batch_limit(GATHER_LIMIT / usize::from(PAGE_BATCH))
     }
 }
 
@@ -76,22 +79,31 @@ impl MmuGather {
     pub fn add(&mut self, frames: &Frames, frame: u64) -> bool {
         self.tlb_flushed = false;
         if frame == self.next {
-            self.active.grow(1);
             self.extend_to(frame + 1);
             return false;
         }
         self.open(frames.find(frame), frame, 1)
     }
 
+    /// [`Self::add`] of a frame whose folio was found already and has no more pages from it on.
+    #[inline]
+    pub fn add_last(&mut self, found: Found, frame: u64) -> bool {
+        debug_assert_eq!(found.left, 1, "the last page of its folio");
+        if frame == self.next {
+            return self.add_range(found, frame, 1).1;
+        }
+        self.tlb_flushed = false;
+        self.open(Found { left: 1, ..found }, frame, 1)
+    }
+
     /// Adds `nr` frames from `start` on, all of the folio that was `found` there, whose entries, one
     /// after the other, were just cleared; as so many calls of [`Self::add`] would. Returns how many
     /// were added, and true when the caller must flush before it adds the rest.
-    #[inline]
+    #[inline(always)]
     pub fn add_range(&mut self, found: Found, start: u64, nr: u32) -> (u32, bool) {
         debug_assert!(nr > 0 && nr <= found.left, "a range lies in one folio");
         self.tlb_flushed = false;
         if start == self.next {
-            self.active.grow(nr);
             self.extend_to(start + u64::from(nr));
             return (nr, false);
         }
@@ -102,20 +114,32 @@ impl MmuGather {
 
     /// The last range ends at `end` now, and is closed if its folio does.
     #[inline]
-    const fn extend_to(&mut self, end: u64) {
-        self.next = if end < self.limit { end } else { NONE };
+    fn extend_to(&mut self, end: u64) {
+        self.next = end;
+        if end == self.limit {
+            self.close();
+        }
+    }
+
+    /// The open range, if there is one, grows no more.
+    #[inline]
+    fn close(&mut self) {
+        if self.next != NONE {
+            self.active.end_at(self.next);
+            self.next = NONE;
+        }
     }
 
     /// Opens a range.
     #[inline]
     fn open(&mut self, found: Found, start: u64, nr: u32) -> bool {
-        self.next = NONE;
+        self.close();
+        let folio = found.folio;
+        self.active.push(Entry { start, nr, folio });
         if nr < found.left {
             self.next = start + u64::from(nr);
             self.limit = start + u64::from(found.left);
         }
-        let folio = found.folio;
-        self.active.push(Entry { start, nr, folio });
         self.active.is_full() && !self.next_batch()
     }
 
@@ -127,8 +151,8 @@ impl MmuGather {
         }
         let fresh = self.spare.pop();
         let fresh = fresh.unwrap_or_else(|| Batch::new(PAGE_BATCH));
+        self.close();
         self.full.push(core::mem::replace(&mut self.active, fresh));
-        self.next = NONE;
         true
     }
 
@@ -140,6 +164,8 @@ impl MmuGather {
     /// Removes the rmap of what was added since the last time. To be called before the page-table
     /// lock is dropped, and after a TLB flush when a dirty file page is among it.
     pub fn flush_rmaps(&mut self, frames: &mut Frames) {
+        // No page may join a range whose rmap is gone.
+        self.close();
         let (batch, first) = self.rmap_pend;
         for (n, pending) in self.batches().enumerate().skip(batch) {
             let skip = if n == batch { first } else { 0 };
@@ -149,8 +175,6 @@ impl MmuGather {
                 "a dirty file page before its TLB flush"
             );
         }
-        // No page may join a range whose rmap is gone.
-        self.next = NONE;
         self.rmap_pend = (self.full.len(), self.active.entries().len());
     }
 
@@ -176,13 +200,22 @@ impl MmuGather {
             self.spare.push(page_sized);
             self.active.clear();
         }
-        self.next = NONE;
         self.rmap_pend = (0, 0);
     }
 
     /// All ranges, in the order of the adds.
     pub fn ranges(&self) -> impl Iterator<Item = FrameRange> + '_ {
-        self.batches().flat_map(Batch::entries).map(Entry::range)
+        let end_of_last = (self.next != NONE).then_some(self.next);
+        let (last, closed) = match (self.active.entries().split_last(), end_of_last) {
+            (Some((last, closed)), Some(end)) => (Some((last, end)), closed),
+            _ => (None, self.active.entries()),
+        };
+        let closed = self.full.iter().flat_map(Batch::entries).chain(closed);
+        let open = last.map(|(last, end)| FrameRange {
+            start: last.start,
+            end,
+        });
+        closed.map(Entry::range).chain(open)
     }
 
     /// Where the open range must end.
@@ -202,10 +235,12 @@ impl MmuGather {
     /// # Panics
     /// When one does not hold.
     pub fn check_invariants(&self, frames: &Frames) {
-        for entry in self.batches().flat_map(Batch::entries) {
-            let (range, found) = (entry.range(), frames.find(entry.start));
+        let entries = self.batches().flat_map(Batch::entries);
+        for (entry, range) in entries.zip(self.ranges()) {
+            let found = frames.find(range.start);
             assert!(range.start < range.end, "I2: {range:?}");
-            assert!(entry.nr <= found.left, "I2: {range:?}");
+            let left = range.start + u64::from(found.left);
+            assert!(range.end <= left, "I2: {range:?}");
             assert_eq!(entry.folio, found.folio, "I2: {range:?}");
         }
         for (n, batch) in self.full.iter().enumerate() {
@@ -216,8 +251,8 @@ impl MmuGather {
         let unused = self.spare.iter().all(|batch| batch.entries().is_empty());
         assert!(unused, "I3: a batch after the active one");
         if let Some(limit) = self.range_limit() {
-            let last = self.active.entries().last().map(Entry::range);
-            let open = last.is_some_and(|last| last.end == self.next && last.end < limit);
+            let last = self.active.entries().last();
+            let open = last.is_some_and(|last| last.start < self.next && self.next < limit);
             assert!(open, "I5");
         }
     }

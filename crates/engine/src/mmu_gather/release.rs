@@ -6,6 +6,7 @@
 
 use super::FrameKind;
 use super::batch::Entry;
+use super::counters::MapCounts;
 use super::frames::{FolioInfo, Frame, Frames, ReleaseStats, slot};
 use crate::vmscan::SWAP_CLUSTER_MAX;
 
@@ -36,6 +37,7 @@ impl Default for LruLock {
 /// All folios, apart from the table that finds them.
 struct Folios<'a> {
     folios: &'a mut [FolioInfo],
+    mapcount: &'a MapCounts,
     stats: &'a mut ReleaseStats,
 }
 
@@ -46,7 +48,7 @@ impl Folios<'_> {
         for folio in folios {
             let folio = &mut self.folios[folio as usize];
             if folio.swap_cache {
-                folio.swap_cache = folio.mapped > 0;
+                folio.swap_cache = folio.is_mapped(self.mapcount);
                 self.stats.swap_cache_tries += 1;
             }
         }
@@ -65,8 +67,7 @@ impl Folios<'_> {
                 continue;
             }
             updates += 1;
-            folio.drop_references(refs);
-            if folio.refcount > 0 {
+            if !folio.refcount.put(refs) {
                 kept += 1;
                 continue;
             }
@@ -94,8 +95,12 @@ impl Folios<'_> {
 
 impl Frames {
     fn parts(&mut self) -> (&[Frame], Folios<'_>) {
-        let (folios, stats) = (&mut self.folios[..], &mut self.stats);
-        (&self.frames, Folios { folios, stats })
+        let folios = Folios {
+            folios: &mut self.folios,
+            mapcount: &self.mapcount,
+            stats: &mut self.stats,
+        };
+        (&self.frames, folios)
     }
 
     /// Gives back a chunk of ranges.
@@ -152,18 +157,20 @@ impl LruLock {
 }
 
 impl FolioInfo {
-    /// With one update.
-    #[inline]
-    fn drop_references(&mut self, refs: u32) {
-        assert!(self.refcount >= refs, "more references dropped than held");
-        self.refcount -= refs;
+    #[cold]
+    fn is_mapped(&self, mapcount: &MapCounts) -> bool {
+        if self.nr == 1 {
+            mapcount.get(slot(self.first)) > 0
+        } else {
+            self.mapped.get() > 0
+        }
     }
 
     /// A device's folio goes to its driver; the huge zero page is counted elsewhere.
     #[cold]
     fn give_back(&mut self, refs: u32, stats: &mut ReleaseStats) {
         if self.kind == FrameKind::Device {
-            self.drop_references(refs);
+            self.refcount.put(refs);
             stats.refcount_ops += 1;
         }
     }

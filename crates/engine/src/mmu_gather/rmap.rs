@@ -2,7 +2,14 @@
 
 use super::FrameKind;
 use super::batch::Entry;
+use super::counters::{Lanes, MapCounts, still_mapped};
 use super::frames::{FolioInfo, Frames, slot};
+
+/// In a count of pages that are mapped no longer: one folio was looked at.
+const LOOKED_AT: u64 = 1 << 32;
+
+/// Folios that were looked at, and pages that are mapped no longer, by kind.
+type ByKind = [u64; FrameKind::COUNT];
 
 impl Frames {
     /// Unmaps each page of each range once; a range's folio and the deferred-split queue are looked at
@@ -13,33 +20,71 @@ impl Frames {
     /// When a page was not mapped: somebody's books are wrong.
     #[inline(never)]
     pub(super) fn remove_rmap_ranges(&mut self, ranges: &[Entry]) -> bool {
-        let (mut anon, mut file, mut splits, mut dirty) = (0u32, 0u32, 0, false);
+        // As if all were mapped no longer. It also brings the folios near, which no atomic operation
+        // does for the one after it.
+        let mut by_kind = [0; FrameKind::COUNT];
         for range in ranges {
-            let first = slot(range.start);
+            let folio = &self.folios[range.folio as usize];
+            by_kind[folio.kind as usize] += LOOKED_AT | u64::from(range.nr);
+        }
+        let (mut singles, mut splits) = (Lanes::default(), 0);
+        for range in ranges {
             let folio = &mut self.folios[range.folio as usize];
-            let gone = if range.nr == 1 {
-                u32::from(unmap_one(&mut self.mapcount[first]))
-            } else {
-                unmap_many(&mut self.mapcount[first..first + range.nr as usize])
-            };
-            folio.mapped -= gone;
-            if folio.kind == FrameKind::Anon {
-                anon += gone;
-                if folio.mapped > 0 && gone > 0 {
-                    splits += folio.defer_split();
-                }
-            } else {
-                file += gone;
-                dirty |= folio.kind == FrameKind::DirtyFile;
+            if folio.nr > 1 {
+                let mapped = unmap_large(&self.mapcount, folio, range, &mut splits);
+                by_kind[folio.kind as usize] -= u64::from(mapped);
+            } else if !singles.take(slot(range.start)) {
+                self.unmap_singles(&mut by_kind, singles);
+                singles = Lanes::of(slot(range.start));
             }
         }
+        self.unmap_singles(&mut by_kind, singles);
         let stats = &mut self.stats;
         stats.mapcount_ops += ranges.len() as u64;
         stats.deferred_splits += splits;
-        stats.mapped[Self::stat_of(FrameKind::Anon)] -= i64::from(anon);
-        stats.mapped[Self::stat_of(FrameKind::File)] -= i64::from(file);
-        dirty
+        for kind in FrameKind::ALL {
+            let gone = by_kind[kind as usize] % LOOKED_AT;
+            stats.mapped[Self::stat_of(kind)] -= gone.cast_signed();
+        }
+        by_kind[FrameKind::DirtyFile as usize] > 0
     }
+
+    /// Unmaps what was put together, and corrects `by_kind` by what is still mapped.
+    #[inline]
+    fn unmap_singles(&self, by_kind: &mut ByKind, singles: Lanes) {
+        if singles.ones == 0 {
+            return;
+        }
+        let before = self.mapcount.unmap_lanes(singles);
+        if let Some(before) = before {
+            self.correct(by_kind, singles, before);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn correct(&self, by_kind: &mut ByKind, singles: Lanes, before: u64) {
+        for frame in still_mapped(singles.word, singles.ones, before) {
+            let folio = &self.folios[self.frames[frame].folio as usize];
+            by_kind[folio.kind as usize] -= 1;
+        }
+    }
+}
+
+/// Unmaps pages of a large folio once each; returns how many of them are still mapped.
+#[inline]
+fn unmap_large(
+    mapcount: &MapCounts,
+    folio: &mut FolioInfo,
+    range: &Entry,
+    splits: &mut u64,
+) -> u32 {
+    let mapped = mapcount.unmap_range(slot(range.start), range.nr);
+    let gone = range.nr - mapped;
+    if gone > 0 && folio.mapped.less(gone) > 0 && folio.kind == FrameKind::Anon {
+        *splits += folio.defer_split();
+    }
+    mapped
 }
 
 impl FolioInfo {
@@ -49,43 +94,4 @@ impl FolioInfo {
         self.deferred_split = true;
         queued as u64
     }
-}
-
-/// Unmaps a page once; true when it is mapped no longer.
-#[inline]
-fn unmap_one(count: &mut u32) -> bool {
-    *count = count
-        .checked_sub(1)
-        .expect("unmapped more often than mapped");
-    *count == 0
-}
-
-/// Unmaps pages once each; returns how many are mapped no longer.
-#[inline]
-fn unmap_many(counts: &mut [u32]) -> u32 {
-    let (eights, rest) = counts.as_chunks_mut::<8>();
-    let mut unmapped = 0;
-    for eight in eights {
-        // Most pages are mapped once.
-        if eight.iter().fold(0, |any, count| any | (count ^ 1)) == 0 {
-            *eight = [0; 8];
-            unmapped += 8;
-        } else {
-            unmapped += unmap_each(eight);
-        }
-    }
-    if rest.is_empty() {
-        unmapped
-    } else {
-        unmapped + unmap_each(rest)
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn unmap_each(counts: &mut [u32]) -> u32 {
-    counts
-        .iter_mut()
-        .map(|count| u32::from(unmap_one(count)))
-        .sum()
 }

@@ -52,12 +52,12 @@ fn test_03_gaps_and_descent() {
 #[test]
 fn test_04_the_same_page_twice() {
     let mut frames = folios(&[1]);
-    frames.folio_mut(0).refcount = 4;
-    frames.mapcount[0] = 2;
+    frames.folio_mut(0).refcount.set(4);
+    frames.set_mapcount(0, 2);
     let mut tlb = gather(&frames, [0, 0]);
     assert_eq!(lens(&tlb), [(0, 1), (0, 1)]);
     tlb.flush(&mut frames, |_| {});
-    assert_eq!((frames.folio(0).refcount, frames.mapcount(0)), (2, 0));
+    assert_eq!((frames.folio(0).refcount.get(), frames.mapcount(0)), (2, 0));
 }
 
 #[test]
@@ -127,10 +127,10 @@ fn test_09_deferred_split() {
 fn test_10_references() {
     for (held, freed) in [(16, 1), (17, 0)] {
         let mut frames = folios(&[4]);
-        frames.folio_mut(0).refcount = held;
+        frames.folio_mut(0).refcount.set(held);
         gather(&frames, 0..16).flush(&mut frames, |_| {});
         assert_eq!(
-            (frames.folio(0).refcount, frames.stats().freed),
+            (frames.folio(0).refcount.get(), frames.stats().freed),
             (held - 16, freed)
         );
         assert_eq!(frames.stats().refcount_ops, 1, "I7");
@@ -165,9 +165,12 @@ fn test_11_and_12_lock_batches_and_chunks() {
 fn test_14_device_folio() {
     let mut frames = Frames::default();
     frames.add_folio(4, FrameKind::Device, None);
-    frames.folio_mut(0).refcount = 5;
+    frames.folio_mut(0).refcount.set(5);
     gather(&frames, 0..4).flush(&mut frames, |_| {});
-    assert_eq!((frames.folio(0).refcount, frames.stats().freed), (1, 0));
+    assert_eq!(
+        (frames.folio(0).refcount.get(), frames.stats().freed),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -180,7 +183,7 @@ fn test_16_dirty_file_pages_need_the_tlb_flush_first() {
 }
 
 /// What must not depend on ranges: everything but the costs.
-fn outcome(frames: &Frames) -> (Vec<FolioInfo>, Vec<u32>, [i64; 2], [u64; 3]) {
+fn outcome(frames: &Frames) -> (Vec<FolioInfo>, counters::MapCounts, [i64; 2], [u64; 3]) {
     let stats = frames.stats();
     let done = [stats.freed, stats.freed_pages, stats.munlocked];
     (
@@ -210,8 +213,16 @@ fn test_15_same_as_page_by_page() {
             let first = frames.add_folio(1 << random(5), kind, lruvec);
             frames.folio_mut(first).mlocked = random(10) == 0;
             frames.folio_mut(first).swap_cache = random(4) == 0;
+            if random(5) == 0 {
+                // Another process maps a page of it, too.
+                let folio = frames.folio_mut(first);
+                let other = first + u64::from(random(folio.nr));
+                let held = folio.refcount.get();
+                folio.refcount.set(held + 1);
+                frames.set_mapcount(other, 2);
+            }
         }
-        let total = frames.mapcount.len() as u64;
+        let total = frames.frames.len() as u64;
         let mut naive = frames.clone();
         let mut tlb = MmuGather::with_batch_limit(random(3) as usize);
         let (mut from, mut added) = (0, 0);
@@ -268,7 +279,7 @@ fn canary_a_range_runs_over_its_folio() {
 fn runs_at_once_are_as_good_as_pages() {
     for orders in [&[3u32; 300][..], &[0; 700], &[2, 0, 4, 3, 0, 1]] {
         let mut frames = folios(orders);
-        let total = frames.mapcount.len() as u64;
+        let total = frames.frames.len() as u64;
         let (mut one, mut other) = (MmuGather::default(), MmuGather::default());
         let mut pages = by_page::PageGather::default();
         let mut naive = frames.clone();
