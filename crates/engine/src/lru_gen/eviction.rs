@@ -145,10 +145,13 @@ impl LruGen {
             ..Isolated::default()
         };
         let (mut looked, mut skipped, mut ahead) = (0, Vec::new(), [0; AHEAD]);
-        loop {
+        let is_spent = |looked, taken| looked == budget.look || taken == budget.isolate;
+        // Nothing is looked at ahead that the budget does not reach: of a memcg that gives one batch
+        // and no more, the next words would be brought from memory for nobody.
+        while !is_spent(looked, done.isolated.max(skipped.len())) {
             let (nr, mut met) = (self.lists.look_ahead(folios, oldest, &mut ahead), 0);
             for &entry in ahead[..nr].iter().rev() {
-                if looked == budget.look || done.isolated.max(skipped.len()) == budget.isolate {
+                if is_spent(looked, done.isolated.max(skipped.len())) {
                     break;
                 }
                 met += 1;

@@ -25,15 +25,19 @@ impl Default for Policy {
 
 /// The lists of either policy.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "in place, so that reclaim has the lists on the page that it has the lruvec on"
+)]
 pub(super) enum Lru {
-    MultiGen(Box<LruGen>),
+    MultiGen(LruGen),
     Classic(Box<ActiveInactive>),
 }
 
 impl Lru {
     pub(super) fn new(policy: Policy, now: Millis) -> Self {
         match policy {
-            Policy::MultiGen(profile) => Self::MultiGen(Box::new(LruGen::new(profile, now))),
+            Policy::MultiGen(profile) => Self::MultiGen(LruGen::new(profile, now)),
             Policy::ActiveInactive(stage, total) => {
                 Self::Classic(Box::new(ActiveInactive::new(stage, total)))
             }

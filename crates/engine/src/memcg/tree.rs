@@ -383,6 +383,11 @@ impl MemcgTree {
 
     /// [`Self::calculate_protection`] of `id` and, before it, of all between it and `root`.
     pub fn calculate_path(&mut self, root: MemcgId, id: MemcgId) {
+        // Most are children of the root: nothing lies between.
+        if self.parent(id) == Some(root) {
+            self.calculate_protection(root, id);
+            return;
+        }
         let path: Vec<MemcgId> = self.ancestors(id).take_while(|&id| id != root).collect();
         for &id in path.iter().rev() {
             self.calculate_protection(root, id);

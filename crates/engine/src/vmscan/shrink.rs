@@ -3,7 +3,7 @@
 use super::{Memory, PageOut, ScanControl, Shrunk};
 use crate::active_inactive::shrink_classic;
 use crate::folio::{FolioId, FolioType};
-use crate::lru_gen::IsolateBudget;
+use crate::lru_gen::{IsolateBudget, MIN_LRU_BATCH};
 use crate::lruvec::Lruvec;
 use crate::units::{Pages, Swappiness};
 use crate::word::{Flag, State};
@@ -16,7 +16,9 @@ pub fn shrink_lruvec<M: Memory>(lruvec: &mut Lruvec, sc: &ScanControl, memory: &
         return shrink_classic(lruvec, sc, memory);
     }
     let mut total = Shrunk::default();
-    let (mut batch, mut outcome) = (Vec::new(), Vec::new());
+    // Room for a batch at once: grown page by page it would be allocated anew five times a visit.
+    let mut batch = Vec::with_capacity(MIN_LRU_BATCH);
+    let mut outcome = Vec::with_capacity(MIN_LRU_BATCH);
     loop {
         if sc.below_min {
             total.aged = true;

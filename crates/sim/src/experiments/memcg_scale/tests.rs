@@ -16,11 +16,11 @@ fn the_memcg_lru_is_flat_and_the_iterator_linear() {
 fn what_is_measured_is_a_machine_in_order() {
     for global in [GlobalReclaim::MemcgLru, GlobalReclaim::Iterator] {
         let mut world = World::new(20, 3);
-        let cost = world.measure(global, 30);
+        let cost = world.measure(global, Caches::AsLeft, 30);
         world.check();
         // A mean of whole requests, summed in parts.
         assert!(cost.reclaimed >= number(REQUEST) - 1e-6, "{cost:?}");
-        let again = World::new(20, 3).measure(global, 30);
+        let again = World::new(20, 3).measure(global, Caches::Cleared, 30);
         assert_eq!(
             (cost.steps(), cost.reclaimed),
             (again.steps(), again.reclaimed)

@@ -11,14 +11,24 @@ use engine::{
 };
 use std::time::Instant;
 
-/// Pages of a tenant that works: the least of which the first priority scans any.
-const WORKING: u32 = 4096;
+/// Pages of a tenant that works: the least of which the first priority scans any, and an eighth more,
+/// so that what it gives in one reclaim does not make it too small.
+const WORKING: u32 = 4096 + 512;
 /// Pages of one that is idle: too few.
 const IDLE: u32 = 64;
 /// Reclaims before those that count: in its first, a fresh tenant only drops its empty generations.
 const WARM_UP: u32 = 2;
 /// What clears a cache: larger than any.
 const CACHE: usize = 64 << 20;
+
+/// What the caches hold when a reclaim begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caches {
+    /// What the reclaim before and the tenants, getting their pages back, have left there.
+    AsLeft,
+    /// Nothing of tenants or engine.
+    Cleared,
+}
 
 /// What one reclaim costs, on average.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -86,10 +96,13 @@ impl World {
         Self { machine, now: 0 }
     }
 
-    /// `nr` reclaims of 1,024 pages each, after some that do not count.
-    pub fn measure(&mut self, global: GlobalReclaim, nr: u32) -> Cost {
+    /// `nr` reclaims of 1,024 pages each in a row, after some that do not count.
+    pub fn measure(&mut self, global: GlobalReclaim, caches: Caches, nr: u32) -> Cost {
         let (mut cost, mut times) = (Cost::default(), Vec::new());
-        let mut cache = vec![0u8; CACHE];
+        let mut cache = match caches {
+            Caches::AsLeft => Vec::new(),
+            Caches::Cleared => vec![0u8; CACHE],
+        };
         let part = f64::from(nr);
         for n in 0..WARM_UP + nr {
             self.now += 1;
