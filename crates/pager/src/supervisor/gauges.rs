@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Edges of the page-age bins, seconds: from what a limit turns over to what nobody needs.
 const EDGES_S: [u64; 12] = [1, 2, 5, 10, 20, 40, 60, 120, 300, 600, 1800, 3600];
+/// From one look to the next, at least; once a program has run for a while, a tenth of that while.
 const LEAST: Duration = Duration::from_millis(300);
+const MOST: Duration = Duration::from_secs(2);
 const PAGE: u64 = 4096;
 
 /// One look.
@@ -47,6 +49,8 @@ pub(super) struct Looks {
     /// Pages put out when it was taken.
     pub(super) evicted_then: u64,
     next: Option<Instant>,
+    /// When one may be taken if it is needed.
+    not_before: Option<Instant>,
     /// Processor time of every keeper that was ever seen, by its id.
     keepers: BTreeMap<i32, u64>,
 }
@@ -69,7 +73,16 @@ impl Looks {
 impl Supervisor {
     /// Looks if it is time to.
     pub(super) fn look(&mut self) {
-        if self.looks.next.is_none_or(|at| Instant::now() >= at) {
+        self.look_from(self.looks.next);
+    }
+
+    /// Looks because something depends on it, unless it has just done so.
+    pub(super) fn look_again(&mut self) {
+        self.look_from(self.looks.not_before);
+    }
+
+    fn look_from(&mut self, at: Option<Instant>) {
+        if at.is_none_or(|at| Instant::now() >= at) {
             let begin = Instant::now();
             // What keepers freed is found, and given back to the system.
             for t in &mut self.targets {
@@ -77,7 +90,9 @@ impl Supervisor {
             }
             self.look_now();
             let cost = begin.elapsed();
-            self.looks.next = Some(begin + LEAST.max(cost * 200));
+            let least = LEAST.max(cost * 200);
+            self.looks.not_before = Some(begin + least);
+            self.looks.next = Some(begin + least.max((self.start.elapsed() / 10).min(MOST)));
         }
     }
 

@@ -233,7 +233,7 @@ impl Supervisor {
             return u64::MAX;
         };
         if self.stored_at_most() >= max {
-            self.look();
+            self.look_again();
         }
         max.saturating_sub(self.stored_at_most()) / PAGE
     }

@@ -3,9 +3,9 @@
 use super::Supervisor;
 use super::room::unprotected;
 use crate::options::Policy;
+use crate::target::aside::Aside;
 use crate::target::link::Lost;
 use crate::target::reclaim::Cause;
-use crate::target::walk::Aside;
 use engine::{Millis, ScanReason};
 
 /// What is due next, in the manager's milliseconds.
@@ -24,7 +24,9 @@ pub(crate) struct Clock {
 /// What a look at the clock says is to be done now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
-    /// An aging pass that moves everything aside.
+    /// An aging pass with nothing to follow it at once.
+    Age,
+    /// The one before an eviction: it moves everything aside.
     Watch,
     /// One that moves aside what is not known well yet.
     Learn,
@@ -92,7 +94,7 @@ impl Clock {
         }
         if now >= self.age_at {
             self.age_at = now.after(self.age_every);
-            return Due::Watch;
+            return Due::Age;
         }
         Due::Nothing
     }
@@ -110,6 +112,7 @@ impl Supervisor {
     pub(super) fn run_policy(&mut self, i: usize, now: Millis) -> Result<(), Lost> {
         match self.due {
             Due::Nothing => Ok(()),
+            Due::Age => self.targets[i].age(now, Aside::Most).map(|_| ()),
             Due::Watch => self.targets[i].age(now, Aside::All).map(|_| ()),
             Due::Learn => self.targets[i].age(now, Aside::New).map(|_| ()),
             Due::Evict(older) => {
@@ -195,7 +198,7 @@ mod tests {
             match clock.due(Millis(ms)) {
                 Due::Watch => watched = Some(ms),
                 Due::Evict(_) => assert!(ms - watched.expect("a watch first") >= 50),
-                Due::Learn | Due::Nothing => {}
+                Due::Age | Due::Learn | Due::Nothing => {}
             }
         }
         assert!(watched.is_some());
@@ -205,7 +208,7 @@ mod tests {
     fn without_a_policy_there_is_only_aging() {
         let mut clock = Clock::new(&Policy::default());
         let passes = (0..100)
-            .filter(|s| clock.due(Millis(s * 1000)) == Due::Watch)
+            .filter(|s| clock.due(Millis(s * 1000)) == Due::Age)
             .count();
         assert_eq!(passes, 9);
     }

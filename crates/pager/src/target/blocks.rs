@@ -98,6 +98,8 @@ struct Chunk {
     was_wide: bool,
     /// Passes in which it was moved aside.
     watched: u8,
+    /// It was spared in the pass before.
+    spared: bool,
 }
 
 impl Chunk {
@@ -204,6 +206,17 @@ impl Blocks {
         self.chunks
             .get(chunk)
             .is_none_or(|c| before(c) < LEARN_PASSES)
+    }
+
+    /// Whether a chunk may be left where it is in a pass, because all of it came back in the one before:
+    /// every other time. It counts as touched meanwhile.
+    pub(crate) fn spare(&mut self, chunk: usize) -> bool {
+        let Some(c) = self.chunks.get_mut(chunk) else {
+            return false;
+        };
+        let asked = c.sampled == c.pass;
+        c.spared = !c.spared && !asked && c.wide > 0 && c.as_one();
+        c.spared
     }
 
     /// Notes what the last pass showed of a block, in pass number `pass` that moves it aside again.
@@ -350,6 +363,53 @@ mod tests {
     fn where_blocks_are_partly_hot_all_are_under_close_watch_from_the_third_pass_on() {
         let looks = looks(&[2; CHUNK_BLOCKS], 20);
         assert!(looks[2..].iter().all(|n| *n == CHUNK_BLOCKS), "{looks:?}");
+    }
+
+    #[test]
+    fn a_hot_chunk_is_spared_every_other_time() {
+        let mut blocks = Blocks::default();
+        let seen = Seen {
+            mapped: BLOCK_PAGES,
+            young: BLOCK_PAGES,
+            exact_young: SAMPLE_PAGES,
+            exact_aside: 0,
+        };
+        let mut spared = Vec::new();
+        for pass in 1..=12 {
+            spared.push(blocks.spare(3));
+            if spared.ends_with(&[true]) {
+                continue;
+            }
+            (0..CHUNK_BLOCKS).for_each(|i| blocks.note(pass, (3, i), seen));
+            for i in 0..CHUNK_BLOCKS {
+                blocks.next_watch((3, i), seen);
+            }
+        }
+        assert!(spared.iter().filter(|s| **s).count() >= 4, "{spared:?}");
+        assert!(
+            !spared.windows(2).any(|two| two == [true, true]),
+            "{spared:?}"
+        );
+        assert!(!spared[..3].contains(&true), "{spared:?}");
+    }
+
+    #[test]
+    fn a_chunk_of_which_a_part_stayed_away_is_not_spared() {
+        let mut blocks = Blocks::default();
+        for pass in 1..=20 {
+            for i in 0..CHUNK_BLOCKS {
+                let young = if i < CHUNK_BLOCKS - 2 { BLOCK_PAGES } else { 0 };
+                let seen = Seen {
+                    mapped: young,
+                    young,
+                    exact_young: young.min(SAMPLE_PAGES),
+                    exact_aside: 0,
+                };
+                blocks.note(pass, (3, i), seen);
+                blocks.next_watch((3, i), seen);
+            }
+            assert!(!blocks.spare(3), "pass {pass}");
+        }
     }
 
     #[test]

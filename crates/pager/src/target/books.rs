@@ -43,6 +43,7 @@ impl Target {
             // Out again or removed already: a later entry, or the table, tells the rest.
             if matches!(self.state_of(id).state(), State::Mapped | State::Limbo) {
                 self.lru.refault(id, i == 0);
+                self.newcomers.note(id);
             }
         }
     }

@@ -4,6 +4,7 @@
 //! just taken over) they are made anew from the table, which is always right.
 
 pub(crate) mod adopt;
+pub(crate) mod aside;
 pub(crate) mod blocks;
 pub(crate) mod books;
 pub(crate) mod image;
@@ -57,6 +58,7 @@ pub(crate) struct Target {
     pub(crate) store: Store,
     pub(crate) lru: lru::Lru,
     pub(crate) blocks: blocks::Blocks,
+    pub(crate) newcomers: aside::Newcomers,
     pub(crate) counters: Counters,
     statm: proc::Statm,
     /// Size of the address space at the last look at the mappings, and when that was.
@@ -125,6 +127,7 @@ impl Target {
             store,
             lru: lru::Lru::new(&options.policy, now),
             blocks: blocks::Blocks::default(),
+            newcomers: aside::Newcomers::default(),
             counters: Counters::default(),
             statm: proc::Statm::open(pid),
             looked: None,

@@ -3,9 +3,9 @@
 //! Three phases, nothing held in between: isolate (engine), page out (memory), put back or forget.
 
 use super::Target;
+use super::aside::Aside;
 use super::link::Lost;
 use super::page_out::{BATCH, PageId};
-use super::walk::Aside;
 use crate::report::{Decision, DryRun};
 use crate::store::Temperature;
 use engine::{Millis, PageOut, ScanReason};

@@ -4,11 +4,12 @@
 //! *mapped is the accessed bit*, and moving it aside clears it.
 
 use super::Target;
+use super::aside::Aside;
 use super::blocks::{BLOCK_PAGES, CHUNK_BLOCKS, Seen};
 use super::link::Lost;
 use super::page_out::PageId;
 use engine::Millis;
-use keeper::layout::{CHUNK, CHUNK_PAGES, Op, watch};
+use keeper::layout::{CHUNK, CHUNK_PAGES, Op};
 use keeper::word::{PAGE_SIZE, State};
 use std::time::Duration;
 use uffd::abi::page_is;
@@ -21,7 +22,7 @@ pub(crate) const MAPPED: Query = Query {
     report: 0,
 };
 const LIMIT: Duration = Duration::from_secs(30);
-const PAGE: u64 = PAGE_SIZE as u64;
+pub(super) const PAGE: u64 = PAGE_SIZE as u64;
 const BLOCK: u64 = BLOCK_PAGES as u64 * PAGE;
 
 impl Target {
@@ -79,6 +80,7 @@ impl Target {
         self.read_log();
         let runs = self.discover()?;
         let pass = self.counters.aging_passes + 1;
+        let newcomers = self.newcomers.take(aside);
         let mut groups: Vec<(u64, u64)> = Vec::with_capacity(runs.len());
         for runs in runs.chunk_by(|a, b| a.0 / CHUNK == b.0 / CHUNK) {
             let Some(first) = self.id_of(runs[0].0) else {
@@ -88,44 +90,19 @@ impl Target {
             let watch = match aside {
                 Aside::Nothing => false,
                 Aside::New => self.blocks.is_new(chunk, pass),
+                Aside::Most => !self.blocks.spare(chunk),
                 Aside::All => true,
             };
             let seen = self.see_chunk(chunk, runs);
             // Only a pass that moves it aside judges a block: the pages that came back would be
             // counted twice, the second time as if each had been watched by itself.
             if watch {
-                self.watch(pass, chunk, (runs, &seen), &mut groups);
+                self.watch(pass, chunk, (runs, &seen, &newcomers), &mut groups);
             }
         }
         self.lru.age(now);
         self.counters.aging_passes = pass;
         self.move_out(&groups)
-    }
-
-    /// How the mapped runs of a chunk are watched next, added to the runs to be moved aside.
-    fn watch(
-        &mut self,
-        pass: u64,
-        chunk: usize,
-        (runs, seen): (&[(u64, u64)], &ChunkSeen),
-        out: &mut Vec<(u64, u64)>,
-    ) {
-        let mapped = || (0..CHUNK_BLOCKS).filter(|block| seen[*block].mapped > 0);
-        for block in mapped() {
-            self.blocks.note(pass, (chunk, block), seen[block]);
-        }
-        let mut how = [watch::GROUPS; CHUNK_BLOCKS];
-        for block in mapped() {
-            how[block] = self.blocks.next_watch((chunk, block), seen[block]);
-        }
-        for &(start, end) in runs {
-            for (at, stop) in parts(start, end) {
-                let block = block_of(at);
-                let alone = self.alone((chunk, block), at).clamp(at, stop);
-                add_run(out, at, alone, watch::PAGES);
-                add_run(out, alone, stop, how[block]);
-            }
-        }
     }
 
     /// Takes in which pages of a chunk were touched, and which of those that are watched by
@@ -163,47 +140,27 @@ impl Target {
     }
 
     /// Up to where the pages of the block around `at` are watched by themselves: its first ones.
-    fn alone(&self, place: (usize, usize), at: u64) -> u64 {
+    pub(super) fn alone(&self, place: (usize, usize), at: u64) -> u64 {
         at / BLOCK * BLOCK + self.blocks.exact(place) as u64 * PAGE
     }
 }
 
 /// What is seen of each block of a chunk.
-type ChunkSeen = [Seen; CHUNK_BLOCKS];
-
-/// What a pass moves aside.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Aside {
-    /// Nothing: it only takes in what came back.
-    Nothing,
-    /// Chunks that are not known well yet.
-    New,
-    /// Everything that is mapped.
-    All,
-}
+pub(super) type ChunkSeen = [Seen; CHUNK_BLOCKS];
 
 /// The block that an address lies in, in its chunk.
-fn block_of(at: u64) -> usize {
+pub(super) fn block_of(at: u64) -> usize {
     usize::try_from(at % CHUNK / BLOCK).unwrap_or(0)
 }
 
 /// A run cut at the ends of blocks.
-fn parts(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+pub(super) fn parts(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut at = start;
     std::iter::from_fn(move || {
         let part = (at, ((at / BLOCK + 1) * BLOCK).min(end));
         at = part.1;
         (part.0 < end).then_some(part)
     })
-}
-
-/// Adds a run that is watched in one way, if there is anything of it, to the ones before.
-fn add_run(runs: &mut Vec<(u64, u64)>, start: u64, end: u64, how: u64) {
-    match runs.last_mut() {
-        _ if start >= end => {}
-        Some((s, e)) if *e == start && *s % PAGE == how && !start.is_multiple_of(CHUNK) => *e = end,
-        _ => runs.push((start | how, end)),
-    }
 }
 
 /// Adds `start..end` without the parts that must stay.
