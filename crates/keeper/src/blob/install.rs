@@ -250,9 +250,10 @@ impl Group {
         Group { word, low, high }
     }
 
-    /// The run of its pages around `addr`, none of which need be there.
+    /// The run of its pages around `addr`, which is in it whatever its word says now: the manager may
+    /// just have begun to write it back.
     fn run(&self, k: &Keeper, c: usize, addr: u64) -> (u64, u64) {
-        let (mut start, mut end) = (addr, addr);
+        let (mut start, mut end) = (addr, addr + PAGE);
         while start > self.low && word_at(k, c, start - PAGE) == self.word {
             start -= PAGE;
         }
@@ -276,11 +277,7 @@ fn from_limbo(k: &mut Keeper, addr: u64) -> Answer {
         return run_from_limbo(k, c, (addr, addr + PAGE), addr);
     }
     let group = Group::around(k, c, addr);
-    let run = if group.high - group.low > PAGE {
-        group.run(k, c, addr)
-    } else {
-        (addr, addr + PAGE)
-    };
+    let run = group.run(k, c, addr);
     let answer = run_from_limbo(k, c, run, addr);
     if answer != Answer::Done {
         return answer;
@@ -289,15 +286,16 @@ fn from_limbo(k: &mut Keeper, addr: u64) -> Answer {
     // back by themselves, would cost a fault of its own.
     let mut at = group.low;
     while at < group.high {
-        let (_, end) = group.run(k, c, at);
-        if end > at {
-            let _ = run_from_limbo(k, c, (at, end), at);
-            if word_at(k, c, at) == group.word {
-                // Refused: its own fault will see.
-                break;
-            }
+        if word_at(k, c, at) != group.word {
+            at += PAGE;
+            continue;
         }
-        at = end.max(at + PAGE);
+        let run = group.run(k, c, at);
+        if run_from_limbo(k, c, run, at) != Answer::Done {
+            // Its own fault will see.
+            break;
+        }
+        at = run.1;
     }
     answer
 }
