@@ -63,6 +63,8 @@ impl Supervisor {
     ) -> Result<Supervisor, Error> {
         let start = Instant::now();
         let unsigned = pid.unsigned_abs();
+        // Two descriptors for each forked child that is served (`target::kept`). Best effort.
+        let _ = uffd::fds::raise_nofile(std::process::id().cast_signed(), 8192);
         Ok(Supervisor {
             pid,
             options: options.clone(),

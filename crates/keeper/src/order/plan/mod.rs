@@ -320,6 +320,7 @@ impl Plan {
 
     fn make_room(&mut self, ground: &impl Ground, i: usize, depth: usize) {
         let m = self.msgs[i];
+        let mut explains = None;
         self.make_room_for_unknown(ground, i, depth);
         while let Some((start, end)) = self.parts.first(m.arg1, m.arg1 + m.arg2) {
             // As far as one unmapping explains that its owner has left, or up to where one does.
@@ -339,6 +340,7 @@ impl Plan {
                     Some(j) => {
                         self.owed.add(j, start, end);
                         self.late[i] = self.late[i].max(j);
+                        explains = explains.or(Some(j));
                     }
                     None => self.against += NEVER_LEFT,
                 }
@@ -347,6 +349,23 @@ impl Plan {
                 self.late[i] = self.late[i].max(j);
                 self.take(ground, j, depth + 1);
             }
+        }
+        if let Some(j) = explains {
+            self.owe_rest(j, m.arg1, m.arg1 + m.arg2);
+        }
+    }
+
+    /// An unmapping that was before what came to a part of a range was before what came to any of it,
+    /// also where it unmapped what nothing is known of.
+    fn owe_rest(&mut self, j: usize, start: u64, end: u64) {
+        let end = end.min(self.msgs[j].arg1);
+        let mut at = start.max(self.msgs[j].arg0);
+        while at < end {
+            let (from, to) = self.owed.first(j, at, end);
+            if from > at {
+                self.owed.add(j, at, from);
+            }
+            at = to.max(from);
         }
     }
 
