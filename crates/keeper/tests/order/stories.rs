@@ -2,7 +2,7 @@
 
 use super::PAGES;
 use super::kernel::Call::{Move, MoveOver, Unmap};
-use super::run::Step::{Apply, Call, Read};
+use super::run::Step::{Apply, Call, Read, Register};
 use super::run::{Step, World, follow, start};
 
 /// Places: 0 is free, 1 has a page that is out.
@@ -136,6 +136,39 @@ fn an_unmapping_over_known_and_unknown_memory() {
             Read(1),
             Call(1, MoveOver(4, 0, false), 2),
             Call(0, Move(2, 4, true), 1),
+        ],
+    );
+}
+
+/// Memory that was not registered was unmapped together with some that was, and a move to its place
+/// was read before that. Nothing was known there that could owe the unmapping, so it was taken to be of
+/// what had come; the next move from there was of nothing, and its bytes stayed where they were not.
+#[test]
+fn an_unmapping_of_unknown_memory_alone() {
+    holds(
+        [4, 1, 1, 0, 0, 0],
+        &[
+            Call(3, Unmap(0), 2),
+            Call(2, Move(2, 0, false), 1),
+            Read(2),
+            Read(3),
+            Read(2),
+            Call(0, Move(0, 1, true), 1),
+        ],
+    );
+}
+
+/// Two pages were moved, one of them registered unknown to the keeper. The sketch knew of one and had
+/// one at the new place; the kernel had two, which spoke for another order, and that lost the first.
+#[test]
+fn a_move_takes_along_what_nobody_knew_of() {
+    holds(
+        [1, 1, 0, 4, 0, 0],
+        &[
+            Register(2, 2),
+            Call(1, Move(1, 2, true), 1),
+            Read(1),
+            Call(0, MoveOver(2, 0, false), 2),
         ],
     );
 }

@@ -369,8 +369,8 @@ impl Plan {
         }
     }
 
-    /// A place of which nothing is known may be taken, by what was registered unknown to us. If
-    /// something leaves it later, that may go first; the end tells.
+    /// A place of which nothing is known may be taken, by what was not registered, or registered
+    /// unknown to us. If something leaves it later, or it is unmapped, that may go first; the end tells.
     fn make_room_for_unknown(&mut self, ground: &impl Ground, i: usize, depth: usize) {
         let m = self.msgs[i];
         let (to, end) = (m.arg1, m.arg1 + m.arg2);
@@ -379,16 +379,33 @@ impl Plan {
         }
         let departures = (0..).take_while(|&n| self.departure(to, end, n).is_some());
         let departures = departures.count();
-        if departures == 0 {
+        let unmappings = (0..).take_while(|&n| self.unmapping_over(to, end, n).is_some());
+        let unmappings = unmappings.count();
+        if departures + unmappings == 0 {
             return;
         }
-        let option = self.choose(departures + 1);
-        if let Some(j) = option
-            .checked_sub(1)
-            .and_then(|n| self.departure(to, end, n))
-        {
+        let Some(n) = self.choose(1 + departures + unmappings).checked_sub(1) else {
+            return;
+        };
+        if let Some(n) = n.checked_sub(departures) {
+            if let Some(j) = self.unmapping_over(to, end, n) {
+                self.owe_rest(j, to, end);
+                self.late[i] = self.late[i].max(j);
+            }
+        } else if let Some(j) = self.departure(to, end, n) {
             self.take(ground, j, depth + 1);
         }
+    }
+
+    /// The `n`th unmapping of a part of `start..end` that is not taken, nor owed by somebody else there.
+    fn unmapping_over(&self, start: u64, end: u64, n: usize) -> Option<usize> {
+        let over = |j: &usize| {
+            let u = self.msgs[*j];
+            let free = u.event == event::UNMAP && self.own[*j].is_none() && !self.done[*j];
+            let (from, to) = (start.max(u.arg0), end.min(u.arg1));
+            free && from < to && self.owed.first(*j, from, to).0 == to
+        };
+        (0..self.len).filter(over).nth(n)
     }
 
     /// The first unmapping of `start` that is not taken and not owed by somebody else, and how far
