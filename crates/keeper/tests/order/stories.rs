@@ -1,8 +1,8 @@
 //! What went wrong once, as short as it can be told.
 
 use super::PAGES;
-use super::kernel::Call::{Move, MoveOver, Unmap};
-use super::run::Step::{Apply, Call, Read, Register};
+use super::kernel::Call::{Fork, Move, MoveOver, Remove, Unmap};
+use super::run::Step::{Apply, Call, Read, Register, Write};
 use super::run::{Step, World, follow, start};
 
 /// Places: 0 is free, 1 has a page that is out.
@@ -169,6 +169,26 @@ fn a_move_takes_along_what_nobody_knew_of() {
             Call(1, Move(1, 2, true), 1),
             Read(1),
             Call(0, MoveOver(2, 0, false), 2),
+        ],
+    );
+}
+
+/// A page was moved, removed, written anew and moved on. That it was present where the moves had brought
+/// it spoke against them, as if its bytes were still with the keeper; the second was taken to be
+/// before the first, and before a fork that it came after.
+#[test]
+fn a_page_that_was_removed_between_two_moves() {
+    holds(
+        [0, 4, 1, 1, 1, 0],
+        &[
+            Call(2, MoveOver(2, 1, true), 1),
+            Read(2),
+            Call(3, Remove(1), 1),
+            Call(2, Fork, 1),
+            Read(3),
+            Read(2),
+            Write(1),
+            Call(0, MoveOver(1, 3, true), 1),
         ],
     );
 }

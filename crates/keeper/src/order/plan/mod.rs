@@ -275,6 +275,7 @@ impl Plan {
         match m.event {
             event::REMAP => self.relocate(ground, i, depth),
             event::UNMAP if self.own[i].is_none() => self.unmap(i),
+            event::REMOVE => self.parts.forget(m.arg0, m.arg1),
             _ => {}
         }
         self.order[self.order_len] = u16::try_from(i).unwrap_or_default();

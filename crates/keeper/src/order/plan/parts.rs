@@ -76,6 +76,24 @@ impl Parts {
         });
     }
 
+    /// What is in a range has no bytes any more.
+    pub(super) fn forget(&mut self, start: u64, end: u64) {
+        for i in 0..self.len {
+            let part = self.at[i];
+            let (from, to) = (part.start.max(start), part.end.min(end));
+            if from < to && !part.empty {
+                self.at[i] = Part {
+                    start: from,
+                    end: to,
+                    empty: true,
+                    ..part
+                };
+                self.push(Part { end: from, ..part });
+                self.push(Part { start: to, ..part });
+            }
+        }
+    }
+
     /// The first part in a range.
     pub(super) fn first(&self, start: u64, end: u64) -> Option<(u64, u64)> {
         let inside = |p: &Part| (p.start.max(start), p.end.min(end));
