@@ -25,6 +25,8 @@ pub(crate) struct Page {
     pub(crate) out: bool,
     /// The thread whose call put it here, or is about to remove it, and has not returned.
     pub(crate) busy: Option<usize>,
+    /// Where it was first mapped: neighbours are one mapping only if they came from there as they are.
+    pub(crate) origin: usize,
 }
 
 /// What a forked child had, of pages that nobody did anything to at the time.
@@ -93,8 +95,10 @@ impl Kernel {
             && (self.impatient || self.tell.iter().flatten().all(patient))
     }
 
+    /// Whether the pages are one mapping: an event is about one, never about several.
     fn uniform(&self, at: usize, len: usize) -> bool {
-        (at..at + len).all(|p| self.registered(p) == self.registered(at))
+        let origin = |p: usize| self.at[p].map(|page| page.origin + PAGES - p);
+        (at..at + len).all(|p| self.registered(p) == self.registered(at) && origin(p) == origin(at))
     }
 
     /// Makes a call if a program could: false otherwise.
@@ -183,7 +187,12 @@ impl Kernel {
 
     fn fresh(&mut self, at: usize, len: usize) {
         self.touched(at, len);
-        self.at[at..at + len].fill(Some(Page::default()));
+        for origin in at..at + len {
+            self.at[origin] = Some(Page {
+                origin,
+                ..Page::default()
+            });
+        }
     }
 
     fn zap(&mut self, at: usize, len: usize) {
@@ -212,11 +221,13 @@ impl Kernel {
         self.touched(to, len);
         if stays {
             self.touched(from, len);
-            let left = Page {
-                registered,
-                ..Page::default()
-            };
-            self.at[from..from + len].fill(Some(left));
+            for origin in from..from + len {
+                self.at[origin] = Some(Page {
+                    registered,
+                    origin,
+                    ..Page::default()
+                });
+            }
         } else {
             self.unmap(thread, from, len);
         }

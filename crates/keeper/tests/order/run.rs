@@ -96,6 +96,7 @@ pub(crate) fn start(at: [u8; PAGES], bug: Option<Bug>, world: World) -> Keeper {
         let page = Page {
             content,
             registered: true,
+            origin: place,
             ..Page::default()
         };
         kernel.at[place] = match kind {
@@ -144,6 +145,12 @@ pub(crate) fn follow(keeper: &mut Keeper, steps: &[Step]) -> Result<(), String> 
         Err("no end".into())
     };
     end.map_err(|wrong| format!("{wrong} in the end, after {said}"))
+}
+
+/// Whether a program can make all these steps.
+pub(crate) fn possible(at: [u8; PAGES], steps: &[Step]) -> bool {
+    let mut keeper = start(at, None, World::default());
+    steps.iter().all(|step| make(&mut keeper, *step))
 }
 
 /// What must hold when what was called and read, one after the other, is applied at once.

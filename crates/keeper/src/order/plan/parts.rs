@@ -137,19 +137,6 @@ impl Parts {
             }
         }
         self.cut(from, end);
-        // All of it was registered, or there had been no event: what nobody knew of came along.
-        let (mut at, top) = (to, to + len);
-        while at < top {
-            let (start, stop) = self.first(at, top).unwrap_or((top, top));
-            self.push(Part {
-                start: at,
-                end: start,
-                came: Some(came),
-                empty: true,
-                ..NOTHING
-            });
-            at = stop;
-        }
         covered == len && !mixed
     }
 
