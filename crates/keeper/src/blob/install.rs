@@ -228,44 +228,27 @@ fn copy_pages(uffd: i32, dst: u64, src: u64, n: u64) -> (u64, i64) {
     }
 }
 
-/// Pages in limbo that return together: those of `low..high` whose word is `word`.
-struct Group {
-    word: Word,
-    low: u64,
-    high: u64,
-}
-
-impl Group {
-    /// The page at `addr` alone, or the group it was put aside in, as far as its window reaches.
-    fn around(k: &Keeper, c: usize, addr: u64) -> Group {
-        let word = word_at(k, c, addr);
-        let (mut low, mut high) = (addr, addr + PAGE);
-        if word.state() == State::Limbo && word.group() {
-            let narrow = k.table.get(ctl::LIMBO_WINDOW).clamp(1, CHUNK_PAGES as u64) * PAGE;
-            let window = if word.wide() { CHUNK } else { narrow };
-            let (start, end) = k.regs().around(addr).unwrap_or((addr, addr + PAGE));
-            low = (addr / window * window).max(start);
-            high = (addr / window * window + window).min(end);
-        }
-        Group { word, low, high }
+/// The run of pages in limbo around `addr` that returns with it: the page alone, or its group.
+fn limbo_run(k: &Keeper, c: usize, addr: u64) -> (u64, u64) {
+    let word = |at: u64| Word(k.table.page(c, page_in_chunk(at)).load(Ordering::Relaxed));
+    let (mut start, mut end) = (addr, addr + PAGE);
+    let first = word(addr);
+    if first.state() != State::Limbo || !first.group() {
+        return (start, end);
     }
-
-    /// The run of its pages around `addr`, which is in it whatever its word says now: the manager may
-    /// just have begun to write it back.
-    fn run(&self, k: &Keeper, c: usize, addr: u64) -> (u64, u64) {
-        let (mut start, mut end) = (addr, addr + PAGE);
-        while start > self.low && word_at(k, c, start - PAGE) == self.word {
-            start -= PAGE;
-        }
-        while end < self.high && word_at(k, c, end) == self.word {
-            end += PAGE;
-        }
-        (start, end)
+    let grouped = |at: u64| word(at) == first;
+    let narrow = k.table.get(ctl::LIMBO_WINDOW).clamp(1, CHUNK_PAGES as u64) * PAGE;
+    let window = if first.wide() { CHUNK } else { narrow };
+    let (reg_start, reg_end) = k.regs().around(addr).unwrap_or((addr, addr + PAGE));
+    let low = (addr / window * window).max(reg_start);
+    let high = (addr / window * window + window).min(reg_end);
+    while start > low && grouped(start - PAGE) {
+        start -= PAGE;
     }
-}
-
-fn word_at(k: &Keeper, c: usize, addr: u64) -> Word {
-    Word(k.table.page(c, page_in_chunk(addr)).load(Ordering::Relaxed))
+    while end < high && grouped(end) {
+        end += PAGE;
+    }
+    (start, end)
 }
 
 fn from_limbo(k: &mut Keeper, addr: u64) -> Answer {
@@ -273,36 +256,14 @@ fn from_limbo(k: &mut Keeper, addr: u64) -> Answer {
         return Answer::Again;
     };
     flush(k);
-    if k.aside(c, addr) != k.limbo_of(c, addr) {
-        return run_from_limbo(k, c, (addr, addr + PAGE), addr);
-    }
-    let group = Group::around(k, c, addr);
-    let run = group.run(k, c, addr);
-    let answer = run_from_limbo(k, c, run, addr);
-    if answer != Answer::Done {
-        return answer;
-    }
-    // The rest of a group with holes: else each run between two pages that are out, or that came
-    // back by themselves, would cost a fault of its own.
-    let mut at = group.low;
-    while at < group.high {
-        if word_at(k, c, at) != group.word {
-            at += PAGE;
-            continue;
-        }
-        let run = group.run(k, c, at);
-        if run_from_limbo(k, c, run, at) != Answer::Done {
-            // Its own fault will see.
-            break;
-        }
-        at = run.1;
-    }
-    answer
-}
-
-/// Moves a run of pages back, of which `addr` is waited for.
-fn run_from_limbo(k: &mut Keeper, c: usize, (start, end): (u64, u64), addr: u64) -> Answer {
+    let (start, end) = limbo_run(k, c, addr);
     let src = k.aside(c, addr);
+    let run = src == k.limbo_of(c, addr);
+    let (start, end) = if run {
+        (start, end)
+    } else {
+        (addr, addr + PAGE)
+    };
     journal(k, start, end - start);
     let moved = move_pages(fd::EVENTS, start, src - (addr - start), end - start, 0);
     let answer = if moved.bytes > addr - start {
