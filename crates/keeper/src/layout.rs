@@ -198,7 +198,7 @@ pub const CHILDREN_MAX: usize = 400;
 /// Control words of a child's slot.
 pub const CHILD_WORDS: usize = 2;
 const _: () = assert!(ctl::QUEUE + 4 * ctl::QUEUE_MAX <= ctl::CHILD_SLOTS);
-const _: () = assert!((ctl::CHILD_SLOTS + CHILD_WORDS * CHILDREN_MAX) * 8 <= CTL_BYTES);
+const _: () = assert!(ChildSlot::at(CHILDREN_MAX) * 8 <= CTL_BYTES);
 
 /// What the control words say of a child: its descriptors in the keepers' table, and where its table
 /// file is mapped. Two words: the numbers (the userfaultfd's plus one in the low half), and the
@@ -216,6 +216,12 @@ pub struct ChildSlot {
 }
 
 impl ChildSlot {
+    /// The first control word of slot `i`.
+    #[must_use]
+    pub const fn at(i: usize) -> usize {
+        ctl::CHILD_SLOTS + CHILD_WORDS * i
+    }
+
     /// As control words.
     #[must_use]
     pub fn words(self) -> [u64; CHILD_WORDS] {

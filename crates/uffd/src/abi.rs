@@ -10,6 +10,7 @@ pub mod nr {
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
     pub const POLL: usize = 7;
+    pub const LSEEK: usize = 8;
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
@@ -28,7 +29,6 @@ pub mod nr {
     pub const WAIT4: usize = 61;
     pub const KILL: usize = 62;
     pub const FCNTL: usize = 72;
-    pub const LSEEK: usize = 8;
     pub const FTRUNCATE: usize = 77;
     pub const SETSID: usize = 112;
     pub const PRCTL: usize = 157;

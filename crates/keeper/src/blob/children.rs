@@ -91,7 +91,7 @@ fn publish(k: &Keeper, i: usize) {
     } else {
         slot.words()
     };
-    let at = ctl::CHILD_SLOTS + CHILD_WORDS * i;
+    let at = ChildSlot::at(i);
     k.table.set(at + 1, base);
     k.table.ctl(at).store(numbers, Ordering::Release);
 }
@@ -100,7 +100,7 @@ fn publish(k: &Keeper, i: usize) {
 /// order of their slots. It has emptied the slots of the others.
 pub(super) fn inherit(k: &mut Keeper) -> i64 {
     for i in 0..CHILDREN_MAX {
-        let at = ctl::CHILD_SLOTS + CHILD_WORDS * i;
+        let at = ChildSlot::at(i);
         let words = [k.table.get(at), k.table.get(at + 1)];
         let Some(slot) = ChildSlot::from_words(words) else {
             k.children[i].uffd = -1;

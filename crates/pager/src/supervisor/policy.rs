@@ -4,6 +4,7 @@ use super::Supervisor;
 use super::room::unprotected;
 use crate::options::Policy;
 use crate::target::aside::Aside;
+use crate::target::blocks::LEARN_PASSES;
 use crate::target::link::Lost;
 use crate::target::reclaim::Cause;
 use engine::{Millis, ScanReason};
@@ -37,8 +38,6 @@ pub(crate) enum Due {
 }
 
 const REGIONS_EVERY: u64 = 1000;
-/// Passes over what is new before each eviction, and the one over everything.
-const PASSES: u64 = 3;
 /// New memory is learned in passes of its own only where they are so far apart.
 const LEARN_EVERY_LEAST: u64 = 1000;
 
@@ -103,7 +102,7 @@ impl Clock {
 /// When to look at new memory first: it takes a few passes to learn which pages of a chunk are in
 /// use, and with one in each period most of three periods would go by before any of it can leave.
 fn learn_at(older: Millis, every: Millis, evict_at: Millis) -> Option<Millis> {
-    let ahead = older.0.saturating_mul(PASSES);
+    let ahead = older.0.saturating_mul(u64::from(LEARN_PASSES));
     let fits = older.0 >= LEARN_EVERY_LEAST && ahead <= every.0;
     fits.then(|| Millis(evict_at.0.saturating_sub(ahead)))
 }

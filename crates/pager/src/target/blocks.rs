@@ -27,7 +27,7 @@ const LEVEL_MAX: u8 = 4;
 /// For so many passes a hot chunk is one group, before its groups are watched again.
 const WIDE_PASSES: u8 = 8;
 /// A chunk is new for so many passes.
-const LEARN_PASSES: u8 = 3;
+pub(crate) const LEARN_PASSES: u8 = 3;
 /// From one sample to the next, in blocks: no divisor of their number, so that all have their turn.
 const STRIDE: usize = 11;
 

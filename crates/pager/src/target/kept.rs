@@ -7,7 +7,7 @@
 use super::inject::{self, Injected};
 use super::link::Link;
 use crate::Error;
-use keeper::layout::{CHILD_WORDS, CHILDREN_MAX, ChildSlot, ctl, fd};
+use keeper::layout::{CHILDREN_MAX, ChildSlot, ctl, fd};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -39,7 +39,7 @@ impl Link {
     }
 
     fn child_slot(&self, i: usize) -> Option<ChildSlot> {
-        let at = ctl::CHILD_SLOTS + CHILD_WORDS * i;
+        let at = ChildSlot::at(i);
         ChildSlot::from_words([self.get(at), self.get(at + 1)])
     }
 
@@ -82,7 +82,7 @@ impl Link {
             let named = self.child_slot(i);
             if held != named {
                 kept.children.remove(&i);
-                let at = ctl::CHILD_SLOTS + CHILD_WORDS * i;
+                let at = ChildSlot::at(i);
                 self.ctl(at).store(0, Ordering::Release);
             }
         }
