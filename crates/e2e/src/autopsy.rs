@@ -10,7 +10,7 @@ use keeper::layout::ctl;
 use crate::proc;
 
 /// The control words that tell what a keeper is at, with their names.
-const WORDS: [(&str, usize); 19] = [
+const WORDS: [(&str, usize); 20] = [
     ("command", ctl::CMD_SEQ),
     ("done", ctl::DONE_SEQ),
     ("op", ctl::CMD_OP),
@@ -24,6 +24,7 @@ const WORDS: [(&str, usize); 19] = [
     ("faults", ctl::FAULTS),
     ("events", ctl::EVENTS),
     ("retries", ctl::RETRIES),
+    ("halts", ctl::HALTS),
     ("let go", ctl::LET_GO),
     ("anomalies", ctl::ANOMALIES),
     ("last anomaly", ctl::ANOMALY_LAST),

@@ -1,12 +1,20 @@
 //! The hostile workload and its counters (`tests/programs/hostile/hostile.h`, `struct shared`).
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::guard::{Run, Running};
 use crate::temp::TempDir;
 use crate::{proc, programs, wait};
+
+/// So long without progress is a hang.
+const STALL: Duration = Duration::from_secs(25);
+/// A forked child lives for a second or two; one that lives for so long is stuck.
+const OLD: Duration = Duration::from_secs(40);
+/// The processes that are there from the start are no forked children in this sense.
+const FORKED_AFTER: Duration = Duration::from_secs(5);
 
 /// A hostile workload to be run; its files vanish with it.
 #[derive(Debug)]
@@ -55,6 +63,33 @@ impl Hostile {
         let is = |pid: &u32| proc::status(*pid, "PPid").is_some_and(|found| found == parent);
         let found = manager.named("hostile").into_iter().find(is);
         found.unwrap_or_else(|| panic!("no target\n{}", manager.state()))
+    }
+
+    /// Waits until it has ended, or `limit`. What everything waits for, should it hang: afterwards
+    /// nobody can tell. It ends itself after 60 s without progress.
+    #[must_use]
+    pub fn watch(&self, running: &Running, limit: Duration) -> Option<String> {
+        let begin = Instant::now();
+        let mut progress = (self.ops(), begin);
+        let mut born: BTreeMap<u32, Instant> = BTreeMap::new();
+        while begin.elapsed() < limit && proc::is_alive(running.pid()) {
+            std::thread::sleep(Duration::from_millis(200));
+            if progress.0 != self.ops() {
+                progress = (self.ops(), Instant::now());
+            }
+            let live = running.named("hostile");
+            born.retain(|pid, _| live.contains(pid));
+            for pid in live {
+                born.entry(pid).or_insert_with(Instant::now);
+            }
+            let forked = |at: &&Instant| at.duration_since(begin) > FORKED_AFTER;
+            let old = born.values().filter(forked).any(|at| at.elapsed() > OLD);
+            if old || progress.1.elapsed() > STALL {
+                let what = if old { "a forked child" } else { "everything" };
+                return Some(format!("{what} is stuck\n{}", running.state()));
+            }
+        }
+        None
     }
 
     fn progress_file(&self) -> PathBuf {

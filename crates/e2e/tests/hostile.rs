@@ -35,9 +35,11 @@ fn under_eviction(seconds: u64, seed: u64, more: &[&str]) -> Report {
     let hostile = Hostile::new(seconds, seed, more);
     let mut options = pagetide::EVICT_FAST.to_vec();
     options.extend(["--report", path.as_str()]);
-    let run = pagetide::run(&options, hostile.run());
-    let outcome = run.finish(Duration::from_secs(seconds) + SLACK);
-    judge(&format!("seed {seed} {more:?}"), &outcome);
+    let limit = Duration::from_secs(seconds) + SLACK;
+    let running = pagetide::run(&options, hostile.run()).start();
+    let stuck = hostile.watch(&running, limit).unwrap_or_default();
+    let outcome = running.wait(limit);
+    judge(&format!("seed {seed} {more:?} {stuck}"), &outcome);
     Report::read(&folder.path().join("report.json"))
 }
 

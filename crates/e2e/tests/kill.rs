@@ -152,6 +152,45 @@ fn keepers_killed_are_replaced() {
     );
 }
 
+/// Threads that give memory back without a pause, and one that needs its own: in everybody's hands.
+fn stampede(milliseconds: &str) -> Run {
+    let more = ["--ms", milliseconds, "--remap", "50", "--fork", "200"];
+    let argv = [programs::c("stampede")].into_iter();
+    Run::new(argv.chain(more.map(str::to_owned)))
+}
+
+#[test]
+fn pagetide_killed_in_a_stampede() {
+    let _serial = serial();
+    adopt_orphans();
+    let mut running = pagetide::run(&pagetide::EVICT_FAST, &stampede("4000")).start();
+    wait::until("the stampede", SOON, || running.stdout().contains("begun"));
+    let target = running.named("stampede")[0];
+    std::thread::sleep(Duration::from_millis(500));
+    running.kill_and_reap();
+    let status = status_of_orphan(target, SOON);
+    assert_eq!(status, Some(0), "{}", tail(&running.stderr(), 4000));
+}
+
+#[test]
+fn keepers_killed_in_a_stampede() {
+    let _serial = serial();
+    let mut chance = Chance::from_env("keepers_killed_in_a_stampede");
+    let running = pagetide::run(&pagetide::EVICT_FAST, &stampede("5000")).start();
+    wait::until("the stampede", SOON, || running.stdout().contains("begun"));
+    let target = running.named("stampede")[0];
+    for _ in 0..5 {
+        std::thread::sleep(chance.millis(20, 700));
+        let Some(keepers) = live_keepers(target) else {
+            break;
+        };
+        send(keepers[0], Signal::KILL);
+    }
+    let outcome = running.wait(SOON);
+    let said = tail(&outcome.stderr, 4000);
+    assert_eq!(outcome.status.code(), Some(0), "{said}");
+}
+
 /// A child's userfaultfd and table were in the keepers' descriptors alone. With both killed, the last
 /// copy closed: what the child had not touched since the fork read as zeros.
 #[test]

@@ -158,6 +158,8 @@ pub mod ctl {
     pub const THROTTLED: usize = 73;
     /// Pages that the kernel had to fill itself (see the keeper's `unstick`).
     pub const LET_GO: usize = 75;
+    /// How often the program's threads had to stand still (see the keeper's `halt`).
+    pub const HALTS: usize = 76;
     /// Last anomaly: code and error number.
     pub const ANOMALY_LAST: usize = 74;
 

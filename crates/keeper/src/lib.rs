@@ -13,6 +13,7 @@ pub mod occupancy;
 pub mod order;
 pub mod protocol;
 pub mod span;
+pub mod task;
 pub mod word;
 
 pub use word::{Place, State, Word};

@@ -13,7 +13,7 @@ impl SeccompSource for Kernel {
     fn filters(&self, pid: u32) -> io::Result<Vec<Vec<BpfInsn>>> {
         // Read by stopping the process for a moment.
         let limit = Duration::from_millis(500);
-        let thread = uffd::ptrace::Stopped::seize(pid.cast_signed(), limit)?;
+        let thread = crate::target::seize::seize(pid.cast_signed(), limit)?;
         let raw = thread.seccomp_filters()?;
         let insn = |(code, jt, jf, k)| BpfInsn { code, jt, jf, k };
         Ok(raw

@@ -30,9 +30,11 @@ pub mod nr {
     pub const KILL: usize = 62;
     pub const FCNTL: usize = 72;
     pub const FTRUNCATE: usize = 77;
+    pub const PTRACE: usize = 101;
     pub const SETSID: usize = 112;
     pub const PRCTL: usize = 157;
     pub const FUTEX: usize = 202;
+    pub const GETDENTS64: usize = 217;
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
     pub const OPENAT: usize = 257;

@@ -2,43 +2,18 @@
 //! everything is evicted as fast as possible, for ten minutes: not one wrong byte.
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use e2e::bench::{Args, Findings};
-use e2e::guard::{Running, tail};
+use e2e::guard::tail;
 use e2e::hostile::Hostile;
+use e2e::pagetide;
 use e2e::temp::TempDir;
 use e2e::wait::Chance;
-use e2e::{pagetide, proc};
 
 /// The workload's own watchdog ends it after 60 s without progress.
 const SLACK: Duration = Duration::from_secs(180);
-
-/// A forked child lives for a second or two; one that lives for so long is stuck, and the workload ends
-/// itself after 60 s.
-const STUCK: Duration = Duration::from_secs(40);
-
-/// Says once what everything waits for, should a forked child be stuck: afterwards nobody can tell.
-fn watch(running: &Running, limit: Duration) {
-    let begin = Instant::now();
-    let mut seen: BTreeMap<u32, Instant> = BTreeMap::new();
-    while begin.elapsed() < limit && proc::is_alive(running.pid()) {
-        std::thread::sleep(Duration::from_secs(1));
-        let live = running.named("hostile");
-        seen.retain(|pid, _| live.contains(pid));
-        for pid in live {
-            seen.entry(pid).or_insert_with(Instant::now);
-        }
-        let child = |since: &Instant| since.duration_since(begin) > Duration::from_secs(5);
-        let stuck = |since: &Instant| child(since) && since.elapsed() > STUCK;
-        if seen.values().any(stuck) {
-            eprintln!("a forked child is stuck\n{}", running.state());
-            return;
-        }
-    }
-}
 
 fn main() -> ExitCode {
     let args = Args::from_env();
@@ -53,7 +28,9 @@ fn main() -> ExitCode {
     let mut options = pagetide::EVICT_FAST.to_vec();
     options.extend(["--report", &report]);
     let running = pagetide::run(&options, hostile.run()).start();
-    watch(&running, seconds);
+    if let Some(stuck) = hostile.watch(&running, seconds) {
+        eprintln!("{stuck}");
+    }
     let outcome = running.wait(seconds + SLACK);
     let status = outcome.status.code().unwrap_or(-1);
     if status != 0 {

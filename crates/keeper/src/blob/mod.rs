@@ -10,13 +10,14 @@
 //! `store` reading stored bytes; `present` what is really mapped; `view` an address space that is served; `transit` moving pages
 //! out; `install` bringing pages back; `queue` events that wait; `events` what the program did to its address space;
 //! `children` forked children; `command` the manager's wishes; `recover` after a death;
-//! `unstick` a way out of a kernel deadlock;
+//! `unstick` a way out of a kernel deadlock; `halt` a moment in which nothing is announced;
 //! `serve` the loop; `boot` start.
 
 mod boot;
 mod children;
 mod command;
 mod events;
+mod halt;
 mod install;
 mod present;
 mod queue;

@@ -5,6 +5,7 @@
 //! an older event cannot be answered wrongly: until the event is read every install fails (EAGAIN).
 
 use super::command::{self, Step};
+use super::halt::Halt;
 use super::install::{self, Answer, answer, wake};
 use super::sys::{self, PollFd};
 use super::table::Table;
@@ -98,6 +99,17 @@ fn read_batch(k: &mut Keeper, view: View) -> bool {
     true
 }
 
+/// Reads a batch of each view. True if there was anything.
+fn read_all(k: &mut Keeper) -> bool {
+    let mut any = read_batch(k, View::Own);
+    for i in 0..k.children_end {
+        if k.children[i].uffd >= 0 && unstick::register_again(k, i) {
+            any |= read_batch(k, View::Child(i as u16));
+        }
+    }
+    any
+}
+
 /// Applies the events of each view of which none is outstanding. False while some must wait.
 fn apply_events(k: &mut Keeper) -> bool {
     let mut all = true;
@@ -161,6 +173,16 @@ fn answer_pending(k: &mut Keeper) -> bool {
     kept < n
 }
 
+/// Whether any of the faults that wait cannot be answered because of an event.
+fn outstanding(k: &Keeper) -> bool {
+    let mut last = None;
+    k.pending[..k.pending_len].iter().any(|fault| {
+        let new = last != Some(fault.view);
+        last = Some(fault.view);
+        new && !registered::quiet(k, fault.view)
+    })
+}
+
 fn note_time(k: &Keeper, since: u64) {
     k.table.count(ctl::FAULTS, 1);
     let i = hist_index(cycles().wrapping_sub(since)).min(HIST_LEN - 1);
@@ -216,13 +238,9 @@ pub(super) fn serve(k: &mut Keeper) -> ! {
         quiet_since: idle_since,
         filled: 0,
     };
+    let mut halt = Halt::new();
     loop {
-        let mut busy = read_batch(k, View::Own);
-        for i in 0..k.children_end {
-            if k.children[i].uffd >= 0 && unstick::register_again(k, i) {
-                busy |= read_batch(k, View::Child(i as u16));
-            }
-        }
+        let mut busy = halt.may_read(k) && read_all(k);
         flush(k);
         if held(k) {
             sleep(k, 1);
@@ -237,6 +255,7 @@ pub(super) fn serve(k: &mut Keeper) -> ! {
             if stuck.now() && !stuck.fill(k) {
                 sleep(k, 1);
             }
+            halt.consider(k);
             idle_since = cycles();
             continue;
         }
@@ -247,6 +266,11 @@ pub(super) fn serve(k: &mut Keeper) -> ! {
         }
 
         busy |= answer_pending(k);
+        if k.pending_len > 0 && outstanding(k) {
+            halt.consider(k);
+        } else {
+            halt.over();
+        }
         let step = command::step(k);
         if step == Step::More || busy {
             idle_since = cycles();

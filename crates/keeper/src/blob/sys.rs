@@ -155,8 +155,23 @@ pub(super) fn getpid() -> u64 {
     (unsafe { sys!(nr::GETPID) }) as u64
 }
 
+/// Opens a file for reading; the path ends with a zero.
+pub(super) fn open(path: &[u8]) -> i64 {
+    const O_CLOEXEC: u64 = 0o2_000_000;
+    const AT_FDCWD: i64 = -100;
+    debug_assert!(path.last() == Some(&0));
+    // SAFETY: the path is a terminated string.
+    unsafe { sys!(nr::OPENAT, AT_FDCWD, path.as_ptr(), O_CLOEXEC) }
+}
+
+/// Directory records; 0 at the end.
+pub(super) fn getdents(fd: i32, records: &mut [u8]) -> i64 {
+    // SAFETY: the buffer is valid for its length.
+    unsafe { sys!(nr::GETDENTS64, fd, records.as_mut_ptr(), records.len()) }
+}
+
 pub(super) fn kill(pid: u64, signal: u64) {
-    // SAFETY: no pointers; only ever aimed at the other keeper.
+    // SAFETY: no pointers; only ever aimed at the other keeper and at our own helper.
     unsafe { sys!(nr::KILL, pid, signal) };
 }
 

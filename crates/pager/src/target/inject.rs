@@ -9,6 +9,7 @@
 
 use super::image::{self, Header};
 use super::maps::{self, Mapping};
+use super::seize::seize;
 use crate::Error;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -151,7 +152,7 @@ fn send(pid: i32, place: u64, base: u64) -> Result<(), Error> {
     tids.sort_by_key(|t| *t != pid);
     let mut why = String::from("it has no threads");
     for tid in tids {
-        match Stopped::seize(tid, Duration::from_millis(300)) {
+        match seize(tid, Duration::from_millis(300)) {
             Ok(thread) => return redirect(pid, &thread, place, base),
             Err(e) => why = format!("thread {tid} cannot be stopped: {e}"),
         }

@@ -17,6 +17,7 @@ pub(crate) mod page_out;
 pub(crate) mod proc;
 pub(crate) mod reclaim;
 pub(crate) mod regions;
+pub(crate) mod seize;
 pub(crate) mod walk;
 
 use crate::Error;

@@ -123,6 +123,16 @@ pub(crate) fn children(pid: i32) -> Vec<i32> {
     out
 }
 
+/// Who traces a thread, if anybody does.
+pub(crate) fn tracer(tid: i32) -> Option<i32> {
+    tracer_in(&short(&format!("/proc/{tid}/status")).ok()?)
+}
+
+fn tracer_in(status: &str) -> Option<i32> {
+    let line = status.lines().find_map(|l| l.strip_prefix("TracerPid:"))?;
+    line.trim().parse().ok().filter(|pid| *pid != 0)
+}
+
 /// Whether it is a keeper of ours.
 pub(crate) fn is_keeper(pid: i32) -> bool {
     short(&format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim().as_bytes() == KEEPER_COMM.to_bytes())
@@ -135,6 +145,9 @@ mod tests {
 
     #[test]
     fn numbers_are_read() {
+        assert_eq!(tracer_in("Name:\tx\nTracerPid:\t17\n"), Some(17));
+        assert_eq!(tracer_in("TracerPid:\t0\n"), None);
+        assert_eq!(tracer(std::process::id().cast_signed()), None);
         assert_eq!(
             anon_bytes_in("Name:\tx\nRssAnon:\t      12 kB\n"),
             Some(12 << 10)

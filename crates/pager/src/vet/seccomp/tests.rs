@@ -49,6 +49,7 @@ fn a_list_of_what_is_denied() {
     assert_eq!(
         denied,
         [
+            ("ptrace", Action::Errno(1)),
             ("kcmp", Action::Errno(1)),
             ("userfaultfd", Action::Errno(1))
         ]
