@@ -129,6 +129,17 @@ fn thirty_seconds_of_everything() {
     );
 }
 
+/// Four times as much memory: in less of it something has just been removed, so more is put out.
+#[test]
+fn much_memory() {
+    let _serial = serial();
+    let mut chance = Chance::from_env("much_memory");
+    let seed = chance.below(1 << 32);
+    let report = under_eviction(12, seed, &["--mib", "256"]);
+    let evicted = report.number("evicted_pages");
+    assert!(evicted > 5000, "{evicted} pages evicted");
+}
+
 #[test]
 fn several_processes() {
     let _serial = serial();
