@@ -1,12 +1,14 @@
 /* Threads that announce changes of the address space without a pause, while another needs its memory.
  *
  *   stampede [--threads 8] [--mib 4] [--ms 3000] [--remap 0] [--fork 0] [--child 0]
+ *            [--waiters 0]
  *
  * Each thread gives ranges of its own memory back, over and over, and touches none of it: with eight of
  * them there is hardly an instant at which nothing is being announced. The first thread meanwhile reads
  * and writes memory that was put out. With --remap, each moves its memory to and fro as well, every so many
  * ranges; with --fork, the first thread forks every so many pages, and the child checks them too; with
- * --child, all of it happens in a child, which inherits memory that was put out. */
+ * --child, all of it happens in a child, which inherits memory that was put out; with --waiters, so many more
+ * threads look at memory that is out. */
 #include "common.h"
 
 #include <pthread.h>
@@ -17,6 +19,7 @@
 #define THREADS_MAX 64
 
 static size_t pages, remap_every, fork_every, milliseconds;
+static const uint64_t *looked_at;
 static _Atomic bool over;
 static _Atomic uint64_t given;
 /* Two places for the memory of each thread, apart from where the kernel puts anything else. */
@@ -43,6 +46,24 @@ static void *give_back(void *argument)
         given++;
     }
     return NULL;
+}
+
+static void *look(void *argument)
+{
+    size_t page = (size_t)argument * 7 % pages;
+    for (const uint64_t *at = looked_at + page * WORDS; !over; sleep_us(20000))
+        page_check(at, page, 1);
+    return NULL;
+}
+
+static void start(pthread_t *id, size_t stack, void *(*run)(void *), size_t number)
+{
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, stack);
+    int error = pthread_create(id, &attr, run, (void *)number);
+    if (error != 0)
+        FAIL(97, "pthread_create: %s", strerror(error));
 }
 
 static void check_in_child(const uint64_t *memory)
@@ -97,10 +118,13 @@ int main(int argc, char **argv)
         become_child();
     /* What hangs is killed, and its status tells. */
     alarm(60);
-    pthread_t ids[THREADS_MAX];
+    looked_at = memory;
+    size_t waiters = option(argc, argv, "--waiters", 0), all = waiters + threads;
+    pthread_t *ids = calloc(all, sizeof *ids);
+    for (size_t i = 0; i < waiters; i++)
+        start(&ids[i], 64 << 10, look, i);
     for (size_t i = 0; i < threads; i++)
-        if (pthread_create(&ids[i], NULL, give_back, (void *)i) != 0)
-            FAIL(97, "pthread_create");
+        start(&ids[waiters + i], 64 << 10, give_back, i);
     printf("begun\n");
     fflush(stdout);
     uint64_t end = now_ns() + milliseconds * 1000000, longest = 0, checked = 0;
@@ -115,7 +139,7 @@ int main(int argc, char **argv)
         sleep_us(1000);
     }
     over = true;
-    for (size_t i = 0; i < threads; i++)
+    for (size_t i = 0; i < all; i++)
         pthread_join(ids[i], NULL);
     for (size_t page = 0; page < pages; page++)
         page_check(memory + page * WORDS, page, 1);

@@ -80,7 +80,7 @@ fn keeper(pid: u32) -> Option<String> {
     }
     let queued = usize::try_from(word(ctl::QUEUE_LEN)?).ok()?;
     for event in 0..queued.min(EVENTS_SHOWN) {
-        let at = |i| word(ctl::QUEUE + event * 4 + i);
+        let at = |i| word(keeper::layout::QUEUE_OFF / 8 + event * 4 + i);
         let (a, b, c, d) = (at(0)?, at(1)?, at(2)?, at(3)?);
         text.push_str(&format!("\n      event {a:#x} {b:#x} {c:#x} {d:#x}"));
     }

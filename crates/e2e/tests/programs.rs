@@ -191,6 +191,8 @@ fn threads_that_announce_without_a_pause() {
         vec!["--remap", "20"],
         vec!["--fork", "100"],
         vec!["--child", "1"],
+        // When they end they all give their stacks back at once: more events than a queue of 1,008 held.
+        vec!["--waiters", "4400"],
         vec![
             "--threads",
             "40",

@@ -24,6 +24,8 @@ pub const CHUNKS_MAX: usize = 1 << 19;
 pub const RANGES_MAX: usize = 4096;
 /// Registered ranges of one target.
 pub const REGS_MAX: usize = 32768;
+/// Events that may wait: more than the threads of any program that announce something at once.
+pub const QUEUE_MAX: usize = 16384;
 /// Log entries; a power of two.
 pub const LOG_LEN: usize = 1 << 16;
 /// Chunk numbers of a 47-bit address space.
@@ -44,8 +46,10 @@ pub const REV_OFF: usize = LOG_OFF + LOG_LEN * 16;
 pub const DIR_OFF: usize = (REV_OFF + CHUNKS_MAX * 8).next_multiple_of(4096);
 /// Byte offset of the times of removal.
 pub const REST_OFF: usize = DIR_OFF + DIR_LEN * 4;
+/// Byte offset of the events that were read and not yet applied, 32 bytes each.
+pub const QUEUE_OFF: usize = REST_OFF + DIR_LEN * 4;
 /// Byte offset of the state words.
-pub const WORDS_OFF: usize = REST_OFF + DIR_LEN * 4;
+pub const WORDS_OFF: usize = QUEUE_OFF + QUEUE_MAX * 32;
 /// Bytes of the whole file (sparse).
 pub const TABLE_BYTES: usize = WORDS_OFF + CHUNKS_MAX * CHUNK_PAGES * 8;
 
@@ -54,7 +58,7 @@ pub const TABLE_BYTES: usize = WORDS_OFF + CHUNKS_MAX * CHUNK_PAGES * 8;
 pub const KEEPER_COMM: &core::ffi::CStr = c"ptide-keeper";
 
 /// First word of a table file.
-pub const MAGIC: u64 = 0x3165_6469_7465_6761;
+pub const MAGIC: u64 = 0x3265_6469_7465_6761;
 
 /// Indexes of control words (64 bits each) from [`CTL_OFF`].
 pub mod ctl {
@@ -184,10 +188,6 @@ pub mod ctl {
     pub const QUEUE_LEN: usize = 110;
     /// Events of the set that is being applied that have their turn.
     pub const PLANNED: usize = 111;
-    /// The events, 4 words each.
-    pub const QUEUE: usize = 2048;
-    /// Room for them.
-    pub const QUEUE_MAX: usize = 1024;
     /// Forked children that are served, [`super::CHILD_WORDS`] words each ([`super::ChildSlot`]): for the
     /// manager, which keeps their descriptors open, and for a new image.
     pub const CHILD_SLOTS: usize = 6144;
@@ -199,7 +199,6 @@ pub mod ctl {
 pub const CHILDREN_MAX: usize = 400;
 /// Control words of a child's slot.
 pub const CHILD_WORDS: usize = 2;
-const _: () = assert!(ctl::QUEUE + 4 * ctl::QUEUE_MAX <= ctl::CHILD_SLOTS);
 const _: () = assert!(ChildSlot::at(CHILDREN_MAX) * 8 <= CTL_BYTES);
 
 /// What the control words say of a child: its descriptors in the keepers' table, and where its table
@@ -368,8 +367,9 @@ pub const POOL_MAX: u64 = 64 << 30;
 pub const REFS_BYTES: usize = (POOL_MAX / crate::word::SLOT_GRANULE) as usize * 2;
 
 const _: () = {
-    assert!(ctl::INBOX + 16 * 4 <= ctl::QUEUE);
-    assert!((ctl::QUEUE + ctl::QUEUE_MAX * 4) * 8 <= RANGES_OFF);
+    assert!(ctl::INBOX + 16 * 4 <= ctl::CHILD_SLOTS);
+    // A turn, and a place in the queue, are 16 bits.
+    assert!(QUEUE_MAX < u16::MAX as usize);
     assert!(ctl::HIST + HIST_LEN < ctl::INBOX_SOURCE);
     assert!(DIR_OFF.is_multiple_of(4096) && WORDS_OFF.is_multiple_of(4096));
     // Registrations come in pairs that no batch may part.

@@ -18,6 +18,8 @@ mod every;
 mod keeper_model;
 #[path = "order/kernel.rs"]
 mod kernel;
+#[path = "order/room.rs"]
+mod room;
 #[path = "order/run.rs"]
 mod run;
 #[path = "order/stories.rs"]

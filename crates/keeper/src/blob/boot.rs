@@ -29,6 +29,8 @@ const CLONE_PARENT: u64 = 0x8000;
 const CLONE_UNTRACED: u64 = 0x80_0000;
 const O_CLOEXEC_NONBLOCK: u64 = 0o2_004_000;
 const SIGKILL: u64 = 9;
+/// Most of the image is room for what is rare.
+const MLOCK_ONFAULT: u64 = 1;
 
 fn header(image: u64, i: usize) -> &'static AtomicU64 {
     // SAFETY: the image starts with a page of header words, mapped as long as any keeper lives.
@@ -89,8 +91,8 @@ extern "C" fn main(image: u64) -> ! {
     t.set(ctl::STUB_LEN, header(image, 9).load(Ordering::Relaxed));
     t.set(ctl::KEEPER_PID, sys::getpid());
     header(image, 13).store(t.base(), Ordering::Release);
-    // SAFETY: locks the keeper's own image; failing is allowed.
-    unsafe { sys!(nr::MLOCK2, image, t.get(ctl::IMAGE_LEN), 0) };
+    // SAFETY: locks what is used of the keeper's own image; failing is allowed.
+    unsafe { sys!(nr::MLOCK2, image, t.get(ctl::IMAGE_LEN), MLOCK_ONFAULT) };
     let target = check(image, 9, sys::pidfd_open(k.target));
     check(image, 9, sys::dup_to(target as i32, fd::TARGET));
     new_standby(k);

@@ -36,8 +36,8 @@ const LATE_NS: u64 = 30_000_000;
 const GIVE_UP_NS: u64 = 2_000_000_000;
 /// From one look at the threads to the next, microseconds.
 const LOOK_US: u64 = 200;
-/// With so many events in the queue they are stopped at once.
-const CROWD: usize = ctl::QUEUE_MAX / 4;
+/// With so many events in the queue they are stopped at once: of those that follow each thread has one.
+const CROWD: usize = 256;
 /// The argument of a helper that is to stop all relatives of this address space.
 const RELATIVES: u64 = 0;
 

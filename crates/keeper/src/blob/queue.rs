@@ -13,28 +13,28 @@
 
 use super::table::Table;
 use super::view::View;
-use keeper::layout::ctl;
+use keeper::layout::{QUEUE_MAX, ctl};
 use keeper::occupancy::Occupancy;
 use uffd::abi::UffdMsg;
 
 pub(super) fn len(t: Table) -> usize {
-    (t.get(ctl::QUEUE_LEN) as usize).min(ctl::QUEUE_MAX)
+    (t.get(ctl::QUEUE_LEN) as usize).min(QUEUE_MAX)
 }
 
 pub(super) fn get(t: Table, i: usize) -> UffdMsg {
     // SAFETY: inside the queue; any bytes are a valid message.
-    unsafe { t.queue().add(i % ctl::QUEUE_MAX).read_volatile() }
+    unsafe { t.queue().add(i % QUEUE_MAX).read_volatile() }
 }
 
 pub(super) fn set(t: Table, i: usize, msg: UffdMsg) {
     // SAFETY: inside the queue.
-    unsafe { t.queue().add(i % ctl::QUEUE_MAX).write_volatile(msg) };
+    unsafe { t.queue().add(i % QUEUE_MAX).write_volatile(msg) };
 }
 
 /// Adds a message; false when there is no room.
 pub(super) fn push(t: Table, view: View, msg: &UffdMsg) -> bool {
     let n = len(t);
-    if n == ctl::QUEUE_MAX {
+    if n == QUEUE_MAX {
         return false;
     }
     set(
@@ -63,17 +63,17 @@ pub(super) fn compact(t: Table) {
     let mut kept = 0;
     for i in 0..n {
         let msg = get(t, i);
-        if msg.event == 0 && n < ctl::QUEUE_MAX / 2 {
+        if msg.event == 0 && n < QUEUE_MAX / 2 {
             let source = u32::MAX;
             set(t, i, UffdMsg { source, ..msg });
-        } else if msg.event != 0 && n >= ctl::QUEUE_MAX / 2 {
+        } else if msg.event != 0 && n >= QUEUE_MAX / 2 {
             if kept != i {
                 set(t, kept, msg);
             }
             kept += 1;
         }
     }
-    if n >= ctl::QUEUE_MAX / 2 {
+    if n >= QUEUE_MAX / 2 {
         t.set(ctl::QUEUE_LEN, kept as u64);
     }
 }

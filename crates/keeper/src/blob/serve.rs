@@ -8,13 +8,13 @@ use super::command::{self, Step};
 use super::halt::Halt;
 use super::install::{self, Answer, answer, wake};
 use super::sys::{self, PollFd};
-use super::table::Table;
+use super::table::{PAGE, Table};
 use super::transit::flush;
 use super::view::{CHILDREN_MAX, Fault, Keeper, PENDING_MAX, View, page_of};
 use super::{boot, children, events, queue, registered, unstick};
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::Ordering;
-use keeper::layout::{HIST_LEN, ctl, fd, hist_index};
+use keeper::layout::{HIST_LEN, QUEUE_MAX, ctl, fd, hist_index};
 use keeper::order::set;
 use keeper::span;
 use uffd::abi::{UffdMsg, event};
@@ -72,8 +72,7 @@ pub(super) fn wake_all(k: &Keeper) {
 /// Reads one batch of messages of a view: applies events, queues faults. True if there were any.
 fn read_batch(k: &mut Keeper, view: View) -> bool {
     let t = k.table;
-    let room = (PENDING_MAX - k.pending_len).min(ctl::QUEUE_MAX - queue::len(t));
-    if room < INBOX_MSGS {
+    if QUEUE_MAX - queue::len(t) < INBOX_MSGS {
         return false;
     }
     t.set(ctl::INBOX_SOURCE, u64::from(view.code()));
@@ -85,18 +84,26 @@ fn read_batch(k: &mut Keeper, view: View) -> bool {
     for i in 0..n as usize / MSG_BYTES {
         let msg = inbox_msg(t, i);
         if msg.event == event::PAGEFAULT {
-            k.pending[k.pending_len] = Fault {
-                view,
-                addr: page_of(msg.arg1),
-                since,
-            };
-            k.pending_len += 1;
+            let addr = page_of(msg.arg1);
+            add_fault(k, Fault { view, addr, since });
         } else if !queue::push(t, view, &msg) {
             t.anomaly(36, 0);
         }
         clear_msg(t, i);
     }
     true
+}
+
+/// Keeps a fault until it is answered. Without room its thread asks again: events lie between the
+/// faults, and have to be read.
+fn add_fault(k: &mut Keeper, fault: Fault) {
+    if k.pending_len < PENDING_MAX {
+        k.pending[k.pending_len] = fault;
+        k.pending_len += 1;
+    } else {
+        wake(k.uffd_of(fault.view), fault.addr, PAGE);
+        k.table.count(ctl::RETRIES, 1);
+    }
 }
 
 /// Reads a batch of each view. True if there was anything.

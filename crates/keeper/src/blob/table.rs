@@ -4,8 +4,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use keeper::layout::{
-    self, CHUNK, CHUNK_PAGES, CHUNKS_MAX, CTL_OFF, DIR_LEN, DIR_OFF, LOG_LEN, LOG_OFF, RANGES_MAX,
-    RANGES_OFF, REGS_MAX, REGS_OFF, REST_OFF, REV_OFF, WORDS_OFF, ctl,
+    self, CHUNK, CHUNK_PAGES, CHUNKS_MAX, CTL_OFF, DIR_LEN, DIR_OFF, LOG_LEN, LOG_OFF, QUEUE_OFF,
+    RANGES_MAX, RANGES_OFF, REGS_MAX, REGS_OFF, REST_OFF, REV_OFF, WORDS_OFF, ctl,
 };
 use keeper::word::{PAGE_SIZE, Word};
 
@@ -84,7 +84,7 @@ impl Table {
 
     /// Address of the event queue.
     pub(super) fn queue(self) -> *mut uffd::abi::UffdMsg {
-        (self.base as usize + CTL_OFF + ctl::QUEUE * 8) as *mut uffd::abi::UffdMsg
+        (self.base as usize + QUEUE_OFF) as *mut uffd::abi::UffdMsg
     }
 
     /// Appends to the log; drops and counts when the manager is behind (or dead).

@@ -31,6 +31,8 @@ use uffd::abi::{Range, UFFDIO_UNREGISTER};
 
 /// For how long after it was read a fault is taken for one of a thread that waits now, cycles.
 const FRESH_CYCLES: u64 = 4_000_000;
+/// How often an event is looked at for a fault, each time: many may wait while many are queued.
+const LOOKS: usize = 1 << 20;
 /// The address of a fault that is not waited for any longer.
 const HANDLED: u64 = u64::MAX;
 
@@ -39,12 +41,13 @@ const HANDLED: u64 = u64::MAX;
 pub(super) fn fill_waiting(k: &mut Keeper) -> bool {
     let mut kept = 0;
     let n = k.pending_len;
+    let looked_at = 1 + LOOKS / (1 + queue::len(k.table));
     for i in 0..n {
         let fault = k.pending[i];
         if fault.addr == HANDLED {
             continue;
         }
-        if fillable(k, fault) && fill_or_ask(k, fault) {
+        if i < looked_at && fillable(k, fault) && fill_or_ask(k, fault) {
             handled(k, i, n);
         } else {
             k.pending[kept] = fault;

@@ -14,10 +14,8 @@
 //!
 //! Invariant: no fault is answered and no page moved while there is a doubt (the blob's `serve`).
 
-use crate::layout::ctl;
-
-/// Places for parts of one kind: more than one for each event of a full queue.
-const RANGES: usize = ctl::QUEUE_MAX + 64;
+/// Places for parts of one kind: more than one for each thread of a large program.
+const RANGES: usize = 4096;
 
 /// Some ranges, unordered, disjoint.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 //! may die at any of them, and meanwhile the program goes on.
 
 use super::kernel::{Call, Kernel};
+use super::room::Lent;
 use super::{PAGES, page_at, range};
 use keeper::order::ledger::Ledger;
 use keeper::order::plan::{Ground, Plan};
@@ -35,8 +36,7 @@ pub(crate) struct Keeper {
     pub(crate) words: [u32; PAGES],
     pub(crate) regs: [bool; PAGES],
     pub(crate) planned: u16,
-    pub(crate) plan: Box<Plan>,
-    pub(crate) ledger: Ledger,
+    pub(crate) room: Lent,
     /// The words of each child.
     pub(crate) children: Vec<Option<[u32; PAGES]>>,
     pub(crate) bug: Option<Bug>,
@@ -58,8 +58,7 @@ impl Keeper {
             queue: Vec::new(),
             words,
             planned: 0,
-            plan: Box::new(Plan::new()),
-            ledger: Ledger::default(),
+            room: Lent::new(),
             children: Vec::new(),
             bug,
             dies_in: Cell::new(None),
@@ -95,7 +94,7 @@ impl Keeper {
 
     /// Nothing is queued, in doubt or outstanding.
     pub(crate) fn idle(&self) -> bool {
-        self.queue.is_empty() && !self.ledger.in_doubt() && !self.kernel.borrow().changing()
+        self.queue.is_empty() && !self.room.ledger.in_doubt() && !self.kernel.borrow().changing()
     }
 
     /// Applies what was read, as `serve::apply_events`; whoever dies is followed by another.
@@ -105,7 +104,7 @@ impl Keeper {
             match std::panic::catch_unwind(work) {
                 Ok(()) => return,
                 Err(died) if died.is::<Died>() && self.bug == Some(Bug::StartsEmpty) => {
-                    self.ledger.clear();
+                    self.room.ledger.clear();
                 }
                 Err(died) if died.is::<Died>() => set::start_over(self),
                 Err(other) => std::panic::resume_unwind(other),
@@ -142,7 +141,7 @@ impl Keeper {
         for i in 0..self.queue.len() {
             let msg = self.queue[i];
             if bug == Bug::NotesTwice && msg.event == event::REMAP && msg.phase & 3 == 2 {
-                let _ = self.ledger.moved(msg.arg0, msg.arg1, msg.arg2);
+                let _ = self.room.ledger.moved(msg.arg0, msg.arg1, msg.arg2);
             } else if bug == Bug::ForgetsLate && msg.event == event::UNMAP {
                 self.forget(0, msg.arg0, msg.arg1, Why::Unmapped);
                 self.queue[i].event = 0;
@@ -186,11 +185,11 @@ impl Memory for Keeper {
     }
 
     fn ledger(&self) -> &Ledger {
-        &self.ledger
+        &self.room.ledger
     }
 
     fn ledger_mut(&mut self) -> &mut Ledger {
-        &mut self.ledger
+        &mut self.room.ledger
     }
 
     fn no_room(&mut self, _: bool) {
@@ -239,7 +238,7 @@ impl Memory for Keeper {
     }
 
     fn plan(&mut self) -> &mut Plan {
-        &mut self.plan
+        &mut self.room.plan
     }
 
     fn work_out(&mut self, _: u32) {
@@ -248,7 +247,7 @@ impl Memory for Keeper {
             regs: self.regs,
             at: self.kernel.borrow().at,
         };
-        self.plan.work_out(&sketch);
+        self.room.plan.work_out(&sketch);
     }
 
     fn ask(&self, _: u32, start: u64, end: u64) -> Registered {

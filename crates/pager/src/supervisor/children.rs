@@ -22,6 +22,8 @@ const LOOK_EVERY: u64 = 200;
 const NEW_PROGRAM_MS: u64 = 200;
 /// A forked child shares its parent's memory at first: its pages cannot leave before they differ.
 const FORKED_MS: u64 = 3000;
+/// Fewer chunks in which pages are out for them are brought home at once.
+const FEW_CHUNKS: u64 = 8;
 /// Processes smaller than this are left alone.
 const WORTH_BYTES: u64 = 4 << 20;
 const TRIES: u32 = 3;
@@ -59,6 +61,16 @@ impl Supervisor {
         all
     }
 
+    /// Whether hardly anything has to be brought home for the children that have no keeper.
+    fn children_need_little(&self) -> bool {
+        let dependent = self
+            .targets
+            .iter()
+            .filter(|t| t.link.get(ctl::CHILDREN) > 0);
+        let chunks: Option<u64> = dependent.map(|t| t.link.chunks_of_children()).sum();
+        chunks.is_some_and(|chunks| chunks <= FEW_CHUNKS)
+    }
+
     fn consider(&mut self, pid: i32, age: u64, now: Millis) {
         let tried = self.family.refused.get(&pid).copied().unwrap_or(0);
         if tried >= TRIES || proc::anon_bytes(pid).unwrap_or(0) < WORTH_BYTES {
@@ -66,7 +78,7 @@ impl Supervisor {
         }
         let dependent = self.targets.iter().any(|t| t.link.get(ctl::CHILDREN) > 0);
         if dependent {
-            if age < FORKED_MS {
+            if age < FORKED_MS && !self.children_need_little() {
                 return;
             }
             // Whose child it is, the fork event does not tell: all are brought home.

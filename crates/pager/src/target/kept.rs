@@ -74,6 +74,25 @@ impl Link {
         kept.counts = counts;
     }
 
+    /// Chunks in which pages were out for the children that the keepers serve, when these were forked;
+    /// `None` while a table is not at hand.
+    pub(crate) fn chunks_of_children(&self) -> Option<u64> {
+        let kept = self.kept_children();
+        if kept.children.len() as u64 != self.get(ctl::CHILDREN) {
+            return None;
+        }
+        let used = |table: &OwnedFd| {
+            let mut word = [0; 8];
+            let at = ctl::CHUNKS_USED as u64 * 8;
+            rustix::io::pread(table, &mut word, at).ok()?;
+            Some(u64::from_le_bytes(word))
+        };
+        kept.children
+            .values()
+            .map(|(_, [_, table])| used(table))
+            .sum()
+    }
+
     /// Empties the slots of children whose descriptors died with both keepers.
     fn forget_lost_children(&self) {
         let mut kept = self.kept_children();

@@ -20,7 +20,7 @@ mod parts;
 #[cfg(test)]
 mod tests;
 
-use crate::layout::ctl::QUEUE_MAX;
+use crate::layout::QUEUE_MAX;
 use crate::word::PAGE_SIZE;
 use owed::Owed;
 use parts::Parts;
@@ -219,6 +219,9 @@ impl Plan {
     fn pair(&mut self) {
         self.own[..self.len].fill(None);
         for j in 0..self.len {
+            if self.msgs[j].event != event::UNMAP {
+                continue;
+            }
             let of = (0..j).filter(|i| self.pairs(*i, j)).count();
             if of > 0 {
                 let taken = if of > 1 { self.choose(of) } else { 0 };
