@@ -19,6 +19,8 @@ pub(crate) enum Aside {
     New,
     /// Everything that is mapped, but for chunks that are hot through and through, every other time.
     Most,
+    /// Everything that is mapped, but for pages that proved hot before ([`super::steady`]): of a limit.
+    Suspect,
     /// Everything that is mapped.
     All,
 }

@@ -199,6 +199,12 @@ impl Blocks {
         self.chunks.get(chunk).map_or(0, of)
     }
 
+    /// Whether a close look found a block hot, the last time there was one, or its chunk.
+    pub(crate) fn rests(&self, (chunk, block): (usize, usize)) -> bool {
+        let hot = |c: &Chunk| c.wide > 0 || c.blocks[block % CHUNK_BLOCKS].level > 0;
+        self.chunks.get(chunk).is_some_and(hot)
+    }
+
     /// Whether a chunk is still to be learned in pass number `pass`: three passes tell whether it
     /// is in use, whether a sample of it is, and which pages are.
     pub(crate) fn is_new(&self, chunk: usize, pass: u64) -> bool {

@@ -44,6 +44,7 @@ impl Target {
             if matches!(self.state_of(id).state(), State::Mapped | State::Limbo) {
                 self.lru.refault(id, i == 0);
                 self.newcomers.note(id);
+                self.steady.forget(id);
             }
         }
     }

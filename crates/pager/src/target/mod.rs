@@ -18,6 +18,7 @@ pub(crate) mod proc;
 pub(crate) mod reclaim;
 pub(crate) mod regions;
 pub(crate) mod seize;
+pub(crate) mod steady;
 pub(crate) mod walk;
 
 use crate::Error;
@@ -60,6 +61,7 @@ pub(crate) struct Target {
     pub(crate) lru: lru::Lru,
     pub(crate) blocks: blocks::Blocks,
     pub(crate) newcomers: aside::Newcomers,
+    pub(crate) steady: steady::Steady,
     pub(crate) counters: Counters,
     statm: proc::Statm,
     /// Size of the address space at the last look at the mappings, and when that was.
@@ -129,6 +131,7 @@ impl Target {
             lru: lru::Lru::new(&options.policy, now),
             blocks: blocks::Blocks::default(),
             newcomers: aside::Newcomers::default(),
+            steady: steady::Steady::default(),
             counters: Counters::default(),
             statm: proc::Statm::open(pid),
             looked: None,

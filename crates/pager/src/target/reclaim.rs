@@ -32,7 +32,7 @@ impl Target {
         const PASSES: u32 = 4;
         let (mut left, mut passes) = (0, 0);
         if want > 0 && self.lru.wants_watch() {
-            self.age(now, Aside::All)?;
+            self.age(now, Aside::Suspect)?;
         }
         while left < want {
             let nr = usize::try_from(want - left).unwrap_or(BATCH).min(BATCH);
@@ -42,7 +42,7 @@ impl Target {
                     break;
                 }
                 passes += 1;
-                self.age(now, Aside::All)?;
+                self.age(now, Aside::Suspect)?;
                 continue;
             }
             let gone = self.put_out(&ids, now, Temperature::Warm, cause)?;

@@ -81,6 +81,9 @@ impl Target {
         let runs = self.discover()?;
         let pass = self.counters.aging_passes + 1;
         let newcomers = self.newcomers.take(aside);
+        if aside == Aside::Suspect {
+            self.steady.next_pass();
+        }
         let mut groups: Vec<(u64, u64)> = Vec::with_capacity(runs.len());
         for runs in runs.chunk_by(|a, b| a.0 / CHUNK == b.0 / CHUNK) {
             let Some(first) = self.id_of(runs[0].0) else {
@@ -91,13 +94,17 @@ impl Target {
                 Aside::Nothing => false,
                 Aside::New => self.blocks.is_new(chunk, pass),
                 Aside::Most => !self.blocks.spare(chunk),
-                Aside::All => true,
+                Aside::Suspect | Aside::All => true,
             };
             let seen = self.see_chunk(chunk, runs);
             // Only a pass that moves it aside judges a block: the pages that came back would be
             // counted twice, the second time as if each had been watched by itself.
             if watch {
+                let from = groups.len();
                 self.watch(pass, chunk, (runs, &seen, &newcomers), &mut groups);
+                if aside == Aside::Suspect {
+                    self.spare_steady(chunk, &mut groups, from);
+                }
             }
         }
         self.lru.age(now);
@@ -105,14 +112,21 @@ impl Target {
         self.move_out(&groups)
     }
 
+    /// Takes out of a chunk's runs, from the `from`th on, what proved hot before.
+    fn spare_steady(&mut self, chunk: usize, runs: &mut Vec<(u64, u64)>, from: usize) {
+        let id_of = |at: u64| id_in(chunk, at);
+        let mut steady = std::mem::take(&mut self.steady);
+        let all_hot = |at| self.blocks.rests((chunk, block_of(at)));
+        let proven = |id| self.state_of(id).young();
+        steady.thin(runs, from, id_of, proven, all_hot);
+        self.steady = steady;
+    }
+
     /// Takes in which pages of a chunk were touched, and which of those that are watched by
     /// themselves were not: they are still in limbo.
     fn see_chunk(&mut self, chunk: usize, runs: &[(u64, u64)]) -> ChunkSeen {
         let mut all = ChunkSeen::default();
-        let id_of = |at: u64| {
-            let page = usize::try_from(at % CHUNK / PAGE).unwrap_or(0);
-            PageId::try_from(chunk * CHUNK_PAGES + page).unwrap_or(PageId::MAX)
-        };
+        let id_of = |at: u64| id_in(chunk, at);
         for &(start, end) in runs {
             for (at, stop) in parts(start, end) {
                 let alone = self.alone((chunk, block_of(at)), at);
@@ -147,6 +161,12 @@ impl Target {
 
 /// What is seen of each block of a chunk.
 pub(super) type ChunkSeen = [Seen; CHUNK_BLOCKS];
+
+/// The id of the page at `at`, which lies in `chunk`.
+fn id_in(chunk: usize, at: u64) -> PageId {
+    let page = usize::try_from(at % CHUNK / PAGE).unwrap_or(0);
+    PageId::try_from(chunk * CHUNK_PAGES + page).unwrap_or(PageId::MAX)
+}
 
 /// The block that an address lies in, in its chunk.
 pub(super) fn block_of(at: u64) -> usize {
