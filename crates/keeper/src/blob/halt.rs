@@ -57,7 +57,7 @@ pub(super) struct Halt {
 }
 
 fn crowd(k: &Keeper) -> bool {
-    queue::len(k.table) > CROWD
+    queue::len(k.table) > CROWD && queue::waiting(k.table) > CROWD
 }
 
 impl Halt {
@@ -75,6 +75,11 @@ impl Halt {
     pub(super) fn may_read(&self, k: &Keeper) -> bool {
         let looked = self.helper != 0 && LOOKS.load(Ordering::Acquire) > 0;
         !crowd(k) || looked || self.late != 0 && sys::now_ns() > self.late + GIVE_UP_NS
+    }
+
+    /// Whether threads stand still: the helper needs the keeper's image.
+    pub(super) fn on(&self) -> bool {
+        self.helper != 0
     }
 
     /// Nobody waits: threads may run.

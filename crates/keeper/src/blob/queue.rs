@@ -17,6 +17,14 @@ use keeper::layout::{QUEUE_MAX, ctl};
 use keeper::occupancy::Occupancy;
 use uffd::abi::UffdMsg;
 
+/// From so many places on, those that were done with are taken out between others, too.
+const LONG: usize = 512;
+
+/// Messages that are not applied.
+pub(super) fn waiting(t: Table) -> usize {
+    (0..len(t)).filter(|&i| get(t, i).event != 0).count()
+}
+
 pub(super) fn len(t: Table) -> usize {
     (t.get(ctl::QUEUE_LEN) as usize).min(QUEUE_MAX)
 }
@@ -63,17 +71,17 @@ pub(super) fn compact(t: Table) {
     let mut kept = 0;
     for i in 0..n {
         let msg = get(t, i);
-        if msg.event == 0 && n < QUEUE_MAX / 2 {
+        if msg.event == 0 && n < LONG {
             let source = u32::MAX;
             set(t, i, UffdMsg { source, ..msg });
-        } else if msg.event != 0 && n >= QUEUE_MAX / 2 {
+        } else if msg.event != 0 && n >= LONG {
             if kept != i {
                 set(t, kept, msg);
             }
             kept += 1;
         }
     }
-    if n >= QUEUE_MAX / 2 {
+    if n >= LONG {
         t.set(ctl::QUEUE_LEN, kept as u64);
     }
 }

@@ -180,6 +180,17 @@ fn answer_pending(k: &mut Keeper) -> bool {
     kept < n
 }
 
+/// Answers what is queued; the program may have to stand still for the rest.
+fn answer_or_halt(k: &mut Keeper, halt: &mut Halt) -> bool {
+    let any = answer_pending(k);
+    if k.pending_len > 0 && outstanding(k) {
+        halt.consider(k);
+    } else {
+        halt.over();
+    }
+    any
+}
+
 /// Whether any of the faults that wait cannot be answered because of an event.
 fn outstanding(k: &Keeper) -> bool {
     let mut last = None;
@@ -272,13 +283,12 @@ pub(super) fn serve(k: &mut Keeper) -> ! {
             stuck.fill(k);
         }
 
-        busy |= answer_pending(k);
-        if k.pending_len > 0 && outstanding(k) {
-            halt.consider(k);
+        busy |= answer_or_halt(k, &mut halt);
+        let step = if halt.on() {
+            Step::Blocked
         } else {
-            halt.over();
-        }
-        let step = command::step(k);
+            command::step(k)
+        };
         if step == Step::More || busy {
             idle_since = cycles();
             if busy {
