@@ -20,7 +20,7 @@
 
 static size_t pages, remap_every, fork_every, milliseconds;
 static const uint64_t *looked_at;
-static _Atomic bool over;
+static _Atomic bool begun, over;
 static _Atomic uint64_t given;
 /* Two places for the memory of each thread, apart from where the kernel puts anything else. */
 static char *places[THREADS_MAX][2];
@@ -29,6 +29,9 @@ static void *give_back(void *argument)
 {
     size_t number = (size_t)argument, bytes = pages * PAGE;
     char **place = places[number], *memory = place[0];
+    /* Not before all stacks are there: one might be put where memory has just moved from. */
+    while (!begun)
+        sleep_us(1000);
     uint64_t state = number + 1;
     for (uint64_t n = 1; !over; n++) {
         size_t first = mix(state++) % pages, count = 1 + mix(state++) % 16;
@@ -125,6 +128,7 @@ int main(int argc, char **argv)
         start(&ids[i], 64 << 10, look, i);
     for (size_t i = 0; i < threads; i++)
         start(&ids[waiters + i], 64 << 10, give_back, i);
+    begun = true;
     printf("begun\n");
     fflush(stdout);
     uint64_t end = now_ns() + milliseconds * 1000000, longest = 0, checked = 0;
