@@ -29,6 +29,9 @@ const CLONE_PARENT: u64 = 0x8000;
 const CLONE_UNTRACED: u64 = 0x80_0000;
 const O_CLOEXEC_NONBLOCK: u64 = 0o2_004_000;
 const SIGKILL: u64 = 9;
+/// Addresses that the tables take at most.
+const TABLES_ROOM: u64 = 16 << 30;
+const _: () = assert!(((TABLE_BYTES + 2 * REFS_BYTES) as u64) < TABLES_ROOM - 3 * CHUNK);
 /// Most of the image is room for what is rare.
 const MLOCK_ONFAULT: u64 = 1;
 
@@ -177,21 +180,31 @@ fn open_userfaultfds(image: u64) {
     }
 }
 
-fn map(image: u64, len: u64, flags: u64, file: i32) -> u64 {
-    let base = check(image, 8, sys::mmap(len, flags, file));
+/// Maps `len` bytes above the image at `next`, if there is room: far from where the program maps anything
+/// and moves it to and fro (`children::new_table`).
+fn map(image: u64, next: &mut u64, len: u64, file: i32) -> u64 {
+    let flags = sys::MAP_SHARED_NORESERVE;
+    let base = check(image, 8, sys::mmap(*next, len, flags, file));
+    *next += len.next_multiple_of(CHUNK);
     for advice in [sys::MADV_DONTFORK, sys::MADV_DONTDUMP] {
         sys::madvise(base, len, advice);
     }
     base
 }
 
+/// Where room begins above the image.
+fn above(image: u64) -> u64 {
+    let len = header(image, 5).load(Ordering::Relaxed);
+    (image + len).next_multiple_of(CHUNK) + CHUNK
+}
+
 fn map_tables(k: &mut Keeper, image: u64) {
-    let shared = sys::MAP_SHARED_NORESERVE;
-    let base = map(image, TABLE_BYTES as u64, shared, fd::TABLE);
+    let mut next = above(image);
+    let base = map(image, &mut next, TABLE_BYTES as u64, fd::TABLE);
     // SAFETY: a whole table file, mapped for the keeper's life.
     k.table = unsafe { Table::at(base) };
-    k.refs = map(image, REFS_BYTES as u64, shared, fd::REFS);
-    k.file_refs = map(image, REFS_BYTES as u64, shared, fd::FILE_REFS);
+    k.refs = map(image, &mut next, REFS_BYTES as u64, fd::REFS);
+    k.file_refs = map(image, &mut next, REFS_BYTES as u64, fd::FILE_REFS);
     k.table.set(ctl::TABLE_BASE, base);
     k.table.set(ctl::REFS_BASE, k.refs);
     k.table.set(ctl::FILE_REFS_BASE, k.file_refs);
@@ -201,7 +214,9 @@ fn map_tables(k: &mut Keeper, image: u64) {
 fn reserve(k: &mut Keeper, image: u64) {
     let mut chunks = CHUNKS_MAX;
     let base = loop {
-        let r = sys::mmap((chunks + 2) as u64 * CHUNK, sys::MAP_ANON_NORESERVE, -1);
+        let hint = above(image) + TABLES_ROOM;
+        let len = (chunks + 2) as u64 * CHUNK;
+        let r = sys::mmap(hint, len, sys::MAP_ANON_NORESERVE, -1);
         if r > 0 {
             break r as u64;
         }

@@ -12,14 +12,19 @@ use super::sys;
 use super::table::{PAGE, Table};
 use super::view::{CHILDREN_MAX, Child, Keeper, View};
 use core::sync::atomic::Ordering;
-use keeper::layout::{CHILD_WORDS, CHUNK_PAGES, ChildSlot, TABLE_BYTES, ctl, log};
+use keeper::layout::{CHILD_WORDS, CHUNK, CHUNK_PAGES, ChildSlot, TABLE_BYTES, ctl, log};
 use keeper::word::{State, Word};
 use uffd::abi::event;
 
 /// The snapshot file's place in the descriptor table.
 pub(super) const SNAPSHOT_FD: i32 = 13;
 
-fn new_table() -> Option<(i32, Table)> {
+/// The table of child `i`: below the image, each in a place of its own. Where the kernel would put it
+/// there may be a place that the program has just moved from and will move to again, knowing that
+/// nobody else maps anything there.
+fn new_table(k: &Keeper, i: usize) -> Option<(i32, Table)> {
+    const PLACE: u64 = (TABLE_BYTES as u64).next_multiple_of(CHUNK);
+    let hint = k.image.saturating_sub((i as u64 + 1) * PLACE);
     let fd = sys::memfd(b"pagetide-child\0");
     if fd < 0 {
         return None;
@@ -29,7 +34,7 @@ fn new_table() -> Option<(i32, Table)> {
         sys::close(fd);
         return None;
     }
-    let base = sys::mmap(TABLE_BYTES as u64, sys::MAP_SHARED_NORESERVE, fd);
+    let base = sys::mmap(hint, TABLE_BYTES as u64, sys::MAP_SHARED_NORESERVE, fd);
     if base < 0 {
         sys::close(fd);
         return None;
@@ -57,7 +62,7 @@ pub(super) fn add(k: &mut Keeper, view: View, uffd: i32) {
     }
     k.table.count(ctl::FORKS, 1);
     let free = (0..CHILDREN_MAX).find(|i| *i >= k.children_end || k.children[*i].uffd < 0);
-    let made = free.and_then(|i| new_table().map(|made| (i, made)));
+    let made = free.and_then(|i| new_table(k, i).map(|made| (i, made)));
     let Some((i, (table_fd, table))) = made else {
         // Nothing can be kept for this child. Its descriptor stays open and unserved: a child that
         // touches a missing page waits, which the manager reports, and never reads wrong bytes.

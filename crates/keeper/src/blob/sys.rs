@@ -88,9 +88,10 @@ pub(super) const PROT_RW: u64 = 3;
 pub(super) const MAP_SHARED_NORESERVE: u64 = 0x01 | 0x4000;
 pub(super) const MAP_ANON_NORESERVE: u64 = 0x02 | 0x20 | 0x4000;
 
-pub(super) fn mmap(len: u64, flags: u64, fd: i32) -> i64 {
-    // SAFETY: a new mapping at an address the kernel chooses disturbs nothing.
-    unsafe { sys!(nr::MMAP, 0, len, PROT_RW, flags, i64::from(fd), 0) }
+/// Maps at `hint`, or wherever there is room.
+pub(super) fn mmap(hint: u64, len: u64, flags: u64, fd: i32) -> i64 {
+    // SAFETY: a new mapping where nothing is disturbs nothing.
+    unsafe { sys!(nr::MMAP, hint, len, PROT_RW, flags, i64::from(fd), 0) }
 }
 
 /// Makes memory of ours unreadable.
