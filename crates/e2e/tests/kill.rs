@@ -152,7 +152,9 @@ fn keepers_killed_are_replaced() {
     );
 }
 
-/// Threads that give memory back without a pause, and one that needs its own: in everybody's hands.
+/// Threads that give memory back without a pause and move it to and fro, and one that needs its own and
+/// forks. A child's table was mapped where such a thread had just moved from; the thread moved back, over
+/// it, and when the child was gone the keeper unmapped the table and the program's memory with it.
 fn stampede(milliseconds: &str) -> Run {
     let more = ["--ms", milliseconds, "--remap", "50", "--fork", "200"];
     let argv = [programs::c("stampede")].into_iter();
