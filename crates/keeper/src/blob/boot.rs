@@ -10,7 +10,7 @@
 //! (0 fresh, 1 take over descriptors that the manager sends); 11, 12 then: where the table and the
 //! file tier's counts are mapped; 13 where the keeper has mapped its table.
 
-use super::sys::{self, clone_onto, sys};
+use super::sys::{self, CLONE_UNTRACED, CLONE_VM, SIGKILL, clone_onto, sys};
 use super::table::{PAGE, Table};
 use super::view::{Keeper, state};
 use super::{children, recover, registered, serve};
@@ -23,12 +23,9 @@ use uffd::abi::{
     UFFDIO_UNREGISTER, UffdioApi, errno, nr,
 };
 
-const CLONE_VM: u64 = 0x100;
 const CLONE_FILES: u64 = 0x400;
 const CLONE_PARENT: u64 = 0x8000;
-const CLONE_UNTRACED: u64 = 0x80_0000;
 const O_CLOEXEC_NONBLOCK: u64 = 0o2_004_000;
-const SIGKILL: u64 = 9;
 /// Addresses that the tables take at most.
 const TABLES_ROOM: u64 = 16 << 30;
 const _: () = assert!(((TABLE_BYTES + 2 * REFS_BYTES) as u64) < TABLES_ROOM - 3 * CHUNK);
@@ -127,14 +124,9 @@ fn open_files(image: u64) {
         check(image, 2, sys::dup_to(f, FREE + i as i32));
         check(image, 2, sys::ftruncate(FREE + i as i32, *len));
     }
-    // SAFETY: no pointers but the path, a terminated string.
-    let (wake, pagemap) = unsafe {
-        let path = c"/proc/self/pagemap".as_ptr();
-        (
-            sys!(nr::EVENTFD2, 0, O_CLOEXEC_NONBLOCK),
-            sys!(nr::OPENAT, -100i64, path, 0o2_000_000),
-        )
-    };
+    // SAFETY: no pointers.
+    let wake = unsafe { sys!(nr::EVENTFD2, 0, O_CLOEXEC_NONBLOCK) };
+    let pagemap = sys::open(b"/proc/self/pagemap\0");
     check(
         image,
         3,

@@ -12,7 +12,7 @@
 //!
 //! Invariant: nobody stands still for longer than `HALT_NS`, whoever dies.
 
-use super::sys::{self, clone_onto, sys};
+use super::sys::{self, CLONE_UNTRACED, CLONE_VM, SIGKILL, clone_onto, sys};
 use super::view::{Keeper, View};
 use super::{queue, registered};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -20,9 +20,6 @@ use keeper::layout::{KEEPER_COMM, ctl};
 use keeper::task::{self, Path};
 use uffd::abi::nr;
 
-const CLONE_VM: u64 = 0x100;
-const CLONE_UNTRACED: u64 = 0x80_0000;
-const SIGKILL: u64 = 9;
 const WALL: u64 = 0x4000_0000;
 const PTRACE_SEIZE: u64 = 0x4206;
 const PTRACE_INTERRUPT: u64 = 0x4207;

@@ -105,6 +105,10 @@ pub(super) fn munmap(addr: u64, len: u64) {
     unsafe { sys!(nr::MUNMAP, addr, len) };
 }
 
+pub(super) const CLONE_VM: u64 = 0x100;
+pub(super) const CLONE_UNTRACED: u64 = 0x80_0000;
+pub(super) const SIGKILL: u64 = 9;
+
 pub(super) const MADV_DONTNEED: u64 = 4;
 pub(super) const MADV_DONTFORK: u64 = 10;
 pub(super) const MADV_DONTDUMP: u64 = 16;

@@ -61,13 +61,15 @@ impl Supervisor {
         all
     }
 
-    /// Whether hardly anything has to be brought home for the children that have no keeper.
+    /// Targets whose keepers serve children that have none of their own.
+    fn serving(&self) -> impl Iterator<Item = &Target> {
+        let serves = |t: &&Target| t.link.get(ctl::CHILDREN) > 0;
+        self.targets.iter().filter(serves)
+    }
+
+    /// Whether hardly anything has to be brought home for these.
     fn children_need_little(&self) -> bool {
-        let dependent = self
-            .targets
-            .iter()
-            .filter(|t| t.link.get(ctl::CHILDREN) > 0);
-        let chunks: Option<u64> = dependent.map(|t| t.link.chunks_of_children()).sum();
+        let chunks: Option<u64> = self.serving().map(|t| t.link.chunks_of_children()).sum();
         chunks.is_some_and(|chunks| chunks <= FEW_CHUNKS)
     }
 
@@ -76,21 +78,14 @@ impl Supervisor {
         if tried >= TRIES || proc::anon_bytes(pid).unwrap_or(0) < WORTH_BYTES {
             return;
         }
-        let dependent = self.targets.iter().any(|t| t.link.get(ctl::CHILDREN) > 0);
-        if dependent {
-            if age < FORKED_MS && !self.children_need_little() {
-                return;
-            }
-            // Whose child it is, the fork event does not tell: all are brought home.
-            for t in &self.targets {
-                if t.link.get(ctl::CHILDREN) > 0
-                    && t.link
-                        .plain(Op::RestoreChildren, Duration::from_secs(20))
-                        .is_err()
-                {
-                    return;
-                }
-            }
+        if age < FORKED_MS && !self.children_need_little() {
+            return;
+        }
+        // Whose child it is, the fork event does not tell: all are brought home.
+        let limit = Duration::from_secs(20);
+        let home = |t: &Target| t.link.plain(Op::RestoreChildren, limit).is_ok();
+        if !self.serving().all(home) {
+            return;
         }
         match Target::start(pid, &self.options, now) {
             Ok(target) => self.admit(target),

@@ -62,19 +62,23 @@ pub(crate) fn anon_bytes(pid: i32) -> Option<u64> {
 }
 
 fn anon_bytes_in(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
+    kib(field(status, "RssAnon:")?)?.checked_mul(1024)
+}
+
+/// What a file of lines `NAME: VALUE` says behind `name`.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let line = text.lines().find_map(|l| l.strip_prefix(name))?;
+    Some(line.trim())
+}
+
+fn kib(value: &str) -> Option<u64> {
+    value.strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// Memory of the host, and what of it is available, bytes. Zeros if it does not say.
 pub(crate) fn host_memory() -> (u64, u64) {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let bytes = |name: &str| {
-        let line = text.lines().find_map(|l| l.strip_prefix(name));
-        let kib = line.and_then(|l| l.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-        kib.unwrap_or(0) * 1024
-    };
+    let bytes = |name: &str| field(&text, name).and_then(kib).unwrap_or(0) * 1024;
     (bytes("MemTotal:"), bytes("MemAvailable:"))
 }
 
@@ -129,8 +133,8 @@ pub(crate) fn tracer(tid: i32) -> Option<i32> {
 }
 
 fn tracer_in(status: &str) -> Option<i32> {
-    let line = status.lines().find_map(|l| l.strip_prefix("TracerPid:"))?;
-    line.trim().parse().ok().filter(|pid| *pid != 0)
+    let tracer = field(status, "TracerPid:")?.parse().ok();
+    tracer.filter(|pid| *pid != 0)
 }
 
 /// Whether it is a keeper of ours.

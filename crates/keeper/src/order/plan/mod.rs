@@ -329,8 +329,7 @@ impl Plan {
         while let Some((start, end)) = self.parts.first(m.arg1, m.arg1 + m.arg2) {
             // As far as one unmapping explains that its owner has left, or up to where one does.
             let (unmapping, end) = self.unmapping(start, end);
-            let leaves = |n: usize| self.departure(start, end, n);
-            let departures = (0..).take_while(|&n| leaves(n).is_some()).count();
+            let departures = self.departures(start, end).count();
             let explained = unmapping.is_some();
             let stay = if explained { 0 } else { departures };
             let option = if depth == DEPTH_MAX || departures == 0 || self.parts.overflow() {
@@ -349,7 +348,11 @@ impl Plan {
                     None => self.against += NEVER_LEFT,
                 }
                 self.parts.cut(start, end);
-            } else if let Some(j) = self.departure(start, end, option - usize::from(explained)) {
+            } else {
+                let n = option - usize::from(explained);
+                let Some(j) = self.departures(start, end).nth(n) else {
+                    continue;
+                };
                 self.late[i] = self.late[i].max(j);
                 self.take(ground, j, depth + 1);
             }
@@ -381,46 +384,50 @@ impl Plan {
         if self.parts.first(to, end).is_some() || depth == DEPTH_MAX {
             return;
         }
-        let departures = (0..).take_while(|&n| self.departure(to, end, n).is_some());
-        let departures = departures.count();
-        let unmappings = (0..).take_while(|&n| self.unmapping_over(to, end, n).is_some());
-        let unmappings = unmappings.count();
+        let departures = self.departures(to, end).count();
+        let unmappings = self.unmappings(to, end).count();
         if departures + unmappings == 0 {
             return;
         }
         let Some(n) = self.choose(1 + departures + unmappings).checked_sub(1) else {
             return;
         };
-        if let Some(n) = n.checked_sub(departures) {
-            if let Some(j) = self.unmapping_over(to, end, n) {
-                self.owe_rest(j, to, end);
-                self.late[i] = self.late[i].max(j);
-            }
-        } else if let Some(j) = self.departure(to, end, n) {
+        let (departure, unmapping) = match n.checked_sub(departures) {
+            Some(n) => (None, self.unmappings(to, end).nth(n)),
+            None => (self.departures(to, end).nth(n), None),
+        };
+        if let Some(j) = unmapping {
+            self.owe_rest(j, to, end);
+            self.late[i] = self.late[i].max(j);
+        }
+        if let Some(j) = departure {
             self.take(ground, j, depth + 1);
         }
     }
 
-    /// The `n`th unmapping of a part of `start..end` that is not taken, nor owed by somebody else there.
-    fn unmapping_over(&self, start: u64, end: u64, n: usize) -> Option<usize> {
-        let over = |j: &usize| {
-            let u = self.msgs[*j];
-            let free = u.event == event::UNMAP && self.own[*j].is_none() && !self.done[*j];
-            let (from, to) = (start.max(u.arg0), end.min(u.arg1));
-            free && from < to && self.owed.first(*j, from, to).0 == to
+    /// The unmappings that are not taken and of no move of their own.
+    fn free_unmappings(&self) -> impl Iterator<Item = usize> {
+        let free = |&j: &usize| {
+            self.msgs[j].event == event::UNMAP && self.own[j].is_none() && !self.done[j]
         };
-        (0..self.len).filter(over).nth(n)
+        (0..self.len).filter(free)
+    }
+
+    /// Those of a part of `start..end`, not owed by somebody else there.
+    fn unmappings(&self, start: u64, end: u64) -> impl Iterator<Item = usize> {
+        self.free_unmappings().filter(move |&j| {
+            let u = self.msgs[j];
+            let (from, to) = (start.max(u.arg0), end.min(u.arg1));
+            from < to && self.owed.first(j, from, to).0 == to
+        })
     }
 
     /// The first unmapping of `start` that is not taken and not owed by somebody else, and how far
     /// it reaches; if there is none, up to where one begins.
     fn unmapping(&self, start: u64, end: u64) -> (Option<usize>, u64) {
         let mut to = end;
-        for j in 0..self.len {
+        for j in self.free_unmappings() {
             let u = self.msgs[j];
-            if u.event != event::UNMAP || self.own[j].is_some() || self.done[j] {
-                continue;
-            }
             let (owed, _) = self.owed.first(j, start, u.arg1.min(end).max(start));
             if u.arg0 <= start && u.arg1 > start && owed > start {
                 return (Some(j), owed.min(end));
@@ -432,14 +439,13 @@ impl Plan {
         (None, to)
     }
 
-    /// The `n`th move that leaves a part of `start..end` and was not taken.
-    fn departure(&self, start: u64, end: u64, n: usize) -> Option<usize> {
-        let leaves = |j: &usize| {
-            let m = self.msgs[*j];
+    /// The moves that leave a part of `start..end` and were not taken.
+    fn departures(&self, start: u64, end: u64) -> impl Iterator<Item = usize> {
+        (0..self.len).filter(move |&j| {
+            let m = self.msgs[j];
             let overlaps = m.arg0 < end && m.arg0 + m.arg2 > start;
-            !self.done[*j] && m.event == event::REMAP && overlaps
-        };
-        (0..self.len).filter(leaves).nth(n)
+            !self.done[j] && m.event == event::REMAP && overlaps
+        })
     }
 
     fn choose(&mut self, of: usize) -> usize {

@@ -162,13 +162,12 @@ fn three_that_follow_each_other() {
 
 #[test]
 fn every_set_is_ordered_whole() {
-    const MANY: usize = 1000;
-    let full: Vec<UffdMsg> = (0..MANY as u64)
+    let full: Vec<UffdMsg> = (0..QUEUE_MAX as u64)
         .map(|i| moved(i % 7, (i * 5) % 7, 1))
         .collect();
     let mut seen = order(&[(0, 7)], &[], &full);
     seen.sort_unstable();
-    assert!((0..MANY).eq(seen.iter().map(|i| usize::from(*i))));
+    assert!((0..QUEUE_MAX).eq(seen.iter().map(|i| usize::from(*i))));
 }
 
 /// As many threads end at once, each of which gives its stack back: quickly, or they wait for long.
