@@ -3,16 +3,17 @@
 use super::metadata::Metadata;
 
 /// Each crate of the workspace and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("engine", &[]),
     ("uffd", &[]),
-    ("host", &[]),
+    ("pagetables", &[]),
+    ("host", &["engine", "pagetables"]),
     ("keeper", &["uffd"]),
     ("pager", &["engine", "uffd", "keeper"]),
     ("sim", &["engine"]),
     ("memcgfs", &["engine"]),
     ("daemon", &["pager", "memcgfs", "host"]),
-    ("cli", &["pager", "daemon", "sim"]),
+    ("cli", &["pager", "host", "daemon", "sim"]),
     ("xtask", &[]),
     ("e2e", &["keeper"]),
 ];

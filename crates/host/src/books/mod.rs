@@ -1,0 +1,1 @@
+//! How old each frame is.

@@ -1,0 +1,11 @@
+//! Real memory, the reading half: processes, control groups, mappings, pressure, swap, and the books
+//! of how old each of their pages is.
+//!
+//! Invariant: nothing here decides what leaves memory, and nothing changes a process but its accessed
+//! bits. Modules stand on floors: [`system`] reads what the kernel says; [`books`] keeps ages and
+//! knows no process; the rest brings both together.
+#![forbid(unsafe_code)]
+
+pub mod books;
+pub mod report;
+pub mod system;

@@ -1,0 +1,202 @@
+//! What is known about the memory of some processes, as data: `report --json`, and what `top` shows.
+//!
+//! Invariant: names are those of `interfaces.md`; scripts rely on them. Fields are added and never
+//! change their meaning. Units are in the names. The kernel's own figure stands beside each of ours
+//! that has one (`kernel_says`).
+
+use serde::{Deserialize, Serialize};
+
+/// Where ages come from (`interfaces.md`, `age_source`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgeSource {
+    /// The accessed bits of page tables: each page.
+    PageTables,
+    /// `/sys/kernel/mm/page_idle/bitmap`: each page, by frame.
+    IdleBitmap,
+    /// `Referenced` of `/proc/PID/smaps`: a whole mapping is as young as its youngest page.
+    Referenced,
+    /// Sizes only: all ages are unknown.
+    #[default]
+    None,
+}
+
+/// What one age stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgeGrain {
+    /// One page, of whatever size the tables have it in.
+    Page,
+    /// One mapping.
+    Mapping,
+    /// Nothing is known.
+    #[default]
+    None,
+}
+
+/// One report: the processes of one target (a pid with its descendants, a control group, or all).
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// The pid that was asked for; none for a control group or for all.
+    pub pid: Option<u32>,
+    /// Its command line, the control group's path, or `all processes`.
+    pub command: String,
+    /// Time since watching began, milliseconds.
+    pub wall_ms: u64,
+    /// How it ended, if the processes are all gone and the kernel told: as a shell gives it.
+    pub exit: Option<i32>,
+    /// Each frame once: anonymous, mapped file and shared memory.
+    pub resident_bytes: u64,
+    /// `memory.current` (v1: `memory.usage_in_bytes`) of the target's own control group; none if it has none.
+    pub charged_bytes: Option<u64>,
+    /// `memory.peak` (v1: `max_usage_in_bytes`) of that group, else the highest that a look saw.
+    pub resident_peak_bytes: u64,
+    /// In swap: entries of private memory, and shared memory where the kernel says so.
+    pub swapped_bytes: u64,
+    /// Pages that went to swap while we watched (seen by looks).
+    pub evicted_pages: u64,
+    /// Pages that came back from swap while we watched.
+    pub refaulted_pages: u64,
+    /// Bytes by age, one entry a node. All bins and `unknown_age_bytes` together are `resident_bytes`.
+    pub page_age: Vec<NodeAge>,
+    /// Resident bytes whose age is not known (secondary MMU, no clearing without a stall, no source).
+    pub unknown_age_bytes: u64,
+    /// Why, in words with bytes, largest first; empty if nothing is unknown.
+    pub unknown_because: Vec<Unknown>,
+    /// Where ages come from.
+    pub age_source: AgeSource,
+    /// What one age stands for.
+    pub age_grain: AgeGrain,
+    /// Time between two readings, milliseconds.
+    pub interval_ms: u64,
+    /// Readings so far.
+    pub walks: u64,
+    /// Pages that were accessed again, by the age they had before (the promotion histogram).
+    pub reaccessed: Vec<Reaccess>,
+    /// Page cache of the control group that nobody maps; none without a group.
+    pub unmapped_cache_bytes: Option<u64>,
+    /// Kernel memory of the control group (stacks, tables, slab); none without a group.
+    pub kernel_bytes: Option<u64>,
+    /// hugetlb pages: outside resident_bytes as they are outside the kernel's Rss; no age.
+    pub hugetlb_bytes: u64,
+    /// What the kernel itself says, for comparison.
+    pub kernel_says: KernelSays,
+    /// Processes that ended while we watched.
+    pub ended: Ended,
+    /// What watching cost.
+    pub overhead: Overhead,
+    /// Each process, largest resident first.
+    pub processes: Vec<Process>,
+    /// Things a reader should know: processes that could not be read, sources that are missing.
+    pub notes: Vec<String>,
+}
+
+/// The page-age histogram of one node (`spec/workingset-report.md`).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct NodeAge {
+    /// NUMA node.
+    pub node: u32,
+    /// By increasing age; the first bin's edge is 0.
+    pub bins: Vec<AgeBin>,
+}
+
+/// Bytes last accessed longer ago than this and no longer than the next bin's edge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AgeBin {
+    /// Lower edge, milliseconds.
+    pub older_than_ms: u64,
+    /// Anonymous memory, private and shared (memfd, tmpfs, System V).
+    pub anon_bytes: u64,
+    /// Mapped pages of files.
+    pub file_bytes: u64,
+}
+
+/// Accesses to pages that had been idle for at least so long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Reaccess {
+    /// Lower edge of the age before, milliseconds.
+    pub older_than_ms: u64,
+    /// Pages of 4 KiB.
+    pub pages: u64,
+}
+
+/// A reason for unknown ages.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Unknown {
+    /// In words: what hides the accesses.
+    pub reason: String,
+    /// How much of the resident bytes.
+    pub bytes: u64,
+}
+
+/// The kernel's own sums over the same processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct KernelSays {
+    /// Sum of `Pss` of `smaps_rollup`; none where it may not be read.
+    pub pss_bytes: Option<u64>,
+    /// Sum of `SwapPss`.
+    pub swap_pss_bytes: Option<u64>,
+    /// `memory.pressure` (or `/proc/pressure/memory`): some avg10, hundredths of a percent.
+    pub pressure_some_avg10: Option<u32>,
+}
+
+/// Processes that came and went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Ended {
+    /// How many ended while we watched.
+    pub processes: u64,
+    /// How many of them no look ever saw (they lived between two).
+    pub unseen: u64,
+    /// The largest resident peak among all that ended, as far as the kernel told, bytes.
+    pub peak_resident_bytes: u64,
+    /// Whether the kernel's events counted them; without, only looks did, and some may be missing.
+    pub counted_by_events: bool,
+}
+
+/// What watching cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Overhead {
+    /// Our CPU time, milliseconds.
+    pub cpu_ms: u64,
+    /// Reading tables, milliseconds.
+    pub walk_ms: u64,
+    /// Clearing accessed bits, milliseconds.
+    pub clear_ms: u64,
+    /// The longest that one clearing held a target's memory map, microseconds.
+    pub clear_longest_us: u64,
+    /// Always 0: reports page nothing out.
+    pub page_out_ms: u64,
+    /// Resident bytes of the books.
+    pub memory_bytes: u64,
+}
+
+/// One process of the target.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Process {
+    /// Its pid.
+    pub pid: u32,
+    /// Its command line, or its name where there is none.
+    pub command: String,
+    /// Its user.
+    pub uid: u32,
+    /// Its control group (memory controller), as a path below the mount.
+    pub cgroup: String,
+    /// Frames that it owns: those of all processes add up to the target's.
+    pub resident_bytes: u64,
+    /// All that it maps, shared or not (its Rss by our reading).
+    pub mapped_bytes: u64,
+    /// In swap.
+    pub swapped_bytes: u64,
+    /// Of resident_bytes: accessed within the last interval.
+    pub young_bytes: u64,
+    /// Of resident_bytes: not accessed for 10 s, 1 min, 10 min.
+    pub older_than_10s_bytes: u64,
+    /// See above.
+    pub older_than_1m_bytes: u64,
+    /// See above.
+    pub older_than_10m_bytes: u64,
+    /// Of resident_bytes: nobody knows.
+    pub unknown_age_bytes: u64,
+}
