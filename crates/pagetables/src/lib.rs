@@ -1,4 +1,25 @@
 //! Accessed, present, dirty and swapped bits of another process, read from its page tables.
 //!
 //! Invariant: this crate reads and clears bits; what they mean for a program's memory is the
-//! caller's. It knows no tenant, age or report. All unsafe code of the product is here.
+//! caller's. It knows no tenant, age or report. All unsafe code of the product is here, in [`sys`].
+//!
+//! From below: [`sys`] (system calls), [`entry`] (one entry), [`btf`] (where the kernel's members lie),
+//! [`program`] and [`copier`] (copies of kernel memory), [`reader`] (what must be known of this
+//! kernel), [`walk`] (a reading), [`clear`] (setting back).
+
+mod btf;
+mod clear;
+mod copier;
+mod entry;
+mod program;
+mod reader;
+mod sys;
+mod unavailable;
+mod walk;
+
+pub use clear::{Cleared, Pace};
+pub use entry::{Entry, Kind};
+pub use reader::{Reader, Space};
+pub use sys::cpu_time;
+pub use unavailable::Unavailable;
+pub use walk::{Piece, Sink, Walked};

@@ -1,0 +1,227 @@
+//! Where members of the kernel's structures lie, from its own type information (BTF).
+//!
+//! Invariant: any bytes give an answer or `None`, never a panic and never an endless search; only what
+//! is asked for is looked at. Format: the kernel's documentation, bpf/btf.rst.
+
+use std::collections::BTreeMap;
+
+const MAGIC: u16 = 0xeb9f;
+/// How deep unnamed members are looked into.
+const DEPTH_MAX: u32 = 8;
+
+/// Type kinds whose size after the common 12 bytes differs.
+mod kind {
+    pub(super) const INT: u32 = 1;
+    pub(super) const ARRAY: u32 = 3;
+    pub(super) const STRUCT: u32 = 4;
+    pub(super) const UNION: u32 = 5;
+    pub(super) const ENUM: u32 = 6;
+    pub(super) const FUNC_PROTO: u32 = 13;
+    pub(super) const VAR: u32 = 14;
+    pub(super) const DATASEC: u32 = 15;
+    pub(super) const DECL_TAG: u32 = 17;
+    pub(super) const ENUM64: u32 = 19;
+}
+
+/// The structures of a kernel.
+#[derive(Debug)]
+pub(crate) struct Btf<'a> {
+    strings: &'a [u8],
+    types: &'a [u8],
+    /// Where each type begins in `types`, by its number less one.
+    starts: Vec<u32>,
+    /// Named structures.
+    named: BTreeMap<&'a [u8], u32>,
+}
+
+/// One type's head.
+#[derive(Clone, Copy)]
+struct Head {
+    name: u32,
+    kind: u32,
+    members: u32,
+    /// Whether a member's offset has a bit field's width in its upper byte.
+    has_widths: bool,
+    at: usize,
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_ne_bytes(four.try_into().ok()?))
+}
+
+impl<'a> Btf<'a> {
+    /// Reads the tables of `/sys/kernel/btf/vmlinux`; `None` if that is not what `bytes` are.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Btf<'a>> {
+        let magic = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
+        if magic != MAGIC {
+            return None;
+        }
+        let at = |index: usize| word(bytes, index).map(|value| value as usize);
+        let (head, type_at, type_len) = (at(4)?, at(8)?, at(12)?);
+        let (string_at, string_len) = (at(16)?, at(20)?);
+        let part = |from: usize, len: usize| {
+            let from = head.checked_add(from)?;
+            bytes.get(from..from.checked_add(len)?)
+        };
+        let mut btf = Btf {
+            strings: part(string_at, string_len)?,
+            types: part(type_at, type_len)?,
+            starts: Vec::new(),
+            named: BTreeMap::new(),
+        };
+        btf.index()?;
+        Some(btf)
+    }
+
+    /// Notes where each type begins, and which structures have a name.
+    fn index(&mut self) -> Option<()> {
+        let mut at = 0;
+        while at < self.types.len() {
+            let head = self.head_at(at)?;
+            self.starts.push(u32::try_from(at).ok()?);
+            if head.kind == kind::STRUCT {
+                let number = u32::try_from(self.starts.len()).ok()?;
+                let name = self.name(head.name)?;
+                self.named.entry(name).or_insert(number);
+            }
+            at = at.checked_add(12)?.checked_add(head.tail())?;
+        }
+        Some(())
+    }
+
+    /// Where `member` lies in the structure `name`, in bytes; members of unnamed members count as its
+    /// own. `None` if there is no such structure or member.
+    pub(crate) fn offset(&self, name: &str, member: &str) -> Option<u64> {
+        let number = *self.named.get(name.as_bytes())?;
+        let bits = self.member_bits(number, member.as_bytes(), DEPTH_MAX)?;
+        Some(u64::from(bits / 8))
+    }
+
+    /// The member's offset in bits.
+    fn member_bits(&self, number: u32, member: &[u8], depth: u32) -> Option<u32> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        let head = self.head_at(*self.starts.get(index)? as usize)?;
+        if depth == 0 || !matches!(head.kind, kind::STRUCT | kind::UNION) {
+            return None;
+        }
+        (0..head.members).find_map(|index| {
+            let at = head.at + 12 + index as usize * 12;
+            let offset = word(self.types, at + 8)?;
+            let bits = if head.has_widths {
+                offset & 0xff_ffff
+            } else {
+                offset
+            };
+            let name = self.name(word(self.types, at)?)?;
+            if name == member {
+                return Some(bits);
+            }
+            if !name.is_empty() {
+                return None;
+            }
+            let inner = self.member_bits(word(self.types, at + 4)?, member, depth - 1)?;
+            bits.checked_add(inner)
+        })
+    }
+
+    fn head_at(&self, at: usize) -> Option<Head> {
+        let info = word(self.types, at.checked_add(4)?)?;
+        Some(Head {
+            name: word(self.types, at)?,
+            kind: info >> 24 & 0x1f,
+            members: info & 0xffff,
+            has_widths: info >> 31 == 1,
+            at,
+        })
+    }
+
+    fn name(&self, at: u32) -> Option<&'a [u8]> {
+        let rest = self.strings.get(at as usize..)?;
+        let end = rest.iter().position(|byte| *byte == 0)?;
+        Some(&rest[..end])
+    }
+}
+
+impl Head {
+    /// Bytes behind the common 12.
+    fn tail(self) -> usize {
+        let each = match self.kind {
+            kind::INT | kind::VAR | kind::DECL_TAG => return 4,
+            kind::ARRAY => return 12,
+            kind::STRUCT | kind::UNION | kind::DATASEC | kind::ENUM64 => 12,
+            kind::ENUM | kind::FUNC_PROTO => 8,
+            _ => 0,
+        };
+        each * self.members as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn kernel() -> Vec<u8> {
+        std::fs::read("/sys/kernel/btf/vmlinux").expect("this kernel has BTF")
+    }
+
+    #[test]
+    fn finds_members_also_of_unnamed_ones() {
+        let bytes = kernel();
+        let btf = Btf::parse(&bytes).expect("BTF");
+        assert_eq!(btf.offset("list_head", "next"), Some(0));
+        assert_eq!(btf.offset("list_head", "prev"), Some(8));
+        assert!(
+            btf.offset("mm_struct", "pgd").is_some(),
+            "in an unnamed structure"
+        );
+        assert!(btf.offset("task_struct", "files").is_some_and(|at| at > 0));
+        assert_eq!(btf.offset("mm_struct", "no_such_member"), None);
+        assert_eq!(btf.offset("no_such_struct", "pgd"), None);
+    }
+
+    #[test]
+    fn what_is_cut_short_is_no_btf_or_has_less() {
+        let bytes = kernel();
+        for len in [0, 1, 2, 23, 24, 1000, bytes.len() / 2, bytes.len() - 1] {
+            if let Some(btf) = Btf::parse(&bytes[..len]) {
+                let _ = btf.offset("mm_struct", "pgd");
+            }
+        }
+    }
+
+    /// A head, and types and strings of the given bytes.
+    fn made(types: &[u8], strings: &[u8]) -> Vec<u8> {
+        let mut bytes = MAGIC.to_ne_bytes().to_vec();
+        bytes.extend([1, 0]);
+        let len = |part: &[u8]| u32::try_from(part.len()).expect("small");
+        for word in [24, 0, len(types), len(types), len(strings)] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend(types);
+        bytes.extend(strings);
+        bytes
+    }
+
+    #[test]
+    fn a_structure_that_holds_itself_ends() {
+        // struct "a" with one unnamed member of its own type.
+        let words = [1u32, 1 | 4 << 24, 0, 0, 1, 0];
+        let types: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let bytes = made(&types, b"\0a\0");
+        let btf = Btf::parse(&bytes).expect("well formed");
+        assert_eq!(btf.offset("a", "b"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(types: Vec<u8>, strings: Vec<u8>, raw: Vec<u8>) {
+            let bytes = made(&types, &strings);
+            if let Some(btf) = Btf::parse(&bytes) {
+                let _ = btf.offset("a", "b");
+            }
+            let _ = Btf::parse(&raw);
+        }
+    }
+}

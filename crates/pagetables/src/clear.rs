@@ -1,0 +1,135 @@
+//! Clearing accessed bits by `/proc/PID/clear_refs`.
+//!
+//! Invariant: no program waits for us longer than the caller allows, as far as can be foreseen. The
+//! kernel holds the address space's lock for writing while it clears, in one piece; so how long that
+//! will take is estimated from how long it took before, and where it is too long nothing is done.
+//! (`MADV_COLD`, which works in slices, deactivates exactly what is young: reading must not do that.)
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use crate::sys::uninterrupted;
+
+/// What is foreseen for a page before anything was measured, in nanoseconds: what a busy machine showed
+/// (paging.md: 7 to 19 ms a GiB).
+const PAGE_NS: f64 = 60.0;
+/// Cost of the call itself and of a mapping without pages, nanoseconds.
+const CALL_NS: f64 = 50_000.0;
+/// How fast an old measurement is forgotten, a call.
+const FORGET: f64 = 0.95;
+
+/// How long a page takes to clear, learned from one address space.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    page_ns: f64,
+}
+
+/// What became of a clearing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cleared {
+    /// Done; the address space was held for so long.
+    Done(Duration),
+    /// Not tried: it would have been held for about so long.
+    TooLong(Duration),
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { page_ns: PAGE_NS }
+    }
+}
+
+impl Pace {
+    /// How long clearing that many present pages (of any size: entries) will take.
+    #[must_use]
+    pub fn expected(&self, pages: u64) -> Duration {
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let ns = CALL_NS + self.page_ns * pages as f64;
+        Duration::from_nanos(whole(ns))
+    }
+
+    /// Learns from a measurement: the worst that was seen, forgotten slowly.
+    fn learn(&mut self, pages: u64, took: Duration) {
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let seen = (took.as_nanos() as f64 - CALL_NS).max(0.0) / (pages.max(256) as f64);
+        self.page_ns = seen.max(self.page_ns * FORGET).clamp(5.0, 10_000.0);
+    }
+
+    /// Clears all accessed bits of a process's 4 KiB and 2 MiB pages (mode 1), if the `pages` present
+    /// ones are expected to take no longer than `at_most`. hugetlb pages stay as they are.
+    ///
+    /// # Errors
+    /// The process is gone, or may not be written to (CAP_DAC_OVERRIDE for another user's).
+    pub fn clear(&mut self, pid: u32, pages: u64, at_most: Duration) -> io::Result<Cleared> {
+        let expected = self.expected(pages);
+        if expected > at_most {
+            // A single bad measurement must not rule for ever.
+            self.page_ns = (self.page_ns * FORGET).max(PAGE_NS / 2.0);
+            return Ok(Cleared::TooLong(expected));
+        }
+        let mut file = OpenOptions::new()
+            .write(true)
+            .open(format!("/proc/{pid}/clear_refs"))?;
+        let (result, took) = uninterrupted(|| {
+            let begin = Instant::now();
+            (file.write_all(b"1"), begin.elapsed())
+        });
+        result?;
+        self.learn(pages, took);
+        Ok(Cleared::Done(took))
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an estimate, not negative"
+)]
+fn whole(ns: f64) -> u64 {
+    ns as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_too_long_is_not_tried() {
+        let mut pace = Pace::default();
+        let eight_gib = 2 << 20;
+        let answer = pace.clear(4_194_305, eight_gib, Duration::from_millis(5));
+        assert!(matches!(answer, Ok(Cleared::TooLong(time)) if time > Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn the_worst_is_remembered_for_a_while() {
+        let mut pace = Pace::default();
+        pace.learn(10_000, Duration::from_millis(10));
+        let slow = pace.expected(10_000);
+        assert!(slow >= Duration::from_millis(10));
+        for _ in 0..200 {
+            pace.learn(10_000, Duration::from_micros(300));
+        }
+        assert!(pace.expected(10_000) < Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_refused_clearing_is_tried_again_one_day() {
+        let mut pace = Pace::default();
+        pace.learn(1000, Duration::from_millis(100));
+        for _ in 0..200 {
+            let answer = pace.clear(4_194_305, 20_000, Duration::from_millis(5));
+            if !matches!(answer, Ok(Cleared::TooLong(_))) {
+                return;
+            }
+        }
+        panic!("one bad measurement rules for ever");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_an_error() {
+        let answer = Pace::default().clear(4_194_305, 10, Duration::from_secs(1));
+        assert_eq!(answer.expect_err("gone").kind(), io::ErrorKind::NotFound);
+    }
+}

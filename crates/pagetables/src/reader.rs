@@ -1,0 +1,319 @@
+//! The reader of page tables: what it must know of this kernel, and how it finds a process.
+//!
+//! Invariant: it only reads. The right to look at a process was checked by the kernel when we opened its
+//! `/proc/PID/pagemap` (PTRACE_MODE_READ); that descriptor also keeps the mm's top table from being freed.
+//! A wrong address gives an error or stale words, never a fault.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use crate::btf::Btf;
+use crate::copier::Copier;
+use crate::entry::Entry;
+use crate::unavailable::Unavailable;
+
+/// 1 GiB: what an entry of the third level spans, and the grain of the direct map's base.
+pub(crate) const GIB: u64 = 1 << 30;
+/// The direct map begins at or below the top table; so many GiB below are tried (64 TiB).
+const BASES_MAX: u64 = 1 << 16;
+
+/// Where the members on the way from a task to a file's mm lie, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Offsets {
+    task_files: u64,
+    files_fdt: u64,
+    fdt_fd: u64,
+    file_private: u64,
+    mm_pgd: u64,
+    /// None in kernels built without secondary MMUs (CONFIG_MMU_NOTIFIER).
+    mm_notifiers: Option<u64>,
+}
+
+/// Reads other processes' page tables.
+#[derive(Debug)]
+pub struct Reader {
+    pub(crate) copier: Copier,
+    offsets: Offsets,
+    /// Our own `files_struct`, the same for all our threads.
+    files: u64,
+    /// Where physical address 0 is mapped.
+    pub(crate) direct_map: u64,
+    /// 4 or 5.
+    pub(crate) levels: u32,
+    /// The bits of an entry that are an address.
+    pub(crate) mask: u64,
+}
+
+/// An address space.
+#[derive(Debug)]
+pub struct Space {
+    /// Keeps the mm's structure; reading through it is not needed.
+    _pagemap: File,
+    pub(crate) pgd: u64,
+    mm: u64,
+    has_secondary_mmu: Option<bool>,
+}
+
+impl Space {
+    /// A number that no other living address space has (the mm's address in the kernel).
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.mm
+    }
+
+    /// Whether a secondary MMU (KVM, SVA, ...) has registered with it, whose accesses entries do not show;
+    /// `None` if this kernel does not tell.
+    #[must_use]
+    pub fn has_secondary_mmu(&self) -> Option<bool> {
+        self.has_secondary_mmu
+    }
+}
+
+/// The entry of a page: in a last-level table, or a huge one above.
+struct Found {
+    entry: Entry,
+    /// How many bytes it spans.
+    span: u64,
+}
+
+impl Reader {
+    /// Loads the program and finds what must be known.
+    ///
+    /// # Errors
+    /// What is missing here, and what would help.
+    pub fn open() -> Result<Reader, Unavailable> {
+        if !cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
+            return Err(Unavailable::Processor);
+        }
+        let bytes = std::fs::read("/sys/kernel/btf/vmlinux").map_err(Unavailable::Btf)?;
+        let not_btf = || Unavailable::Btf(io::Error::other("its format is not known"));
+        let offsets = offsets(&Btf::parse(&bytes).ok_or_else(not_btf)?)?;
+        drop(bytes);
+        let mut reader = Reader {
+            copier: Copier::open()?,
+            offsets,
+            files: 0,
+            direct_map: 0,
+            levels: 0,
+            mask: physical_mask(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+        };
+        let task = reader.copier.task();
+        let files = reader.copier.peek(task + offsets.task_files);
+        let unreadable = Unavailable::DirectMap("our own task cannot be read");
+        reader.files = files.ok().flatten().ok_or(unreadable)?;
+        reader.calibrate()?;
+        Ok(reader)
+    }
+
+    /// How many levels the tables have: 4 or 5.
+    #[must_use]
+    pub fn levels(&self) -> u32 {
+        self.levels
+    }
+
+    /// Runs of the BPF program so far.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        self.copier.runs
+    }
+
+    /// The frame number in a present entry.
+    #[must_use]
+    #[inline]
+    pub fn frame(&self, entry: Entry) -> u64 {
+        entry.physical(self.mask) >> 12
+    }
+
+    /// The address space of a process.
+    ///
+    /// # Errors
+    /// The process is gone, has no memory (a kernel thread, a zombie), or may not be looked at.
+    pub fn attach(&mut self, pid: u32) -> io::Result<Space> {
+        let pagemap = File::open(format!("/proc/{pid}/pagemap")).map_err(|error| {
+            let gone = error.raw_os_error() == Some(libc::ESRCH);
+            if gone { no_memory() } else { error }
+        })?;
+        let fd = u64::try_from(pagemap.as_raw_fd()).map_err(io::Error::other)?;
+        let at = self.offsets;
+        // Each step reads the pointer that the last one found.
+        let steps = [at.files_fdt, at.fdt_fd, fd * 8, at.file_private];
+        let mut mm = self.files;
+        for step in steps {
+            mm = self.pointer(mm.wrapping_add(step))?;
+        }
+        let pgd = self.copier.ask(mm + at.mm_pgd, 8);
+        let notifiers = at.mm_notifiers.map(|at| self.copier.ask(mm + at, 8));
+        self.copier.run()?;
+        let first = |number: usize| self.copier.answer(number).map(|words| words[0]);
+        let pgd = first(pgd).filter(|pgd| *pgd != 0).ok_or_else(no_memory)?;
+        let subscriptions = notifiers.map(|number| first(number).unwrap_or(0));
+        let has_secondary_mmu = match subscriptions {
+            None => None,
+            Some(0) => Some(false),
+            // The structure stays when the last one has gone; its list is empty then. Its second word
+            // tells whether it ever had a tree of ranges (GPUs, RDMA).
+            Some(list) => Some(
+                self.copier.peek(list)?.is_none_or(|head| head != 0)
+                    || self
+                        .copier
+                        .peek(list + 8)?
+                        .is_none_or(|word| word & 0xff != 0),
+            ),
+        };
+        Ok(Space {
+            _pagemap: pagemap,
+            pgd,
+            mm,
+            has_secondary_mmu,
+        })
+    }
+
+    /// A pointer that is not null.
+    fn pointer(&mut self, at: u64) -> io::Result<u64> {
+        let value = self.copier.peek(at)?.unwrap_or(0);
+        if value == 0 {
+            return Err(no_memory());
+        }
+        Ok(value)
+    }
+
+    /// Finds the direct map's base and the number of levels: with the right ones a walk of our own tables
+    /// leads to a page that holds a token of ours, and nobody else's.
+    fn calibrate(&mut self) -> Result<(), Unavailable> {
+        let buffer = vec![0u64; 1024];
+        let page = (buffer.as_ptr().addr() as u64).next_multiple_of(4096);
+        let index = usize::try_from((page - buffer.as_ptr().addr() as u64) / 8).unwrap_or(0);
+        let mut buffer = std::hint::black_box(buffer);
+        let token = token();
+        buffer[index..index + 8].copy_from_slice(&token);
+        let buffer = std::hint::black_box(buffer);
+        let lost = |_| Unavailable::DirectMap("our own page table cannot be read");
+        let space = self.attach(std::process::id()).map_err(lost)?;
+        for step in 0..BASES_MAX {
+            self.direct_map = (space.pgd & !(GIB - 1)).wrapping_sub(step * GIB);
+            for levels in [4, 5] {
+                self.levels = levels;
+                let Ok(Some(found)) = self.look_up(&space, page) else {
+                    continue;
+                };
+                let physical = found.entry.physical(self.mask) & !(found.span - 1);
+                let at = self
+                    .direct_map
+                    .wrapping_add(physical + (page & (found.span - 1)));
+                if self.holds(at, &token).map_err(lost)? {
+                    std::hint::black_box(&buffer);
+                    return Ok(());
+                }
+            }
+        }
+        Err(Unavailable::DirectMap("no place leads to our own memory"))
+    }
+
+    fn holds(&mut self, at: u64, token: &[u64; 8]) -> io::Result<bool> {
+        let number = self.copier.ask(at, 64);
+        self.copier.run()?;
+        Ok(self
+            .copier
+            .answer(number)
+            .is_some_and(|words| words[..8] == *token))
+    }
+
+    /// The entry of one page, if it is present.
+    fn look_up(&mut self, space: &Space, page: u64) -> io::Result<Option<Found>> {
+        let (mut table, mut shift) = (space.pgd, self.top_shift());
+        loop {
+            let at = table.wrapping_add((page >> shift & 511) * 8);
+            let entry = Entry(self.copier.peek(at)?.unwrap_or(0));
+            if !entry.is_present() {
+                return Ok(None);
+            }
+            if shift == 12 || (shift <= 30 && entry.is_huge()) {
+                return Ok(Some(Found {
+                    entry,
+                    span: 1 << shift,
+                }));
+            }
+            table = self.direct_map.wrapping_add(entry.physical(self.mask));
+            shift -= 9;
+        }
+    }
+
+    /// How far an address is shifted for its index in the top table.
+    pub(crate) fn top_shift(&self) -> u32 {
+        if self.levels == 5 { 48 } else { 39 }
+    }
+}
+
+fn no_memory() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::NotFound,
+        "it has no memory of its own (any more)",
+    )
+}
+
+fn offsets(btf: &Btf<'_>) -> Result<Offsets, Unavailable> {
+    let find = |name: &'static str| {
+        let (structure, member) = name.split_once('.').unwrap_or_default();
+        btf.offset(structure, member)
+            .ok_or(Unavailable::Member(name))
+    };
+    Ok(Offsets {
+        task_files: find("task_struct.files")?,
+        files_fdt: find("files_struct.fdt")?,
+        fdt_fd: find("fdtable.fd")?,
+        file_private: find("file.private_data")?,
+        mm_pgd: find("mm_struct.pgd")?,
+        mm_notifiers: find("mm_struct.notifier_subscriptions").ok(),
+    })
+}
+
+/// The address bits of an entry. The processor says how many physical address bits it has; memory
+/// encryption takes its bit from above them, so that it is left out.
+fn physical_mask(cpuinfo: &str) -> u64 {
+    let line = cpuinfo
+        .lines()
+        .find(|line| line.starts_with("address sizes"));
+    let bits = line
+        .and_then(|line| {
+            line.split([':', ' ', '\t'])
+                .find_map(|word| word.parse::<u32>().ok())
+        })
+        .filter(|bits| (32..=52).contains(bits))
+        .unwrap_or(52);
+    (1 << bits) - 4096
+}
+
+/// Eight words that nobody else has, from the standard library's source of chance for hash maps.
+fn token() -> [u64; 8] {
+    use std::hash::{BuildHasher, RandomState};
+    std::array::from_fn(|index| RandomState::new().hash_one(index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_bits_are_read_from_cpuinfo() {
+        let text = "processor\t: 0\naddress sizes\t: 46 bits physical, 48 bits virtual\n";
+        assert_eq!(physical_mask(text), (1 << 46) - 4096);
+        assert_eq!(physical_mask(""), (1 << 52) - 4096);
+        assert_eq!(physical_mask("address sizes : 999 bits"), (1 << 52) - 4096);
+    }
+
+    #[test]
+    fn it_finds_this_kernel() {
+        let reader = Reader::open().expect("root, BPF and BTF");
+        assert!(matches!(reader.levels(), 4 | 5));
+    }
+
+    #[test]
+    fn what_has_no_memory_is_said() {
+        let mut reader = Reader::open().expect("root, BPF and BTF");
+        // kthreadd
+        let error = reader.attach(2).expect_err("a kernel thread");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(reader.attach(4_194_305).is_err());
+    }
+}

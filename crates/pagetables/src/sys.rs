@@ -1,0 +1,210 @@
+//! The thinnest wrappers of the system calls that this crate needs and that no safe library offers.
+//!
+//! Invariant: nothing here decides. Each wrapper checks what it can, hands the kernel only memory that
+//! lives for the call, and gives the kernel's error number back as [`io::Error`].
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::{NonNull, null_mut};
+use std::time::Duration;
+
+/// `union bpf_attr` as bytes: the kernel takes any length whose unknown tail is zero (bpf(2)).
+struct Attr([u64; 16]);
+
+impl Attr {
+    const fn new() -> Attr {
+        Attr([0; 16])
+    }
+
+    /// Two 32-bit members in the 64-bit word at `word`.
+    const fn pair(mut self, word: usize, low: u32, high: u32) -> Attr {
+        self.0[word] = low as u64 | (high as u64) << 32;
+        self
+    }
+
+    const fn word(mut self, word: usize, value: u64) -> Attr {
+        self.0[word] = value;
+        self
+    }
+
+    fn call(&mut self, command: libc::c_int) -> io::Result<libc::c_long> {
+        // SAFETY: the attribute block is ours, as long as we say, and outlives the call; pointers in it
+        // were made by the callers below from slices that outlive the call as well.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_bpf,
+                command,
+                self.0.as_mut_ptr(),
+                size_of_val(&self.0),
+            )
+        };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(done)
+    }
+
+    /// A command that answers with a new descriptor. bpf(2) sets close-on-exec on it by itself.
+    fn descriptor(&mut self, command: libc::c_int) -> io::Result<OwnedFd> {
+        let fd = RawFd::try_from(self.call(command)?).map_err(io::Error::other)?;
+        // SAFETY: the kernel just made this descriptor for us, and nobody else knows its number.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+const MAP_CREATE: libc::c_int = 0;
+const PROG_LOAD: libc::c_int = 5;
+const PROG_TEST_RUN: libc::c_int = 10;
+const MAP_TYPE_ARRAY: u32 = 2;
+const F_MMAPABLE: u32 = 1 << 10;
+const PROG_TYPE_SYSCALL: u32 = 31;
+const F_SLEEPABLE: u32 = 1 << 4;
+
+/// An array map of one element of `bytes`, which can be mapped.
+pub(crate) fn bpf_array(bytes: u32) -> io::Result<OwnedFd> {
+    Attr::new()
+        .pair(0, MAP_TYPE_ARRAY, 4)
+        .pair(1, bytes, 1)
+        .pair(2, F_MMAPABLE, 0)
+        .descriptor(MAP_CREATE)
+}
+
+/// Loads a program of type SYSCALL; `log` takes the verifier's words if it refuses.
+pub(crate) fn bpf_load(code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
+    // The program only calls helpers that any GPL-compatible licence may call.
+    let licence = c"Dual MIT/GPL";
+    let count = u32::try_from(code.len()).map_err(io::Error::other)?;
+    let size = u32::try_from(log.len()).map_err(io::Error::other)?;
+    Attr::new()
+        .pair(0, PROG_TYPE_SYSCALL, count)
+        .word(1, code.as_ptr().addr() as u64)
+        .word(2, licence.as_ptr().addr() as u64)
+        .pair(3, u32::from(size > 0), size)
+        .word(
+            4,
+            if size > 0 {
+                log.as_mut_ptr().expose_provenance() as u64
+            } else {
+                0
+            },
+        )
+        .pair(5, 0, F_SLEEPABLE)
+        .descriptor(PROG_LOAD)
+}
+
+/// Runs a program once, in this thread.
+pub(crate) fn bpf_run(program: &OwnedFd) -> io::Result<()> {
+    let fd = u32::try_from(program.as_raw_fd()).map_err(io::Error::other)?;
+    Attr::new().pair(0, fd, 0).call(PROG_TEST_RUN).map(drop)
+}
+
+/// A BPF array's memory, mapped. Its words change only while [`bpf_run`] runs the program that knows
+/// the map; who lends a slice of it must not run the program meanwhile ([`crate::copier`] sees to it by
+/// borrowing itself mutably to run).
+#[derive(Debug)]
+pub(crate) struct Shared {
+    at: NonNull<u64>,
+    words: usize,
+}
+
+impl Shared {
+    /// Maps `words` words of the map.
+    pub(crate) fn map(fd: &OwnedFd, words: usize) -> io::Result<Shared> {
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping at a place of the kernel's choice disturbs no memory of ours.
+        let at = unsafe { libc::mmap(null_mut(), words * 8, prot, flags, fd.as_raw_fd(), 0) };
+        match NonNull::new(at.cast::<u64>()) {
+            Some(at) if at.as_ptr().cast() != libc::MAP_FAILED => Ok(Shared { at, words }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        // SAFETY: mapped for `words` words as long as `self` lives; page-aligned; any bits are a u64;
+        // nobody writes while the slice lives (see the type's comment).
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.words) }
+    }
+
+    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as above, and `&mut self` makes it the only slice.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length, and no slice of it outlives `self`.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.words * 8) };
+    }
+}
+
+/// CPU time that all threads of a process have used, to the nanosecond, running ones included; an error
+/// if there is no such process (clock_getcpuclockid(3): the clock's number is made from the pid).
+///
+/// # Errors
+/// There is no such process.
+pub fn cpu_time(pid: u32) -> io::Result<Duration> {
+    const CPUCLOCK_SCHED: i32 = 2;
+    let pid = i32::try_from(pid).map_err(io::Error::other)?;
+    let clock = (!pid << 3) | CPUCLOCK_SCHED;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one timespec to a place that is ours.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Ok(Duration::new(seconds, nanos))
+}
+
+/// Runs `work` at the lowest real-time priority, so that other programs do not take the processor
+/// away while a target waits for a lock that `work` holds. Where that is not allowed (CAP_SYS_NICE) it
+/// runs as it is.
+pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
+    let set = |policy: libc::c_int, priority: libc::c_int| {
+        let param = libc::sched_param {
+            sched_priority: priority,
+        };
+        // SAFETY: the kernel reads one sched_param that lives for the call; 0 is this thread.
+        unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }
+    };
+    // SAFETY: no memory is handed over; 0 is this thread.
+    let before = unsafe { libc::sched_getscheduler(0) };
+    // Only the ordinary policy is known how to be put back: its one parameter is 0.
+    let raised =
+        before == libc::SCHED_OTHER && set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1);
+    let result = work();
+    if raised {
+        set(libc::SCHED_OTHER, 0);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_of_a_process_that_works_grows() {
+        let before = cpu_time(std::process::id()).expect("we are here");
+        let mut sum = 0u64;
+        while cpu_time(std::process::id()).expect("we are here") == before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(cpu_time(4_194_305).is_err(), "above any pid");
+    }
+
+    #[test]
+    fn the_priority_is_put_back() {
+        let policy = || {
+            // SAFETY: no memory is handed over.
+            unsafe { libc::sched_getscheduler(0) }
+        };
+        let before = policy();
+        uninterrupted(policy);
+        assert_eq!(policy(), before);
+    }
+}
