@@ -5,21 +5,28 @@
 //!
 //! From below: [`sys`] (system calls), [`entry`] (one entry), [`btf`] (where the kernel's members lie),
 //! [`program`] and [`copier`] (copies of kernel memory), [`reader`] (what must be known of this
-//! kernel), [`walk`] (a reading), [`clear`] (setting back).
+//! kernel), [`walk`] (a reading), [`clear`] (setting back), [`source`] (the trait that all this is
+//! behind), and the poorer sources [`idle`] and [`sizes`].
 
 mod btf;
 mod clear;
 mod copier;
 mod entry;
+mod idle;
 mod program;
 mod reader;
+mod sizes;
+mod source;
 mod sys;
 mod unavailable;
 mod walk;
 
 pub use clear::{Cleared, Pace};
 pub use entry::{Entry, Kind};
+pub use idle::IdleBitmap;
 pub use reader::{Reader, Space};
+pub use sizes::{Referenced, Sizes};
+pub use source::{Grain, Reading, Source, SourceKind};
 pub use sys::cpu_time;
 pub use unavailable::Unavailable;
 pub use walk::{Piece, Sink, Walked};

@@ -44,6 +44,17 @@ impl Filled {
         let mut line = [0u8; 1];
         let out = child.stdout.as_mut().expect("piped");
         std::io::Read::read_exact(out, &mut line).expect("it says when it is filled");
+        // On its way to sleep it still touches its libraries' pages.
+        let used = || crate::sys::cpu_time(child.id()).expect("alive");
+        let mut before = used();
+        for _ in 0..250 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let now = used();
+            if now == before {
+                break;
+            }
+            before = now;
+        }
         Filled(child)
     }
 

@@ -1,0 +1,247 @@
+//! Sources without bits of single pages: `Referenced` of `/proc/PID/smaps`, and sizes alone.
+//!
+//! Invariant: a mapping's share of memory (its Pss, so that what is shared counts once) is told as so
+//! many pages at its start, with frame numbers of our own that no frame has; all of them are as young as
+//! the youngest. Format: proc_pid_smaps(5).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+
+use crate::entry::Entry;
+use crate::source::{Grain, Reading, Source, SourceKind};
+use crate::walk::{Piece, Sink, Walked};
+
+/// Frame numbers from here up are ours: above any memory that entries can name.
+const FIRST_FRAME: u64 = 1 << 38;
+/// Frame numbers that one mapping gets: 4 GiB; a larger one goes on in the next.
+const STRIDE: u64 = 1 << 20;
+
+/// The source by `Referenced`.
+#[derive(Debug, Default)]
+pub struct Referenced(Mappings);
+
+/// The source that knows sizes only.
+#[derive(Debug, Default)]
+pub struct Sizes(Mappings);
+
+/// Frame numbers given to mappings, by process and address.
+#[derive(Debug, Default)]
+struct Mappings {
+    given: BTreeMap<(u32, u64), u64>,
+}
+
+/// What smaps says of one mapping, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Mapping {
+    start: u64,
+    pss: u64,
+    referenced: u64,
+    swapped: u64,
+}
+
+impl Mappings {
+    fn tell(
+        &mut self,
+        pid: u32,
+        ranges: &[Range<u64>],
+        sink: &mut Sink<'_>,
+    ) -> io::Result<Reading> {
+        let text = std::fs::read(format!("/proc/{pid}/smaps"))?;
+        let mut entries = Vec::new();
+        for mapping in parse(&String::from_utf8_lossy(&text)) {
+            let Some(number) = ranges
+                .iter()
+                .position(|range| range.contains(&mapping.start))
+            else {
+                continue;
+            };
+            let (resident, swapped) = (mapping.pss / 4096, mapping.swapped / 4096);
+            entries.clear();
+            for page in 0..resident {
+                let frame = self.frame(pid, mapping.start + page / STRIDE, page % STRIDE);
+                entries.push(Entry(
+                    1 | u64::from(mapping.referenced > 0) << 5 | frame << 12,
+                ));
+            }
+            entries.extend((0..swapped).map(|_| Entry(1 << 9 | 1 << 10)));
+            sink(
+                number,
+                Piece::Pages {
+                    start: mapping.start,
+                    entries: &entries,
+                },
+            );
+        }
+        Ok(Reading {
+            space: u64::from(pid),
+            hides: None,
+            walked: Walked::default(),
+        })
+    }
+
+    fn frame(&mut self, pid: u32, key: u64, page: u64) -> u64 {
+        let next = FIRST_FRAME + self.given.len() as u64 * STRIDE;
+        *self.given.entry((pid, key)).or_insert(next) + page
+    }
+}
+
+/// All mappings of a smaps file.
+fn parse(text: &str) -> Vec<Mapping> {
+    let mut found: Vec<Mapping> = Vec::new();
+    for line in text.lines() {
+        let word = line.split_ascii_whitespace().next().unwrap_or_default();
+        if let Some((start, _)) = word.split_once('-') {
+            if let Ok(start) = u64::from_str_radix(start, 16) {
+                found.push(Mapping {
+                    start,
+                    ..Mapping::default()
+                });
+            }
+            continue;
+        }
+        let value = line
+            .split_ascii_whitespace()
+            .nth(1)
+            .and_then(|text| text.parse::<u64>().ok());
+        let (Some(last), Some(value)) = (found.last_mut(), value) else {
+            continue;
+        };
+        let bytes = value.saturating_mul(1024);
+        match word {
+            "Pss:" => last.pss = bytes,
+            "Referenced:" => last.referenced = bytes,
+            "SwapPss:" => last.swapped = bytes,
+            _ => {}
+        }
+    }
+    found
+}
+
+impl Source for Referenced {
+    fn kind(&self) -> SourceKind {
+        SourceKind::Referenced
+    }
+
+    fn grain(&self) -> Grain {
+        Grain::Mapping
+    }
+
+    fn read(
+        &mut self,
+        pid: u32,
+        ranges: &[Range<u64>],
+        sink: &mut Sink<'_>,
+    ) -> io::Result<Reading> {
+        self.0.tell(pid, ranges, sink)
+    }
+
+    fn frame(&self, entry: Entry) -> u64 {
+        entry.0 >> 12
+    }
+}
+
+impl Source for Sizes {
+    fn kind(&self) -> SourceKind {
+        SourceKind::None
+    }
+
+    fn grain(&self) -> Grain {
+        Grain::None
+    }
+
+    fn read(
+        &mut self,
+        pid: u32,
+        ranges: &[Range<u64>],
+        sink: &mut Sink<'_>,
+    ) -> io::Result<Reading> {
+        let reading = self.0.tell(pid, ranges, sink)?;
+        Ok(Reading {
+            hides: Some(true),
+            ..reading
+        })
+    }
+
+    fn frame(&self, entry: Entry) -> u64 {
+        entry.0 >> 12
+    }
+
+    /// Bits mean nothing here: none are cleared.
+    fn clear(
+        &mut self,
+        _: u32,
+        _: &mut crate::Pace,
+        _: u64,
+        at_most: std::time::Duration,
+    ) -> io::Result<crate::Cleared> {
+        Ok(crate::Cleared::TooLong(at_most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &str = "\
+55d0c8a00000-55d0c8a21000 rw-p 00000000 00:00 0                          [heap]
+Size:                132 kB
+Rss:                 100 kB
+Pss:                  40 kB
+Referenced:            8 kB
+Swap:                 12 kB
+SwapPss:               4 kB
+VmFlags: rd wr mr mw me ac
+7f0000000000-7f0000001000 r--p 00000000 fe:00 12 /lib/x: y
+Pss:                   4 kB
+Referenced:            0 kB
+";
+
+    #[test]
+    fn mappings_are_read() {
+        let first = Mapping {
+            start: 0x55d0_c8a0_0000,
+            pss: 40960,
+            referenced: 8192,
+            swapped: 4096,
+        };
+        let second = Mapping {
+            start: 0x7f00_0000_0000,
+            pss: 4096,
+            referenced: 0,
+            swapped: 0,
+        };
+        assert_eq!(parse(TEXT), [first, second]);
+    }
+
+    #[test]
+    fn our_own_memory_adds_up_to_its_pss() {
+        let pid = std::process::id();
+        let mut pages = 0;
+        let everything = 0..u64::MAX;
+        let told = Referenced::default().read(pid, &[everything], &mut |_, piece| {
+            if let Piece::Pages { entries, .. } = piece {
+                pages += entries.iter().filter(|entry| entry.is_present()).count();
+            }
+        });
+        told.expect("our own smaps");
+        assert!(pages > 100, "{pages}");
+    }
+
+    #[test]
+    fn a_mapping_keeps_its_frame_numbers_and_shares_them_with_nobody() {
+        let mut mappings = Mappings::default();
+        let first = mappings.frame(1, 4096, 0);
+        assert_ne!(mappings.frame(1, 8192, 0), first);
+        assert_ne!(mappings.frame(2, 4096, 0), first);
+        assert_eq!(mappings.frame(1, 4096, 5), first + 5);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text: String) {
+            let _ = parse(&text);
+        }
+    }
+}

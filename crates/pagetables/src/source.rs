@@ -1,0 +1,119 @@
+//! Where accessed bits come from: one small trait, four sources.
+//!
+//! Invariant: every source tells the same thing, entries of pages with their frames, so that who asks
+//! need not know which it is. What a source cannot know it says ([`Reading::hides`], [`Grain`]), and
+//! does not make up.
+//!
+//! | source | knows | costs |
+//! |---|---|---|
+//! | [`Reader`] | each page, 4 KiB or huge | 0.3 ms a GiB to read |
+//! | [`crate::IdleBitmap`] | each page, by frame | a microsecond a page |
+//! | [`crate::Referenced`] | whether anything of a mapping was accessed | smaps: some 10 ms a GiB |
+//! | [`crate::Sizes`] | sizes only | smaps |
+
+use std::io;
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::clear::{Cleared, Pace};
+use crate::reader::Reader;
+use crate::walk::{Sink, Walked};
+
+/// Which source it is (`age_source` in interfaces.md).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceKind {
+    /// Page tables.
+    PageTables,
+    /// `/sys/kernel/mm/page_idle/bitmap`.
+    IdleBitmap,
+    /// `Referenced` in `/proc/PID/smaps`.
+    Referenced,
+    /// None: sizes only.
+    None,
+}
+
+/// What one accessed bit stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grain {
+    /// A page, of whatever size it is mapped in.
+    Page,
+    /// A mapping.
+    Mapping,
+    /// Nothing: bits say nothing.
+    None,
+}
+
+/// What a reading found out beside the entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// A number that no other living address space has; two processes that share one have the same.
+    pub space: u64,
+    /// Whether a secondary MMU accesses this memory unseen; `None` if the source cannot tell.
+    pub hides: Option<bool>,
+    /// What it took.
+    pub walked: Walked,
+}
+
+/// Reads and clears accessed bits.
+pub trait Source {
+    /// Which it is.
+    fn kind(&self) -> SourceKind;
+
+    /// What one bit stands for.
+    fn grain(&self) -> Grain;
+
+    /// Tells `sink` the entries of `ranges` of a process: ascending, disjoint, whole pages; one for each
+    /// mapping.
+    ///
+    /// # Errors
+    /// The process is gone ([`io::ErrorKind::NotFound`]), or may not be read.
+    fn read(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>)
+    -> io::Result<Reading>;
+
+    /// The frame number in a present entry that [`Source::read`] told.
+    fn frame(&self, entry: crate::Entry) -> u64;
+
+    /// Clears the accessed bits of what was read last, `pages` present entries, if that is expected to
+    /// hold the process up for no longer than `at_most`.
+    ///
+    /// # Errors
+    /// The process is gone, or may not be written to.
+    fn clear(
+        &mut self,
+        pid: u32,
+        pace: &mut Pace,
+        pages: u64,
+        at_most: Duration,
+    ) -> io::Result<Cleared> {
+        pace.clear(pid, pages, at_most)
+    }
+}
+
+impl Source for Reader {
+    fn kind(&self) -> SourceKind {
+        SourceKind::PageTables
+    }
+
+    fn grain(&self) -> Grain {
+        Grain::Page
+    }
+
+    fn read(
+        &mut self,
+        pid: u32,
+        ranges: &[Range<u64>],
+        sink: &mut Sink<'_>,
+    ) -> io::Result<Reading> {
+        let space = self.attach(pid)?;
+        let walked = self.walk(&space, ranges, sink)?;
+        Ok(Reading {
+            space: space.id(),
+            hides: space.has_secondary_mmu(),
+            walked,
+        })
+    }
+
+    fn frame(&self, entry: crate::Entry) -> u64 {
+        Reader::frame(self, entry)
+    }
+}
