@@ -1,10 +1,12 @@
-//! Checks that keep the house in order: `cargo xtask test | tidy | e2e [NAME] | bench NAME`.
+//! Checks that keep the house in order: `cargo xtask test | tidy | e2e [NAME] | guest |
+//! bench NAME`.
 //!
 //! `test` runs everything a change must pass and closes with one line, `N passed, N failed`. A step
 //! that cannot run is a failed step, never a skipped one.
 #![forbid(unsafe_code)]
 
 mod bench;
+mod guest;
 mod needs;
 mod steps;
 mod summary;
@@ -20,6 +22,8 @@ usage: cargo xtask COMMAND
   test --quick  the same without the end-to-end tests
   tidy          the rules of the house that no compiler checks
   e2e [NAME]    the end-to-end tests, or those of one file or with one name
+  guest PROGRAM a program under another kernel, in QEMU; `guest` alone says how
+  guest suite   the tests that need another kernel than this machine's
   bench NAME    one measurement, or `list`";
 
 /// The root of the workspace: the directory above this crate.
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["e2e"] => test::run_e2e(None),
         ["e2e", name] => test::run_e2e(Some(name)),
+        ["guest", rest @ ..] => return guest::run(rest),
         ["bench", name, rest @ ..] => bench::run(name, rest),
         _ => {
             eprintln!("{USAGE}");

@@ -18,7 +18,7 @@ const fn need(command: &'static str, package: &'static str, why: &'static str) -
     }
 }
 
-const NEEDS: [Need; 11] = [
+const NEEDS: [Need; 15] = [
     need("cc", "gcc libc6-dev", "the test programs in C, and zstd"),
     need("python3", "python3", "the CPython workload"),
     need("redis-server", "redis-server", "the redis workload"),
@@ -30,6 +30,14 @@ const NEEDS: [Need; 11] = [
     need("node", "nodejs", "the node workload"),
     need("strace", "strace", "the test of a process that is traced"),
     need("setpriv", "util-linux", "the tests as another user"),
+    need(
+        "qemu-system-x86_64",
+        "qemu-system-x86",
+        "the guests with other kernels",
+    ),
+    need("xz", "xz-utils", "the modules of the guests' kernels"),
+    need("dpkg-deb", "dpkg", "the packages of the guests' kernels"),
+    need("strip", "binutils", "the programs in the guests"),
 ];
 
 fn is_there(command: &str) -> bool {
@@ -60,6 +68,20 @@ fn apt(args: &[&str]) -> bool {
         .stdin(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
+}
+
+/// Looks for these commands, and installs nothing.
+///
+/// # Errors
+/// Those that are missing, with their packages and who needs them.
+pub(crate) fn require(commands: &[&str]) -> Result<(), String> {
+    let mut missing = missing();
+    missing.retain(|need| commands.contains(&need.command));
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(describe(&missing))
+    }
 }
 
 /// Installs what is missing where that is allowed.

@@ -22,7 +22,10 @@ pub(super) fn problems(roots: &[(String, String)], files: &[Source]) -> Vec<Stri
         .filter(|file| file.is_rust() && !may_be_unsafe(&file.path))
     {
         if has_word(&code_only(&file.text), "unsafe") {
-            found.push(format!("{}: unsafe belongs in pagetables, uffd or keeper", file.path));
+            found.push(format!(
+                "{}: unsafe belongs in pagetables, uffd or keeper",
+                file.path
+            ));
         }
     }
     found

@@ -1,0 +1,159 @@
+//! `cargo xtask guest`: programs under another kernel than this machine's, in QEMU without KVM.
+//!
+//! Nothing outlives a call and nothing is left outside cargo's target folder: every wait has a
+//! limit, QEMU dies with this process, and what it needed for one boot goes with it.
+
+mod boot;
+mod build;
+mod commands;
+mod cpio;
+mod files;
+mod init;
+mod initrd;
+mod modules;
+mod options;
+mod packages;
+mod results;
+mod runner;
+mod scratch;
+mod suite;
+mod versions;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use boot::{Outcome, Stream};
+use files::GuestFile;
+use options::Options;
+use versions::Kernel;
+
+use crate::root;
+use crate::summary::Counts;
+
+const USAGE: &str = "\
+usage: cargo xtask guest [OPTION]... [--] PROGRAM [ARGUMENT]...
+       cargo xtask guest suite [OPTION]... [SCRIPT]...
+
+Boots a Debian kernel in QEMU, runs PROGRAM (a static executable or a /bin/sh script) in it as root,
+prints what it prints (and the kernel's messages on standard error), and exits with its status: 124
+if it ran out of time, 125 if no status came. `suite` builds pagetide and tests/guest/*.c statically
+and runs tests/guest/*.sh, all or those named, in one boot of each kernel.
+
+  -k 6.12|6.1         the kernel (6.12; suite: both)
+  -m MIB              memory (1024)
+  -c CPUS             processors (2)
+  -t SECONDS          time for one boot and all that runs in it (300; suite: 900)
+  -z MIB              size of a swap on zram, 0 for none (0; suite: 256)
+  -a ARGUMENTS        further arguments for the kernel, such as no5lvl
+  -f HOST[:NAME]      puts a file into the guest as /files/NAME; may be given again";
+
+/// The exit status when the time is over, as of timeout(1).
+const OUT_OF_TIME: u8 = 124;
+/// For the boot and one program, unless another limit is given.
+const PROGRAM_LIMIT: Duration = Duration::from_secs(300);
+/// The exit status when the guest ended without saying its program's.
+const NO_STATUS: u8 = 125;
+
+/// A machine to boot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Machine {
+    kernel: Kernel,
+    memory_mib: u32,
+    cpus: u32,
+    /// For the boot and all that runs in it.
+    limit: Duration,
+    /// Size of the swap on zram; none if 0.
+    zram_mib: u32,
+    /// Further arguments for the kernel.
+    arguments: String,
+}
+
+/// Cargo's target folder.
+fn target() -> Result<PathBuf, String> {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    std::path::absolute(target)
+        .map_err(|error| format!("cannot tell where cargo's target folder is: {error}"))
+}
+
+/// The folder of everything that the guests need: packages, programs, and what runs now.
+fn folder() -> Result<PathBuf, String> {
+    Ok(target()?.join("guest"))
+}
+
+/// Runs `cargo xtask guest` with these arguments.
+pub(crate) fn run(args: &[&str]) -> ExitCode {
+    let (is_suite, rest) = match args {
+        ["suite", rest @ ..] => (true, rest),
+        _ => (false, args),
+    };
+    let options = match options::parse(rest) {
+        Ok(options) if is_suite || !options.operands.is_empty() => options,
+        Ok(_) => return usage("no program is named"),
+        Err(why) => return usage(&why),
+    };
+    let status = if is_suite {
+        suite(rest).map(|counts| {
+            println!("{} passed, {} failed", counts.passed, counts.failed);
+            u8::from(counts.failed > 0)
+        })
+    } else {
+        program(&options)
+    };
+    match status {
+        Ok(status) => ExitCode::from(status),
+        Err(why) => {
+            eprintln!("guest: {why}");
+            ExitCode::from(NO_STATUS)
+        }
+    }
+}
+
+/// Runs the scripts of tests/guest with the options of `cargo xtask guest suite`; what they counted.
+///
+/// # Errors
+/// Why the scripts could not be run at all. One that fails is counted.
+pub(crate) fn suite(args: &[&str]) -> Result<Counts, String> {
+    suite::run(&options::parse(args)?)
+}
+
+fn usage(why: &str) -> ExitCode {
+    eprintln!("guest: {why}\n{USAGE}");
+    ExitCode::from(2)
+}
+
+/// Boots once, runs one program, and passes everything through; its exit status.
+fn program(options: &Options) -> Result<u8, String> {
+    let mut files = options.files()?;
+    let (program, arguments) = options
+        .operands
+        .split_first()
+        .ok_or("no program is named")?;
+    files.push(GuestFile::program(program.as_ref())?);
+    let machine = options.machine(Kernel::V6_12, PROGRAM_LIMIT, 0);
+    let outcome = boot::boot(&machine, files, arguments, &mut pass_through)?;
+    Ok(match outcome {
+        Outcome::Status(status) => status,
+        Outcome::OutOfTime => {
+            eprintln!("guest: out of time after {} s", machine.limit.as_secs());
+            OUT_OF_TIME
+        }
+        Outcome::NoStatus => {
+            eprintln!("guest: the machine stopped before the program's status came");
+            NO_STATUS
+        }
+    })
+}
+
+/// Whoever reads us may be gone; the guest has its limit all the same.
+fn pass_through(stream: Stream, bytes: &[u8]) {
+    let _ = match stream {
+        Stream::Program => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(bytes).and_then(|()| out.flush())
+        }
+        Stream::Kernel => std::io::stderr().write_all(bytes),
+    };
+}

@@ -1,0 +1,239 @@
+//! One boot: QEMU runs until the guest powers off or the time is over, and never longer than this
+//! process. What the guest says is passed on as it comes.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use super::files::GuestFile;
+use super::packages::{Packages, file_in};
+use super::scratch::Scratch;
+use super::{Machine, folder, initrd};
+use crate::needs;
+
+const QEMU: &str = "qemu-system-x86_64";
+const NEEDED: [&str; 4] = [QEMU, "dpkg-deb", "setpriv", "xz"];
+
+/// Who said something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stream {
+    Program,
+    /// The kernel's messages, and those of QEMU.
+    Kernel,
+}
+
+/// How a boot ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// The program ended with this status.
+    Status(u8),
+    OutOfTime,
+    /// The guest stopped, and no status came: it has panicked, or could not begin.
+    NoStatus,
+}
+
+/// Boots the machine with these files. One of them, `program`, is run with the arguments.
+///
+/// # Errors
+/// Why there is no machine to run it in.
+pub(super) fn boot(
+    machine: &Machine,
+    files: Vec<GuestFile>,
+    arguments: &[String],
+    sink: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<Outcome, String> {
+    needs::require(&NEEDED)?;
+    let folder = folder()?;
+    let packages = Packages::new(&folder)?;
+    let (kernel, busybox) = (packages.kernel(machine.kernel)?, packages.busybox()?);
+    let image = file_in(&kernel.join("boot"), "vmlinuz-")?;
+    let archive = initrd::build(machine, &kernel, &busybox, files, arguments)?;
+    let scratch = Scratch::new(&folder)?;
+    std::fs::write(scratch.path().join("initrd"), archive)
+        .map_err(|error| format!("cannot write {}: {error}", scratch.path().display()))?;
+    let deadline = Instant::now() + machine.limit;
+    let child = command(machine, &image, scratch.path())
+        .spawn()
+        .map_err(|error| format!("cannot start {QEMU} by setpriv(1): {error}"))?;
+    let mut running = Running(child);
+    let in_time = follow(&mut running.0, deadline, sink)?;
+    drop(running);
+    let status = std::fs::read_to_string(scratch.path().join("status")).unwrap_or_default();
+    Ok(match (status.trim().parse(), in_time) {
+        (Ok(status), _) => Outcome::Status(status),
+        (Err(_), true) => Outcome::NoStatus,
+        (Err(_), false) => Outcome::OutOfTime,
+    })
+}
+
+/// QEMU, killed and waited for when this is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// setpriv(1) becomes QEMU, so that the child's id is QEMU's and the kernel kills it with us.
+fn command(machine: &Machine, image: &Path, scratch: &Path) -> Command {
+    let append = format!(
+        "console=ttyS0 quiet loglevel=4 panic=-1 psi=1 {}",
+        machine.arguments
+    );
+    let mut command = Command::new("setpriv");
+    command
+        .current_dir(scratch)
+        .args(["--pdeathsig", "KILL", QEMU])
+        .args([
+            "-accel",
+            "tcg",
+            "-cpu",
+            "max",
+            "-nodefaults",
+            "-no-user-config",
+        ])
+        .args(["-no-reboot", "-display", "none"])
+        .args(["-smp", &machine.cpus.to_string()])
+        .args(["-m", &machine.memory_mib.to_string()])
+        .args(["-chardev", "file,id=kernel,path=/dev/stderr,append=on"])
+        .args(["-chardev", "stdio,id=program,signal=off"])
+        .args(["-chardev", "file,id=status,path=status"])
+        .args(["-serial", "chardev:kernel", "-serial", "chardev:program"])
+        .args(["-serial", "chardev:status", "-initrd", "initrd"])
+        .args(["-append", &append, "-kernel"])
+        .arg(image)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Passes on what the guest says until it is gone, or killed at the deadline; whether it was gone
+/// in time.
+fn follow(
+    child: &mut Child,
+    deadline: Instant,
+    sink: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<bool, String> {
+    let (sender, receiver) = channel();
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    if let Some(stdout) = stdout {
+        read(Stream::Program, stdout, sender.clone());
+    }
+    if let Some(stderr) = stderr {
+        read(Stream::Kernel, stderr, sender);
+    }
+    let in_time = pass(&receiver, deadline, sink) && ended(child, deadline)?;
+    if !in_time {
+        // It may have ended this very moment; then there is nothing to kill.
+        let _ = child.kill();
+        pass(&receiver, Instant::now() + Duration::from_secs(5), sink);
+    }
+    Ok(in_time)
+}
+
+/// Passes on what comes; whether all of it came before the deadline.
+fn pass(
+    receiver: &Receiver<(Stream, Vec<u8>)>,
+    deadline: Instant,
+    sink: &mut dyn FnMut(Stream, &[u8]),
+) -> bool {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        match receiver.recv_timeout(left) {
+            Ok((stream, bytes)) => sink(stream, &bytes),
+            Err(RecvTimeoutError::Disconnected) => return true,
+            Err(RecvTimeoutError::Timeout) => return false,
+        }
+    }
+}
+
+/// Waits for the end of a child that has closed its output; whether it came before the deadline.
+fn ended(child: &mut Child, deadline: Instant) -> Result<bool, String> {
+    while Instant::now() < deadline {
+        match child.try_wait() {
+            Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+            Ok(Some(status)) if status.success() => return Ok(true),
+            Ok(Some(status)) => {
+                return Err(format!(
+                    "{QEMU} ended with {status}; what it said stands above"
+                ));
+            }
+            Err(error) => return Err(format!("cannot wait for {QEMU}: {error}")),
+        }
+    }
+    Ok(false)
+}
+
+/// Reads to the end in a thread of its own. The kernel ends its lines as a terminal wants them.
+fn read(stream: Stream, mut from: impl Read + Send + 'static, to: Sender<(Stream, Vec<u8>)>) {
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(size @ 1..) = from.read(&mut buffer) {
+            let mut bytes = buffer[..size].to_vec();
+            if stream == Stream::Kernel {
+                bytes.retain(|byte| *byte != b'\r');
+            }
+            if to.send((stream, bytes)).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, seconds: u64) -> (Result<bool, String>, Vec<u8>, Vec<u8>) {
+        let child = Command::new("sh")
+            .args(["-c", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut running = Running(child.unwrap());
+        let (mut out, mut kernel) = (Vec::new(), Vec::new());
+        let deadline = Instant::now() + Duration::from_secs(seconds);
+        let in_time = follow(&mut running.0, deadline, &mut |stream, bytes| {
+            let to = if stream == Stream::Program {
+                &mut out
+            } else {
+                &mut kernel
+            };
+            to.extend(bytes);
+        });
+        (in_time, out, kernel)
+    }
+
+    #[test]
+    fn all_output_is_passed_on_apart() {
+        let said = shell("printf 'a\\r\\n'; printf 'b\\r\\n' >&2", 60);
+        assert_eq!(said, (Ok(true), b"a\r\n".to_vec(), b"b\n".to_vec()));
+    }
+
+    #[test]
+    fn one_that_hangs_is_killed_in_time_with_its_output_kept() {
+        for script in ["echo a; exec sleep 60", "echo a; exec sleep 60 >&- 2>&-"] {
+            let begin = Instant::now();
+            assert_eq!(shell(script, 1), (Ok(false), b"a\n".to_vec(), vec![]));
+            assert!(begin.elapsed() < Duration::from_secs(30));
+        }
+    }
+
+    #[test]
+    fn one_that_fails_is_an_error() {
+        assert!(
+            shell("exit 1", 60)
+                .0
+                .unwrap_err()
+                .contains("exit status: 1")
+        );
+    }
+}

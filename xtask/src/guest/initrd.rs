@@ -1,0 +1,68 @@
+//! The guest's files as the kernel unpacks them: busybox, the first process, modules, the program
+//! and what was given. Not compressed, for an emulated processor unpacks slower than memory is
+//! copied.
+
+use std::path::Path;
+
+use super::Machine;
+use super::cpio::Archive;
+use super::files::GuestFile;
+use super::packages::file_in;
+use super::{init, modules};
+
+/// Folders that are mounted on, or written to.
+const FOLDERS: [&str; 7] = ["bin", "dev", "files", "proc", "run", "sys", "tmp"];
+const USERS: &str = "root:x:0:0:root:/tmp:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n";
+const GROUPS: &str = "root:x:0:\nnogroup:x:65534:\n";
+/// What the kernel itself needs, generously; the rest of its memory holds the archive and what was
+/// unpacked from it.
+const KERNEL_MIB: usize = 192;
+
+/// Builds the archive for this machine from the unpacked package of its kernel.
+pub(super) fn build(
+    machine: &Machine,
+    kernel: &Path,
+    busybox: &Path,
+    files: Vec<GuestFile>,
+    arguments: &[String],
+) -> Result<Vec<u8>, String> {
+    // Since 6.12 zram has its compressors within; before, it asked the kernel's own for one.
+    let wanted: &[&str] = if machine.zram_mib > 0 {
+        &["lz4", "zram"]
+    } else {
+        &[]
+    };
+    let modules = modules::load(kernel, wanted)?;
+    let names: Vec<&str> = modules.iter().map(|module| module.name.as_str()).collect();
+    let config = GuestFile::read(&file_in(&kernel.join("boot"), "config-")?, "config")?;
+    let mut all = vec![
+        GuestFile::read(busybox, "bin/busybox")?,
+        GuestFile::executable("init", init::script(machine, &names, arguments)),
+        GuestFile::text("etc/passwd", USERS),
+        GuestFile::text("etc/group", GROUPS),
+        config,
+    ];
+    all.extend(
+        modules
+            .into_iter()
+            .map(|module| GuestFile::text(&format!("modules/{}.ko", module.name), module.bytes)),
+    );
+    all.extend(files);
+    let mut archive = Archive::default();
+    for folder in FOLDERS {
+        archive.folder(folder);
+    }
+    for file in &all {
+        archive.file(&file.path, &file.bytes, file.is_executable)?;
+    }
+    let bytes = archive.finish();
+    let needed = (2 * bytes.len()).div_ceil(1 << 20) + KERNEL_MIB;
+    if needed > machine.memory_mib as usize {
+        return Err(format!(
+            "the guest's files have {} MiB, so that it needs {needed} MiB of memory to begin with: \
+             give it more with -m",
+            bytes.len() >> 20
+        ));
+    }
+    Ok(bytes)
+}

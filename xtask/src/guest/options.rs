@@ -1,0 +1,158 @@
+//! The options of `cargo xtask guest`. Options come first; what follows the first word that is
+//! none, or `--`, is passed on as it is.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::Machine;
+use super::files::GuestFile;
+use super::versions::Kernel;
+
+/// What was asked for; `None` is the default, which differs between a program and the suite.
+#[derive(Default, PartialEq, Eq, Debug)]
+pub(super) struct Options {
+    pub(super) kernel: Option<Kernel>,
+    memory_mib: Option<u32>,
+    cpus: Option<u32>,
+    seconds: Option<u32>,
+    zram_mib: Option<u32>,
+    arguments: Vec<String>,
+    /// Path here, name below `/files` there.
+    files: Vec<(String, String)>,
+    /// The program and its arguments, or the scripts of the suite.
+    pub(super) operands: Vec<String>,
+}
+
+impl Options {
+    pub(super) fn machine(&self, kernel: Kernel, limit: Duration, zram_mib: u32) -> Machine {
+        Machine {
+            kernel: self.kernel.unwrap_or(kernel),
+            memory_mib: self.memory_mib.unwrap_or(1024),
+            cpus: self.cpus.unwrap_or(2),
+            limit: self
+                .seconds
+                .map_or(limit, |seconds| Duration::from_secs(seconds.into())),
+            zram_mib: self.zram_mib.unwrap_or(zram_mib),
+            arguments: self.arguments.join(" "),
+        }
+    }
+
+    /// Reads the files named with `-f`.
+    pub(super) fn files(&self) -> Result<Vec<GuestFile>, String> {
+        self.files
+            .iter()
+            .map(|(host, name)| GuestFile::read(Path::new(host), &format!("files/{name}")))
+            .collect()
+    }
+}
+
+pub(super) fn parse(args: &[&str]) -> Result<Options, String> {
+    let mut options = Options::default();
+    let mut rest = args;
+    while let [word, after @ ..] = rest {
+        if *word == "--" {
+            rest = after;
+            break;
+        }
+        if !word.starts_with('-') {
+            break;
+        }
+        let [value, after @ ..] = after else {
+            return Err(format!("{word} is no option, or lacks its value"));
+        };
+        option(&mut options, word, value)?;
+        rest = after;
+    }
+    options.operands = rest.iter().map(|word| (*word).to_owned()).collect();
+    Ok(options)
+}
+
+fn option(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
+    match name {
+        "-k" => options.kernel = Some(Kernel::parse(value)?),
+        "-m" => options.memory_mib = Some(number(name, value, 64)?),
+        "-c" => options.cpus = Some(number(name, value, 1)?),
+        "-t" => options.seconds = Some(number(name, value, 1)?),
+        "-z" => options.zram_mib = Some(number(name, value, 0)?),
+        "-a" => options.arguments.push(value.to_owned()),
+        "-f" => options.files.push(file(value)?),
+        _ => return Err(format!("{name} is no option")),
+    }
+    Ok(())
+}
+
+fn number(name: &str, value: &str, least: u32) -> Result<u32, String> {
+    value
+        .parse()
+        .ok()
+        .filter(|number| *number >= least)
+        .ok_or_else(|| format!("{name} wants a whole number from {least} on, not `{value}`"))
+}
+
+/// `HOST[:NAME]`; the name is a path below `/files`, by default the file's own name.
+fn file(value: &str) -> Result<(String, String), String> {
+    let (host, name) = match value.rsplit_once(':') {
+        Some((host, name)) => (host, name),
+        None => (value, value.rsplit('/').next().unwrap_or(value)),
+    };
+    let is_plain = |part: &str| !matches!(part, "" | "." | "..");
+    if host.is_empty() || !name.split('/').all(is_plain) {
+        return Err(format!(
+            "-f {value}: wants HOST[:NAME], with NAME a path below /files"
+        ));
+    }
+    Ok((host.to_owned(), name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_come_before_the_program_and_its_arguments() {
+        let words = ["-k", "6.1", "-z", "256", "-a", "no5lvl", "-a", "x=1"];
+        let more = ["-t", "9", "--", "prog", "-k", "--"];
+        let options = parse(&[&words[..], &more[..]].concat()).unwrap();
+        assert_eq!(options.operands, ["prog", "-k", "--"]);
+        let machine = options.machine(Kernel::V6_12, Duration::from_secs(300), 0);
+        let wanted = Machine {
+            kernel: Kernel::V6_1,
+            memory_mib: 1024,
+            cpus: 2,
+            limit: Duration::from_secs(9),
+            zram_mib: 256,
+            arguments: "no5lvl x=1".to_owned(),
+        };
+        assert_eq!(machine, wanted);
+    }
+
+    #[test]
+    fn a_program_needs_no_dashes_before_it() {
+        let options = parse(&["-c", "1", "prog", "-z"]).unwrap();
+        assert_eq!(options.operands, ["prog", "-z"]);
+        assert_eq!(options.cpus, Some(1));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (args, part) in [
+            (&["-x", "1"][..], "-x is no option"),
+            (&["-m"], "lacks its value"),
+            (&["-m", "1"], "from 64 on"),
+            (&["-c", "two"], "`two`"),
+            (&["-k", "5.10"], "6.12 and 6.1"),
+            (&["-f", "a:../b"], "below /files"),
+            (&["-f", "a:/b"], "below /files"),
+        ] {
+            let why = parse(args).unwrap_err();
+            assert!(why.contains(part), "{args:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_file_keeps_its_name_unless_another_is_given() {
+        let pair = |host: &str, name: &str| Ok((host.to_owned(), name.to_owned()));
+        assert_eq!(file("a/b.bin"), pair("a/b.bin", "b.bin"));
+        assert_eq!(file("a/b.bin:c/d"), pair("a/b.bin", "c/d"));
+    }
+}
