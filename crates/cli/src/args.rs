@@ -16,9 +16,13 @@ use crate::failure::Failure;
 mod examples;
 mod knobs;
 mod mrc;
+mod report;
+mod top;
 
 pub(crate) use knobs::{Knobs, with_max};
 pub(crate) use mrc::Mrc;
+pub(crate) use report::{Form, Plan, Report};
+pub(crate) use top::Top;
 
 /// Run any Linux program in less memory: its hot pages stay, its cold pages go to a compressed store.
 #[derive(Parser, Debug)]
@@ -86,22 +90,18 @@ pub(crate) enum Command {
         #[command(flatten)]
         front: Front,
     },
-    /// Show what a managed process needs: memory by page age, refaults, costs
+    /// Show what processes really need: memory by page age, without managing them
+    ///
+    /// Watches a process with its descendants, a control group, or everything, and says how much of
+    /// the memory was in use and how much was not touched for how long. It reads page tables and
+    /// changes nothing; no swap is needed. An age is at most as long as one watched.
     #[command(after_help = examples::REPORT)]
-    Report {
-        #[command(flatten)]
-        target: Target,
-        /// Again and again, every second or as often as told
-        #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
-        #[arg(default_missing_value = "1s")]
-        watch: Option<Millis>,
-        /// One JSON object a report
-        #[arg(long)]
-        json: bool,
-        /// One line of comma-separated values a report, under a line of names
-        #[arg(long, conflicts_with = "json")]
-        csv: bool,
-    },
+    Report(Report),
+    /// Show a live table of all processes or control groups: resident, swapped, cold by age
+    ///
+    /// Ages grow while it runs; `-` is an age that nobody can know yet. ^C ends it.
+    #[command(after_help = examples::TOP_TABLE)]
+    Top(Top),
     /// Show counters under the names of cgroup v2's memory.stat
     #[command(after_help = examples::STAT)]
     Stat {
@@ -138,7 +138,8 @@ pub(crate) enum Command {
     Mrc(Mrc),
     /// Say what this kernel and user can do, and how to get the rest
     ///
-    /// Ends with 3 if something is missing that pagetide cannot do without.
+    /// First what `report` and `top` need, then what paging needs. Ends with 3 if no ages can be had
+    /// here, or paging cannot work; the last line says which commands work.
     #[command(after_help = examples::DOCTOR)]
     Doctor {
         /// As a JSON object

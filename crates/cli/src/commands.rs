@@ -8,10 +8,17 @@ mod doctor;
 mod front;
 mod inspect;
 mod live;
+mod looks;
 mod mrc;
+mod page;
+mod report;
 mod run;
+mod screen;
 mod shell;
 mod sim;
+mod stop;
+mod top;
+mod users;
 
 pub(crate) use live::Live;
 
@@ -31,19 +38,8 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
         Command::Attach { knobs, front } => front::attach(&knobs, &front),
         Command::Adopt { knobs, front } => front::adopt(&knobs, &front),
         Command::Detach { target } => inspect::detach(target.pid),
-        Command::Report {
-            target,
-            watch,
-            json,
-            csv,
-        } => {
-            let form = match (json, csv) {
-                (true, _) => inspect::Form::Json,
-                (_, true) => inspect::Form::Csv,
-                _ => inspect::Form::Human,
-            };
-            inspect::report(target.pid, watch, form)
-        }
+        Command::Report(args) => report::report(&args),
+        Command::Top(args) => top::top(&args),
         Command::Stat { target, json } => inspect::stat(target.pid, json),
         Command::Reclaim { target, size, json } => inspect::reclaim(target.pid, size, json),
         Command::Sim(sim) => sim::sim(&sim),

@@ -13,6 +13,7 @@ mod demo;
 mod failure;
 mod terminal;
 mod view;
+mod watching;
 
 use failure::Failure;
 

@@ -17,10 +17,13 @@ pub(crate) struct Style {
     pub(crate) unicode: bool,
     /// Columns.
     pub(crate) width: usize,
+    /// Rows; as many as one likes where nothing is redrawn.
+    pub(crate) height: usize,
 }
 
 /// Where nothing is known.
 const WIDTH: usize = 80;
+const HEIGHT: usize = 24;
 
 impl Style {
     /// Of a pipe or a file.
@@ -29,6 +32,7 @@ impl Style {
         color: false,
         unicode: false,
         width: WIDTH,
+        height: usize::MAX,
     };
 
     /// Of standard output.
@@ -41,11 +45,13 @@ impl Style {
         let locale = set("LC_ALL")
             .or_else(|| set("LC_CTYPE"))
             .or_else(|| set("LANG"));
+        let (width, height) = size();
         Style {
             live: true,
             color: !plain,
             unicode: !plain && is_utf8(&locale.unwrap_or_default()),
-            width: columns().unwrap_or(WIDTH).clamp(20, 400),
+            width: width.unwrap_or(WIDTH).clamp(20, 400),
+            height: height.unwrap_or(HEIGHT).clamp(4, 1000),
         }
     }
 
@@ -88,9 +94,13 @@ fn is_utf8(locale: &str) -> bool {
     locale.ends_with("utf-8") || locale.ends_with("utf8")
 }
 
-fn columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+/// Columns and rows, as far as the terminal knows them.
+fn size() -> (Option<usize>, Option<usize>) {
+    let Ok(size) = rustix::termios::tcgetwinsize(std::io::stdout()) else {
+        return (None, None);
+    };
+    let known = |n: u16| (n > 0).then_some(usize::from(n));
+    (known(size.ws_col), known(size.ws_row))
 }
 
 #[cfg(test)]

@@ -3,12 +3,18 @@
 mod bars;
 pub(crate) mod csv;
 pub(crate) mod curves;
+pub(crate) mod findings;
+pub(crate) mod memory;
 mod report;
+mod sheet;
 mod status;
+pub(crate) mod text;
+pub(crate) mod top;
 
 pub(crate) use bars::{age_rows, bar};
 pub(crate) use report::report;
 pub(crate) use status::{resident_bar, status};
+pub(crate) use text::cut;
 
 use pager::options::{Bytes, Limit};
 use pager::report::Report;
@@ -43,21 +49,6 @@ pub(crate) fn effective_limit(report: &Report) -> Option<(&'static str, Bytes)> 
     let whole = Bytes(report.resident_bytes.saturating_add(report.stored_bytes));
     let named = |name, limit: Limit| Some((name, limit.resolve(whole)?));
     named("max", report.limits.max).or_else(|| named("high", report.limits.high))
-}
-
-/// `text` in at most `width` columns, cut at the end. Counts characters, which is columns for the
-/// names of nearly all programs.
-pub(crate) fn cut(text: &str, width: usize, unicode: bool) -> String {
-    let shown: String = text
-        .chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect();
-    if shown.chars().count() <= width {
-        return shown;
-    }
-    let mark = if unicode { "\u{2026}" } else { "..." };
-    let keep = width.saturating_sub(mark.chars().count());
-    shown.chars().take(keep).collect::<String>() + mark
 }
 
 /// `part / whole` as a share of 0 to 1; 0 of nothing.

@@ -7,17 +7,26 @@
 //! Failures panic: this is a library of test helpers.
 #![forbid(unsafe_code)]
 
+pub mod aged;
+pub mod ages;
 pub mod autopsy;
 pub mod bench;
 pub mod compare;
 pub mod elf32;
+pub mod frames;
 pub mod guard;
 pub mod hostile;
+pub mod memcg;
 pub mod pagetide;
+pub mod paired;
+pub mod postgres;
 pub mod proc;
 pub mod programs;
 pub mod report;
 pub mod resp;
 pub mod sample;
+pub mod subject;
 pub mod temp;
+pub mod verdict;
 pub mod wait;
+pub mod zram;

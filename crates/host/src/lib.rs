@@ -3,9 +3,12 @@
 //!
 //! Invariant: nothing here decides what leaves memory, and nothing changes a process but its accessed
 //! bits. Modules stand on floors: [`system`] reads what the kernel says; [`books`] keeps ages and
-//! knows no process; the rest brings both together.
+//! knows no process; [`ages`] brings both together; [`watch`] keeps a pace and makes a [`report`].
 #![forbid(unsafe_code)]
 
+pub mod ages;
 pub mod books;
+pub mod doctor;
 pub mod report;
 pub mod system;
+pub mod watch;

@@ -30,7 +30,7 @@ pub(crate) struct Btf<'a> {
     types: &'a [u8],
     /// Where each type begins in `types`, by its number less one.
     starts: Vec<u32>,
-    /// Named structures.
+    /// Named structures and enumerations.
     named: BTreeMap<&'a [u8], u32>,
 }
 
@@ -38,6 +38,8 @@ pub(crate) struct Btf<'a> {
 #[derive(Clone, Copy)]
 struct Head {
     name: u32,
+    /// Of a structure, its size in bytes.
+    size: u32,
     kind: u32,
     members: u32,
     /// Whether a member's offset has a bit field's width in its upper byte.
@@ -80,7 +82,7 @@ impl<'a> Btf<'a> {
         while at < self.types.len() {
             let head = self.head_at(at)?;
             self.starts.push(u32::try_from(at).ok()?);
-            if head.kind == kind::STRUCT {
+            if matches!(head.kind, kind::STRUCT | kind::ENUM) {
                 let number = u32::try_from(self.starts.len()).ok()?;
                 let name = self.name(head.name)?;
                 self.named.entry(name).or_insert(number);
@@ -98,10 +100,37 @@ impl<'a> Btf<'a> {
         Some(u64::from(bits / 8))
     }
 
+    /// The size of a structure, in bytes.
+    pub(crate) fn size(&self, name: &str) -> Option<u64> {
+        let head = self.head(*self.named.get(name.as_bytes())?)?;
+        (head.kind == kind::STRUCT).then_some(u64::from(head.size))
+    }
+
+    /// The value of a constant of an enumeration.
+    pub(crate) fn constant(&self, name: &str, constant: &str) -> Option<u32> {
+        let head = self.head(*self.named.get(name.as_bytes())?)?;
+        if head.kind != kind::ENUM {
+            return None;
+        }
+        (0..head.members).find_map(|index| {
+            let at = head.at + 12 + index as usize * 8;
+            let is_it = self.name(word(self.types, at)?)? == constant.as_bytes();
+            if is_it {
+                word(self.types, at + 4)
+            } else {
+                None
+            }
+        })
+    }
+
+    fn head(&self, number: u32) -> Option<Head> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        self.head_at(*self.starts.get(index)? as usize)
+    }
+
     /// The member's offset in bits.
     fn member_bits(&self, number: u32, member: &[u8], depth: u32) -> Option<u32> {
-        let index = usize::try_from(number.checked_sub(1)?).ok()?;
-        let head = self.head_at(*self.starts.get(index)? as usize)?;
+        let head = self.head(number)?;
         if depth == 0 || !matches!(head.kind, kind::STRUCT | kind::UNION) {
             return None;
         }
@@ -129,6 +158,7 @@ impl<'a> Btf<'a> {
         let info = word(self.types, at.checked_add(4)?)?;
         Some(Head {
             name: word(self.types, at)?,
+            size: word(self.types, at.checked_add(8)?)?,
             kind: info >> 24 & 0x1f,
             members: info & 0xffff,
             has_widths: info >> 31 == 1,
@@ -179,6 +209,10 @@ mod tests {
         assert!(btf.offset("task_struct", "files").is_some_and(|at| at > 0));
         assert_eq!(btf.offset("mm_struct", "no_such_member"), None);
         assert_eq!(btf.offset("no_such_struct", "pgd"), None);
+        assert_eq!(btf.size("list_head"), Some(16));
+        assert_eq!(btf.constant("pageflags", "PG_locked"), Some(0));
+        assert_eq!(btf.constant("pageflags", "no_such_constant"), None);
+        assert_eq!(btf.constant("list_head", "PG_locked"), None);
     }
 
     #[test]
@@ -220,6 +254,7 @@ mod tests {
             let bytes = made(&types, &strings);
             if let Some(btf) = Btf::parse(&bytes) {
                 let _ = btf.offset("a", "b");
+                let _ = (btf.size("a"), btf.constant("a", "b"));
             }
             let _ = Btf::parse(&raw);
         }

@@ -19,6 +19,26 @@ const CALL_NS: f64 = 50_000.0;
 /// How fast an old measurement is forgotten, a call.
 const FORGET: f64 = 0.95;
 
+/// Which mappings are cleared: the kernel tells them apart by whether they are of a file, memory files and
+/// shared memory among them. Each part is a wait of its own, so two short ones take the place of a long.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Part {
+    /// Mappings without a file.
+    Anon,
+    /// Mappings of files, memfd, tmpfs, System V and other shared memory.
+    File,
+}
+
+impl Part {
+    /// What is written to `clear_refs`.
+    const fn mode(self) -> &'static [u8] {
+        match self {
+            Part::Anon => b"2",
+            Part::File => b"3",
+        }
+    }
+}
+
 /// How long a page takes to clear, learned from one address space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
@@ -56,12 +76,18 @@ impl Pace {
         self.page_ns = seen.max(self.page_ns * FORGET).clamp(5.0, 10_000.0);
     }
 
-    /// Clears all accessed bits of a process's 4 KiB and 2 MiB pages (mode 1), if the `pages` present
-    /// ones are expected to take no longer than `at_most`. hugetlb pages stay as they are.
+    /// Clears the accessed bits of a part of a process, if its `pages` present ones are expected to take no
+    /// longer than `at_most`. hugetlb pages stay as they are.
     ///
     /// # Errors
     /// The process is gone, or may not be written to (CAP_DAC_OVERRIDE for another user's).
-    pub fn clear(&mut self, pid: u32, pages: u64, at_most: Duration) -> io::Result<Cleared> {
+    pub fn clear(
+        &mut self,
+        pid: u32,
+        part: Part,
+        pages: u64,
+        at_most: Duration,
+    ) -> io::Result<Cleared> {
         let expected = self.expected(pages);
         if expected > at_most {
             // A single bad measurement must not rule for ever.
@@ -73,7 +99,7 @@ impl Pace {
             .open(format!("/proc/{pid}/clear_refs"))?;
         let (result, took) = uninterrupted(|| {
             let begin = Instant::now();
-            (file.write_all(b"1"), begin.elapsed())
+            (file.write_all(part.mode()), begin.elapsed())
         });
         result?;
         self.learn(pages, took);
@@ -98,7 +124,7 @@ mod tests {
     fn what_takes_too_long_is_not_tried() {
         let mut pace = Pace::default();
         let eight_gib = 2 << 20;
-        let answer = pace.clear(4_194_305, eight_gib, Duration::from_millis(5));
+        let answer = pace.clear(4_194_305, Part::Anon, eight_gib, Duration::from_millis(5));
         assert!(matches!(answer, Ok(Cleared::TooLong(time)) if time > Duration::from_millis(50)));
     }
 
@@ -119,7 +145,7 @@ mod tests {
         let mut pace = Pace::default();
         pace.learn(1000, Duration::from_millis(100));
         for _ in 0..200 {
-            let answer = pace.clear(4_194_305, 20_000, Duration::from_millis(5));
+            let answer = pace.clear(4_194_305, Part::Anon, 20_000, Duration::from_millis(5));
             if !matches!(answer, Ok(Cleared::TooLong(_))) {
                 return;
             }
@@ -129,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_is_an_error() {
-        let answer = Pace::default().clear(4_194_305, 10, Duration::from_secs(1));
+        let answer = Pace::default().clear(4_194_305, Part::File, 10, Duration::from_secs(1));
         assert_eq!(answer.expect_err("gone").kind(), io::ErrorKind::NotFound);
     }
 }

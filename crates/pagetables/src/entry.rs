@@ -15,6 +15,8 @@ mod bit {
     pub(super) const PROT_NONE: u64 = 1 << 8;
     /// Linux: no page of the page allocator behind it (zero page, device memory).
     pub(super) const SPECIAL: u64 = 1 << 9;
+    /// Ours, in copies only; nobody uses this bit of an entry: see [`Entry::is_vague`].
+    pub(super) const VAGUE: u64 = 1 << 52;
     /// Linux since 6.6: dirty, in an entry that is write-protected.
     pub(super) const SAVED_DIRTY: u64 = 1 << 58;
 }
@@ -74,6 +76,32 @@ impl Entry {
         self.0 & bit::ACCESSED != 0
     }
 
+    /// The same entry with its accessed bit set: somebody else had cleared it.
+    #[must_use]
+    pub(crate) const fn accessed(self) -> Entry {
+        Entry(self.0 | bit::ACCESSED)
+    }
+
+    /// The same entry as [`Entry::is_special`].
+    #[must_use]
+    pub(crate) const fn special(self) -> Entry {
+        Entry(self.0 | bit::SPECIAL)
+    }
+
+    /// The same entry as [`Entry::is_vague`].
+    #[must_use]
+    pub(crate) const fn vague(self) -> Entry {
+        Entry(self.0 | bit::VAGUE)
+    }
+
+    /// Whether it is not known if the page was accessed: somebody else cleared accessed bits of the
+    /// folio that it is a part of, and one of them was set.
+    #[must_use]
+    #[inline]
+    pub const fn is_vague(self) -> bool {
+        self.0 & bit::VAGUE != 0
+    }
+
     /// Whether the page was written since it was last clean.
     #[must_use]
     #[inline]
@@ -108,6 +136,7 @@ impl Entry {
     #[must_use]
     #[inline]
     pub const fn physical(self, mask: u64) -> u64 {
+        let mask = mask & !bit::VAGUE;
         if self.0 & bit::PRESENT == 0 {
             return !self.0 & mask;
         }

@@ -21,7 +21,9 @@ use crate::walk::{Piece, Sink, Walked};
 const BATCH: u64 = 4096;
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
-const FRAME: u64 = (1 << 55) - 1;
+const FRAME: u64 = (1 << 40) - 1;
+/// Where the frame stands in the entries that we make.
+const MASK: u64 = FRAME << 12;
 
 /// Reads pagemap and the idle bitmap.
 #[derive(Debug)]
@@ -132,12 +134,18 @@ impl Source for IdleBitmap {
         })
     }
 
-    fn frame(&self, entry: Entry) -> u64 {
-        entry.0 >> 12 & FRAME
+    fn frame_mask(&self) -> u64 {
+        MASK
     }
 
     /// Sets the idle bits of the frames that were seen accessed. Takes no lock of the process.
-    fn clear(&mut self, _: u32, _: &mut Pace, _: u64, _: Duration) -> io::Result<Cleared> {
+    fn clear(
+        &mut self,
+        _: (u32, crate::Part),
+        _: &mut Pace,
+        _: u64,
+        _: Duration,
+    ) -> io::Result<Cleared> {
         let begin = Instant::now();
         for (number, (idle, seen)) in &self.words {
             let young = seen & !idle;
@@ -205,10 +213,15 @@ mod tests {
         let seen = read(&mut source, 5);
         let accessed: Vec<bool> = seen.iter().map(|entry| entry.is_accessed()).collect();
         assert_eq!(accessed, [false, true, false, false, true]);
-        assert_eq!(source.frame(seen[1]), 66);
+        assert_eq!(seen[1].physical(MASK) >> 12, 66);
         assert_eq!(seen[3].kind(), crate::Kind::Swapped);
         assert_eq!(seen[2].kind(), crate::Kind::Empty);
-        let cleared = source.clear(7, &mut Pace::default(), 3, Duration::ZERO);
+        let cleared = source.clear(
+            (7, crate::Part::Anon),
+            &mut Pace::default(),
+            3,
+            Duration::ZERO,
+        );
         assert!(matches!(cleared, Ok(Cleared::Done(_))));
         let bytes = std::fs::read(fake.0.join("bitmap")).expect("it is there");
         // The kernel ignores zero bits in what is written; a file takes them as they are.

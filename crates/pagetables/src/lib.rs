@@ -5,13 +5,16 @@
 //!
 //! From below: [`sys`] (system calls), [`entry`] (one entry), [`btf`] (where the kernel's members lie),
 //! [`program`] and [`copier`] (copies of kernel memory), [`reader`] (what must be known of this
-//! kernel), [`walk`] (a reading), [`clear`] (setting back), [`source`] (the trait that all this is
+//! kernel), [`walk`] (a reading), [`folios`] and [`foreign`] (what
+//! others took away), [`clear`] (setting back), [`source`] (the trait that all this is
 //! behind), and the poorer sources [`idle`] and [`sizes`].
 
 mod btf;
 mod clear;
 mod copier;
 mod entry;
+mod folios;
+mod foreign;
 mod idle;
 mod program;
 mod reader;
@@ -20,8 +23,9 @@ mod source;
 mod sys;
 mod unavailable;
 mod walk;
+mod zero;
 
-pub use clear::{Cleared, Pace};
+pub use clear::{Cleared, Pace, Part};
 pub use entry::{Entry, Kind};
 pub use idle::IdleBitmap;
 pub use reader::{Reader, Space};

@@ -11,7 +11,10 @@ use std::os::fd::AsRawFd;
 use crate::btf::Btf;
 use crate::copier::Copier;
 use crate::entry::Entry;
+use crate::folios::{Folios, Layout};
+use crate::foreign::Foreign;
 use crate::unavailable::Unavailable;
+use crate::zero::HugeZero;
 
 /// 1 GiB: what an entry of the third level spans, and the grain of the direct map's base.
 pub(crate) const GIB: u64 = 1 << 30;
@@ -43,6 +46,10 @@ pub struct Reader {
     pub(crate) levels: u32,
     /// The bits of an entry that are an address.
     pub(crate) mask: u64,
+    /// What the kernel notes of folios; none if it cannot be read.
+    pub(crate) folios: Option<Folios>,
+    pub(crate) foreign: Foreign,
+    pub(crate) huge_zero: HugeZero,
 }
 
 /// An address space.
@@ -71,10 +78,10 @@ impl Space {
 }
 
 /// The entry of a page: in a last-level table, or a huge one above.
-struct Found {
-    entry: Entry,
+pub(crate) struct Found {
+    pub(crate) entry: Entry,
     /// How many bytes it spans.
-    span: u64,
+    pub(crate) span: u64,
 }
 
 impl Reader {
@@ -88,7 +95,8 @@ impl Reader {
         }
         let bytes = std::fs::read("/sys/kernel/btf/vmlinux").map_err(Unavailable::Btf)?;
         let not_btf = || Unavailable::Btf(io::Error::other("its format is not known"));
-        let offsets = offsets(&Btf::parse(&bytes).ok_or_else(not_btf)?)?;
+        let btf = Btf::parse(&bytes).ok_or_else(not_btf)?;
+        let (offsets, layout) = (offsets(&btf)?, Layout::find(&btf));
         drop(bytes);
         let mut reader = Reader {
             copier: Copier::open()?,
@@ -97,12 +105,16 @@ impl Reader {
             direct_map: 0,
             levels: 0,
             mask: physical_mask(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+            folios: None,
+            foreign: Foreign::default(),
+            huge_zero: HugeZero::open(),
         };
         let task = reader.copier.task();
         let files = reader.copier.peek(task + offsets.task_files);
         let unreadable = Unavailable::DirectMap("our own task cannot be read");
         reader.files = files.ok().flatten().ok_or(unreadable)?;
         reader.calibrate()?;
+        reader.folios = layout.and_then(|layout| Folios::calibrate(&mut reader, layout));
         Ok(reader)
     }
 
@@ -118,13 +130,6 @@ impl Reader {
         self.copier.runs
     }
 
-    /// The frame number in a present entry.
-    #[must_use]
-    #[inline]
-    pub fn frame(&self, entry: Entry) -> u64 {
-        entry.physical(self.mask) >> 12
-    }
-
     /// The address space of a process.
     ///
     /// # Errors
@@ -134,14 +139,9 @@ impl Reader {
             let gone = error.raw_os_error() == Some(libc::ESRCH);
             if gone { no_memory() } else { error }
         })?;
-        let fd = u64::try_from(pagemap.as_raw_fd()).map_err(io::Error::other)?;
         let at = self.offsets;
-        // Each step reads the pointer that the last one found.
-        let steps = [at.files_fdt, at.fdt_fd, fd * 8, at.file_private];
-        let mut mm = self.files;
-        for step in steps {
-            mm = self.pointer(mm.wrapping_add(step))?;
-        }
+        let file = self.file(&pagemap)?;
+        let mm = self.pointer(file.wrapping_add(at.file_private))?;
         let pgd = self.copier.ask(mm + at.mm_pgd, 8);
         let notifiers = at.mm_notifiers.map(|at| self.copier.ask(mm + at, 8));
         self.copier.run()?;
@@ -169,8 +169,16 @@ impl Reader {
         })
     }
 
+    /// The kernel's structure of an open file of ours.
+    pub(crate) fn file(&mut self, file: &impl AsRawFd) -> io::Result<u64> {
+        let fd = u64::try_from(file.as_raw_fd()).map_err(io::Error::other)?;
+        let table = self.pointer(self.files.wrapping_add(self.offsets.files_fdt))?;
+        let files = self.pointer(table.wrapping_add(self.offsets.fdt_fd))?;
+        self.pointer(files.wrapping_add(fd * 8))
+    }
+
     /// A pointer that is not null.
-    fn pointer(&mut self, at: u64) -> io::Result<u64> {
+    pub(crate) fn pointer(&mut self, at: u64) -> io::Result<u64> {
         let value = self.copier.peek(at)?.unwrap_or(0);
         if value == 0 {
             return Err(no_memory());
@@ -220,7 +228,7 @@ impl Reader {
     }
 
     /// The entry of one page, if it is present.
-    fn look_up(&mut self, space: &Space, page: u64) -> io::Result<Option<Found>> {
+    pub(crate) fn look_up(&mut self, space: &Space, page: u64) -> io::Result<Option<Found>> {
         let (mut table, mut shift) = (space.pgd, self.top_shift());
         loop {
             let at = table.wrapping_add((page >> shift & 511) * 8);

@@ -16,6 +16,8 @@ use crate::walk::{Piece, Sink, Walked};
 const FIRST_FRAME: u64 = 1 << 38;
 /// Frame numbers that one mapping gets: 4 GiB; a larger one goes on in the next.
 const STRIDE: u64 = 1 << 20;
+/// Where the number stands in the entries that we make.
+const MASK: u64 = ((1 << 40) - 1) << 12;
 
 /// The source by `Referenced`.
 #[derive(Debug, Default)]
@@ -136,8 +138,8 @@ impl Source for Referenced {
         self.0.tell(pid, ranges, sink)
     }
 
-    fn frame(&self, entry: Entry) -> u64 {
-        entry.0 >> 12
+    fn frame_mask(&self) -> u64 {
+        MASK
     }
 }
 
@@ -163,14 +165,14 @@ impl Source for Sizes {
         })
     }
 
-    fn frame(&self, entry: Entry) -> u64 {
-        entry.0 >> 12
+    fn frame_mask(&self) -> u64 {
+        MASK
     }
 
     /// Bits mean nothing here: none are cleared.
     fn clear(
         &mut self,
-        _: u32,
+        _: (u32, crate::Part),
         _: &mut crate::Pace,
         _: u64,
         at_most: std::time::Duration,

@@ -15,7 +15,7 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::clear::{Cleared, Pace};
+use crate::clear::{Cleared, Pace, Part};
 use crate::reader::Reader;
 use crate::walk::{Sink, Walked};
 
@@ -70,22 +70,27 @@ pub trait Source {
     fn read(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>)
     -> io::Result<Reading>;
 
-    /// The frame number in a present entry that [`Source::read`] told.
-    fn frame(&self, entry: crate::Entry) -> u64;
+    /// Whether somebody else was seen to clear accessed bits.
+    fn has_company(&self) -> bool {
+        false
+    }
 
-    /// Clears the accessed bits of what was read last, `pages` present entries, if that is expected to
-    /// hold the process up for no longer than `at_most`.
+    /// The bits of a present entry that are a frame's address ([`crate::Entry::physical`]).
+    fn frame_mask(&self) -> u64;
+
+    /// Clears the accessed bits of a part of what was read last, `pages` present entries, if that is
+    /// expected to hold the process up for no longer than `at_most`.
     ///
     /// # Errors
     /// The process is gone, or may not be written to.
     fn clear(
         &mut self,
-        pid: u32,
+        (pid, part): (u32, Part),
         pace: &mut Pace,
         pages: u64,
         at_most: Duration,
     ) -> io::Result<Cleared> {
-        pace.clear(pid, pages, at_most)
+        pace.clear(pid, part, pages, at_most)
     }
 }
 
@@ -105,7 +110,7 @@ impl Source for Reader {
         sink: &mut Sink<'_>,
     ) -> io::Result<Reading> {
         let space = self.attach(pid)?;
-        let walked = self.walk(&space, ranges, sink)?;
+        let walked = self.walk_all(&space, ranges, sink)?;
         Ok(Reading {
             space: space.id(),
             hides: space.has_secondary_mmu(),
@@ -113,7 +118,11 @@ impl Source for Reader {
         })
     }
 
-    fn frame(&self, entry: crate::Entry) -> u64 {
-        Reader::frame(self, entry)
+    fn has_company(&self) -> bool {
+        Reader::has_company(self)
+    }
+
+    fn frame_mask(&self) -> u64 {
+        self.mask
     }
 }

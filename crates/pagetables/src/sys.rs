@@ -119,6 +119,11 @@ impl Shared {
         }
     }
 
+    /// Where it is mapped.
+    pub(crate) fn address(&self) -> u64 {
+        self.at.as_ptr().addr() as u64
+    }
+
     pub(crate) fn words(&self) -> &[u64] {
         // SAFETY: mapped for `words` words as long as `self` lives; page-aligned; any bits are a u64;
         // nobody writes while the slice lives (see the type's comment).
@@ -136,6 +141,20 @@ impl Drop for Shared {
         // SAFETY: mapped by `map` with this length, and no slice of it outlives `self`.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.words * 8) };
     }
+}
+
+/// A file of one page in memory, without a name.
+pub(crate) fn one_page() -> io::Result<OwnedFd> {
+    // SAFETY: the kernel reads a name that lives for the call.
+    let fd = unsafe { libc::memfd_create(c"pagetide".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just made this descriptor for us, and nobody else knows its number.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let file = std::fs::File::from(fd);
+    file.set_len(4096)?;
+    Ok(file.into())
 }
 
 /// CPU time that all threads of a process have used, to the nanosecond, running ones included; an error

@@ -6,6 +6,7 @@ Examples:
   pagetide run --memory-max 512M -- ./program    a program in 512 MiB
   pagetide attach --memory-max 50% 1234          half of what process 1234 uses now
   pagetide report 1234                           what it really needs
+  pagetide top                                   what all need
   pagetide doctor                                what is missing here, and how to get it
 
 Exit codes: the program's own for `run`; 1 a failure, 2 bad usage, 3 missing privilege or kernel
@@ -45,10 +46,20 @@ Without limits the process keeps what is resident, and what is stored comes back
 
 pub(super) const REPORT: &str = "\
 Examples:
-  pagetide report 1234
-  pagetide report --watch 1234
+  pagetide report 1234                        watch it for 10 s, then say
+  pagetide report --for 2m 1234               ages up to two minutes
+  pagetide report --cgroup system.slice/nginx.service
+  pagetide report --all --html page.html      the whole host, with pictures
+  pagetide report --watch 1234                each second again, until ^C
   pagetide report --watch=10s --csv 1234 >> history.csv
   pagetide report --json 1234 | jq '.page_age[].bins'";
+
+pub(super) const TOP_TABLE: &str = "\
+Examples:
+  pagetide top
+  pagetide top --by cgroup --sort cold
+  pagetide top --once --for 1m --rows 20
+  pagetide top --every 10s --json | jq '.rows[0]'";
 
 pub(super) const STAT: &str = "\
 Examples:

@@ -1,10 +1,13 @@
 //! The command line as scripts rely on it.
 
+use std::time::Duration;
+
 use clap::Parser;
 use pager::options::{Algorithm, Compress, Limit, StorePlace};
 use proptest::prelude::*;
 
 use super::*;
+use crate::watching::Target;
 
 fn parse(line: &str) -> Result<Command, String> {
     let words = std::iter::once("pagetide").chain(line.split_whitespace());
@@ -119,19 +122,129 @@ fn contradictions_are_bad_usage() {
     assert!(told.contains("exit: 2"), "{told}");
 }
 
+/// Target, look each (ms), end after (ms), report each (ms).
+type Planned = (Target, u128, Option<u128>, Option<u128>);
+
+fn planned(line: &str) -> Result<Planned, String> {
+    let plan = match parse(line)? {
+        Command::Report(report) => report.plan(),
+        Command::Top(top) => top.plan(),
+        other => panic!("{line}: {other:?}"),
+    };
+    let plan = plan.map_err(|failure| format!("{failure:?}"))?;
+    let ms = |time: Option<Duration>| time.map(|time| time.as_millis());
+    let Plan {
+        settings,
+        time,
+        each,
+    } = plan;
+    let every = settings.age_every.as_millis();
+    Ok((settings.target, every, ms(time), ms(each)))
+}
+
 #[test]
-fn watching_takes_an_optional_period() {
+fn a_report_is_planned_from_few_words() {
+    let pid = Target::Pid(5);
     for (line, want) in [
-        ("report 5", None),
-        ("report --watch 5", Some(Millis(1000))),
-        ("report --watch=10s 5", Some(Millis(10_000))),
+        ("report 5", (pid.clone(), 1000, Some(10_000), None)),
+        ("report --all", (Target::All, 1000, Some(10_000), None)),
+        (
+            "report --for 2m 5",
+            (pid.clone(), 1000, Some(120_000), None),
+        ),
+        (
+            "report --for 10m 5",
+            (pid.clone(), 5000, Some(600_000), None),
+        ),
+        (
+            "report --for 1d 5",
+            (pid.clone(), 10_000, Some(86_400_000), None),
+        ),
+        (
+            "report --age-every 1m 5",
+            (pid.clone(), 60_000, Some(180_000), None),
+        ),
+        (
+            "report --for 500ms --age-every 100ms 5",
+            (pid.clone(), 100, Some(500), None),
+        ),
+        ("report --watch 5", (pid.clone(), 1000, None, Some(1000))),
+        (
+            "report --watch=10s 5",
+            (pid.clone(), 10_000, None, Some(10_000)),
+        ),
+        (
+            "report --watch=10s --age-every 2s --for 1h 5",
+            (pid, 2000, Some(3_600_000), Some(10_000)),
+        ),
+        (
+            "report --cgroup /a/b",
+            (Target::Cgroup("/a/b".into()), 1000, Some(10_000), None),
+        ),
+        ("top", (Target::All, 2000, None, Some(2000))),
+        ("top --once", (Target::All, 2000, Some(2000), None)),
+        (
+            "top --once --for 1m --every 5s",
+            (Target::All, 5000, Some(60_000), None),
+        ),
+        (
+            "top --for 1m",
+            (Target::All, 2000, Some(60_000), Some(2000)),
+        ),
     ] {
-        match parse(line) {
-            Ok(Command::Report { watch, target, .. }) => {
-                assert_eq!((watch, target.pid), (want, 5), "{line}");
-            }
-            other => panic!("{line}: {other:?}"),
-        }
+        assert_eq!(planned(line), Ok(want), "{line}");
+    }
+    let Ok(Command::Report(report)) = parse("report --max-wait 20ms 5") else {
+        panic!("it parses");
+    };
+    let plan = report.plan().expect("no contradiction");
+    assert_eq!(plan.settings.max_wait, Some(Duration::from_millis(20)));
+}
+
+#[test]
+fn reports_that_cannot_be_are_bad_usage() {
+    for (line, what) in [
+        ("report", "give a PID, --cgroup PATH or --all"),
+        ("report --json", "e.g. `pagetide report"),
+        ("report 5 --all", "--all"),
+        ("report --cgroup /a --all", "--all"),
+        ("report 5 --cgroup /a", "--cgroup"),
+        ("report --for 1s --age-every 2s 5", "an age takes two looks"),
+        ("report --for 10 5", "has no unit"),
+        ("report --age-every 10ms 5", "give 100ms or more"),
+        ("report --watch=0 5", "give 100ms or more"),
+        ("report --max-wait=-1ms 5", "-1ms"),
+        ("top --every 10ms", "give 100ms or more"),
+        ("top --for 1s", "an age takes two looks"),
+        ("top --by user", "cgroup"),
+        ("top --sort pid", "swapped"),
+    ] {
+        let told = planned(line).expect_err(line);
+        assert!(
+            told.contains(what) && told.contains("exit: 2"),
+            "{line}: {told}"
+        );
+    }
+}
+
+#[test]
+fn only_what_a_manager_can_answer_goes_to_a_manager() {
+    let asks = |line| match parse(line) {
+        Ok(Command::Report(report)) => report.of_managed(),
+        other => panic!("{line}: {other:?}"),
+    };
+    for line in ["report 5", "report --json 5", "report --csv --watch=10s 5"] {
+        assert_eq!(asks(line), Some(5), "{line}");
+    }
+    for line in [
+        "report --for 1m 5",
+        "report --age-every 1s 5",
+        "report --max-wait 1ms 5",
+        "report --html x 5",
+        "report --all",
+        "report --cgroup /a",
+    ] {
+        assert_eq!(asks(line), None, "{line}");
     }
 }
 
@@ -155,6 +268,7 @@ fn commands_are_those_that_work_and_each_has_examples() {
             "detach",
             "adopt",
             "report",
+            "top",
             "stat",
             "reclaim",
             "sim",
@@ -170,11 +284,17 @@ proptest! {
     /// Words that are nearly right, in any order: a command, or a complaint that names the usage.
     #[test]
     fn any_command_line_is_understood_or_refused(
-        line in "(run|attach|detach|adopt|report|stat|reclaim|doctor|demo|man)( (--memory-max|--memory-high=|--every|--evict-older-than|--watch|--json|--store|--compress|--dry-run|--swappiness|--|-[1-9]|[0-9]{1,22}[KMGTPs%]?|max|-h|[^ ]{0,4})){0,8}"
+        line in "(run|attach|detach|adopt|report|top|stat|reclaim|doctor|demo|man)( (--memory-max|--memory-high=|--every|--evict-older-than|--watch|--json|--all|--cgroup|--for|--age-every|--once|--store|--compress|--dry-run|--swappiness|--|-[1-9]|[0-9]{1,22}[KMGTPs%]?|max|-h|[^ ]{0,4})){0,8}"
     ) {
         match parse(&line) {
             Ok(Command::Run { knobs, .. } | Command::Attach { knobs, .. } | Command::Adopt { knobs, .. }) => {
                 let _ = knobs.options();
+            }
+            Ok(Command::Report(report)) => {
+                let _ = report.plan();
+            }
+            Ok(Command::Top(top)) => {
+                let _ = top.plan();
             }
             Ok(_) => {}
             Err(complaint) => prop_assert!(!complaint.is_empty()),

@@ -2,84 +2,75 @@
 
 use std::io::Write;
 
+use host::report::AgeSource;
 use pager::manage::Kernel;
-use pager::vet::host::{Facts, Finding, State, judge, ready};
+use pager::vet::host::{Facts, judge, ready};
 
 use crate::failure::Failure;
 use crate::terminal::Style;
+use crate::view::findings::{Finding, Health, Part, text};
 
 pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
     let facts = Facts::gather(&Kernel);
-    let findings = judge(&facts);
-    let ready = ready(&findings);
+    let judged = judge(&facts);
+    let paging = ready(&judged);
+    let reading = reading();
+    let mut findings = reading.findings;
+    findings.extend(judged.into_iter().map(Finding::from));
+    let health = Health {
+        findings,
+        age_source: reading.source,
+        paging,
+    };
     let mut out = std::io::stdout().lock();
     if json {
         let value = serde_json::json!({
-            "ready": ready,
+            "ready": health.ready(),
             "kernel": facts.release,
-            "findings": findings,
+            "age_source": health.age_source,
+            "paging": health.paging,
+            "findings": health.findings,
         });
         writeln!(out, "{value:#}")?;
     } else {
-        write!(out, "{}", text(&findings, Style::of_stdout()))?;
+        write!(out, "{}", text(&health, Style::of_stdout()))?;
     }
-    Ok(if ready {
+    Ok(if health.ready() {
         0
     } else {
         pager::ExitCode::Missing as u8
     })
 }
 
-/// One line a finding, its remedy under it, and the sum.
-fn text(findings: &[Finding], style: Style) -> String {
-    let width = findings.iter().map(|f| f.topic.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for finding in findings {
-        let state = match finding.state {
-            State::Ok => style.green("ok     "),
-            State::Limited => style.yellow("limited"),
-            State::Missing => style.red("missing"),
-        };
-        let detail = &finding.detail;
-        text += &format!("{state}  {:width$}  {detail}\n", finding.topic);
-        if let Some(remedy) = &finding.remedy {
-            text += &format!("         {:width$}  -> {remedy}\n", "");
-        }
-    }
-    let of = |state| findings.iter().filter(|f| f.state == state).count();
-    text += &match (of(State::Missing), of(State::Limited)) {
-        (0, 0) => "\nAll is well: try `pagetide demo`.\n".to_owned(),
-        (0, limited) => format!("\npagetide works here; {limited} limited (see above).\n"),
-        (missing, _) => format!("\npagetide cannot work here yet: {missing} missing.\n"),
-    };
-    text
+/// What `host` finds out about reading ages.
+struct Reading {
+    findings: Vec<Finding>,
+    /// The best source of ages that works here; none if the library did not look.
+    source: Option<AgeSource>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Until the library looks: nothing is known, and nothing is held against the host.
+fn reading() -> Reading {
+    Reading {
+        findings: Vec::new(),
+        source: None,
+    }
+}
 
-    #[test]
-    fn a_lack_has_its_remedy_below() {
-        let finding = |topic, state, remedy: Option<&str>| Finding {
-            topic,
-            state,
-            detail: "detail".to_owned(),
-            remedy: remedy.map(str::to_owned),
-        };
-        let findings = [
-            finding("kernel", State::Ok, None),
-            finding("fork events", State::Missing, Some("setcap")),
-        ];
-        let want = "\
-ok       kernel       detail
-missing  fork events  detail
-                      -> setcap
-
-pagetide cannot work here yet: 1 missing.
-";
-        assert_eq!(text(&findings, Style::PLAIN), want);
-        let well = text(&findings[..1], Style::PLAIN);
-        assert!(well.ends_with("try `pagetide demo`.\n"), "{well}");
+/// As the old way's findings are.
+impl From<pager::vet::host::Finding> for Finding {
+    fn from(finding: pager::vet::host::Finding) -> Finding {
+        use crate::view::findings::State;
+        Finding {
+            part: Part::Paging,
+            topic: finding.topic.to_owned(),
+            state: match finding.state {
+                pager::vet::host::State::Ok => State::Ok,
+                pager::vet::host::State::Limited => State::Limited,
+                pager::vet::host::State::Missing => State::Missing,
+            },
+            detail: finding.detail,
+            remedy: finding.remedy,
+        }
     }
 }

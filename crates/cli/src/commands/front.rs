@@ -4,14 +4,12 @@
 //! Invariant: ^C and SIGTERM detach, in order; a second one ends pagetide at once, which the target
 //! survives (its keeper serves on, `adopt` takes over).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use pager::manage::Tick;
 use pager::options::Options;
 use pager::report::Report;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{Front, Knobs};
 use crate::failure::Failure;
@@ -19,6 +17,7 @@ use crate::terminal::Style;
 use crate::view;
 
 use super::Live;
+use super::stop::stop_flag;
 
 pub(super) fn attach(knobs: &Knobs, front: &Front) -> Result<u8, Failure> {
     let options = knobs.options()?;
@@ -76,19 +75,4 @@ fn stay(
     let mut out = std::io::stdout().lock();
     super::inspect::print(&mut out, &report, front.json, style)?;
     Ok(0)
-}
-
-/// Set by the first SIGINT, SIGTERM or SIGHUP; the second one ends the process.
-fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let armed = Arc::clone(&flag);
-        signal_hook::flag::register_conditional_shutdown(signal, 1, armed)
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|error| {
-                let what = format!("cannot handle signal {signal}: {error}");
-                Failure::new(what, "this should not happen; please report it")
-            })?;
-    }
-    Ok(flag)
 }

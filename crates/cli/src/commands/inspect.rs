@@ -1,4 +1,5 @@
-//! Commands that ask the manager of a target: `report`, `stat`, `reclaim`, `detach`.
+//! Commands that ask the manager of a target: `stat`, `reclaim`, `detach`, and `report` where there
+//! is a manager to ask.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,6 +9,7 @@ use pager::control::{ControlError, Request, Response, ask};
 use pager::options::{Bytes, Millis};
 use pager::report::Report;
 
+use crate::args::Form;
 use crate::failure::Failure;
 use crate::terminal::Style;
 use crate::view;
@@ -17,17 +19,14 @@ const QUICK: Duration = Duration::from_secs(5);
 /// Gigabytes may have to come back, or to go.
 const LONG: Duration = Duration::from_secs(600);
 
-/// How a report is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
-    Human,
-    Json,
-    Csv,
-}
-
-pub(super) fn report(pid: u32, watch: Option<Millis>, form: Form) -> Result<u8, Failure> {
+/// The manager's own report; `None` if nobody manages the process.
+pub(super) fn report(pid: u32, watch: Option<Millis>, form: Form) -> Result<Option<u8>, Failure> {
+    let mut report = match fetch(pid) {
+        Ok(report) => report,
+        Err(failure) if failure.is_gone() => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
     let style = Style::of_stdout();
-    let mut report = fetch(pid)?;
     let mut out = io::stdout().lock();
     if form == Form::Csv {
         writeln!(out, "{}", view::csv::header())?;
@@ -49,7 +48,7 @@ pub(super) fn report(pid: u32, watch: Option<Millis>, form: Form) -> Result<u8, 
         }
         out.flush()?;
         let Some(period) = watch else {
-            return Ok(0);
+            return Ok(Some(0));
         };
         std::thread::sleep(Duration::from_millis(period.0.max(50)));
         report = match fetch(pid) {
@@ -57,7 +56,7 @@ pub(super) fn report(pid: u32, watch: Option<Millis>, form: Form) -> Result<u8, 
             // That is how watching ends.
             Err(failure) if failure.is_gone() => {
                 eprintln!("pid {pid} has ended, or is no longer managed");
-                return Ok(0);
+                return Ok(Some(0));
             }
             Err(failure) => return Err(failure),
         };

@@ -26,7 +26,8 @@ pub(crate) fn bar(fraction: f64, width: usize, unicode: bool) -> String {
     text + &" ".repeat(width - used)
 }
 
-fn filled_steps(fraction: f64, steps: usize) -> usize {
+/// How many of `steps` a fraction fills.
+pub(super) fn filled_steps(fraction: f64, steps: usize) -> usize {
     if steps == 0 || fraction.is_nan() || fraction <= 0.0 {
         return 0;
     }
@@ -45,7 +46,7 @@ fn filled_steps(fraction: f64, steps: usize) -> usize {
 
 /// Lower edges of the rows, seconds. Fixed, so that rows stay where they are while one watches;
 /// the bins of a report begin where its generations were born.
-const ROWS_S: [u64; 13] = [0, 1, 2, 5, 10, 20, 40, 60, 120, 300, 600, 1800, 3600];
+pub(super) const ROWS_S: [u64; 13] = [0, 1, 2, 5, 10, 20, 40, 60, 120, 300, 600, 1800, 3600];
 
 /// The bins of a report in rows. A bin that straddles an edge counts as the younger row: what a row
 /// says is old is surely old. Rows older than the oldest page are left out.
@@ -107,7 +108,7 @@ fn total(bin: &AgeBin) -> u64 {
 }
 
 /// `up to 1s`, `10s - 20s`, `over 1h`.
-fn age(from: u64, to: Option<u64>) -> String {
+pub(super) fn age(from: u64, to: Option<u64>) -> String {
     match to {
         Some(to) if from == 0 => format!("up to {}", Millis(to)),
         Some(to) => format!("{} - {}", Millis(from), Millis(to)),

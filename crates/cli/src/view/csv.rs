@@ -7,6 +7,8 @@
 use pager::options::{Bytes, Limit};
 use pager::report::Report;
 
+use super::text::csv_field;
+
 /// Edges of the age columns, seconds.
 const EDGES_S: [u64; 5] = [1, 10, 60, 600, 3600];
 
@@ -42,7 +44,7 @@ fn columns(report: &Report) -> [(&'static str, String); 19] {
     };
     [
         ("pid", report.pid.to_string()),
-        ("command", quote(&report.command.join(" "))),
+        ("command", csv_field(&report.command.join(" "))),
         ("wall_ms", report.wall_ms.to_string()),
         ("exit", exit),
         ("resident_bytes", report.resident_bytes.to_string()),
@@ -64,13 +66,4 @@ fn columns(report: &Report) -> [(&'static str, String); 19] {
         ("overhead_cpu_ms", report.overhead.cpu_ms.to_string()),
         ("children", report.children.len().to_string()),
     ]
-}
-
-/// Quoted if it has to be.
-fn quote(text: &str) -> String {
-    if text.contains(['"', ',', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }

@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use super::*;
-use crate::clear::{Cleared, Pace};
+use crate::clear::{Cleared, Pace, Part};
 use crate::entry::Kind;
 
 fn reader() -> Reader {
@@ -137,12 +137,11 @@ fn present_pages_are_those_of_pagemap_and_bits_can_be_cleared() {
     assert_eq!(before.present, present_by_pagemap(&child));
     assert!(before.accessed > 64 * 256);
     let mut pace = Pace::default();
-    let cleared = pace.clear(
-        child.0.id(),
-        before.present,
-        std::time::Duration::from_secs(5),
-    );
-    assert!(matches!(cleared, Ok(Cleared::Done(_))), "{cleared:?}");
+    for part in [Part::Anon, Part::File] {
+        let limit = std::time::Duration::from_secs(5);
+        let cleared = pace.clear(child.0.id(), part, before.present, limit);
+        assert!(matches!(cleared, Ok(Cleared::Done(_))), "{cleared:?}");
+    }
     // It sleeps in read(2): nothing is accessed, or very little by its way back from a signal.
     let after = count(&mut reader, &child);
     assert_eq!(after.present, before.present);

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use pager::options::Bytes;
 use sim::mrc::Curves;
 
+use crate::view::text::escaped;
 use crate::view::{count, share};
 
 use super::{PAGE, summary};
@@ -37,13 +38,6 @@ pub(crate) fn html(name: &str, result: &Curves) -> String {
         svg(result),
         table(result),
     )
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }
 
 /// Where a size and a ratio stand.

@@ -1,0 +1,204 @@
+//! What `report` takes, and the plan that comes out of it: what to watch, how often, how long.
+//!
+//! Invariant: a plan has no contradictions: exactly one target, at least one look after the first,
+//! no look more often than the processes can bear.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use host::report::AgeSource;
+use pager::options::Millis;
+
+use crate::failure::Failure;
+use crate::watching::{Settings, Target};
+
+use super::pid;
+
+/// How long to watch unless told.
+const FOR: Millis = Millis(10_000);
+/// Looks that are wanted at least, where the time of watching is ours to choose.
+const LOOKS: u64 = 3;
+/// No two looks are closer: each costs the processes a miss of their translations.
+const CLOSEST: Millis = Millis(100);
+/// About so many looks in a long time of watching ...
+const MANY: u64 = 120;
+/// ... but none rarer than this, or cold memory could not be told by 10 s.
+const RAREST: u64 = 10_000;
+
+/// Whose memory, for how long, and how it is shown.
+#[derive(clap::Args, Debug, Clone)]
+#[command(group = clap::ArgGroup::new("target").multiple(false))]
+pub(crate) struct Report {
+    /// This process and all of its descendants
+    #[arg(value_name = "PID", value_parser = pid, allow_negative_numbers = true)]
+    #[arg(group = "target")]
+    pub(crate) pid: Option<u32>,
+    /// The processes of this control group and of those below it
+    #[arg(long, value_name = "PATH", group = "target")]
+    pub(crate) cgroup: Option<PathBuf>,
+    /// All processes of the host
+    #[arg(long, group = "target")]
+    pub(crate) all: bool,
+    /// Watch so long [default: 10s, or three looks if that is longer; with --watch: until ^C]
+    #[arg(long = "for", value_name = "TIME", allow_negative_numbers = true)]
+    pub(crate) time: Option<Millis>,
+    /// A report after each look, or each TIME, until ^C
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "1s")]
+    pub(crate) watch: Option<Millis>,
+    /// Time between two looks [default: 1s, or the TIME of --watch, or up to 10s with a long --for]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    pub(crate) age_every: Option<Millis>,
+    /// How long a look may make a program wait [default: 5ms, or 1/500 of the time between two looks]
+    ///
+    /// To see which pages are used, a look clears the marks that the processor leaves in the
+    /// program's page tables. While that runs, the program waits if it needs a new page. Where it
+    /// would take longer than this (a very large program), the marks stay, nothing waits, and those
+    /// ages are reported as unknown. A program that took no page fault since the last look needs no
+    /// new pages: it does not wait, and may be looked at for up to 1/50 of the time between two looks.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    pub(crate) max_wait: Option<Millis>,
+    /// Where ages come from [default: the best that works here]
+    #[arg(long, value_name = "SOURCE", value_enum)]
+    pub(crate) source: Option<Source>,
+    /// As JSON; with --watch one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// One line of comma-separated values a report, under a line of names
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+    /// Write a page with pictures there; it needs no network. With --watch it is kept up to date
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// Sources of ages, best first.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// The processor's marks in page tables: each page
+    PageTables,
+    /// The kernel's idle-page bitmap: each page
+    IdleBitmap,
+    /// The kernel's sums of referenced memory: each mapping
+    Referenced,
+    /// Sizes only
+    None,
+}
+
+impl From<Source> for AgeSource {
+    fn from(source: Source) -> AgeSource {
+        match source {
+            Source::PageTables => AgeSource::PageTables,
+            Source::IdleBitmap => AgeSource::IdleBitmap,
+            Source::Referenced => AgeSource::Referenced,
+            Source::None => AgeSource::None,
+        }
+    }
+}
+
+/// How reports are written to standard output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    Human,
+    Json,
+    Csv,
+}
+
+/// What a watching command does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Plan {
+    pub(crate) settings: Settings,
+    /// It ends then; without, ^C ends it.
+    pub(crate) time: Option<Duration>,
+    /// A report each so often; without, one at the end.
+    pub(crate) each: Option<Duration>,
+}
+
+impl Report {
+    pub(crate) fn form(&self) -> Form {
+        match (self.json, self.csv) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Csv,
+            _ => Form::Human,
+        }
+    }
+
+    /// The plan, without contradictions.
+    ///
+    /// # Errors
+    /// No target, or times that contradict each other.
+    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+        let target = match (self.pid, &self.cgroup) {
+            (Some(pid), _) => Target::Pid(pid),
+            (_, Some(path)) => Target::Cgroup(path.clone()),
+            _ if self.all => Target::All,
+            _ => {
+                return Err(Failure::usage(
+                    "cannot tell whose memory to report: no process is given",
+                    "give a PID, --cgroup PATH or --all, e.g. \
+                     `pagetide report $(pgrep -o redis-server)`",
+                ));
+            }
+        };
+        let every = self.age_every.or(self.watch).unwrap_or_else(|| {
+            let long = self.time.unwrap_or(FOR).0 / MANY;
+            Millis(long.clamp(1_000, RAREST) / 1_000 * 1_000)
+        });
+        let mut settings = settings(target, every, self.max_wait)?;
+        settings.source = self.source.map(AgeSource::from);
+        let own = || Millis(FOR.0.max(every.0.saturating_mul(LOOKS)));
+        let time = self.time.or_else(|| self.watch.is_none().then(own));
+        long_enough(time, every)?;
+        Ok(Plan {
+            settings,
+            time: time.map(duration),
+            each: self.watch.map(duration),
+        })
+    }
+
+    /// The pid, if nothing was asked for that only our own looks can answer: what a manager of the
+    /// process may be asked instead.
+    pub(crate) fn of_managed(&self) -> Option<u32> {
+        let new = self.time.is_some()
+            || self.age_every.is_some()
+            || self.max_wait.is_some()
+            || self.source.is_some()
+            || self.html.is_some();
+        self.pid.filter(|_| !new)
+    }
+}
+
+/// How to look, unless that is more often than anybody could bear.
+pub(super) fn settings(
+    target: Target,
+    every: Millis,
+    max_wait: Option<Millis>,
+) -> Result<Settings, Failure> {
+    if every < CLOSEST {
+        return Err(Failure::usage(
+            format!("cannot look each {every}: a look costs the programs time"),
+            format!("give {CLOSEST} or more"),
+        ));
+    }
+    Ok(Settings {
+        target,
+        age_every: duration(every),
+        max_wait: max_wait.map(duration),
+        source: None,
+    })
+}
+
+/// An age takes two looks.
+pub(super) fn long_enough(time: Option<Millis>, every: Millis) -> Result<(), Failure> {
+    match time {
+        Some(time) if time < every => Err(Failure::usage(
+            format!("cannot watch for {time} and look each {every}: an age takes two looks"),
+            format!("give --for {every} or more, or look more often"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn duration(time: Millis) -> Duration {
+    Duration::from_millis(time.0)
+}

@@ -1,0 +1,58 @@
+//! What `top` takes.
+
+use pager::options::Millis;
+
+use crate::failure::Failure;
+use crate::view::top::{By, Sort};
+use crate::watching::Target;
+
+use super::Plan;
+use super::report::{duration, long_enough, settings};
+
+/// What the rows are, which come first, and how often they are drawn.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct Top {
+    /// What a row is
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "process")]
+    pub(crate) by: By,
+    /// Time between two looks, each of which is shown
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "2s",
+        allow_negative_numbers = true
+    )]
+    pub(crate) every: Millis,
+    /// Which rows come first
+    #[arg(long, value_name = "KEY", value_enum, default_value = "resident")]
+    pub(crate) sort: Sort,
+    /// Show at most so many rows [default: as many as fit; all, where nothing is redrawn]
+    #[arg(long, value_name = "N")]
+    pub(crate) rows: Option<usize>,
+    /// End after this time
+    #[arg(long = "for", value_name = "TIME", allow_negative_numbers = true)]
+    pub(crate) time: Option<Millis>,
+    /// Show one table, after the time of --for or, without, after one interval
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// One JSON object a table, each on a line, with all rows unless --rows says less
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Top {
+    /// The plan, without contradictions.
+    ///
+    /// # Errors
+    /// Times that contradict each other.
+    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+        let settings = settings(Target::All, self.every, None)?;
+        let time = self.time.or_else(|| self.once.then_some(self.every));
+        long_enough(time, self.every)?;
+        Ok(Plan {
+            settings,
+            time: time.map(duration),
+            each: (!self.once).then(|| duration(self.every)),
+        })
+    }
+}

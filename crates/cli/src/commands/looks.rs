@@ -1,0 +1,115 @@
+//! Looks, one after the other, until it is enough.
+//!
+//! Invariant: looking happens on a thread of its own and waits for whoever uses the reports, so ^C
+//! is heard at once, a slow reader makes looks rarer, and reports never pile up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use host::report::Report;
+
+use crate::args::Plan;
+use crate::failure::Failure;
+
+use crate::watching::{Settings, Watching};
+
+/// How often ^C is asked for, and progress is shown.
+const PULSE: Duration = Duration::from_millis(100);
+
+/// Begins to watch; [`crate::watching::open`], or a test's own.
+pub(super) type Open = fn(&Settings) -> Result<Box<dyn Watching>, Failure>;
+
+/// Who uses the reports.
+pub(super) trait User {
+    /// The next report.
+    fn report(&mut self, report: Report) -> Result<(), Failure>;
+
+    /// Nothing happened for a moment.
+    fn idle(&mut self) {}
+}
+
+struct Look {
+    report: Report,
+    last: bool,
+}
+
+/// Hands each report to `user`, until the plan's time has passed (by the reports' own clock), the
+/// processes are gone, or `stop` is set.
+pub(super) fn follow(
+    plan: &Plan,
+    open: Open,
+    stop: &Arc<AtomicBool>,
+    user: &mut impl User,
+) -> Result<(), Failure> {
+    let (give, take) = sync_channel(0);
+    let settings = plan.settings.clone();
+    // Not joined: it may sleep until the next look, which nobody waits for.
+    thread::Builder::new()
+        .name("looks".to_owned())
+        .spawn(move || look(&settings, open, &give))
+        .map_err(|error| {
+            let what = format!("cannot start a thread to look: {error}");
+            Failure::new(what, "raise the limit of processes (ulimit -u)")
+        })?;
+    while !stop.load(Ordering::Relaxed) {
+        match take.recv_timeout(PULSE) {
+            Ok(Ok(Look { report, last })) => {
+                let done = last || enough(&report, plan);
+                user.report(report)?;
+                if done {
+                    return Ok(());
+                }
+            }
+            Ok(Err(failure)) => return Err(failure),
+            Err(RecvTimeoutError::Timeout) => user.idle(),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::new(
+                    "cannot go on: looking ended without a reason",
+                    "this should not happen; please report it",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn look(settings: &Settings, open: Open, give: &SyncSender<Result<Look, Failure>>) {
+    let mut watching = match open(settings) {
+        Ok(watching) => watching,
+        Err(failure) => {
+            // Nobody waits any more, which is as well.
+            let _ = give.send(Err(failure));
+            return;
+        }
+    };
+    loop {
+        let report = watching.next();
+        let last = watching.finished() || report.is_err();
+        if give
+            .send(report.map(|report| Look { report, last }))
+            .is_err()
+            || last
+        {
+            return;
+        }
+    }
+}
+
+/// Whether another look would come after the end. Looks are due at times that are never met
+/// exactly, so half of an interval counts as met.
+fn enough(report: &Report, plan: &Plan) -> bool {
+    plan.time
+        .is_some_and(|time| due(report.wall_ms, Duration::ZERO, time, plan))
+}
+
+/// Whether `each` has passed at `now_ms` since `last`.
+pub(super) fn due(now_ms: u64, last: Duration, each: Duration, plan: &Plan) -> bool {
+    let slack = plan.settings.age_every / 2;
+    Duration::from_millis(now_ms).saturating_add(slack) >= last.saturating_add(each)
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,143 @@
+//! When watching ends. The reports' own clock is what counts, so nothing here waits.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::view::memory::samples::{HOSTILE, cooling, everything};
+use crate::watching::Target;
+
+/// A second passes each look; all is over after some.
+pub(in crate::commands) struct Fake {
+    n: u64,
+    ends: u64,
+}
+
+impl Watching for Fake {
+    fn next(&mut self) -> Result<Report, Failure> {
+        self.n += 1;
+        Ok(cooling(self.n - 1))
+    }
+
+    fn finished(&self) -> bool {
+        self.n >= self.ends
+    }
+}
+
+/// Never ends.
+pub(in crate::commands) fn endless(_: &Settings) -> Result<Box<dyn Watching>, Failure> {
+    Ok(Box::new(Fake {
+        n: 0,
+        ends: u64::MAX,
+    }))
+}
+
+/// The processes end after three looks.
+pub(in crate::commands) fn short(_: &Settings) -> Result<Box<dyn Watching>, Failure> {
+    Ok(Box::new(Fake { n: 0, ends: 3 }))
+}
+
+/// As fast as a person can look.
+pub(in crate::commands) fn slow(_: &Settings) -> Result<Box<dyn Watching>, Failure> {
+    struct Slow(u64);
+    impl Watching for Slow {
+        fn next(&mut self) -> Result<Report, Failure> {
+            thread::sleep(Duration::from_millis(300));
+            self.0 += 1;
+            let mut report = everything(1000, self.0 - 1);
+            report.wall_ms /= 2;
+            report.pid = Some(1234);
+            report.command = HOSTILE.to_owned();
+            report.processes[3].command = HOSTILE.to_owned();
+            Ok(report)
+        }
+        fn finished(&self) -> bool {
+            false
+        }
+    }
+    Ok(Box::new(Slow(0)))
+}
+
+pub(in crate::commands) fn plan(time: Option<u64>, each: Option<u64>) -> Plan {
+    Plan {
+        settings: Settings {
+            target: Target::Pid(1234),
+            age_every: Duration::from_secs(1),
+            max_wait: None,
+            source: None,
+        },
+        time: time.map(Duration::from_secs),
+        each: each.map(Duration::from_secs),
+    }
+}
+
+pub(in crate::commands) fn go() -> Arc<AtomicBool> {
+    Arc::new(AtomicBool::new(false))
+}
+
+#[derive(Default)]
+struct Seen(Vec<u64>);
+
+impl User for Seen {
+    fn report(&mut self, report: Report) -> Result<(), Failure> {
+        self.0.push(report.wall_ms);
+        Ok(())
+    }
+}
+
+fn seen(plan: &Plan, open: Open) -> Vec<u64> {
+    let mut seen = Seen::default();
+    follow(plan, open, &go(), &mut seen).expect("no failure");
+    seen.0
+}
+
+#[test]
+fn it_ends_when_the_time_has_passed() {
+    assert_eq!(seen(&plan(Some(2), None), endless), [0, 1000, 2000]);
+    let mut almost = plan(Some(2), None);
+    almost.time = Some(Duration::from_millis(2_400));
+    assert_eq!(
+        seen(&almost, endless),
+        [0, 1000, 2000],
+        "the next look would be too late"
+    );
+}
+
+#[test]
+fn it_ends_with_the_processes() {
+    assert_eq!(seen(&plan(Some(60), None), short), [0, 1000, 2000]);
+    assert_eq!(seen(&plan(None, Some(1)), short), [0, 1000, 2000]);
+}
+
+#[test]
+fn failures_come_through() {
+    let fail: Open = |_| Err(Failure::missing("cannot", "do"));
+    let told = follow(&plan(None, None), fail, &go(), &mut Seen::default());
+    assert!(format!("{told:?}").contains("exit: 3"), "{told:?}");
+
+    let panic: Open = |_| std::panic::resume_unwind(Box::new(()));
+    let told = follow(&plan(None, None), panic, &go(), &mut Seen::default());
+    assert!(format!("{told:?}").contains("report it"), "{told:?}");
+}
+
+#[test]
+fn it_stops_at_once_when_told() {
+    static STOP: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
+    struct Stops(u32);
+    impl User for Stops {
+        fn report(&mut self, _: Report) -> Result<(), Failure> {
+            self.0 += 1;
+            if self.0 == 2
+                && let Ok(stop) = STOP.lock()
+                && let Some(stop) = stop.as_ref()
+            {
+                stop.store(true, Ordering::Relaxed);
+            }
+            Ok(())
+        }
+    }
+    let stop = go();
+    *STOP.lock().expect("not poisoned") = Some(Arc::clone(&stop));
+    let mut user = Stops(0);
+    follow(&plan(None, Some(1)), endless, &stop, &mut user).expect("no failure");
+    assert_eq!(user.0, 2);
+}

@@ -1,0 +1,152 @@
+//! A file that is written as a whole, again and again.
+//!
+//! Invariant: who reads the file sees one whole page, never a part; a file that is no regular one (a
+//! pipe, /dev/null) is written to, not replaced. Nothing is left beside the page.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Where the page goes.
+#[derive(Debug)]
+pub(super) struct Page {
+    path: PathBuf,
+    /// Beside it, to be renamed; none where a rename would be wrong.
+    draft: Option<PathBuf>,
+}
+
+impl Page {
+    /// Checks that it can be written.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub(super) fn open(path: &Path) -> Result<Page, Failure> {
+        let told = |error: io::Error| unwritable(path, &error);
+        let page = match fs::canonicalize(path) {
+            Ok(real) if real.is_file() => Page {
+                draft: Some(draft_of(&real)),
+                path: real,
+            },
+            Ok(real) => Page {
+                path: real,
+                draft: None,
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Page {
+                path: path.to_owned(),
+                draft: Some(draft_of(path)),
+            },
+            Err(error) => return Err(told(error)),
+        };
+        match &page.draft {
+            Some(draft) => {
+                create(draft).map_err(told)?;
+                fs::remove_file(draft).map_err(told)?;
+            }
+            None => drop(File::options().write(true).open(&page.path).map_err(told)?),
+        }
+        Ok(page)
+    }
+
+    /// Puts `text` there.
+    ///
+    /// # Errors
+    /// It cannot be written (any more).
+    pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
+        self.put(text)
+            .map_err(|error| unwritable(&self.path, &error))
+    }
+
+    fn put(&self, text: &str) -> io::Result<()> {
+        let Some(draft) = &self.draft else {
+            let mut file = File::options().write(true).open(&self.path)?;
+            return file.write_all(text.as_bytes());
+        };
+        let mut file = create(draft)?;
+        let done = file.write_all(text.as_bytes());
+        let done = done.and_then(|()| fs::rename(draft, &self.path));
+        if done.is_err() {
+            let _ = fs::remove_file(draft);
+        }
+        done
+    }
+}
+
+/// Of this process alone.
+fn draft_of(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}", std::process::id()))
+}
+
+/// A new file: never through a link that somebody else put there.
+fn create(draft: &Path) -> io::Result<File> {
+    let new = || File::options().write(true).create_new(true).open(draft);
+    match new() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(draft)?;
+            new()
+        }
+        other => other,
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(
+        format!("cannot write the page to {}: {error}", path.display()),
+        "give another file with --html",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dir(name: &str) -> PathBuf {
+        let name = format!("pagetide-page-{}-{name}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir_all(&dir).expect("a temporary directory");
+        dir
+    }
+
+    #[test]
+    fn the_page_is_replaced_as_a_whole_and_nothing_is_left() {
+        let dir = dir("whole");
+        let path = dir.join("page.html");
+        let page = Page::open(&path).expect("writable");
+        assert!(!path.exists(), "nothing before the first report");
+        page.write("first, and long").expect("written");
+        page.write("second").expect("written");
+        assert_eq!(fs::read_to_string(&path).expect("there"), "second");
+        assert_eq!(fs::read_dir(&dir).expect("there").count(), 1);
+        fs::remove_dir_all(dir).expect("ours");
+    }
+
+    #[test]
+    fn links_are_followed_and_devices_stay() {
+        let dir = dir("links");
+        let (real, link) = (dir.join("real.html"), dir.join("link.html"));
+        fs::write(&real, "old").expect("written");
+        std::os::unix::fs::symlink(&real, &link).expect("a link");
+        Page::open(&link)
+            .and_then(|page| page.write("new"))
+            .expect("written");
+        assert_eq!(fs::read_to_string(&real).expect("there"), "new");
+        assert!(link.is_symlink());
+        let null = Page::open(Path::new("/dev/null")).expect("a device");
+        null.write("gone").expect("written");
+        assert!(!Path::new("/dev/null").is_file());
+        fs::remove_dir_all(dir).expect("ours");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told() {
+        for path in ["/nonexistent/page.html", "/tmp/", "/proc/page.html"] {
+            let told = Page::open(Path::new(path)).expect_err(path);
+            assert!(
+                format!("{told:?}").contains("cannot write the page"),
+                "{path}"
+            );
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `pagetide report`.
+//!
+//! Invariant: standard output has reports only; progress goes to standard error, and only to a
+//! terminal. ^C is a way to end: what was seen until then is the result.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use host::report::Report;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+
+use crate::args::{self, Form, Plan};
+use crate::failure::Failure;
+use crate::terminal::Style;
+use crate::view::memory::{self, History};
+use crate::view::text::{json_line, json_lines, plain};
+use crate::watching;
+
+use super::inspect;
+use super::looks::{User, due, follow};
+use super::page::Page;
+use super::screen::Screen;
+use super::stop::stop_flag;
+
+pub(super) fn report(args: &args::Report) -> Result<u8, Failure> {
+    // Processes under an old-style manager: it knows more than we can see from outside. This goes
+    // when such managers go.
+    if let Some(pid) = args.of_managed()
+        && let Some(code) = inspect::report(pid, args.watch, args.form())?
+    {
+        return Ok(code);
+    }
+    let plan = args.plan()?;
+    let stop = stop_flag()?;
+    // Before the work, not after it, for what cannot be written.
+    let page = args.html.as_deref().map(Page::open).transpose()?;
+    let style = Style::of_stdout;
+    let mut writer = Writer::new(&plan, args.form(), style, page, io::stdout().lock());
+    follow(&plan, watching::open, &stop, &mut writer)?;
+    writer.end()?;
+    Ok(0)
+}
+
+/// Writes the reports that are due, in all the forms that were asked for.
+struct Writer<'a, W: Write> {
+    plan: &'a Plan,
+    form: Form,
+    /// Asked anew for each frame: windows change their size.
+    style: fn() -> Style,
+    page: Option<Page>,
+    out: W,
+    screen: Screen,
+    progress: ProgressBar,
+    started: Instant,
+    history: History,
+    /// When the last report was written, by the reports' clock.
+    written: Option<Duration>,
+    /// The newest report, with whether it was written.
+    newest: Option<(Report, bool)>,
+    /// The newest report that has processes.
+    alive: Option<Report>,
+}
+
+impl<'a, W: Write> Writer<'a, W> {
+    fn new(plan: &'a Plan, form: Form, style: fn() -> Style, page: Option<Page>, out: W) -> Self {
+        Writer {
+            plan,
+            form,
+            style,
+            page,
+            out,
+            screen: Screen::default(),
+            progress: progress_bar(plan),
+            started: Instant::now(),
+            history: History::default(),
+            written: None,
+            newest: None,
+            alive: None,
+        }
+    }
+
+    /// Whether reports are drawn over each other.
+    fn redraws(&self) -> bool {
+        self.plan.each.is_some() && self.form == Form::Human && (self.style)().live
+    }
+
+    fn write(&mut self, report: &Report) -> Result<(), Failure> {
+        let style = (self.style)();
+        match self.form {
+            Form::Human if self.redraws() => {
+                let text = memory::human(report, style);
+                self.screen.draw(&mut self.out, &text, style.height)?;
+            }
+            Form::Human => {
+                if self.written.is_some() {
+                    writeln!(self.out)?;
+                }
+                write!(self.out, "{}", memory::human(report, style))?;
+            }
+            Form::Json if self.plan.each.is_some() => writeln!(self.out, "{}", json_line(report))?,
+            Form::Json => writeln!(self.out, "{}", json_lines(report))?,
+            Form::Csv => {
+                if self.written.is_none() {
+                    writeln!(self.out, "{}", memory::csv::header())?;
+                }
+                writeln!(self.out, "{}", memory::csv::row(report))?;
+            }
+        }
+        self.out.flush()?;
+        self.written = Some(Duration::from_millis(report.wall_ms));
+        if let Some(page) = &self.page {
+            page.write(&memory::html(report, &self.history))?;
+        }
+        Ok(())
+    }
+
+    /// What is still to be written when watching is over.
+    fn end(mut self) -> Result<(), Failure> {
+        self.progress.finish_and_clear();
+        let Some((mut report, written)) = self.newest.take() else {
+            return Err(Failure::new(
+                format!(
+                    "cannot report on {}: stopped before the first look",
+                    self.plan.settings.target
+                ),
+                "let it run for a moment",
+            ));
+        };
+        if let Some(alive) = self.alive.take()
+            && report.processes.is_empty()
+            && (self.plan.each.is_none() || self.redraws())
+        {
+            report = last_alive(alive, report);
+        }
+        if self.redraws() {
+            // The last frame may have been too high for the terminal.
+            self.screen.clear(&mut self.out)?;
+            write!(self.out, "{}", memory::human(&report, (self.style)()))?;
+            self.out.flush()?;
+        } else if !written {
+            self.write(&report)?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> User for Writer<'_, W> {
+    fn report(&mut self, report: Report) -> Result<(), Failure> {
+        self.history.push(&report);
+        let now = self.plan.each.is_some_and(|each| {
+            let last = self.written;
+            last.is_none_or(|last| due(report.wall_ms, last, each, self.plan))
+        });
+        if now {
+            self.write(&report)?;
+        }
+        if !report.processes.is_empty() {
+            self.alive = Some(report.clone());
+        }
+        self.newest = Some((report, now));
+        Ok(())
+    }
+
+    fn idle(&mut self) {
+        let passed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.progress.set_position(passed);
+    }
+}
+
+/// Where one report is the result and all processes have ended: what the last look at them saw, and
+/// how they ended. A report of nothing would tell nobody anything.
+fn last_alive(alive: Report, gone: Report) -> Report {
+    let mut notes = gone.notes;
+    notes.push("all processes have ended; sizes and ages are of the last look before".to_owned());
+    Report {
+        exit: gone.exit,
+        ended: gone.ended,
+        resident_peak_bytes: gone.resident_peak_bytes.max(alive.resident_peak_bytes),
+        notes,
+        ..alive
+    }
+}
+
+/// On a terminal, while there is nothing else to be seen.
+fn progress_bar(plan: &Plan) -> ProgressBar {
+    let place = match plan.each.is_none() && io::stderr().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    let length = plan
+        .time
+        .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {elapsed} (left: {eta})");
+    let mut style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    if !Style::of_stdout().unicode {
+        style = style.progress_chars("##-");
+    }
+    let target = plain(&plan.settings.target.to_string(), false);
+    // Away with it, however watching ends.
+    ProgressBar::with_draw_target(length, place)
+        .with_finish(ProgressFinish::AndClear)
+        .with_style(style)
+        .with_message(format!("watching {target}"))
+}
+
+#[cfg(test)]
+mod tests;

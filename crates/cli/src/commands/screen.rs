@@ -1,0 +1,102 @@
+//! A screen that is drawn again and again.
+//!
+//! Invariant: a frame is one write, home first and each line cleared behind its text, so nothing
+//! flickers; it is never higher than the terminal. The cursor is never hidden and rests below the
+//! frame, so whatever ends the program leaves a terminal as it should be.
+
+use std::io::{self, Write};
+
+/// What is on the screen.
+#[derive(Debug, Default)]
+pub(super) struct Screen {
+    drawn: bool,
+}
+
+impl Screen {
+    /// Draws the text's first lines, as many as fit, over what is there.
+    pub(super) fn draw(
+        &mut self,
+        out: &mut impl Write,
+        text: &str,
+        height: usize,
+    ) -> io::Result<()> {
+        // The terminal shows all of it at once, if it knows how to (others ignore this).
+        let mut frame = "\x1b[?2026h".to_owned();
+        if !self.drawn {
+            self.drawn = true;
+            frame += "\x1b[2J";
+        }
+        frame += "\x1b[H";
+        let lines: Vec<&str> = text.lines().collect();
+        let fit = height.saturating_sub(1).max(1);
+        let shown = match lines.len() > fit {
+            // One of them says that there is more.
+            true => fit.saturating_sub(1),
+            false => lines.len(),
+        };
+        for line in &lines[..shown] {
+            frame += line;
+            frame += "\x1b[K\r\n";
+        }
+        if lines.len() > shown {
+            let more = lines.len() - shown;
+            frame += &format!("({more} more lines)\x1b[K\r\n");
+        }
+        frame += "\x1b[J\x1b[?2026l";
+        out.write_all(frame.as_bytes())?;
+        out.flush()
+    }
+
+    /// Leaves the last frame, without the `^C` that the terminal may have put below it.
+    pub(super) fn leave(&self, out: &mut impl Write) -> io::Result<()> {
+        if self.drawn {
+            out.write_all(b"\r\x1b[K")?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the last frame away, if there is one; the whole of it can be printed then.
+    pub(super) fn clear(&self, out: &mut impl Write) -> io::Result<()> {
+        if self.drawn {
+            out.write_all(b"\x1b[H\x1b[J")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(screen: &mut Screen, text: &str, height: usize) -> String {
+        let mut out = Vec::new();
+        screen.draw(&mut out, text, height).expect("a vector");
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    #[test]
+    fn a_frame_goes_over_the_one_before() {
+        let mut screen = Screen::default();
+        let first = drawn(&mut screen, "a\nb\n", 10);
+        assert!(
+            first.contains("\x1b[2J\x1b[Ha\x1b[K\r\nb\x1b[K\r\n\x1b[J"),
+            "{first:?}"
+        );
+        let second = drawn(&mut screen, "c\n", 10);
+        assert!(
+            !second.contains("[2J") && second.contains("\x1b[Hc\x1b[K"),
+            "{second:?}"
+        );
+    }
+
+    #[test]
+    fn a_frame_is_never_higher_than_the_terminal() {
+        let text = "x\n".repeat(50);
+        for height in 1..60 {
+            let frame = drawn(&mut Screen::default(), &text, height);
+            assert!(frame.matches('\n').count() < height.max(2), "{height}");
+            assert_eq!(frame.contains("more lines"), height < 51, "{height}");
+        }
+    }
+}

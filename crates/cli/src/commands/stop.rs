@@ -1,0 +1,23 @@
+//! ^C and its kin.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::failure::Failure;
+
+/// Set by the first SIGINT, SIGTERM or SIGHUP; the second one ends the process.
+pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let armed = Arc::clone(&flag);
+        signal_hook::flag::register_conditional_shutdown(signal, 1, armed)
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(|error| {
+                let what = format!("cannot handle signal {signal}: {error}");
+                Failure::new(what, "this should not happen; please report it")
+            })?;
+    }
+    Ok(flag)
+}

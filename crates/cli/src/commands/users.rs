@@ -1,0 +1,35 @@
+//! Names of users, from `/etc/passwd`. Users that only a directory service knows keep their numbers.
+
+use std::collections::BTreeMap;
+
+/// Name by user id; empty if it cannot be read.
+pub(super) fn users() -> BTreeMap<u32, String> {
+    // Names are a convenience: numbers do as well.
+    named(&std::fs::read_to_string("/etc/passwd").unwrap_or_default())
+}
+
+fn named(passwd: &str) -> BTreeMap<u32, String> {
+    let mut users = BTreeMap::new();
+    for line in passwd.lines() {
+        let mut fields = line.split(':');
+        if let (Some(name), Some(Ok(uid))) = (fields.next(), fields.nth(1).map(str::parse)) {
+            // The first of several names is the one that tools show.
+            users.entry(uid).or_insert_with(|| name.to_owned());
+        }
+    }
+    users
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_name_of_an_id_counts() {
+        let users =
+            named("root:x:0:0::/root:/bin/sh\ntoor:x:0:0::\nbroken\na:b:c:d\nme:x:1000:1::\n");
+        assert_eq!(users.get(&0).map(String::as_str), Some("root"));
+        assert_eq!(users.get(&1000).map(String::as_str), Some("me"));
+        assert_eq!(users.len(), 2);
+    }
+}

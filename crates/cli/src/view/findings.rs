@@ -1,0 +1,187 @@
+//! The doctor's table: what this host can do, part by part, and which commands work here.
+//!
+//! Invariant: every lack has its remedy below it; the last line names the commands that work.
+
+use host::report::AgeSource;
+use serde::Serialize;
+
+use crate::terminal::Style;
+
+use super::sheet::{Ink, Sheet};
+
+/// What a finding is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Part {
+    /// What `report` and `top` need.
+    Reading,
+    /// What `run` and `attach` need today.
+    Paging,
+}
+
+/// How something is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// As it should be.
+    Ok,
+    /// It works, with less.
+    Limited,
+    /// It does not work.
+    Missing,
+}
+
+/// One line of the table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) part: Part,
+    pub(crate) topic: String,
+    pub(crate) state: State,
+    pub(crate) detail: String,
+    /// What to type or to ask for, unless all is well.
+    pub(crate) remedy: Option<String>,
+}
+
+/// All of them, and what they come to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Health {
+    pub(crate) findings: Vec<Finding>,
+    /// The best source of ages that works here; `None` if nobody looked.
+    pub(crate) age_source: Option<AgeSource>,
+    /// Whether paging can work.
+    pub(crate) paging: bool,
+}
+
+impl Health {
+    /// Whether all commands work, with less or with more.
+    pub(crate) fn ready(&self) -> bool {
+        self.paging && self.age_source != Some(AgeSource::None)
+    }
+}
+
+/// The table for people.
+pub(crate) fn text(health: &Health, style: Style) -> String {
+    let topics = health.findings.iter().map(|f| f.topic.len());
+    let width = topics.max().unwrap_or(0);
+    let mut sheet = Sheet::new(style);
+    for (part, title) in [
+        (Part::Reading, "Reading ages"),
+        (Part::Paging, "Paging (old way)"),
+    ] {
+        let mut findings = health.findings.iter().filter(|f| f.part == part).peekable();
+        if findings.peek().is_some() {
+            sheet.heading(title);
+        }
+        for finding in findings {
+            let state: (Ink, &str) = match finding.state {
+                State::Ok => (Style::green, "ok     "),
+                State::Limited => (Style::yellow, "limited"),
+                State::Missing => (Style::red, "missing"),
+            };
+            let rest = format!("  {:width$}  ", finding.topic);
+            sheet.marked(state, &rest, &finding.detail);
+            if let Some(remedy) = &finding.remedy {
+                sheet.hanging(&format!("         {:width$}  -> ", ""), remedy);
+            }
+        }
+    }
+    sheet.blank();
+    sheet.hanging("", &verdict(health));
+    sheet.finish()
+}
+
+/// Which commands work here.
+fn verdict(health: &Health) -> String {
+    let less = health.findings.iter().any(|f| f.state != State::Ok);
+    let ages = match health.age_source {
+        Some(AgeSource::None) => "report, top (sizes only)",
+        _ => "report, top",
+    };
+    if !health.paging {
+        return format!("Works here: {ages}, sim, mrc. Does not: demo, run, attach.");
+    }
+    if !health.ready() {
+        return format!("Works here: {ages}, sim, mrc, demo, run, attach.");
+    }
+    match less {
+        true => "All commands work here, some with less (see above).".to_owned(),
+        false => "All commands work here: try `pagetide demo`.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(part: Part, topic: &str, state: State, remedy: Option<&str>) -> Finding {
+        Finding {
+            part,
+            topic: topic.to_owned(),
+            state,
+            detail: "detail".to_owned(),
+            remedy: remedy.map(str::to_owned),
+        }
+    }
+
+    fn health() -> Health {
+        Health {
+            findings: vec![
+                finding(Part::Reading, "page tables", State::Limited, Some("sudo")),
+                finding(Part::Paging, "kernel", State::Ok, None),
+                finding(Part::Paging, "fork events", State::Missing, Some("setcap")),
+            ],
+            age_source: Some(AgeSource::IdleBitmap),
+            paging: false,
+        }
+    }
+
+    #[test]
+    fn a_lack_has_its_remedy_below() {
+        let want = "\
+Reading ages
+limited  page tables  detail
+                      -> sudo
+
+Paging (old way)
+ok       kernel       detail
+missing  fork events  detail
+                      -> setcap
+
+Works here: report, top, sim, mrc. Does not: demo, run, attach.
+";
+        assert_eq!(text(&health(), Style::PLAIN), want);
+    }
+
+    #[test]
+    fn the_last_line_says_what_works() {
+        let last = |health: &Health| {
+            let text = text(health, Style::PLAIN);
+            text.lines().last().unwrap_or_default().to_owned()
+        };
+        let mut one = health();
+        one.age_source = Some(AgeSource::None);
+        assert!(!one.ready() && last(&one).contains("sizes only"), "{one:?}");
+        one.paging = true;
+        assert!(!one.ready() && last(&one).contains("run, attach."));
+        one.age_source = Some(AgeSource::Referenced);
+        assert!(one.ready() && last(&one).contains("some with less"));
+        one.findings.clear();
+        assert!(last(&one).contains("try `pagetide demo`"));
+    }
+
+    #[test]
+    fn a_state_has_its_colour_and_long_details_go_on_below() {
+        let mut one = health();
+        one.findings[0].detail = "word ".repeat(30);
+        let style = Style {
+            color: true,
+            ..Style::PLAIN
+        };
+        let text = text(&one, style);
+        assert!(
+            text.contains("\x1b[33mlimited\x1b[0m  page tables  word"),
+            "{text}"
+        );
+        assert!(text.contains("\n                      word"), "{text}");
+    }
+}

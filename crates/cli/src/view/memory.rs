@@ -1,0 +1,124 @@
+//! Reports about the memory of any processes (`host::report`): for people, as CSV, as a page.
+//!
+//! Invariant: made from reports alone, so the same reports give the same bytes; whatever numbers and
+//! names stand in them, nothing overflows and nothing but text comes out.
+
+mod ages;
+mod bins;
+pub(crate) mod csv;
+mod foot;
+mod history;
+mod page;
+mod processes;
+mod reaccess;
+mod words;
+
+use bins::older_than;
+pub(crate) use history::History;
+pub(crate) use page::html;
+use words::cold;
+pub(crate) use words::{per_cent, source};
+
+use host::report::Report;
+use pager::options::Bytes;
+
+use crate::terminal::Style;
+
+use super::count;
+use super::sheet::Sheet;
+
+/// A report for people, newline at the end.
+pub(crate) fn human(report: &Report, style: Style) -> String {
+    let mut sheet = Sheet::new(style);
+    sheet.title(&words::about(report), &words::facts(report));
+    sheet.blank();
+    sizes(report, &mut sheet);
+    ages::ages(report, &mut sheet);
+    ages::unknown(report, &mut sheet);
+    reaccess::reaccess(report, &mut sheet);
+    processes::processes(report, &mut sheet);
+    foot::costs(report, &mut sheet);
+    foot::notes(report, &mut sheet);
+    sheet.finish()
+}
+
+/// How much there is, with the kernel's own figure beside ours.
+fn sizes(report: &Report, sheet: &mut Sheet) {
+    let says = report.kernel_says;
+    let resident = Bytes(report.resident_bytes);
+    let mut text = format!("{resident}, peak {}", Bytes(report.resident_peak_bytes));
+    if let Some(pss) = says.pss_bytes {
+        text += &format!(" (kernel: {}, by Pss)", Bytes(pss));
+    }
+    sheet.row("resident", &text);
+    if let Some(text) = cold(report) {
+        sheet.row("cold", &text);
+    }
+    let mut text = Bytes(report.swapped_bytes).to_string();
+    if let Some(pss) = says.swap_pss_bytes {
+        text += &format!(" (kernel: {})", Bytes(pss));
+    }
+    text += &format!(
+        "; {} pages out, {} back",
+        count(report.evicted_pages),
+        count(report.refaulted_pages)
+    );
+    sheet.row("swapped", &text);
+    if let Some(text) = charged(report) {
+        sheet.row("charged", &text);
+    }
+    if report.hugetlb_bytes > 0 {
+        let text = format!("{}, not in resident, no ages", Bytes(report.hugetlb_bytes));
+        sheet.row("hugetlb", &text);
+    }
+    if let Some(hundredths) = says.pressure_some_avg10 {
+        let text = format!(
+            "somebody waited for memory in {}.{:02}% of the last 10s",
+            hundredths / 100,
+            hundredths % 100
+        );
+        sheet.row("pressure", &text);
+    }
+    ended(report, sheet);
+}
+
+/// What the control group is charged, and what of it no process maps.
+fn charged(report: &Report) -> Option<String> {
+    let mut text = Bytes(report.charged_bytes?).to_string();
+    let parts = [
+        ("page cache that nobody maps", report.unmapped_cache_bytes),
+        ("kernel memory", report.kernel_bytes),
+    ];
+    let parts = parts.into_iter().filter_map(|(name, bytes)| {
+        let bytes = Bytes(bytes?);
+        Some(format!("{bytes} of {name}"))
+    });
+    let parts: Vec<_> = parts.collect();
+    if !parts.is_empty() {
+        text += &format!(", with {}", parts.join(" and "));
+    }
+    Some(text)
+}
+
+fn ended(report: &Report, sheet: &mut Sheet) {
+    let ended = report.ended;
+    if ended.processes == 0 {
+        return;
+    }
+    let mut text = words::processes(ended.processes);
+    if ended.unseen > 0 {
+        text += &format!(" ({} lived between two looks)", count(ended.unseen));
+    }
+    if ended.peak_resident_bytes > 0 {
+        text += &format!(", the largest had {}", Bytes(ended.peak_resident_bytes));
+    }
+    if !ended.counted_by_events {
+        text += "; short-lived ones may be missing";
+    }
+    sheet.row("ended", &text);
+}
+
+#[cfg(test)]
+pub(crate) mod samples;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! How the figures of the page came about.
+
+use host::report::Report;
+use pager::options::Bytes;
+
+use crate::view::text::escaped;
+use crate::view::{clock, count};
+
+use super::super::foot::{cost, looks};
+use super::super::{charged, source};
+
+/// Names and words.
+pub(super) fn measured(report: &Report) -> String {
+    let says = report.kernel_says;
+    let bytes = |bytes: Option<u64>| bytes.map(|bytes| Bytes(bytes).to_string());
+    let pressure = says.pressure_some_avg10;
+    let pressure = pressure.map(|part| format!("{}.{:02}% of 10s", part / 100, part % 100));
+    let ended = report.ended;
+    let ended = (ended.processes > 0).then(|| {
+        format!(
+            "{}, {} of them between two looks; the largest had {}",
+            count(ended.processes),
+            count(ended.unseen),
+            Bytes(ended.peak_resident_bytes)
+        )
+    });
+    let rows = [
+        ("ages from", Some(source(report).to_owned())),
+        ("looks", Some(looks(report))),
+        ("watched for", Some(clock(report.wall_ms))),
+        ("cost", Some(cost(report))),
+        (
+            "memory of our own",
+            bytes(Some(report.overhead.memory_bytes)),
+        ),
+        ("the kernel's Pss", bytes(says.pss_bytes)),
+        ("the kernel's SwapPss", bytes(says.swap_pss_bytes)),
+        ("charged to the group", charged(report)),
+        ("somebody waited for memory", pressure),
+        ("processes that ended", ended),
+    ];
+    let row = |(name, value): (&str, Option<String>)| {
+        let value = escaped(&value?);
+        Some(format!("<dt>{name}</dt><dd>{value}</dd>\n"))
+    };
+    let rows: String = rows.into_iter().filter_map(row).collect();
+    format!(
+        "<p>An age is the time since a look last saw that a page had been used; it is at most as \
+         long as the watching was. What cannot be known is called unknown, never old.</p>\n\
+         <dl>\n{rows}</dl>\n"
+    )
+}
+
+/// Things a reader should know.
+pub(super) fn notes(report: &Report) -> String {
+    if report.notes.is_empty() {
+        return String::new();
+    }
+    let items = report.notes.iter();
+    let items: String = items
+        .map(|note| format!("<li>{}</li>\n", escaped(note)))
+        .collect();
+    format!("<ul>\n{items}</ul>\n")
+}

@@ -1,0 +1,47 @@
+//! The table of processes.
+//!
+//! Invariant: the largest first, as the report has them; how many are left out is said.
+
+use host::report::Report;
+use pager::options::Bytes;
+
+use crate::view::count;
+use crate::view::sheet::Sheet;
+
+/// Rows for people; the rest is in the JSON.
+const SHOWN: usize = 10;
+
+/// Nothing for a single process: all of it was said above.
+pub(super) fn processes(report: &Report, sheet: &mut Sheet) {
+    let all = &report.processes;
+    if all.len() < 2 {
+        return;
+    }
+    let unknown = all.iter().any(|process| process.unknown_age_bytes > 0);
+    let size = |bytes: u64| format!("{:>10}", Bytes(bytes).to_string());
+    sheet.heading("Processes");
+    let last = if unknown { "   unknown" } else { "" };
+    sheet.dim(&format!(
+        "  {:>7}{:>10}{:>10}{:>10}{:>10}{last}  command",
+        "pid", "resident", "swapped", "young", ">10s"
+    ));
+    for process in all.iter().take(SHOWN) {
+        let last = match unknown {
+            true => size(process.unknown_age_bytes),
+            false => String::new(),
+        };
+        sheet.line(&format!(
+            "  {:>7}{}{}{}{}{last}  {}",
+            process.pid,
+            size(process.resident_bytes),
+            size(process.swapped_bytes),
+            size(process.young_bytes),
+            size(process.older_than_10s_bytes),
+            process.command,
+        ));
+    }
+    if let Some(more @ 1..) = all.len().checked_sub(SHOWN) {
+        let more = count(more as u64);
+        sheet.dim(&format!("  and {more} more (--json has all)"));
+    }
+}

@@ -1,0 +1,75 @@
+//! The re-access histogram (the kernel's word: promotion) in words: what taking memory out at some
+//! age would have brought back.
+
+use host::report::Report;
+use pager::options::{Bytes, Millis};
+
+use crate::view::bars::{age, bar};
+use crate::view::sheet::Sheet;
+use crate::view::{count, share};
+
+use super::bins::fold_reaccessed;
+
+/// Bytes of a page that is counted.
+pub(super) const PAGE: u64 = 4096;
+/// Edges of the rows. What was idle for less than a second is just in use.
+pub(super) const EDGES_MS: [u64; 7] = [0, 1000, 5000, 10_000, 60_000, 600_000, 3_600_000];
+
+/// One row an idle time, the longest last, and what it means.
+pub(super) fn reaccess(report: &Report, sheet: &mut Sheet) {
+    let rows = fold_reaccessed(report, &EDGES_MS);
+    // The first row is memory in use; it says nothing about what could leave.
+    let idle = &rows[1..];
+    let Some(last) = idle.iter().rposition(|&pages| pages > 0) else {
+        return;
+    };
+    let most = idle.iter().copied().max().unwrap_or(0);
+    let style = sheet.style();
+    sheet.heading("Touched again");
+    sheet.dim(&format!("  {:<12}{:>18}{:>10}", "after", "pages", "size"));
+    let uppers = EDGES_MS[2..]
+        .iter()
+        .map(|&ms| Some(ms))
+        .chain(std::iter::once(None));
+    for ((&pages, &from), upper) in idle.iter().zip(&EDGES_MS[1..]).zip(uppers).take(last + 1) {
+        let room = style.width.saturating_sub(44).clamp(4, 60);
+        let drawn = bar(share(pages, most), room, style.unicode);
+        sheet.line(&format!(
+            "  {:<12}{:>18}{:>10}  {}",
+            age(from, upper),
+            short_count(pages),
+            Bytes(pages.saturating_mul(PAGE)).to_string(),
+            drawn.replace('-', " "),
+        ));
+    }
+    if let Some(text) = meaning(report) {
+        sheet.hanging("  ", &text);
+    }
+}
+
+/// Digits as far as they fit.
+fn short_count(pages: u64) -> String {
+    if pages < 1_000_000_000_000 {
+        return count(pages);
+    }
+    format!("{}G", count(pages / 1_000_000_000))
+}
+
+/// What would have come back, had all of that age been taken out. Of the ages that were watched for
+/// as long again; `None` while there is none.
+pub(super) fn meaning(report: &Report) -> Option<String> {
+    let edge = [10_000, 5_000, 1_000]
+        .into_iter()
+        .find(|ms| report.wall_ms >= 2 * ms)?;
+    let back = report
+        .reaccessed
+        .iter()
+        .filter(|bin| bin.older_than_ms >= edge);
+    let back = back.fold(0u64, |sum, bin| sum.saturating_add(bin.pages));
+    Some(format!(
+        "Had everything left after {} untouched, {} pages ({}) would have come back so far.",
+        Millis(edge),
+        short_count(back),
+        Bytes(back.saturating_mul(PAGE)),
+    ))
+}

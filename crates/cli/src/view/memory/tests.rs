@@ -1,0 +1,225 @@
+//! What is shown, to the character where it is plain.
+
+use proptest::prelude::*;
+
+use super::samples::{HOSTILE, any_report, cooling, everything, hostile, huge, server, unknown};
+use super::*;
+use crate::view::text::{columns, json_line};
+
+const UNICODE: Style = Style {
+    unicode: true,
+    ..Style::PLAIN
+};
+
+#[test]
+fn a_report_in_a_pipe() {
+    let want = include_str!("tests/server.txt");
+    let text = human(&server(), Style::PLAIN);
+    assert_eq!(text, want, "{text}");
+}
+
+#[test]
+fn an_empty_report_says_so() {
+    let text = human(&Report::default(), Style::PLAIN);
+    assert!(text.contains("0 processes, watched for 0.0s"), "{text}");
+    assert!(text.contains("ages from  none"), "{text}");
+    for none in ["Page age", "Processes", "Touched", "Notes", "ended", "cold"] {
+        assert!(!text.contains(none), "{text}");
+    }
+}
+
+#[test]
+fn when_nothing_is_known_nothing_is_cold() {
+    let text = human(&unknown(), Style::PLAIN);
+    assert!(
+        text.contains("Age unknown: 1.2 GiB, 100% of what is resident"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("cold") && text.contains("pagetide doctor"),
+        "{text}"
+    );
+}
+
+#[test]
+fn of_many_processes_ten_are_shown() {
+    let text = human(&everything(1000, 5), Style::PLAIN);
+    assert!(text.contains("1,000 processes, watched for 10s"), "{text}");
+    assert_eq!(text.matches("/usr/lib/some").count(), 10);
+    assert!(text.contains("and 990 more (--json has all)"), "{text}");
+}
+
+#[test]
+fn cold_is_said_of_ages_that_can_be_known() {
+    let at = |wall_ms| {
+        let mut report = server();
+        report.wall_ms = wall_ms;
+        cold(&report)
+    };
+    assert_eq!(at(900), None, "nobody can know yet");
+    assert_eq!(
+        at(3_000).as_deref(),
+        Some("63% (764 MiB) not touched for 1s")
+    );
+    let both = "48% (580 MiB) not touched for 10s, 23% for 1m";
+    assert_eq!(at(70_000).as_deref(), Some(both));
+}
+
+#[test]
+fn shares_never_lie_about_nothing_and_all() {
+    for (part, whole, want) in [
+        (0, 0, "0%"),
+        (0, 9, "0%"),
+        (1, 1000, "<1%"),
+        (5, 1000, "1%"),
+        (999, 1000, ">99%"),
+        (1000, 1000, "100%"),
+        (2000, 1000, "100%"),
+        (62, 100, "62%"),
+        (u64::MAX - 1, u64::MAX, ">99%"),
+    ] {
+        assert_eq!(per_cent(part, whole), want, "{part} of {whole}");
+    }
+}
+
+/// Everything that could hurt, in every form.
+#[test]
+fn hostile_names_stay_text() {
+    let report = hostile();
+    let mut history = History::default();
+    history.push(&report);
+    for style in [Style::PLAIN, UNICODE] {
+        let text = human(&report, style);
+        assert!(
+            !text.contains(|c: char| c.is_control() && c != '\n'),
+            "{text:?}"
+        );
+        assert!(!text.contains('\u{202e}'), "{text:?}");
+    }
+    let page = html(&report, &history);
+    assert!(!page.contains("<script") && page.contains("&lt;script&gt;"));
+    assert!(!page.contains(|c: char| c.is_control() && c != '\n'));
+    let row = csv::row(&report);
+    assert!(
+        !row.contains(char::is_control) && row.contains("[2J"),
+        "{row}"
+    );
+    let line = json_line(&report);
+    assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'));
+    let back: Report = serde_json::from_str(&line).expect("JSON");
+    assert_eq!(back.command, HOSTILE, "JSON has it whole");
+}
+
+#[test]
+fn csv_lines_match_their_header() {
+    let names = csv::header();
+    let line = csv::row(&server());
+    let value = |name: &str| {
+        let at = names.split(',').position(|n| n == name).expect(name);
+        line.split(',').nth(at).expect(name).to_owned()
+    };
+    assert_eq!(names.split(',').count(), line.split(',').count());
+    assert_eq!(
+        value("anon_older_than_10s_bytes"),
+        (480u64 << 20).to_string()
+    );
+    assert_eq!(
+        value("file_older_than_1s_bytes"),
+        (104u64 << 20).to_string()
+    );
+    assert_eq!(value("reaccessed_older_than_10s_pages"), "2800");
+    assert_eq!(
+        (value("exit"), value("age_source")),
+        (String::new(), "page-tables".to_owned())
+    );
+    assert!(names.starts_with("pid,command,wall_ms,exit,"));
+}
+
+#[test]
+fn the_page_is_whole_and_fetches_nothing() {
+    let mut history = History::default();
+    for n in 0..1500 {
+        history.push(&cooling(n));
+    }
+    let page = html(&cooling(1499), &history);
+    for part in [
+        "How old the memory is",
+        "Over time",
+        "Touched again",
+        "Processes",
+        "Notes",
+    ] {
+        assert!(page.contains(&format!("<h2>{part}</h2>")), "{part}");
+    }
+    assert!(page.contains("prefers-color-scheme:dark") && page.ends_with("</html>\n"));
+    for outside in ["src=", "href=", "http", "url(", "@import", "<script"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.len() < 200_000, "{}", page.len());
+    let plain = html(&Report::default(), &History::default());
+    assert!(
+        !plain.contains("Over time") && !plain.contains("<svg"),
+        "{plain}"
+    );
+}
+
+/// For people who want to look: `cargo test -p cli -- --ignored samples`.
+#[test]
+#[ignore = "writes pages to look at"]
+fn samples_to_look_at() {
+    let mut history = History::default();
+    for n in 0..900 {
+        history.push(&cooling(n));
+    }
+    let dir = std::env::temp_dir();
+    for (name, report) in [
+        ("cooling", cooling(899)),
+        ("hostile", hostile()),
+        ("huge", huge()),
+    ] {
+        let path = dir.join(format!("pagetide-{name}.html"));
+        std::fs::write(path, html(&report, &history)).expect("written");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_report_fits_and_is_text(report in any_report(), width in 20usize..130, unicode: bool) {
+        let style = Style { width, unicode, ..Style::PLAIN };
+        let text = human(&report, style);
+        for line in text.lines() {
+            prop_assert!(columns(line) <= width, "{width}: {line:?}");
+        }
+        prop_assert!(!text.contains(|c: char| c.is_control() && c != '\n'));
+        prop_assert!(unicode || text.is_ascii());
+        let coloured = human(&report, Style { color: true, ..style });
+        prop_assert_eq!(coloured.replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", ""), text);
+    }
+
+    #[test]
+    fn any_report_is_one_line_of_csv_and_a_page(report in any_report(), more in any_report()) {
+        let row = csv::row(&report);
+        prop_assert!(!row.contains(char::is_control));
+        prop_assert_eq!(fields(&row), csv::header().split(',').count());
+        let mut history = History::default();
+        for one in [&more, &report, &report, &more] {
+            history.push(one);
+        }
+        let page = html(&report, &history);
+        prop_assert!(!page.contains("NaN") && !page.contains("inf\""));
+        prop_assert!(!page.contains(|c: char| c.is_control() && c != '\n'));
+        prop_assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    }
+}
+
+/// Fields of a line, quoted ones counted as a reader of RFC 4180 does.
+fn fields(line: &str) -> usize {
+    let mut quoted = false;
+    let commas = line.chars().filter(|&c| {
+        quoted ^= c == '"';
+        c == ',' && !quoted
+    });
+    commas.count() + 1
+}

@@ -1,0 +1,186 @@
+//! Words of others, made safe to show: command lines, paths, names of users.
+//!
+//! Invariant: nothing that comes out of here moves a cursor, changes a colour, turns the direction of
+//! writing, hides itself, or is markup; what is said to fit so many columns takes no more of them.
+
+/// The text with `?` for each character that a terminal would obey rather than show, and, without
+/// Unicode, for each beyond ASCII.
+pub(crate) fn plain(text: &str, unicode: bool) -> String {
+    let shown = |c: char| match c {
+        c if is_hidden(c) || (!unicode && !c.is_ascii()) => '?',
+        c => c,
+    };
+    text.chars().map(shown).collect()
+}
+
+/// Draws nothing of its own: it moves the cursor, turns the direction, joins, or is invisible.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Columns of a character. Beyond the alphabets and the signs that are surely narrow it says two:
+/// a line that is too short does no harm, one that is too long breaks the screen.
+fn columns_of(c: char) -> usize {
+    match c {
+        c if c < '\u{1100}' => 1,
+        '\u{1e00}'..='\u{2319}' | '\u{2500}'..='\u{259f}' => 1,
+        _ => 2,
+    }
+}
+
+/// Columns of a text, or more.
+pub(crate) fn columns(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+/// [`plain`] in at most `width` columns, cut at the end.
+pub(crate) fn cut(text: &str, width: usize, unicode: bool) -> String {
+    let shown = plain(text, unicode);
+    if columns(&shown) <= width {
+        return shown;
+    }
+    let mark = mark(width, unicode);
+    start(&shown, width.saturating_sub(columns(mark))).to_owned() + mark
+}
+
+/// [`plain`] in at most `width` columns, cut at the front: of a path the end says most.
+pub(crate) fn cut_front(text: &str, width: usize, unicode: bool) -> String {
+    let shown = plain(text, unicode);
+    if columns(&shown) <= width {
+        return shown;
+    }
+    let mark = mark(width, unicode);
+    let room = width.saturating_sub(columns(mark));
+    let mut used = 0;
+    let kept = shown.chars().rev().take_while(|&c| {
+        used += columns_of(c);
+        used <= room
+    });
+    let kept: Vec<char> = kept.collect();
+    mark.to_owned() + &kept.into_iter().rev().collect::<String>()
+}
+
+/// What stands for the part that was cut off.
+fn mark(width: usize, unicode: bool) -> &'static str {
+    match width {
+        0 => "",
+        _ if unicode => "\u{2026}",
+        1 => ".",
+        2 => "..",
+        _ => "...",
+    }
+}
+
+/// As much of the text's start as `width` columns take.
+fn start(text: &str, width: usize) -> &str {
+    let mut used = 0;
+    for (at, c) in text.char_indices() {
+        used += columns_of(c);
+        if used > width {
+            return &text[..at];
+        }
+    }
+    text
+}
+
+/// `text` in lines of at most `width` columns, broken at spaces where there are some. At least one.
+pub(crate) fn wrap(text: &str, width: usize, unicode: bool) -> Vec<String> {
+    let text = plain(text, unicode);
+    // A character may be two columns wide; in less room nothing could ever be placed.
+    let width = width.max(2);
+    let mut lines = Vec::new();
+    let mut rest = text.trim();
+    while columns(rest) > width {
+        let head = start(rest, width);
+        // The space may stand just behind the line.
+        let whole = rest[head.len()..].starts_with(' ');
+        let at = match head.rfind(' ') {
+            _ if whole => head.len(),
+            Some(at) if at > 0 => at,
+            _ => head.len(),
+        };
+        lines.push(rest[..at].trim_end().to_owned());
+        rest = rest[at..].trim_start();
+    }
+    lines.push(rest.to_owned());
+    lines
+}
+
+/// As text of a page of HTML, in attributes too.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c if is_hidden(c) => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A field of comma-separated values (RFC 4180): quoted if it has to be, and always one line.
+pub(crate) fn csv_field(text: &str) -> String {
+    let text = plain(text, true);
+    if text.contains(['"', ',']) || text.starts_with(' ') || text.ends_with(' ') {
+        return format!("\"{}\"", text.replace('"', "\"\""));
+    }
+    text
+}
+
+/// One line of JSON. What a terminal would obey is escaped, which JSON alone does not ask for.
+pub(crate) fn json_line(value: &impl serde::Serialize) -> String {
+    safe_json(&serde_json::to_string(value).unwrap_or_default())
+}
+
+/// Indented JSON, as safe.
+pub(crate) fn json_lines(value: &impl serde::Serialize) -> String {
+    safe_json(&serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
+/// Such characters stand inside strings alone, but for the line ends of the indentation.
+fn safe_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let mut units = [0; 2];
+    for c in json.chars() {
+        if c != '\n' && is_hidden(c) {
+            for unit in c.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// A size in at most four columns, for tables: `0`, `4K`, `1.2G`, `999T`.
+pub(crate) fn short_size(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
+    let mut unit = 0;
+    // Up while it would print as 1000 or more of this unit.
+    while unit + 1 < UNITS.len() && rounded(bytes, unit, 1) >= 1000 {
+        unit += 1;
+    }
+    let tenths = rounded(bytes, unit, 10);
+    if unit > 0 && tenths < 100 && !tenths.is_multiple_of(10) {
+        return format!("{}.{}{}", tenths / 10, tenths % 10, UNITS[unit]);
+    }
+    format!("{}{}", rounded(bytes, unit, 1), UNITS[unit])
+}
+
+/// `bytes` in parts (1 or 10) of the `unit`-th power of 1024, rounded to the nearest.
+fn rounded(bytes: u64, unit: usize, parts: u128) -> u128 {
+    let one = 1u128 << (10 * unit);
+    (u128::from(bytes) * parts + one / 2) / one
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! The table for people.
+
+use std::collections::BTreeMap;
+
+use pager::options::{Bytes, Millis};
+
+use crate::terminal::Style;
+use crate::view::memory::per_cent;
+use crate::view::sheet::Sheet;
+use crate::view::text::{columns, cut_front, plain, short_size};
+use crate::view::{clock, count};
+
+use super::{By, Row, Table};
+
+/// Lines above the first row.
+const HEAD: usize = 4;
+/// Columns that a user's name may take.
+const USER: usize = 8;
+
+/// The table with as many rows as asked for and as fit; `users` has the names of user ids.
+pub(crate) fn human(
+    table: &Table,
+    by: By,
+    rows: Option<usize>,
+    users: &BTreeMap<u32, String>,
+    style: Style,
+) -> String {
+    let mut sheet = Sheet::new(style);
+    head(table, &mut sheet);
+    // A line stays free for the cursor, and one for what is left out.
+    let fit = style.height.saturating_sub(HEAD + 2).max(1);
+    let most = rows.unwrap_or(usize::MAX).min(fit);
+    let shown = &table.rows[..table.rows.len().min(most)];
+    match by {
+        By::Process => processes(table, shown, users, &mut sheet),
+        By::Cgroup => groups(table, shown, &mut sheet),
+    }
+    if let Some(more @ 1..) = table.rows.len().checked_sub(shown.len()) {
+        sheet.dim(&format!("and {} more", count(more as u64)));
+    }
+    sheet.finish()
+}
+
+fn head(table: &Table, sheet: &mut Sheet) {
+    let totals = &table.totals;
+    let old = [
+        (totals.older_than_10s_bytes, 10_000),
+        (totals.older_than_1m_bytes, 60_000),
+        (totals.older_than_10m_bytes, 600_000),
+    ];
+    let known = old.into_iter().filter(|(_, ms)| *ms <= table.wall_ms);
+    let shares = known.map(|(bytes, ms)| {
+        let percent = per_cent(bytes, totals.resident_bytes);
+        format!("{percent} >{}", Millis(ms))
+    });
+    let sizes = format!(
+        "{} processes, {} resident, {} swapped",
+        count(totals.processes),
+        Bytes(totals.resident_bytes),
+        Bytes(totals.swapped_bytes),
+    );
+    let parts: Vec<_> = std::iter::once(sizes).chain(shares).collect();
+    sheet.line(&parts.join(", "));
+    let cost = table.overhead.cpu_ms.saturating_mul(1000);
+    let cost = cost.checked_div(table.wall_ms).unwrap_or(0);
+    sheet.dim(&format!(
+        "each {}, for {}; costs {}.{}% of a CPU; ages from {}",
+        Millis(table.interval_ms),
+        clock(table.wall_ms),
+        cost / 10,
+        cost % 10,
+        table.source,
+    ));
+    sheet.blank();
+}
+
+/// The figures of a row, seven columns.
+fn figures(table: &Table, row: &Row) -> String {
+    // An age longer than the watching is not there yet.
+    let old = |bytes: u64, ms: u64| match bytes {
+        0 if table.wall_ms < ms => "-".to_owned(),
+        bytes => short_size(bytes),
+    };
+    format!(
+        "{:>8} {:>7} {:>5} {:>5} {:>5} {:>5} {:>7}",
+        short_size(row.resident_bytes),
+        short_size(row.swapped_bytes),
+        short_size(row.young_bytes),
+        old(row.older_than_10s_bytes, 10_000),
+        old(row.older_than_1m_bytes, 60_000),
+        old(row.older_than_10m_bytes, 600_000),
+        short_size(row.unknown_age_bytes),
+    )
+}
+
+/// The names of [`figures`].
+const FIGURES: &str = "RESIDENT SWAPPED YOUNG  >10s   >1m  >10m UNKNOWN";
+
+fn processes(table: &Table, rows: &[Row], users: &BTreeMap<u32, String>, sheet: &mut Sheet) {
+    let style = sheet.style();
+    let user = |row: &Row| {
+        let uid = row.uid.unwrap_or_default();
+        let name = users.get(&uid).cloned().unwrap_or_else(|| uid.to_string());
+        cut_name(&name, style.unicode)
+    };
+    let pid = |row: &Row| row.pid.unwrap_or_default().to_string();
+    let pids = rows
+        .iter()
+        .map(|row| pid(row).len())
+        .max()
+        .unwrap_or(0)
+        .max(5);
+    let names = rows
+        .iter()
+        .map(|row| columns(&user(row)))
+        .max()
+        .unwrap_or(0)
+        .max(4);
+    let title = format!("{:>pids$} {:<names$} {FIGURES}  COMMAND", "PID", "USER");
+    sheet.dim(&title);
+    for row in rows {
+        let name = user(row);
+        // Padded by hand: a name may have wide characters.
+        let pad = " ".repeat(names.saturating_sub(columns(&name)));
+        sheet.line(&format!(
+            "{:>pids$} {name}{pad} {}  {}",
+            pid(row),
+            figures(table, row),
+            row.command.as_deref().unwrap_or_default(),
+        ));
+    }
+}
+
+fn groups(table: &Table, rows: &[Row], sheet: &mut Sheet) {
+    let style = sheet.style();
+    let room = style.width.saturating_sub(6 + FIGURES.len() + 2);
+    sheet.dim(&format!("PROCS {FIGURES}  GROUP"));
+    for row in rows {
+        let name = match row.cgroup.as_deref() {
+            None | Some("") => "/",
+            Some(name) => name,
+        };
+        sheet.line(&format!(
+            "{:>5} {}  {}",
+            count(row.processes),
+            figures(table, row),
+            cut_front(name, room, style.unicode),
+        ));
+    }
+}
+
+/// As `ps` does: a plus for what is cut off.
+fn cut_name(name: &str, unicode: bool) -> String {
+    let mut name = plain(name, unicode);
+    if columns(&name) > USER {
+        while columns(&name) >= USER {
+            name.pop();
+        }
+        name.push('+');
+    }
+    name
+}

@@ -1,0 +1,144 @@
+//! Rows of the table, made from a report. They serialize under the names of `interfaces.md`.
+
+use std::collections::BTreeMap;
+
+use host::report::{AgeSource, Overhead, Process, Report};
+use serde::Serialize;
+
+/// What a row is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum By {
+    /// One process
+    Process,
+    /// One control group, all of its processes together
+    Cgroup,
+}
+
+/// What the largest is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Sort {
+    /// Resident memory
+    Resident,
+    /// Memory that was not touched for 10 s
+    Cold,
+    /// Memory in swap
+    Swapped,
+}
+
+/// One line.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub(crate) struct Row {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) uid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cgroup: Option<String>,
+    pub(crate) processes: u64,
+    pub(crate) resident_bytes: u64,
+    pub(crate) swapped_bytes: u64,
+    pub(crate) young_bytes: u64,
+    pub(crate) older_than_10s_bytes: u64,
+    pub(crate) older_than_1m_bytes: u64,
+    pub(crate) older_than_10m_bytes: u64,
+    pub(crate) unknown_age_bytes: u64,
+}
+
+impl Row {
+    fn of(process: &Process) -> Row {
+        Row {
+            pid: Some(process.pid),
+            uid: Some(process.uid),
+            command: Some(process.command.clone()),
+            cgroup: Some(process.cgroup.clone()),
+            processes: 1,
+            resident_bytes: process.resident_bytes,
+            swapped_bytes: process.swapped_bytes,
+            young_bytes: process.young_bytes,
+            older_than_10s_bytes: process.older_than_10s_bytes,
+            older_than_1m_bytes: process.older_than_1m_bytes,
+            older_than_10m_bytes: process.older_than_10m_bytes,
+            unknown_age_bytes: process.unknown_age_bytes,
+        }
+    }
+
+    /// Adds the figures of another row, not its names.
+    fn add(&mut self, other: &Row) {
+        let pairs = [
+            (&mut self.processes, other.processes),
+            (&mut self.resident_bytes, other.resident_bytes),
+            (&mut self.swapped_bytes, other.swapped_bytes),
+            (&mut self.young_bytes, other.young_bytes),
+            (&mut self.older_than_10s_bytes, other.older_than_10s_bytes),
+            (&mut self.older_than_1m_bytes, other.older_than_1m_bytes),
+            (&mut self.older_than_10m_bytes, other.older_than_10m_bytes),
+            (&mut self.unknown_age_bytes, other.unknown_age_bytes),
+        ];
+        for (sum, more) in pairs {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
+/// All rows in their order, and what they have in common.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(crate) struct Table {
+    pub(crate) wall_ms: u64,
+    pub(crate) interval_ms: u64,
+    pub(crate) age_source: AgeSource,
+    pub(crate) overhead: Overhead,
+    pub(crate) totals: Row,
+    pub(crate) rows: Vec<Row>,
+    /// In words, for people.
+    #[serde(skip)]
+    pub(crate) source: &'static str,
+}
+
+impl Table {
+    pub(crate) fn of(report: &Report, by: By, sort: Sort) -> Table {
+        let each: Vec<Row> = report.processes.iter().map(Row::of).collect();
+        let mut totals = Row::default();
+        for row in &each {
+            totals.add(row);
+        }
+        let mut rows = match by {
+            By::Process => each,
+            By::Cgroup => groups(&each),
+        };
+        // The largest first, and then by name, so that equal rows stay where they are.
+        rows.sort_by(|a, b| {
+            let key = |row: &Row| match sort {
+                Sort::Resident => row.resident_bytes,
+                Sort::Cold => row.older_than_10s_bytes,
+                Sort::Swapped => row.swapped_bytes,
+            };
+            (key(b), b.resident_bytes)
+                .cmp(&(key(a), a.resident_bytes))
+                .then_with(|| (a.pid, &a.cgroup).cmp(&(b.pid, &b.cgroup)))
+        });
+        Table {
+            wall_ms: report.wall_ms,
+            interval_ms: report.interval_ms,
+            age_source: report.age_source,
+            overhead: report.overhead,
+            totals,
+            rows,
+            source: crate::view::memory::source(report),
+        }
+    }
+}
+
+fn groups(each: &[Row]) -> Vec<Row> {
+    let mut groups: BTreeMap<&str, Row> = BTreeMap::new();
+    for row in each {
+        let name = row.cgroup.as_deref().unwrap_or_default();
+        groups.entry(name).or_default().add(row);
+    }
+    let named = groups.into_iter().map(|(name, row)| Row {
+        cgroup: Some(name.to_owned()),
+        ..row
+    });
+    named.collect()
+}

@@ -1,0 +1,113 @@
+//! Who watches: the seam between this program and the library that reads page tables.
+//!
+//! Invariant: commands know [`Watching`] alone, so that they can be tested with reports of our own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use host::report::{AgeSource, Report};
+use host::system::{Groups, Proc, family};
+use host::watch::{self, Watch, WatchError};
+
+use crate::failure::Failure;
+
+/// Whose memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    /// A process and its descendants.
+    Pid(u32),
+    /// The processes of a control group and of those below it.
+    Cgroup(PathBuf),
+    /// All processes.
+    All,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Pid(pid) => write!(f, "pid {pid}"),
+            Target::Cgroup(path) => write!(f, "{}", path.display()),
+            Target::All => write!(f, "all processes"),
+        }
+    }
+}
+
+/// How to look.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Settings {
+    pub(crate) target: Target,
+    /// Time between two looks.
+    pub(crate) age_every: Duration,
+    /// The longest that clearing accessed bits may hold up a fault of the target.
+    /// Without, what suits the time between two looks.
+    pub(crate) max_wait: Option<Duration>,
+    /// Another source of accessed bits than the best.
+    pub(crate) source: Option<AgeSource>,
+}
+
+/// Looks at processes again and again.
+pub(crate) trait Watching {
+    /// Waits until the next look is due (the first one is at once), looks, and reports all until now.
+    ///
+    /// # Errors
+    /// What keeps it from looking at all; that processes end is no error.
+    fn next(&mut self) -> Result<Report, Failure>;
+
+    /// Whether all processes are gone: the last report was the last.
+    fn finished(&self) -> bool;
+}
+
+/// Begins to watch.
+///
+/// # Errors
+/// No such target, or not the right to look at it.
+pub(crate) fn open(settings: &Settings) -> Result<Box<dyn Watching>, Failure> {
+    Ok(Box::new(Eyes(Watch::open(wanted(settings)?)?)))
+}
+
+/// Watches real processes.
+struct Eyes(Watch);
+
+impl Watching for Eyes {
+    fn next(&mut self) -> Result<Report, Failure> {
+        Ok(self.0.look()?)
+    }
+
+    fn finished(&self) -> bool {
+        self.0.finished()
+    }
+}
+
+/// The settings as the library has them: names become what they name.
+fn wanted(settings: &Settings) -> Result<watch::Settings, Failure> {
+    let target = match &settings.target {
+        Target::Pid(pid) => family::Target::Descendants(*pid),
+        Target::Cgroup(path) => {
+            let groups = Groups::find(&Proc::system()?)?;
+            family::Target::Group(groups.resolve(&path.to_string_lossy())?)
+        }
+        Target::All => family::Target::All,
+    };
+    Ok(watch::Settings {
+        target,
+        interval: settings.age_every,
+        max_wait: settings.max_wait,
+        source: settings.source,
+    })
+}
+
+impl From<WatchError> for Failure {
+    fn from(error: WatchError) -> Failure {
+        let what = error.to_string();
+        if error.is_missing() {
+            return Failure::missing(what, error.hint());
+        }
+        Failure::new(what, error.hint())
+    }
+}
+
+impl From<host::system::Error> for Failure {
+    fn from(error: host::system::Error) -> Failure {
+        WatchError::from(error).into()
+    }
+}

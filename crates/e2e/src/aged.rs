@@ -1,0 +1,229 @@
+//! `pagetide report` of processes as they are: when it looked, what it tells, and that it adds up.
+//!
+//! The last look is between `begin` (its time by the report's own clock, which starts after we did) and
+//! `end` (when it was over): what a truth is compared with must hold for all of that time.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+
+use crate::guard::{Outcome, Running, tail};
+use crate::verdict::{Bin, Look};
+use crate::{pagetide, proc, wait};
+
+/// `CLOCK_MONOTONIC`, in nanoseconds.
+#[must_use]
+pub fn now_ns() -> u64 {
+    let time = Duration::try_from(clock_gettime(ClockId::Monotonic));
+    let time = time.expect("the clock is not before its start");
+    u64::try_from(time.as_nanos()).expect("the machine is younger than 500 years")
+}
+
+/// A report that is being made.
+#[derive(Debug)]
+pub struct Looking {
+    running: Running,
+    begin: u64,
+    limit: Duration,
+}
+
+/// A report, and when it looked.
+#[derive(Clone, Debug)]
+pub struct Aged {
+    /// As JSON.
+    pub report: Value,
+    /// The last look.
+    pub look: Look,
+}
+
+/// `pagetide report` with these words, with `--json`.
+#[must_use]
+pub fn outcome(words: &[&str]) -> Outcome {
+    let words = ["report"].iter().chain(words).chain(&["--json"]);
+    pagetide::command(words.copied()).finish(pagetide::PROMPT)
+}
+
+impl Looking {
+    /// Begins to watch for so many seconds, with a look every `every_ms`.
+    #[must_use]
+    pub fn start(target: &[&str], seconds: u64, every_ms: u64) -> Looking {
+        let (time, every) = (format!("{seconds}s"), format!("{every_ms}ms"));
+        let how = ["--json", "--for", &time, "--age-every", &every];
+        let words = ["report"].iter().chain(target).chain(&how).copied();
+        Looking {
+            begin: now_ns(),
+            running: pagetide::command(words).start(),
+            limit: Duration::from_secs(seconds) + pagetide::PROMPT,
+        }
+    }
+
+    /// Of a process and its descendants.
+    #[must_use]
+    pub fn at(pid: u32, seconds: u64, every_ms: u64) -> Looking {
+        Looking::start(&[&pid.to_string()], seconds, every_ms)
+    }
+
+    /// Its processes may end early; it must be there after so long.
+    pub fn give_up_after(&mut self, limit: Duration) {
+        self.limit = limit;
+    }
+
+    /// The process that looks.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.running.pid()
+    }
+
+    /// The report, once it is there.
+    ///
+    /// # Panics
+    /// If it does not come in time, is none, or does not add up.
+    #[must_use]
+    pub fn finish(self) -> Aged {
+        self.finish_while(|| {})
+    }
+
+    /// The same, and does something again and again until then.
+    ///
+    /// # Panics
+    /// If it does not come in time, is none, or does not add up.
+    #[must_use]
+    pub fn finish_while(mut self, mut each: impl FnMut()) -> Aged {
+        let _ = wait::poll(self.limit, || {
+            each();
+            self.running.ended()
+        });
+        let outcome = self.running.wait(Duration::ZERO);
+        let end = now_ns();
+        let errors = tail(&outcome.stderr, 2000);
+        assert!(outcome.status.success(), "report: {errors}");
+        let report: Value = serde_json::from_str(&outcome.stdout)
+            .unwrap_or_else(|error| panic!("report: {error}: {}\n{errors}", outcome.stdout));
+        adds_up(&report);
+        let ns = |name: &str| number(&report, name) * 1_000_000;
+        let look = Look {
+            begin: (self.begin + ns("wall_ms")).min(end),
+            end,
+            interval: ns("interval_ms"),
+            watched: ns("wall_ms"),
+        };
+        Aged { report, look }
+    }
+}
+
+/// A number of a report or of a part of one.
+///
+/// # Panics
+/// If it is none.
+#[must_use]
+pub fn number(of: &Value, name: &str) -> u64 {
+    let value = of[name].as_u64();
+    value.unwrap_or_else(|| panic!("report: {name} is {}", of[name]))
+}
+
+fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
+    of[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The entry of a process.
+#[must_use]
+pub fn process(report: &Value, pid: u32) -> Option<&Value> {
+    let is = |one: &&Value| one["pid"].as_u64() == Some(u64::from(pid));
+    list(report, "processes").iter().find(is)
+}
+
+/// The pids of all processes.
+#[must_use]
+pub fn pids(report: &Value) -> Vec<u32> {
+    let all = list(report, "processes").iter();
+    all.filter_map(|one| u32::try_from(one["pid"].as_u64()?).ok())
+        .collect()
+}
+
+/// The reasons for unknown ages, in one text.
+#[must_use]
+pub fn reasons(report: &Value) -> String {
+    let all = list(report, "unknown_because").iter();
+    let words = all.filter_map(|one| one["reason"].as_str());
+    words.collect::<Vec<_>>().join("; ")
+}
+
+/// The histogram, all nodes together, by increasing age.
+#[must_use]
+pub fn bins(report: &Value) -> Vec<Bin> {
+    let mut found: Vec<Bin> = Vec::new();
+    for bin in list(report, "page_age")
+        .iter()
+        .flat_map(|node| list(node, "bins"))
+    {
+        let bin = Bin {
+            older_than_ms: number(bin, "older_than_ms"),
+            anon_bytes: number(bin, "anon_bytes"),
+            file_bytes: number(bin, "file_bytes"),
+        };
+        match found
+            .iter_mut()
+            .find(|one| one.older_than_ms == bin.older_than_ms)
+        {
+            Some(one) => {
+                one.anon_bytes += bin.anon_bytes;
+                one.file_bytes += bin.file_bytes;
+            }
+            None => found.push(bin),
+        }
+    }
+    found.sort_by_key(|bin| bin.older_than_ms);
+    found
+}
+
+/// What every report must hold, to the byte: bins and unknown pages are the resident ones, the
+/// processes' own are all of them, and so are the reasons of what is unknown.
+///
+/// # Panics
+/// If a sum is another.
+pub fn adds_up(report: &Value) {
+    let sum = |name: &str, field: &str| -> u64 {
+        let all = list(report, name).iter();
+        all.map(|one| number(one, field)).sum()
+    };
+    let (resident, unknown) = (
+        number(report, "resident_bytes"),
+        number(report, "unknown_age_bytes"),
+    );
+    let binned: u64 = bins(report)
+        .iter()
+        .map(|bin| bin.anon_bytes + bin.file_bytes)
+        .sum();
+    assert_eq!(binned + unknown, resident, "bins and unknown: {report}");
+    let owned = sum("processes", "resident_bytes");
+    assert_eq!(owned, resident, "processes: {report}");
+    let of_processes = sum("processes", "unknown_age_bytes");
+    assert_eq!(of_processes, unknown, "unknown of processes: {report}");
+    assert_eq!(sum("unknown_because", "bytes"), unknown, "{report}");
+    for one in list(report, "processes") {
+        let (owned, mapped) = (number(one, "resident_bytes"), number(one, "mapped_bytes"));
+        assert!(owned <= mapped, "owns more than it maps: {one}");
+        let older = ["older_than_10s_bytes", "unknown_age_bytes"].map(|name| number(one, name));
+        assert!(older.iter().sum::<u64>() <= owned, "{one}");
+    }
+}
+
+/// A line of the processes' `smaps_rollup` in bytes, added up: what the kernel says.
+#[must_use]
+pub fn rollup(pids: &[u32], name: &str) -> u64 {
+    let of = |pid: &u32| -> Option<u64> {
+        let text = proc::read(*pid, "smaps_rollup")?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+    };
+    pids.iter().filter_map(of).sum()
+}
+
+/// Whether two sizes differ by no more than `percent` of the second.
+#[must_use]
+pub fn is_near(size: u64, of: u64, percent: u64) -> bool {
+    size.abs_diff(of) <= of / 100 * percent
+}

@@ -1,0 +1,103 @@
+//! A memory control group (v1) of a test's own.
+//!
+//! It is gone after its test, and so is whoever is still in it: nobody but the test put anyone there.
+//! So it must be declared before what runs in it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::guard::{Run, send};
+use crate::wait;
+
+/// Where the hierarchy that counts memory is mounted.
+const ROOT: &str = "/sys/fs/cgroup/memory";
+
+/// A group, removed in `Drop`.
+#[derive(Debug)]
+pub struct MemoryGroup {
+    path: PathBuf,
+}
+
+impl MemoryGroup {
+    /// An empty one.
+    ///
+    /// # Panics
+    /// If it cannot be made: these tests need root and a v1 hierarchy.
+    #[must_use]
+    pub fn new() -> MemoryGroup {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("pagetide-e2e-{}-{number}", std::process::id());
+        let path = Path::new(ROOT).join(name);
+        std::fs::create_dir(&path)
+            .unwrap_or_else(|error| panic!("no control group {}: {error}", path.display()));
+        MemoryGroup { path }
+    }
+
+    /// Its path in the file system.
+    #[must_use]
+    pub fn path(&self) -> String {
+        self.path.to_string_lossy().into_owned()
+    }
+
+    /// A number that it tells.
+    ///
+    /// # Panics
+    /// If it tells none of this name.
+    #[must_use]
+    pub fn number(&self, file: &str) -> u64 {
+        let path = self.path.join(file);
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let number = text.trim().parse();
+        number.unwrap_or_else(|_| panic!("{}: {text:?}", path.display()))
+    }
+
+    /// Limits its memory to so many bytes; what is over goes to swap.
+    ///
+    /// # Panics
+    /// If the kernel refuses.
+    pub fn limit(&self, bytes: u64) {
+        std::fs::write(
+            self.path.join("memory.limit_in_bytes"),
+            format!("{bytes}\n"),
+        )
+        .expect("the group can be limited");
+    }
+
+    /// The command, in this group from its first instruction on.
+    #[must_use]
+    pub fn run(&self, command: &Run) -> Run {
+        let procs = self
+            .path
+            .join("cgroup.procs")
+            .to_string_lossy()
+            .into_owned();
+        let enter = r#"echo $$ > "$0" && exec "$@""#;
+        command.under(["sh", "-c", enter, &procs].map(str::to_owned))
+    }
+}
+
+impl Default for MemoryGroup {
+    fn default() -> MemoryGroup {
+        MemoryGroup::new()
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // Killed processes leave when their memory is free.
+        let gone = wait::poll(Duration::from_secs(10), || {
+            let inside = std::fs::read_to_string(self.path.join("cgroup.procs"));
+            for pid in inside.unwrap_or_default().lines() {
+                send(pid.parse().unwrap_or_default(), Signal::KILL);
+            }
+            std::fs::remove_dir(&self.path).ok()
+        });
+        if gone.is_none() {
+            eprintln!("cannot remove {}", self.path.display());
+        }
+    }
+}

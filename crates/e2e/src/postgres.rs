@@ -1,0 +1,89 @@
+//! A `PostgreSQL` server of a test's own: on a socket in its own folder, by no network.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::guard::{Run, Running};
+use crate::temp::TempDir;
+use crate::wait;
+
+const BIN: &str = "/usr/lib/postgresql/15/bin";
+const SOON: Duration = Duration::from_secs(120);
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct Postgres {
+    server: Running,
+    folder: TempDir,
+}
+
+impl Postgres {
+    /// Starts one with these shared buffers and a `pgbench` database of this scale.
+    ///
+    /// # Panics
+    /// If it does not start: version 15 is needed, and its user.
+    #[must_use]
+    pub fn start(shared_buffers: &str, scale: u64) -> Postgres {
+        assert!(Path::new(BIN).is_dir(), "{BIN} is not there");
+        let folder = TempDir::public();
+        let place = folder.path().to_string_lossy().into_owned();
+        let owned = Command::new("chown").args(["postgres", &place]).status();
+        assert!(owned.is_ok_and(|status| status.success()), "chown {place}");
+        let data = folder.file("data");
+        let init = as_postgres(&["initdb", "-D", &data, "-A", "trust", "--no-sync"]);
+        let outcome = init.finish(SOON);
+        assert!(outcome.status.success(), "initdb: {}", outcome.stderr);
+        let buffers = format!("shared_buffers={shared_buffers}");
+        let words = ["postgres", "-D", &data, "-k", &place, "-h", ""];
+        let words = [&words[..], &["-c", &buffers, "-F"]].concat();
+        let postgres = Postgres {
+            server: as_postgres(&words).start(),
+            folder,
+        };
+        let ready = || {
+            let asked = as_postgres(&["pg_isready", "-q", "-h", &place]).finish(SOON);
+            asked.status.success()
+        };
+        wait::until("the server", SOON, ready);
+        let filled = postgres.pgbench(&["-i", "-q", "-s", &scale.to_string(), "postgres"]);
+        let outcome = filled.finish(SOON * 2);
+        assert!(outcome.status.success(), "pgbench -i: {}", outcome.stderr);
+        postgres
+    }
+
+    /// The first of its processes.
+    ///
+    /// # Panics
+    /// If it wrote none.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        let file = self.folder.path().join("data/postmaster.pid");
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let pid = text.lines().next().and_then(|line| line.parse().ok());
+        pid.unwrap_or_else(|| panic!("no server: {}", self.server.state()))
+    }
+
+    /// `pgbench` against it.
+    #[must_use]
+    pub fn pgbench(&self, words: &[&str]) -> Run {
+        let place = self.folder.path().to_string_lossy().into_owned();
+        as_postgres(&[&["pgbench", "-h", &place], words].concat())
+    }
+}
+
+/// One of its programs, as its user: it refuses to run as root.
+fn as_postgres(words: &[&str]) -> Run {
+    let program = format!("{BIN}/{}", words[0]);
+    let user = [
+        "--reuid",
+        "postgres",
+        "--regid",
+        "postgres",
+        "--init-groups",
+    ];
+    let head = std::iter::once("setpriv")
+        .chain(user)
+        .chain([program.as_str()]);
+    Run::new(head.chain(words[1..].iter().copied()))
+}

@@ -1,0 +1,53 @@
+//! A swap of a test's own, in compressed memory.
+//!
+//! It is gone after its test: the test must have ended what is in it before. Where it is the only
+//! swap, others may use it meanwhile; what they have there comes back.
+
+use std::path::Path;
+use std::process::Command;
+
+const CONTROL: &str = "/sys/class/zram-control";
+
+/// A device with an active swap, removed in `Drop`.
+#[derive(Debug)]
+pub struct Swap {
+    number: String,
+}
+
+impl Swap {
+    /// One of so many MiB.
+    ///
+    /// # Panics
+    /// If there cannot be one: these tests need root and zram.
+    #[must_use]
+    pub fn new(mib: u64) -> Swap {
+        let number = std::fs::read_to_string(Path::new(CONTROL).join("hot_add"))
+            .expect("a zram device can be made");
+        let swap = Swap {
+            number: number.trim().to_owned(),
+        };
+        let size = format!("/sys/block/zram{}/disksize", swap.number);
+        std::fs::write(size, format!("{mib}M")).expect("the size can be set");
+        for command in ["mkswap", "swapon"] {
+            let done = Command::new(command).arg(swap.device()).output();
+            let done = done.unwrap_or_else(|error| panic!("{command}: {error}"));
+            let why = String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success(), "{command}: {why}");
+        }
+        swap
+    }
+
+    fn device(&self) -> String {
+        format!("/dev/zram{}", self.number)
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        let off = Command::new("swapoff").arg(self.device()).output();
+        let removed = std::fs::write(Path::new(CONTROL).join("hot_remove"), &self.number);
+        if removed.is_err() {
+            eprintln!("cannot remove {}: {off:?}", self.device());
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Whose memory a report is of: a process and all that descends from it, wherever that goes.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use e2e::aged::{self, Looking, number};
+use e2e::guard::Run;
+use e2e::temp::{TempDir, serial};
+use e2e::{proc, programs, wait};
+
+const SOON: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+
+/// The descendants of a shell that hold memory: one after an exec, one in a session of its own, one
+/// whose parent is gone, one of another user.
+#[test]
+fn descendants_stay_whatever_they_do() {
+    let _serial = serial();
+    // Others must be able to run it, and the target directory may lie under a private home.
+    let folder = TempDir::public();
+    let program = folder.file("hotset");
+    std::fs::copy(programs::c("hotset"), &program).expect("a program can be copied");
+    let hold = format!("{program} 16 16 60 --rate 1000");
+    let script = format!(
+        "sleep 2; (exec {hold}) & setsid {hold} & (setsid sh -c '{hold} & exec sleep 0.1' &) \n\
+         setpriv --reuid nobody --clear-groups {hold} & \n wait; sleep 60"
+    );
+    let shell = Run::new(["sh", "-c", &script]).start();
+    let looking = Looking::at(shell.pid(), 8, 1000);
+    let started = || shell.named("hotset").len() == 4;
+    wait::until("four programs", SOON, started);
+    let programs = shell.named("hotset");
+    let orphans = programs.iter().filter(|pid| {
+        let parent = proc::number(**pid, "PPid");
+        parent.is_some_and(|parent| parent != u64::from(shell.pid()))
+    });
+    let orphans = orphans.count();
+    let report = looking.finish().report;
+    assert!(orphans > 0, "no orphan: {}", shell.state());
+    for pid in programs {
+        let process = aged::process(&report, pid).unwrap_or_else(|| panic!("{pid}: {report}"));
+        assert!(number(process, "resident_bytes") >= 16 * MIB, "{process}");
+    }
+    let nobody = report["processes"].as_array().into_iter().flatten();
+    let other = nobody.filter(|one| one["uid"] == 65534).count();
+    assert_eq!(other, 1, "{report}");
+    assert!(number(&report, "resident_bytes") >= 64 * MIB, "{report}");
+}
+
+/// A compile is hundreds of processes that live for milliseconds: none of them is lost.
+#[test]
+fn the_short_lived_processes_of_a_compile_are_counted() {
+    const FILES: usize = 200;
+    let _serial = serial();
+    let folder = TempDir::new();
+    let mut rules = String::from("all:");
+    for i in 0..FILES {
+        let _ = write!(rules, " f{i}.o");
+        let text =
+            format!("#include <stdio.h>\nint f{i}(int x) {{ return printf(\"%d\", x + {i}); }}\n");
+        std::fs::write(folder.path().join(format!("f{i}.c")), text).expect("written");
+    }
+    // A wrapper that says that it was started, and becomes the compiler.
+    rules += "\n%.o: %.c\n\t@echo $@ >> started; exec cc -c -o $@ $<\n";
+    std::fs::write(folder.path().join("Makefile"), rules).expect("written");
+    let script = format!(
+        "cd {} && sleep 1 && make -s -j2; sleep 3",
+        folder.path().display()
+    );
+    let shell = Run::new(["sh", "-c", &script]).start();
+    let mut looking = Looking::at(shell.pid(), 300, 1000);
+    looking.give_up_after(Duration::from_secs(120));
+    let report = looking.finish().report;
+    let started = std::fs::read_to_string(folder.path().join("started")).unwrap_or_default();
+    assert_eq!(started.lines().count(), FILES, "{}", shell.stderr());
+    let ended = &report["ended"];
+    eprintln!("compile: {ended}");
+    // cc starts cc1 and as; they and it are three. Shells, make and sleep come on top.
+    let least = 3 * u64::try_from(FILES).expect("small");
+    assert!(number(ended, "processes") >= least, "{report}");
+    assert!(number(ended, "processes") < least + 50, "{report}");
+    assert_eq!(ended["counted_by_events"], true, "{report}");
+    assert!(number(ended, "unseen") > 0, "{report}");
+}

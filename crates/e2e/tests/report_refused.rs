@@ -1,0 +1,223 @@
+//! What may not be looked at, or is not there, is said in words; what can be said without rights, is.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use e2e::aged::{self, Looking, number};
+use e2e::guard::{Outcome, Run};
+use e2e::subject::Subject;
+use e2e::temp::{TempDir, serial};
+use e2e::{pagetide, proc, programs, wait};
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+const NOBODY: [&str; 6] = [
+    "setpriv",
+    "--reuid",
+    "nobody",
+    "--regid",
+    "nogroup",
+    "--clear-groups",
+];
+
+/// Programs that any user can run, in a folder that any user can enter.
+struct Public(TempDir);
+
+impl Public {
+    fn new() -> Public {
+        let folder = TempDir::public();
+        for (path, name) in [
+            (pagetide::binary(), "pagetide"),
+            (programs::c("hotset"), "hotset"),
+        ] {
+            std::fs::copy(path, folder.path().join(name)).expect("a program can be copied");
+        }
+        Public(folder)
+    }
+
+    fn report(&self, head: &[&str], words: &[&str]) -> Run {
+        let program = self.0.file("pagetide");
+        let words = [&[program.as_str(), "report"], words].concat();
+        Run::new(head.iter().chain(&words).copied())
+    }
+
+    fn program(&self, head: &[&str]) -> Run {
+        let program = self.0.file("hotset");
+        let words = [program.as_str(), "32", "32", "60", "--rate", "1000"];
+        Run::new(head.iter().chain(&words).copied())
+    }
+}
+
+/// Fails with one of these codes and says why and what to do, and nothing where data is expected.
+fn is_refused(what: &str, outcome: &Outcome, codes: &[i32]) {
+    let code = outcome.status.code().unwrap_or(-1);
+    let said = &outcome.stderr;
+    eprintln!("{what}: {code}: {said}");
+    assert!(codes.contains(&code), "{what}: {code}: {said}");
+    assert_eq!(outcome.stdout, "", "{what}");
+    let told = said.starts_with("pagetide: ") && said.contains("\n  hint: ");
+    assert!(told, "{what}: {said}");
+    assert!(!said.contains("panicked"), "{what}: {said}");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let _serial = serial();
+    let report = |pid: &str| aged::outcome(&[pid, "--for", "1s"]);
+    let gone = Run::new(["true"]).start();
+    let pid = gone.pid().to_string();
+    assert!(gone.wait(SOON).status.success());
+    is_refused("gone", &report(&pid), &[1]);
+    is_refused("a thread of the kernel", &report("2"), &[1]);
+    is_refused("nobody's", &report("4194305"), &[1, 2]);
+    is_refused("zero", &report("0"), &[1, 2]);
+    is_refused("negative", &report("-5"), &[2]);
+    let group = aged::outcome(&["--cgroup", "/no/such/group", "--for", "1s"]);
+    is_refused("no group", &group, &[1]);
+    // Not reaped: its parent reads nothing of it.
+    let shell = Run::new(["sh", "-c", "sleep 0 & exec sleep 60"]).start();
+    let zombie = wait::poll(SOON, || {
+        let of = proc::descendants(shell.pid()).into_iter();
+        of.filter(|pid| proc::state(*pid) == Some('Z')).last()
+    });
+    let zombie = zombie.expect("a zombie").to_string();
+    is_refused("a zombie", &report(&zombie), &[1]);
+    // We never look at ourselves: the shell becomes what it asks for.
+    let own = format!("exec {} report $$ --for 1s --json", pagetide::binary());
+    is_refused("itself", &Run::new(["sh", "-c", &own]).finish(SOON), &[1]);
+}
+
+#[test]
+fn another_users_process_is_refused() {
+    let _serial = serial();
+    let public = Public::new();
+    let of_root = public.program(&[]).start();
+    wait::until("32 MiB", SOON, || of_root.stderr().contains("ready"));
+    let pid = of_root.pid().to_string();
+    let words = [pid.as_str(), "--for", "1s", "--json"];
+    let outcome = public.report(&NOBODY, &words).finish(SOON);
+    is_refused("nobody at root's", &outcome, &[1, 3]);
+    assert!(of_root.tree().contains(&of_root.pid()), "it runs on");
+}
+
+/// Reports without the right to read page tables: poorer, and they say so.
+fn is_poorer(what: &str, outcome: &Outcome) {
+    let said = &outcome.stderr;
+    assert_eq!(outcome.status.code(), Some(0), "{what}: {said}");
+    assert!(!said.contains("panicked"), "{what}: {said}");
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    aged::adds_up(&report);
+    let source = report["age_source"].as_str().unwrap_or_default();
+    eprintln!("{what}: {source}, {}", report["notes"]);
+    assert!(["referenced", "none"].contains(&source), "{what}: {report}");
+    let notes = report["notes"].as_array().map_or(0, Vec::len);
+    assert!(notes > 0, "{what} does not say what it lacks: {report}");
+    let resident = number(&report, "resident_bytes");
+    assert!((32 * MIB..48 * MIB).contains(&resident), "{what}: {report}");
+    if source == "none" {
+        assert_eq!(number(&report, "unknown_age_bytes"), resident, "{report}");
+    }
+}
+
+#[test]
+fn without_rights_ones_own_processes_are_reported_as_far_as_they_can_be() {
+    let _serial = serial();
+    let public = Public::new();
+    let own = public.program(&NOBODY).start();
+    wait::until("32 MiB", SOON, || own.stderr().contains("ready"));
+    let pid = own.pid().to_string();
+    let words = [pid.as_str(), "--for", "3s", "--json"];
+    is_poorer("nobody", &public.report(&NOBODY, &words).finish(SOON));
+    // The root of a user namespace has no rights outside of it: not even at processes of the same user.
+    let namespace = [&NOBODY[..], &["unshare", "-Ur"]].concat();
+    let outcome = public.report(&namespace, &words).finish(SOON);
+    is_refused("a namespace at the outside", &outcome, &[1, 3]);
+    let script = format!(
+        "{} 32 32 60 --rate 1000 & sleep 2; {} report $! --for 3s --json; kill $!",
+        public.0.file("hotset"),
+        public.0.file("pagetide")
+    );
+    let inside = [&namespace[..], &["sh", "-c", &script]].concat();
+    is_poorer("a namespace", &Run::new(inside).finish(SOON));
+}
+
+/// Killed in the middle it leaves nothing behind, and the program runs on.
+#[test]
+fn killed_it_leaves_nothing() {
+    let _serial = serial();
+    let program = Subject::start("hotset", &["64", "64", "60", "--rate", "10000"]);
+    let groups = || std::fs::read_to_string("/proc/cgroups").unwrap_or_default();
+    let swaps = || std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let before = (groups(), swaps());
+    let cpu = || proc::read(program.pid, "schedstat").unwrap_or_default();
+    for round in 0..5 {
+        let running = pagetide::command([
+            "report",
+            &program.pid.to_string(),
+            "--watch=100ms",
+            "--json",
+        ]);
+        let mut running = running.start();
+        let reports = || running.stdout().lines().count() > round;
+        wait::until("a report", SOON, reports);
+        running.kill_and_reap();
+        wait::until("its end", SOON, || running.tree().is_empty());
+    }
+    assert_eq!((groups(), swaps()), before);
+    let state = proc::state(program.pid);
+    assert!(matches!(state, Some('R' | 'S')), "{state:?}");
+    assert_eq!(proc::status(program.pid, "TracerPid").as_deref(), Some("0"));
+    let used = cpu();
+    wait::until("it works on", SOON, || cpu() != used);
+    let report = Looking::at(program.pid, 2, 500).finish().report;
+    assert!(number(&report, "resident_bytes") > 64 * MIB, "{report}");
+}
+
+/// It only looks: no call that changes a program's memory, and no descriptor that a child would inherit.
+#[test]
+fn it_only_looks() {
+    let _serial = serial();
+    let program = Subject::start("hotset", &["64", "64", "60", "--rate", "10000"]);
+    let folder = TempDir::new();
+    let trace = folder.file("trace");
+    let calls = "trace=open,openat,openat2,creat,socket,pipe,pipe2,dup,madvise,process_madvise,\
+                 ptrace,kill,tgkill,process_vm_writev,process_vm_readv,fork,vfork,execve,unlink,\
+                 epoll_create,eventfd,memfd_create,userfaultfd,swapon,mount,mkdir,write";
+    let head = ["strace", "-f", "-o", &trace, "-e", calls].map(str::to_owned);
+    let pid = program.pid.to_string();
+    let words = [pid.as_str(), "--for", "2s", "--json"];
+    let report = pagetide::command(["report"].iter().chain(&words).copied());
+    let outcome = report.under(head).finish(SOON);
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    let text = std::fs::read_to_string(&trace).expect("strace writes");
+    assert!(text.lines().count() > 20, "strace saw nothing: {text}");
+    let mut problems = Vec::new();
+    for line in text.lines() {
+        let Some((_, call)) = line.split_once(' ') else {
+            continue;
+        };
+        let call = call.trim_start();
+        let opens = call.starts_with("open") || call.starts_with("creat");
+        let inherits = opens && !call.contains("O_CLOEXEC");
+        let socket = call.starts_with("socket(") && !call.contains("CLOEXEC");
+        // Of its own heap, by the allocator; other processes' memory needs process_madvise.
+        let changes = [
+            "process_madvise",
+            "ptrace",
+            "process_vm_writev",
+            "userfaultfd",
+        ]
+        .iter()
+        .chain(&["swapon", "mount", "mkdir", "unlink", "kill", "tgkill"])
+        .any(|name| {
+            call.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with('('))
+        });
+        let pages_out = call.contains("MADV_PAGEOUT") || call.contains("MADV_COLD");
+        if inherits || socket || changes || pages_out {
+            problems.push(line);
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}

@@ -1,0 +1,146 @@
+//! Sizes are the kernel's: each frame once, however many processes map it, in swap or not.
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use e2e::aged::{self, Looking, is_near, number, rollup};
+use e2e::frames::pss_alone;
+use e2e::memcg::MemoryGroup;
+use e2e::postgres::Postgres;
+use e2e::subject::{AgesSubject, Subject};
+use e2e::temp::serial;
+use e2e::zram::Swap;
+use e2e::{proc, wait};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+const SOON: Duration = Duration::from_secs(60);
+
+/// What the kernel says of the same processes, read by us, is within 1% of the report; what it says of files
+/// is corrected for others that map them as well (libraries). What the report quotes is the kernel's own.
+fn is_what_the_kernel_says(what: &str, report: &Value) {
+    let pids = aged::pids(report);
+    let (pss, alone) = (rollup(&pids, "Pss"), pss_alone(&pids));
+    let resident = number(report, "resident_bytes");
+    let said = report["kernel_says"]["pss_bytes"].as_u64();
+    let sizes = format!("{what}: resident {resident}, Pss {pss}, alone {alone}, {said:?} quoted");
+    eprintln!("{sizes}");
+    assert!(is_near(resident, alone, 1), "{sizes}: {report}");
+    if let Some(said) = said {
+        assert!(is_near(said, pss, 1), "{sizes}: {report}");
+    }
+}
+
+/// Each process maps what the kernel counts as its Rss.
+fn maps_its_rss(report: &Value) {
+    for pid in aged::pids(report) {
+        let mapped = aged::process(report, pid).map_or(0, |one| number(one, "mapped_bytes"));
+        let rss = rollup(&[pid], "Rss");
+        let is_near = is_near(mapped, rss, 1) || mapped.abs_diff(rss) < MIB / 2;
+        assert!(is_near, "pid {pid} maps {mapped}, Rss {rss}: {report}");
+    }
+}
+
+#[test]
+fn every_kind_of_memory_counts_once() {
+    let _serial = serial();
+    let kinds = ["anon", "thp", "cow", "memfd", "forked", "file"];
+    let ages = AgesSubject::start(64, 60, &kinds);
+    let report = Looking::at(ages.printed.pid, 3, 1000).finish().report;
+    is_what_the_kernel_says("ages", &report);
+    maps_its_rss(&report);
+    assert_eq!(aged::pids(&report).len(), 2, "{report}");
+}
+
+#[test]
+fn what_forked_workers_share_counts_once() {
+    let _serial = serial();
+    let workers = Subject::start("workers", &["8", "128", "60"]);
+    let report = Looking::at(workers.pid, 3, 1000).finish().report;
+    is_what_the_kernel_says("workers", &report);
+    maps_its_rss(&report);
+    assert_eq!(aged::pids(&report).len(), 9, "{report}");
+    let resident = number(&report, "resident_bytes");
+    let most = (128 + 8 * 4 + 16) * MIB;
+    assert!(resident < most, "shared pages count twice: {report}");
+}
+
+/// Shared buffers are mapped by every backend, and belong to all of them together once.
+#[test]
+fn a_database_with_its_backends_counts_once() {
+    let _serial = serial();
+    let postgres = Postgres::start("128MB", 20);
+    let words = ["-c", "4", "-j", "1", "-T", "60", "-S", "postgres"];
+    let _clients = postgres.pgbench(&words).start();
+    let server = postgres.pid();
+    wait::until("the backends", SOON, || proc::descendants(server).len() > 8);
+    std::thread::sleep(Duration::from_secs(2));
+    let report = Looking::at(server, 3, 1000).finish().report;
+    is_what_the_kernel_says("postgres", &report);
+    assert!(aged::pids(&report).len() > 8, "{report}");
+}
+
+/// The group that is asked for is charged with what it is charged with.
+#[test]
+fn a_control_group_is_charged_what_the_kernel_says() {
+    let _serial = serial();
+    let group = MemoryGroup::new();
+    let words = ["64", "64", "60", "--rate", "1000"];
+    let one = Subject::start_in(&group, "hotset", &words);
+    let other = Subject::start_in(&group, "hotset", &words);
+    let path = group.path();
+    let report = Looking::start(&["--cgroup", &path], 3, 1000)
+        .finish()
+        .report;
+    let usage = group.number("memory.usage_in_bytes");
+    let charged = number(&report, "charged_bytes");
+    assert!(is_near(charged, usage, 1), "{usage}: {report}");
+    let peak = number(&report, "resident_peak_bytes");
+    let most = group.number("memory.max_usage_in_bytes");
+    assert!(is_near(peak, most, 1), "{most}: {report}");
+    let mut pids = [one.pid, other.pid];
+    pids.sort_unstable();
+    let mut found = aged::pids(&report);
+    found.sort_unstable();
+    assert_eq!(found, pids, "{report}");
+    is_what_the_kernel_says("two in a group", &report);
+    let name = path.trim_start_matches("/sys/fs/cgroup/memory");
+    for pid in pids {
+        let process = aged::process(&report, pid).expect("it is there");
+        assert_eq!(process["cgroup"], name, "{process}");
+    }
+}
+
+/// Under a limit of its group a program loses memory to swap, and takes it back. One that touched its memory
+/// without pause would be killed: the kernel finds nothing that is not in use.
+#[test]
+fn what_is_in_swap_is_what_the_kernel_says() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let group = MemoryGroup::new();
+    let ages = AgesSubject::start_in(&group, 96, 60, &["anon"]);
+    let pids = [ages.printed.pid];
+    let looking = Looking::at(pids[0], 12, 1000);
+    std::thread::sleep(Duration::from_millis(2500));
+    group.limit(60 * MIB);
+    // What is in swap changes while a pass is under way: any value of the last moments will do.
+    let mut seen = VecDeque::new();
+    let report = looking.finish_while(|| {
+        seen.push_back(rollup(&pids, "Swap"));
+        seen.push_back(proc::number(pids[0], "VmSwap").unwrap_or(0));
+        seen.drain(..seen.len().saturating_sub(40));
+    });
+    let report = report.report;
+    let swapped = number(&report, "swapped_bytes");
+    assert!(swapped > 16 * MIB, "nothing is in swap: {report}");
+    let (least, most) = (seen.iter().min(), seen.iter().max());
+    let (least, most) = (least.expect("sampled"), most.expect("sampled"));
+    let near = least / 100 * 98..=most / 100 * 102;
+    eprintln!("in swap: {swapped}, VmSwap and Swap {least} to {most}");
+    assert!(near.contains(&swapped), "{near:?}: {report}");
+    assert!(number(&report, "evicted_pages") > 4096, "{report}");
+    assert!(number(&report, "refaulted_pages") > 0, "{report}");
+    is_what_the_kernel_says("in swap", &report);
+    drop(ages);
+}

@@ -1,0 +1,81 @@
+//! What a reading of one process adds up to.
+//!
+//! Invariant: counts are pages of 4 KiB, of this process's own tables: what is shared is counted here
+//! for each that maps it, and once in the books.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+/// Sums of one reading.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// Pages present, as the kernel's Rss counts them (no zero page, no device, no hugetlb).
+    pub present: u64,
+    /// Entries that are present, of each part that is cleared by itself; a huge page is one. What clearing
+    /// has to go through.
+    pub entries: [u64; 2],
+    /// Of these, entries with the accessed bit set.
+    pub accessed: [u64; 2],
+    /// Pages in swap, by entries: private memory.
+    pub swapped: u64,
+    /// Pages being migrated, poisoned, guarded: neither here nor in swap.
+    pub other: u64,
+    /// Present pages of large folios of which somebody else cleared accessed bits.
+    pub vague: u64,
+    /// Pages whose tables changed while they were read.
+    pub unsure: u64,
+    /// Present pages of the hugetlb pool.
+    pub hugetlb: u64,
+}
+
+/// Why ages of a process are not known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Hidden {
+    /// A secondary MMU accesses its memory, and entries do not show it.
+    SecondaryMmu,
+    /// Clearing the bits would hold it up for about so long.
+    Stall(Duration),
+    /// Its bits may not be cleared.
+    Denied(ErrorKind),
+    /// Somebody else cleared accessed bits of large folios.
+    Foreign,
+    /// Shared with a process of which one of these holds.
+    Shared,
+    /// The source knows no bits.
+    NoSource,
+}
+
+impl Hidden {
+    /// Whether it is the same reason, whatever its figures.
+    #[must_use]
+    pub fn is_like(&self, other: &Hidden) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    /// The reason in words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self {
+            Hidden::SecondaryMmu => {
+                "accessed by a virtual machine or a device, which page tables do not show"
+                    .to_owned()
+            }
+            Hidden::Stall(time) => format!(
+                "clearing accessed bits would hold the program up too long, for up to {} ms (see --max-wait)",
+                time.as_millis() + 1
+            ),
+            Hidden::Denied(_) => {
+                "accessed bits may not be cleared (CAP_DAC_OVERRIDE, or the process's own user)"
+                    .to_owned()
+            }
+            Hidden::Foreign => {
+                "parts of large folios whose accessed bits somebody else cleared (DAMON?)"
+                    .to_owned()
+            }
+            Hidden::Shared => "shared with a process whose accesses are not known".to_owned(),
+            Hidden::NoSource => {
+                "no source of accessed bits works here (see `pagetide doctor`)".to_owned()
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The ages of some processes' pages: each round reads their tables into the books.
+//!
+//! Invariant: a process is changed in nothing but its accessed bits, and those only where the clearing
+//! is not expected to hold it up for longer than allowed; what is not cleared is unknown when it is
+//! seen set again, never young and never old. A process that used no processor time since the last
+//! round accessed nothing: its pages grow older without being looked at.
+//!
+//! Floors: [`space`] (one address space), [`pauses`] (how long clearing may take), [`page`] (one piece of a reading), [`found`] (what a reading
+//! adds up to), and here the round.
+
+mod found;
+mod page;
+mod pauses;
+mod space;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::time::{Duration, Instant};
+
+use pagetables::{Cleared, Grain, Part, Source};
+
+use crate::books::Books;
+use crate::system::{Filesystems, Identity, Nodes, Proc};
+
+pub use found::{Found, Hidden};
+pub use page::MemoryKind;
+use page::{Teller, ranges};
+pub use pauses::Pauses;
+use space::Kept;
+pub use space::Space;
+
+/// What rounds cost until now.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Costs {
+    /// Reading tables.
+    pub walk: Duration,
+    /// Clearing bits.
+    pub clear: Duration,
+    /// The longest clearing.
+    pub clear_longest: Duration,
+}
+
+/// What became of one process in a round.
+#[derive(Debug)]
+pub enum Looked {
+    /// Read, or known to have slept.
+    Done,
+    /// It is gone, or has no memory.
+    Gone,
+    /// It may not be read.
+    Denied(io::Error),
+}
+
+/// The ages of a set of processes.
+pub struct Ages {
+    source: Box<dyn Source>,
+    books: Books,
+    spaces: BTreeMap<Identity, Space>,
+    filesystems: Filesystems,
+    nodes: Nodes,
+    proc: Proc,
+    pauses: Pauses,
+    costs: Costs,
+    /// Address spaces that were read in this round: processes may share one (vfork, CLONE_VM).
+    read: BTreeSet<u64>,
+    rounds: u64,
+    /// Pages evicted and refaulted of processes that are gone.
+    of_gone: (u64, u64),
+}
+
+impl Ages {
+    /// No process yet; `now_ms` as in [`Books::new`].
+    #[must_use]
+    pub fn new(
+        source: Box<dyn Source>,
+        (proc, filesystems, nodes): (Proc, Filesystems, Nodes),
+        pauses: Pauses,
+        now_ms: u64,
+    ) -> Ages {
+        Ages {
+            source,
+            books: Books::new(now_ms),
+            spaces: BTreeMap::new(),
+            filesystems,
+            nodes,
+            proc,
+            pauses,
+            costs: Costs::default(),
+            read: BTreeSet::new(),
+            rounds: 0,
+            of_gone: (0, 0),
+        }
+    }
+
+    /// Where bits come from.
+    #[must_use]
+    pub fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    /// The nodes, in the order of [`MemoryKind::of`].
+    #[must_use]
+    pub fn nodes(&self) -> &[u32] {
+        self.nodes.all()
+    }
+
+    /// The books.
+    #[must_use]
+    pub fn books(&self) -> &Books {
+        &self.books
+    }
+
+    /// What is known of a process.
+    #[must_use]
+    pub fn space(&self, identity: Identity) -> Option<&Space> {
+        self.spaces.get(&identity)
+    }
+
+    /// Pages that went to swap and came back, as far as looks saw, of processes that are gone too.
+    #[must_use]
+    pub fn swapped_pages(&self) -> (u64, u64) {
+        let sum = |(evicted, refaulted): (u64, u64), space: &Space| {
+            (evicted + space.evicted, refaulted + space.refaulted)
+        };
+        self.spaces.values().fold(self.of_gone, sum)
+    }
+
+    /// What it cost until now.
+    #[must_use]
+    pub fn costs(&self) -> Costs {
+        self.costs
+    }
+
+    /// Rounds until now.
+    #[must_use]
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// A round: every process of `members` is looked at, others are forgotten. What became of each is
+    /// told to `told`, in order.
+    pub fn round(
+        &mut self,
+        now_ms: u64,
+        members: &[Identity],
+        mut told: impl FnMut(Identity, Looked),
+    ) {
+        let members_now: BTreeSet<Identity> = members.iter().copied().collect();
+        let is_gone = |identity: &Identity| !members_now.contains(identity);
+        let gone: Vec<Identity> = self.spaces.keys().copied().filter(is_gone).collect();
+        for identity in gone {
+            self.forget(identity);
+        }
+        self.books.begin_round(now_ms);
+        self.read.clear();
+        for identity in members {
+            let looked = self.look(*identity);
+            if let Looked::Gone | Looked::Denied(_) = looked {
+                self.forget(*identity);
+            }
+            told(*identity, looked);
+        }
+        self.books.end_round();
+        self.rounds += 1;
+    }
+
+    fn forget(&mut self, identity: Identity) {
+        if let Some(space) = self.spaces.remove(&identity) {
+            self.of_gone.0 += space.evicted;
+            self.of_gone.1 += space.refaulted;
+            self.books.remove_owner(space.owner);
+        }
+    }
+
+    /// One process.
+    fn look(&mut self, identity: Identity) -> Looked {
+        let Ok(cpu) = pagetables::cpu_time(identity.pid) else {
+            return Looked::Gone;
+        };
+        let stat = match self.proc.stat(identity.pid) {
+            Ok(Some(stat)) => stat,
+            _ => return Looked::Gone,
+        };
+        // From before the reading: what is accessed during it is read in the next round.
+        let now = Kept {
+            cpu,
+            resident: stat.resident,
+            faults: stat.faults,
+        };
+        if let Some(space) = self.spaces.get(&identity)
+            && space.slept(now)
+        {
+            self.books.keep(space.owner);
+            return Looked::Done;
+        }
+        match self.read(identity, now) {
+            Ok(true) => Looked::Done,
+            Ok(false) => Looked::Gone,
+            Err(error) => Looked::Denied(error),
+        }
+    }
+
+    /// Reads the tables of a process and clears what was young; whether it was there.
+    fn read(&mut self, identity: Identity, now: Kept) -> io::Result<bool> {
+        let pid = identity.pid;
+        let mappings = match self.proc.maps(pid, &mut self.filesystems) {
+            Ok(Some(mappings)) if !mappings.is_empty() => mappings,
+            Ok(_) => return Ok(false),
+            Err(error) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, error)),
+        };
+        let Some(mut space) = self.take_space(identity) else {
+            return Err(io::Error::other("more processes than can be watched"));
+        };
+        space.look_for_devices(&self.proc, pid);
+        let begin = Instant::now();
+        // Whether a secondary MMU has registered is known at the reading's end, and counts from the next
+        // round on; its descriptors are known before.
+        let mask = self.source.frame_mask();
+        let mut teller = Teller::new((&mut self.books, &self.nodes), &space, &mappings, mask);
+        let reading = self
+            .source
+            .read(pid, &ranges(&mappings), &mut |number, piece| {
+                teller.tell(number, piece);
+            });
+        let found = teller.found;
+        self.costs.walk += begin.elapsed();
+        let reading = match reading {
+            Ok(reading) => reading,
+            Err(error) => {
+                self.books.remove_owner(space.owner);
+                let gone = error.kind() == io::ErrorKind::NotFound;
+                return if gone { Ok(false) } else { Err(error) };
+            }
+        };
+        space.learn(&reading, found, self.read.insert(reading.space));
+        let at_most = self.pauses.at_most(space.kept, now);
+        for part in [Part::Anon, Part::File] {
+            if found.accessed[part as usize] > 0 {
+                self.clear(pid, part, &mut space, at_most);
+            } else {
+                space.trusted[part as usize] = true;
+                space.not_cleared[part as usize] = None;
+            }
+        }
+        space.kept = now;
+        self.spaces.insert(identity, space);
+        Ok(true)
+    }
+
+    fn take_space(&mut self, identity: Identity) -> Option<Space> {
+        match self.spaces.remove(&identity) {
+            Some(space) => Some(space),
+            None => {
+                let mut space = Space::new(self.books.add_owner()?);
+                let has_bits = self.source.grain() != Grain::None;
+                space.no_source = (!has_bits).then_some(Hidden::NoSource);
+                Some(space)
+            }
+        }
+    }
+
+    /// Sets the accessed bits of a part back, if nobody waits long for it.
+    fn clear(&mut self, pid: u32, part: Part, space: &mut Space, at_most: Duration) {
+        let entries = space.found.entries[part as usize];
+        let what = (pid, part);
+        let cleared = self.source.clear(what, &mut space.pace, entries, at_most);
+        if let Ok(Cleared::Done(took)) = cleared {
+            self.costs.clear += took;
+            self.costs.clear_longest = self.costs.clear_longest.max(took);
+        }
+        space.trusted[part as usize] = matches!(cleared, Ok(Cleared::Done(_)));
+        space.not_cleared[part as usize] = match cleared {
+            Ok(Cleared::Done(_)) => None,
+            Ok(Cleared::TooLong(expected)) => Some(Hidden::Stall(expected)),
+            Err(error) => Some(Hidden::Denied(error.kind())),
+        };
+    }
+}

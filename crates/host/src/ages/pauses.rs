@@ -1,0 +1,95 @@
+//! How long a clearing may hold an address space.
+//!
+//! Invariant: a program that took page faults since the last look waits no longer than the user allows,
+//! as far as can be foreseen. While bits are cleared, the kernel holds the lock that page faults, mmap and
+//! munmap take; nothing else waits for it. So a program that takes no faults does not wait at all, however
+//! long it is held; that it goes on so is a guess, so even then it is held for a small part of the time
+//! only: of the faults that come all the same, no greater part meets a clearing.
+
+use std::time::Duration;
+
+use super::space::Kept;
+
+/// What a program that takes faults waits at most, unless the user says otherwise ...
+const BUSY: Duration = Duration::from_millis(5);
+/// ... or this part of the interval, where that is longer: of a rare look a longer wait is as small a loss.
+const BUSY_PART: u32 = 500;
+/// Of a program without faults: held for at most this part of the interval.
+const QUIET_PART: u32 = 50;
+/// And never for longer than this.
+const QUIET_MAX: Duration = Duration::from_millis(250);
+
+/// The bounds of a watch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pauses {
+    /// For a program that takes faults.
+    busy: Duration,
+    /// For one that took none since the last look.
+    quiet: Duration,
+}
+
+impl Pauses {
+    /// With what the user allows, and the time between two looks.
+    #[must_use]
+    pub fn new(max_wait: Option<Duration>, interval: Duration) -> Pauses {
+        let part = (interval / BUSY_PART).min(QUIET_MAX);
+        let busy = max_wait.unwrap_or(part.max(BUSY));
+        let quiet = (interval / QUIET_PART).min(QUIET_MAX).max(busy);
+        Pauses { busy, quiet }
+    }
+
+    /// The bound for a process that was like `before` at the last look, and is like `now`. One that is
+    /// seen for the first time may do anything.
+    pub(super) fn at_most(&self, before: Kept, now: Kept) -> Duration {
+        let is_new = before == Kept::default();
+        if is_new || before.faults != now.faults {
+            self.busy
+        } else {
+            self.quiet
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(faults: u64) -> Kept {
+        Kept {
+            cpu: Duration::from_secs(1),
+            resident: 1000,
+            faults,
+        }
+    }
+
+    #[test]
+    fn only_a_program_without_faults_is_held_longer() {
+        let ms = Duration::from_millis;
+        let pauses = Pauses::new(Some(ms(5)), Duration::from_secs(10));
+        assert_eq!(pauses.at_most(after(7), after(7)), ms(200));
+        assert_eq!(pauses.at_most(after(7), after(8)), ms(5));
+        assert_eq!(
+            pauses.at_most(Kept::default(), after(7)),
+            ms(5),
+            "seen for the first time"
+        );
+    }
+
+    #[test]
+    fn a_rare_look_may_take_longer() {
+        let ms = Duration::from_millis;
+        let busy = |interval| Pauses::new(None, interval).at_most(after(7), after(8));
+        assert_eq!(busy(ms(1000)), ms(5));
+        assert_eq!(busy(ms(20_000)), ms(40));
+        assert_eq!(busy(ms(3_600_000)), ms(250));
+    }
+
+    #[test]
+    fn the_part_is_bounded_on_both_sides() {
+        let ms = Duration::from_millis;
+        let long = Pauses::new(Some(ms(5)), Duration::from_secs(3600));
+        assert_eq!(long.at_most(after(7), after(7)), ms(250));
+        let short = Pauses::new(Some(ms(5)), ms(100));
+        assert_eq!(short.at_most(after(7), after(7)), ms(5));
+    }
+}

@@ -1,0 +1,122 @@
+//! One address space from round to round.
+//!
+//! Invariant: `trusted` is true only of a part of which every accessed bit that the last reading saw set
+//! was cleared after it; then a bit that is set now was set since.
+
+use std::time::Duration;
+
+use pagetables::{Pace, Reading};
+
+use super::found::{Found, Hidden};
+use crate::books::Owner;
+use crate::system::Proc;
+
+/// Rounds between two looks at a process's descriptors.
+const DEVICES_EVERY: u32 = 16;
+
+/// What tells whether a process did anything since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Kept {
+    pub(super) cpu: Duration,
+    /// Resident pages, as the kernel counts.
+    pub(super) resident: u64,
+    /// Page faults until now.
+    pub(super) faults: u64,
+}
+
+/// An address space.
+#[derive(Debug)]
+pub struct Space {
+    /// Its number in the books.
+    pub owner: Owner,
+    /// The last reading.
+    pub found: Found,
+    /// Pages that went to swap since the first reading, as far as looks saw.
+    pub evicted: u64,
+    /// Pages that came back.
+    pub refaulted: u64,
+    /// Why bits were not cleared after the last reading.
+    pub(super) not_cleared: [Option<Hidden>; 2],
+    /// The source has no bits.
+    pub(super) no_source: Option<Hidden>,
+    pub(super) pace: Pace,
+    /// Of each part that is cleared by itself.
+    pub(super) trusted: [bool; 2],
+    pub(super) kept: Kept,
+    /// The kernel's number for it; another after an exec.
+    id: u64,
+    /// A secondary MMU has registered, or there are descriptors of one.
+    registered: bool,
+    has_devices: bool,
+    rounds: u32,
+}
+
+impl Space {
+    pub(super) fn new(owner: Owner) -> Space {
+        Space {
+            owner,
+            found: Found::default(),
+            evicted: 0,
+            refaulted: 0,
+            not_cleared: [None; 2],
+            no_source: None,
+            pace: Pace::default(),
+            trusted: [false; 2],
+            kept: Kept::default(),
+            id: 0,
+            registered: false,
+            has_devices: false,
+            rounds: 0,
+        }
+    }
+
+    /// Whether others access its memory unseen.
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        self.registered || self.has_devices
+    }
+
+    /// Why ages are unknown, if any are.
+    #[must_use]
+    pub fn why_unknown(&self) -> Option<Hidden> {
+        if self.is_hidden() {
+            return Some(Hidden::SecondaryMmu);
+        }
+        let foreign = (self.found.vague > 0).then_some(Hidden::Foreign);
+        self.not_cleared
+            .into_iter()
+            .flatten()
+            .max()
+            .or(self.no_source)
+            .or(foreign)
+    }
+
+    /// Whether it did nothing since the last reading, and nothing was taken from it. What a secondary
+    /// MMU does needs no processor time of the process.
+    pub(super) fn slept(&self, now: Kept) -> bool {
+        self.rounds > 0 && !self.is_hidden() && self.kept == now
+    }
+
+    /// Looks, now and then, for descriptors of virtual machines and devices.
+    pub(super) fn look_for_devices(&mut self, proc: &Proc, pid: u32) {
+        if self.rounds.is_multiple_of(DEVICES_EVERY) {
+            self.has_devices = proc.secondary_mmu(pid).is_ok_and(|found| found.is_some());
+        }
+        self.rounds = self.rounds.wrapping_add(1);
+    }
+
+    /// Takes the sums of a reading. Of an address space that another process was read with already,
+    /// what is in swap counts there.
+    pub(super) fn learn(&mut self, reading: &Reading, found: Found, is_first: bool) {
+        let before = std::mem::replace(&mut self.found, found);
+        if !is_first {
+            self.found.swapped = 0;
+        }
+        if self.rounds > 1 && self.id == reading.space {
+            self.evicted += self.found.swapped.saturating_sub(before.swapped);
+            self.refaulted += before.swapped.saturating_sub(self.found.swapped);
+        }
+        self.id = reading.space;
+        self.registered = reading.hides == Some(true);
+    }
+}

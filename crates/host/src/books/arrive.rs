@@ -1,0 +1,170 @@
+//! A look at a frame that has no record of the leaf's size: it is fresh, or leaves were split or
+//! joined since they were seen last.
+//!
+//! Invariant: a frame is under one record before and after. What is split gives its record to all its
+//! parts. What is joined goes to who sees it joined, unless a part was already seen in this round:
+//! then some address space maps the parts and another the whole, and the look is at each of the parts.
+
+use super::word::{Size, Word};
+use super::{Books, Look, cohort_of, tally_of};
+
+impl Books {
+    /// One look of the reader, at what `look` found no record for.
+    #[inline(never)]
+    pub(super) fn arrive(&mut self, class: u8, frame: u64, size: Size, look: Look) {
+        let now = self.time.now();
+        if let Some((head, whole)) = self.covering(frame, size) {
+            self.split(head, whole);
+            // A third-level leaf is split twice for one of its pages.
+            return self.look(class, frame, size, look);
+        }
+        let fresh = Word::fresh(now, size);
+        if size == Size::One {
+            return self.place(class, frame, fresh, look);
+        }
+        assert!(
+            frame.is_multiple_of(size.pages()),
+            "huge leaves are aligned"
+        );
+        let chunks = self.frames.within(frame, size);
+        if chunks.iter().any(|&id| self.was_seen(id)) {
+            let part = size.part();
+            for number in 0..512 {
+                self.look(class, frame + number * part.pages(), part, look);
+            }
+            return;
+        }
+        let joined = self.join(&chunks, size);
+        self.place(class, frame, joined.unwrap_or(fresh), look);
+    }
+
+    /// The record of a larger size that a frame is under.
+    fn covering(&self, frame: u64, size: Size) -> Option<(u64, Size)> {
+        if self.large == 0 {
+            return None;
+        }
+        let larger = [Size::Huge, Size::Giant]
+            .into_iter()
+            .filter(|larger| *larger > size);
+        let mut heads = larger.map(|larger| (frame & !(larger.pages() - 1), larger));
+        heads.find(|(head, larger)| {
+            self.frames
+                .peek(*head)
+                .is_some_and(|word| word.size() == *larger)
+        })
+    }
+
+    /// Whether a chunk has a frame that was seen in this round.
+    fn was_seen(&mut self, id: u32) -> bool {
+        let now = self.time.now();
+        self.frames
+            .chunk(id)
+            .is_some_and(|chunk| chunk.head.seen_in(now) != 0)
+    }
+
+    /// A new record for the reader, from what was known before this round.
+    fn place(&mut self, class: u8, frame: u64, before: Word, look: Look) {
+        let now = self.time.now();
+        let begun = before.into_new_round();
+        let word = begun.after(look, true, now).seen_by_owner(class, self.mark);
+        let (owner, pages) = (self.reader(), word.size().pages());
+        self.put(frame, owner, word, true);
+        self.tallies[tally_of(owner, class)].add(cohort_of(&self.time, word), pages);
+        self.pages += pages;
+        if let Some(round) = begun.reaccessed(word) {
+            self.count_again(round, pages);
+        }
+        debug_assert_eq!(self.frames.peek(frame), Some(word));
+    }
+
+    /// Writes a record where none is. The tallies are the caller's.
+    fn put(&mut self, frame: u64, owner: u16, word: Word, seen: bool) {
+        let now = self.time.now();
+        let (at, bit) = ((frame & 63) as usize, 1_u64 << (frame & 63));
+        let Some(chunk) = self.frames.find_or_make(frame >> 6) else {
+            return;
+        };
+        assert_eq!(chunk.head.live & bit, 0, "a frame has one record");
+        chunk.head.enter(now);
+        chunk.head.owned_by(owner);
+        chunk.head.live |= bit;
+        if seen {
+            chunk.head.seen |= bit;
+        }
+        (chunk.words[at], chunk.owners[at]) = (word, owner);
+        self.large += u64::from(word.size() != Size::One);
+    }
+
+    /// The parts of a huge leaf get records of their own, each like the one of the whole.
+    #[cold]
+    fn split(&mut self, head: u64, size: Size) {
+        let now = self.time.now();
+        let bit = 1_u64 << (head & 63);
+        let Some(chunk) = self.frames.find(head >> 6) else {
+            return;
+        };
+        let at = (head & 63) as usize;
+        let (word, owner) = (chunk.words[at], chunk.owners[at]);
+        assert_eq!(
+            (word.size(), chunk.head.live),
+            (size, bit),
+            "nothing is under a huge leaf"
+        );
+        let seen = chunk.head.seen_in(now) & bit != 0;
+        (chunk.head.live, chunk.head.seen) = (0, 0);
+        self.large -= 1;
+        let part = size.part();
+        for number in 0..512 {
+            self.put(
+                head + number * part.pages(),
+                owner,
+                word.with_size(part),
+                seen,
+            );
+        }
+        debug_assert_eq!(part.pages() * 512, size.pages(), "no frame comes or goes");
+    }
+
+    /// Takes all records of these chunks out of the books, and makes one of them; none if some frame
+    /// of the leaf had no record, for then part of it is fresh.
+    fn join(&mut self, chunks: &[u32], size: Size) -> Option<Word> {
+        let (mut joined, mut pages): (Option<Word>, u64) = (None, 0);
+        for &id in chunks {
+            let gone = self.frames.chunk(id).map_or(0, |chunk| chunk.head.live);
+            self.drop_records(id, gone, |word| {
+                joined = Some(joined.map_or(word, |other| other.joined(word)));
+                pages += word.size().pages();
+            });
+        }
+        assert!(pages <= size.pages(), "each frame is under one record");
+        joined
+            .filter(|_| pages == size.pages())
+            .map(|word| word.with_size(size))
+    }
+
+    /// Takes some records of a chunk out of the books; `told` gets each.
+    pub(super) fn drop_records(&mut self, id: u32, gone: u64, mut told: impl FnMut(Word)) {
+        self.settle();
+        let Some(chunk) = self.frames.chunk(id) else {
+            return;
+        };
+        assert_eq!(gone & !chunk.head.live, 0, "only records go");
+        chunk.head.live &= !gone;
+        chunk.head.seen &= !gone;
+        let mut left = gone;
+        while left != 0 {
+            let at = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (word, owner) = (chunk.words[at], chunk.owners[at]);
+            let pages = word.size().pages();
+            let cohort = cohort_of(&self.time, word);
+            self.tallies[tally_of(owner, word.class())].take(cohort, pages);
+            self.pages -= pages;
+            self.large -= u64::from(word.size() != Size::One);
+            told(word);
+        }
+        if chunk.head.live == 0 && gone != 0 {
+            self.frames.release(id);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The begin and the end of a round.
+//!
+//! Invariant: after the end, each record was seen in this round or belongs to an owner that was kept.
+//! Only chunks with a record that was not seen are read for this, and of those none whose one owner
+//! was kept. Rounds have 16 bits in a record: each 65536 rounds all records are renumbered once.
+
+use super::frames::NEVER;
+use super::word::{ROUND_MAX, Size};
+use super::{Books, CLASSES, NOBODY, Owner};
+
+impl Books {
+    /// A round begins; what is accessed in it was accessed at `now_ms`.
+    ///
+    /// # Panics
+    ///
+    /// If the round before has not ended.
+    pub fn begin_round(&mut self, now_ms: u64) {
+        assert!(!self.open, "one round after the other");
+        if self.time.is_full() {
+            self.renumber();
+        }
+        self.time.advance(now_ms);
+        if self.time.is_crowded() {
+            self.merge();
+        }
+        self.again.clear();
+        self.again.resize(self.time.cohort(self.time.now()) + 1, 0);
+        self.open = true;
+        debug_assert_eq!(self.reader, NOBODY);
+    }
+
+    /// This owner is not read in this round (it slept): its frames stay as they are, but for what
+    /// others see of them.
+    ///
+    /// # Panics
+    ///
+    /// If it was removed, or outside of a round.
+    pub fn keep(&mut self, owner: Owner) {
+        assert!(self.open, "owners are kept within a round");
+        self.owners.keep(owner, self.time.now());
+        debug_assert!(self.owners.is_kept(owner.0, self.time.now()));
+    }
+
+    /// The round ends: frames that nobody saw and that no kept owner owns are forgotten.
+    ///
+    /// # Panics
+    ///
+    /// If no round has begun.
+    pub fn end_round(&mut self) {
+        assert!(self.open, "a round ends once");
+        let now = self.time.now();
+        self.settle();
+        for id in 0..self.frames.ids() {
+            let Some(chunk) = self.frames.chunk(id) else {
+                continue;
+            };
+            let unseen = chunk.head.live & !chunk.head.seen_in(now);
+            let stays = !chunk.head.mixed && self.owners.is_kept(chunk.head.sole, now);
+            if unseen != 0 && !stays {
+                self.forget(id, unseen);
+            }
+        }
+        for (cohort, pages) in self
+            .again
+            .iter()
+            .enumerate()
+            .filter(|(_, pages)| **pages > 0)
+        {
+            let age = self.time.now_ms() - self.time.time_ms(cohort);
+            self.reaccessed.add(age, *pages);
+        }
+        self.again.clear();
+        let (tallies, owners) = (&self.tallies, &mut self.owners);
+        owners.end_round(now, |owner| {
+            tallies[owner * CLASSES..][..CLASSES]
+                .iter()
+                .all(|tally| tally.pages() == 0)
+        });
+        self.reader = NOBODY;
+        self.open = false;
+        debug_assert_eq!(self.counted_pages(), self.pages);
+    }
+
+    /// Of the unseen records of a chunk, those go whose owners were not kept.
+    #[inline(never)]
+    fn forget(&mut self, id: u32, unseen: u64) {
+        let now = self.time.now();
+        let Some(chunk) = self.frames.chunk(id) else {
+            return;
+        };
+        assert_eq!(unseen & chunk.head.seen_in(now), 0, "what was seen stays");
+        let (mut gone, mut mixed, mut sole) = (0, false, None);
+        for at in (0..64).filter(|at| chunk.head.live >> at & 1 == 1) {
+            let owner = chunk.owners[at];
+            if unseen >> at & 1 == 1 && !self.owners.is_kept(owner, now) {
+                gone |= 1 << at;
+            } else {
+                mixed |= *sole.get_or_insert(owner) != owner;
+            }
+        }
+        // What has only one owner left is skipped the next time.
+        (chunk.head.mixed, chunk.head.sole) = (mixed, sole.unwrap_or_default());
+        self.drop_records(id, gone, |_| ());
+    }
+
+    /// Old rounds become one, in the timeline and in all counts.
+    fn merge(&mut self) {
+        let places = self.time.merge();
+        for tally in &mut self.tallies {
+            tally.follow(&places);
+        }
+        debug_assert_eq!(self.counted_pages(), self.pages);
+    }
+
+    /// All records get the numbers of their cohorts as rounds: the next 65536 rounds fit again.
+    #[cold]
+    fn renumber(&mut self) {
+        self.merge();
+        for id in 0..self.frames.ids() {
+            let Some(chunk) = self.frames.chunk(id) else {
+                continue;
+            };
+            chunk.head.round = NEVER;
+            for at in (0..64).filter(|at| chunk.head.live >> at & 1 == 1) {
+                let cohort = self.time.cohort(chunk.words[at].last());
+                let round = u32::try_from(cohort).unwrap_or(ROUND_MAX);
+                chunk.words[at] = chunk.words[at].with_last(round);
+                debug_assert!(chunk.words[at].size() == Size::One || self.large > 0);
+            }
+        }
+        self.time.renumber();
+        self.owners.renumber();
+        assert!(!self.time.is_full(), "there are fewer cohorts than rounds");
+    }
+
+    /// The pages of all owners.
+    fn counted_pages(&self) -> u64 {
+        let owners = 0..self.tallies.len() / CLASSES;
+        owners.map(|owner| self.owned_pages(owner)).sum()
+    }
+}

@@ -1,0 +1,86 @@
+//! Changes of records on their way to the tallies: neighbours mostly change alike.
+//!
+//! Invariant: tallies with the run added are the counts of the records. Whoever reads tallies or takes
+//! from them settles the run first; the end of a round does.
+
+use super::word::{Size, Word};
+use super::{Books, cohort_of, tally_of};
+
+/// Looks in a row that moved as many records from one place to another.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// Owner and record, before and after.
+    from: (u16, Word),
+    to: (u16, Word),
+    /// Whether each was accessed again after an idle time that is known.
+    again: bool,
+    /// How many records.
+    records: u64,
+}
+
+impl Default for Run {
+    fn default() -> Run {
+        let nobody = (0, Word::fresh(0, Size::One));
+        Run {
+            from: nobody,
+            to: nobody,
+            again: false,
+            records: 0,
+        }
+    }
+}
+
+/// Whether both are counted at the same place.
+#[inline]
+const fn alike(one: (u16, Word), other: (u16, Word)) -> bool {
+    one.0 == other.0 && one.1.counts_like(other.1)
+}
+
+impl Books {
+    /// A record that has changed is counted elsewhere.
+    #[inline]
+    pub(super) fn recount(&mut self, from: (u16, Word), to: (u16, Word), again: bool) {
+        debug_assert!(from.1.size() == to.1.size(), "no frame comes or goes here");
+        let run = &mut self.run;
+        if !(alike(run.from, from) && alike(run.to, to) && run.again == again) {
+            self.settle();
+            self.run = Run {
+                from,
+                to,
+                again,
+                records: 0,
+            };
+        }
+        self.run.records += 1;
+        debug_assert!(!alike(from, to), "something has changed");
+    }
+
+    /// Brings the tallies up to date.
+    pub(super) fn settle(&mut self) {
+        let Run {
+            from,
+            to,
+            again,
+            records,
+        } = self.run;
+        if records == 0 {
+            return;
+        }
+        self.run.records = 0;
+        let pages = records * from.1.size().pages();
+        let cohort = cohort_of(&self.time, from.1);
+        self.tallies[tally_of(from.0, from.1.class())].take(cohort, pages);
+        let cohort = cohort_of(&self.time, to.1);
+        self.tallies[tally_of(to.0, to.1.class())].add(cohort, pages);
+        if again {
+            self.count_again(from.1.last(), pages);
+        }
+    }
+
+    /// Pages whose access before was in `round` were accessed again.
+    pub(super) fn count_again(&mut self, round: u32, pages: u64) {
+        debug_assert!(round < self.time.now(), "an age is at least a round");
+        self.again[self.time.cohort(round)] += pages;
+        debug_assert_eq!(self.again.len(), self.time.cohort(self.time.now()) + 1);
+    }
+}

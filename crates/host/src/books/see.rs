@@ -1,0 +1,111 @@
+//! A look at a frame whose record has the size of the leaf: millions of times a round.
+//!
+//! Invariant: the record, its owner's tally and the chunk's head change together. The owner stays as
+//! long as its last reading saw the frame; otherwise whoever sees the frame takes over.
+
+use super::word::Size;
+use super::{Books, Class, Look, Owner};
+
+impl Books {
+    /// A present page of `owner`: `pages` (1, 512 or 262144) frames from `frame` (a frame number below
+    /// 2^40) under one accessed bit. Several looks at a frame in one round are several mappings of it.
+    /// Runs of ascending frames are fastest. Frames whose leaf was split inherit the leaf's record; a
+    /// leaf over frames that had records of their own is as young as the youngest of them.
+    ///
+    /// # Panics
+    ///
+    /// If `owner` was removed, if `pages` is another number, or if a huge leaf is not aligned.
+    #[inline]
+    pub fn see(&mut self, owner: Owner, class: Class, frame: u64, pages: u32, look: Look) {
+        debug_assert!(self.open, "pages are seen within a round");
+        if self.reader != u32::from(owner.0) {
+            self.turn_to(owner);
+        }
+        let size = if pages == 1 {
+            Some(Size::One)
+        } else {
+            Size::of(pages)
+        };
+        self.look(
+            class.0,
+            frame,
+            size.expect("a leaf has 1, 512 or 512 * 512 pages"),
+            look,
+        );
+    }
+
+    /// Another address space is read from now on.
+    #[cold]
+    fn turn_to(&mut self, owner: Owner) {
+        assert!(self.open, "pages are seen within a round");
+        self.mark = self.owners.read(owner, self.time.now());
+        self.reader = u32::from(owner.0);
+        debug_assert!(!self.owners.missed(owner.0, self.mark));
+    }
+
+    /// The reader, where it names an owner.
+    pub(super) fn reader(&self) -> u16 {
+        debug_assert!(self.reader <= u32::from(u16::MAX), "somebody is reading");
+        (self.reader & 0xffff) as u16
+    }
+
+    /// One look of the reader. Most looks find the owner's own frame as old as before: these are
+    /// answered here, and the others where there is time.
+    #[inline]
+    pub(super) fn look(&mut self, class: u8, frame: u64, size: Size, look: Look) {
+        let (at, bit) = ((frame & 63) as usize, 1_u64 << (frame & 63));
+        let (now, reader, mark) = (self.time.now(), self.reader, self.mark);
+        if let Some(chunk) = self.frames.find(frame >> 6) {
+            chunk.head.enter(now);
+            let before = chunk.words[at];
+            let is_first = chunk.head.live & !chunk.head.seen & bit != 0;
+            let is_own = u32::from(chunk.owners[at]) == reader && before.is_plain(class, size);
+            if is_first && is_own && !(look.accessed || look.hidden) {
+                chunk.head.seen |= bit;
+                chunk.words[at] = before.into_new_round().seen_by_owner(class, mark);
+                return;
+            }
+            if chunk.head.live & bit != 0 && before.has_size(size) {
+                return self.look_closely(class, frame, look);
+            }
+        }
+        self.arrive(class, frame, size, look);
+    }
+
+    /// A look at a frame that has a record of the leaf's size.
+    #[inline(never)]
+    fn look_closely(&mut self, class: u8, frame: u64, look: Look) {
+        let (now, reader) = (self.time.now(), self.reader());
+        let (at, bit) = ((frame & 63) as usize, 1_u64 << (frame & 63));
+        let Some(chunk) = self.frames.find(frame >> 6) else {
+            return;
+        };
+        let (before, owner) = (chunk.words[at], chunk.owners[at]);
+        debug_assert!(chunk.head.live & bit != 0 && chunk.head.round == now);
+        let is_first = chunk.head.seen & bit == 0;
+        chunk.head.seen |= bit;
+        let begun = if is_first {
+            before.into_new_round()
+        } else {
+            before
+        };
+        let mut word = begun.after(look, is_first, now);
+        let takes_over = owner != reader && self.owners.missed(owner, before.mark());
+        if takes_over || owner == reader {
+            word = word.seen_by_owner(class, self.mark);
+        }
+        if takes_over {
+            chunk.owners[at] = reader;
+            chunk.head.owned_by(reader);
+        }
+        chunk.words[at] = word;
+        if takes_over || !word.counts_like(before) {
+            let after = if takes_over { reader } else { owner };
+            self.recount(
+                (owner, before),
+                (after, word),
+                begun.reaccessed(word).is_some(),
+            );
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The books without any of their tricks: one record for each 4 KiB frame, all looks of a round kept
+//! and judged together at its end, rounds never merged, nothing counted before it is asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::books::Look;
+
+/// What is known of a frame at the end of a round.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    last: usize,
+    known: bool,
+    hidden: bool,
+    bit: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Record {
+    /// None: fresh in this round.
+    state: Option<State>,
+    looks: Vec<Look>,
+    owner: usize,
+    class: u8,
+    /// The owner's reading that saw it.
+    reading: u64,
+    huge: bool,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Mm {
+    alive: bool,
+    readings: u64,
+    read: bool,
+    kept: bool,
+}
+
+/// What one owner has of one class.
+#[derive(Default, PartialEq, Eq, Debug)]
+pub(super) struct Owned {
+    pub(super) pages: u64,
+    pub(super) unknown: u64,
+    /// By time of the last access.
+    pub(super) known: BTreeMap<u64, u64>,
+}
+
+pub(super) struct Naive {
+    frames: BTreeMap<u64, Record>,
+    mms: BTreeMap<usize, Mm>,
+    pub(super) times: Vec<u64>,
+    /// Pages accessed again, by age before.
+    pub(super) again: BTreeMap<u64, u64>,
+}
+
+impl Naive {
+    /// Empty, begun at 0.
+    pub(super) fn new() -> Naive {
+        let (frames, mms) = (BTreeMap::new(), BTreeMap::new());
+        Naive {
+            frames,
+            mms,
+            times: vec![0],
+            again: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, owner: usize) {
+        self.mms.insert(
+            owner,
+            Mm {
+                alive: true,
+                ..Mm::default()
+            },
+        );
+    }
+
+    pub(super) fn remove(&mut self, owner: usize) {
+        let mm = self.mms.get_mut(&owner).unwrap();
+        (mm.alive, mm.kept) = (false, false);
+    }
+
+    pub(super) fn keep(&mut self, owner: usize) {
+        self.mms.get_mut(&owner).unwrap().kept = true;
+    }
+
+    pub(super) fn pages(&self) -> u64 {
+        self.frames.len() as u64
+    }
+
+    pub(super) fn see(&mut self, owner: usize, class: u8, frame: u64, huge: bool, look: Look) {
+        let mm = self.mms.get_mut(&owner).unwrap();
+        if !mm.read {
+            mm.read = true;
+            mm.readings += 1;
+        }
+        let group = frame / 512 * 512..frame / 512 * 512 + 512;
+        let was_huge = self.frames.get(&frame).is_some_and(|record| record.huge);
+        if !huge && was_huge {
+            self.frames
+                .range_mut(group.clone())
+                .for_each(|(_, record)| record.huge = false);
+        }
+        if huge
+            && !was_huge
+            && self
+                .frames
+                .range(group.clone())
+                .all(|(_, r)| r.looks.is_empty())
+        {
+            return self.join(owner, class, frame, look);
+        }
+        let seen = if huge { group } else { frame..frame + 1 };
+        seen.for_each(|frame| self.see_one(owner, class, frame, look));
+    }
+
+    fn see_one(&mut self, owner: usize, class: u8, frame: u64, look: Look) {
+        let reading = self.mms[&owner].readings;
+        let fresh = Record {
+            state: None,
+            looks: vec![],
+            owner,
+            class,
+            reading,
+            huge: false,
+        };
+        let record = self.frames.entry(frame).or_insert(fresh);
+        let holder = self.mms[&record.owner];
+        if record.owner == owner || !holder.alive || holder.readings != record.reading {
+            (record.owner, record.class, record.reading) = (owner, class, reading);
+        }
+        record.looks.push(look);
+    }
+
+    fn join(&mut self, owner: usize, class: u8, head: u64, look: Look) {
+        let states: Option<Vec<State>> = (head..head + 512)
+            .map(|frame| self.frames.get(&frame)?.state)
+            .collect();
+        let state = states.map(|states| State {
+            last: states.iter().map(|state| state.last).max().unwrap(),
+            known: states.iter().all(|state| state.known),
+            hidden: states.iter().any(|state| state.hidden),
+            bit: states.iter().any(|state| state.bit),
+        });
+        let reading = self.mms[&owner].readings;
+        let joined = Record {
+            state,
+            looks: vec![look],
+            owner,
+            class,
+            reading,
+            huge: true,
+        };
+        self.frames
+            .extend((head..head + 512).map(|frame| (frame, joined.clone())));
+    }
+
+    pub(super) fn end_round(&mut self) {
+        for mm in self
+            .mms
+            .values_mut()
+            .filter(|mm| mm.alive && !mm.read && !mm.kept)
+        {
+            mm.readings += 1;
+        }
+        let mms = &self.mms;
+        self.frames
+            .retain(|_, record| !record.looks.is_empty() || mms[&record.owner].kept);
+        let now = self.times.len() - 1;
+        for record in self
+            .frames
+            .values_mut()
+            .filter(|record| !record.looks.is_empty())
+        {
+            let after = judge(record.state, &record.looks, now);
+            if let Some(before) = record.state
+                && before.known
+                && after.known
+                && after.last == now
+                && record.looks.iter().any(|look| is_young(*look, before.bit))
+            {
+                *self
+                    .again
+                    .entry(self.times[now] - self.times[before.last])
+                    .or_default() += 1;
+            }
+            record.state = Some(after);
+            record.looks.clear();
+        }
+        let owners: BTreeSet<usize> = self.frames.values().map(|record| record.owner).collect();
+        self.mms
+            .retain(|owner, mm| mm.alive || owners.contains(owner));
+        self.mms
+            .values_mut()
+            .for_each(|mm| (mm.read, mm.kept) = (false, false));
+    }
+
+    /// What each owner has, by class.
+    pub(super) fn owned(&self) -> BTreeMap<(usize, u8), Owned> {
+        let mut all: BTreeMap<(usize, u8), Owned> = BTreeMap::new();
+        for record in self.frames.values() {
+            let owned = all.entry((record.owner, record.class)).or_default();
+            owned.pages += 1;
+            let state = record.state.unwrap();
+            if state.known {
+                *owned.known.entry(self.times[state.last]).or_default() += 1;
+            } else {
+                owned.unknown += 1;
+            }
+        }
+        all
+    }
+}
+
+fn is_young(look: Look, left_set: bool) -> bool {
+    look.accessed && (look.trusted || !left_set)
+}
+
+fn judge(before: Option<State>, looks: &[Look], now: usize) -> State {
+    let left_set = before.is_some_and(|state| state.bit);
+    let bit = looks.iter().any(|look| look.accessed);
+    let hidden = looks.iter().any(|look| look.hidden);
+    let known = |last| State {
+        last,
+        known: true,
+        hidden: false,
+        bit,
+    };
+    if looks.iter().any(|look| is_young(*look, left_set)) {
+        return known(now);
+    }
+    if bit || looks.iter().any(|look| look.hidden && !look.accessed) {
+        return State {
+            last: 0,
+            known: false,
+            hidden,
+            bit,
+        };
+    }
+    match before {
+        None => known(now),
+        Some(state) if state.known => known(state.last),
+        Some(state) if state.hidden => known(now),
+        Some(_) => known(now - 1),
+    }
+}

@@ -1,0 +1,247 @@
+//! Some hundred rounds of address spaces that come, go, sleep, share, split and join: the books say
+//! what the model says.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::naive::Naive;
+use crate::books::{Books, Class, Look, Owner};
+
+/// Regions of 512 frames that are mapped here and there. The second and third are neighbours.
+const REGIONS: [u64; 4] = [0, 1 << 20, (1 << 20) + 512, 77 << 30];
+
+/// A generator of numbers, from the seed that proptest prints.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+
+    fn pick(&mut self, limit: usize) -> usize {
+        usize::try_from(self.below(limit as u64)).unwrap()
+    }
+
+    fn percent(&mut self, chance: u64) -> bool {
+        self.below(100) < chance
+    }
+}
+
+/// An address space: its mappings by frame, each huge or not.
+#[derive(Default)]
+struct Space {
+    maps: BTreeMap<u64, bool>,
+    hidden: bool,
+}
+
+struct World {
+    dice: Dice,
+    books: Books,
+    naive: Naive,
+    spaces: BTreeMap<Owner, Space>,
+}
+
+impl World {
+    fn change_mappings(&mut self) {
+        if self.spaces.len() < 5 && self.dice.percent(20) {
+            let owner = self.books.add_owner().unwrap();
+            self.naive.add(owner.index());
+            let hidden = self.dice.percent(25);
+            self.spaces.insert(
+                owner,
+                Space {
+                    maps: BTreeMap::new(),
+                    hidden,
+                },
+            );
+        }
+        for space in self.spaces.values_mut() {
+            let region = REGIONS[self.dice.pick(4)];
+            let is_huge = space.maps.get(&region) == Some(&true);
+            match self.dice.below(60) {
+                0 => space.maps.retain(|frame, _| frame / 512 != region / 512),
+                1 => {
+                    space.maps.retain(|frame, _| frame / 512 != region / 512);
+                    space.maps.insert(region, true);
+                }
+                2 if is_huge => space
+                    .maps
+                    .extend((region..region + 512).map(|f| (f, false))),
+                3..6 if !is_huge => {
+                    let (from, pages) = (self.dice.below(512), self.dice.below(200));
+                    let to = (from + pages).min(512);
+                    space
+                        .maps
+                        .extend((region + from..region + to).map(|frame| (frame, false)));
+                }
+                6 if !is_huge => {
+                    space
+                        .maps
+                        .extend((region..region + 512).map(|frame| (frame, false)));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn remove_one(&mut self) {
+        let Some((&owner, _)) = self.spaces.iter().nth(self.dice.pick(9)) else {
+            return;
+        };
+        self.books.remove_owner(owner);
+        self.naive.remove(owner.index());
+        self.spaces.remove(&owner);
+    }
+
+    fn read(&mut self, owner: Owner) {
+        if self.dice.percent(20) {
+            self.books.keep(owner);
+            return self.naive.keep(owner.index());
+        }
+        let (trusted, busy) = (self.dice.percent(70), self.dice.below(100));
+        let (space, file) = (&self.spaces[&owner], self.dice.percent(5));
+        let hidden = space.hidden && self.dice.percent(80);
+        for (&frame, &huge) in &space.maps {
+            // Half of the frames are hardly ever accessed: they grow older than what stays exact.
+            let cold = frame / if huge { 512 } else { 64 } % 2 == 1;
+            let chance = if cold { 3 } else { busy * 100 };
+            let accessed = self.dice.below(13_000) < chance;
+            let look = Look {
+                accessed,
+                trusted,
+                hidden,
+            };
+            let class =
+                u8::from(file) + u8::from(frame > 1 << 30) * 15 - u8::from(file && frame > 1 << 30);
+            self.books
+                .see(owner, Class(class), frame, if huge { 512 } else { 1 }, look);
+            self.naive.see(owner.index(), class, frame, huge, look);
+        }
+    }
+
+    fn round(&mut self) {
+        self.change_mappings();
+        if self.dice.percent(2) {
+            self.remove_one();
+        }
+        let interval = [0, 900, 1000, 1000, 1100, 5000][self.dice.pick(6)];
+        let now_ms = self.naive.times.last().unwrap() + interval;
+        self.naive.times.push(now_ms);
+        self.books.begin_round(now_ms);
+        let mut order: Vec<Owner> = self.spaces.keys().copied().collect();
+        for at in 1..order.len() {
+            order.swap(at, self.dice.pick(at + 1));
+        }
+        let removes = self.dice.percent(2).then(|| self.dice.below(5));
+        for (at, owner) in (0..).zip(order) {
+            if self.spaces.contains_key(&owner) {
+                self.read(owner);
+            }
+            if removes == Some(at) {
+                self.remove_one();
+            }
+        }
+        self.books.end_round();
+        self.naive.end_round();
+    }
+
+    fn compare(&self) {
+        assert_eq!(self.books.pages(), self.naive.pages());
+        let (owned, mut pages) = (self.naive.owned(), 0);
+        for (&(owner, class), owned) in &owned {
+            let owner = Owner(u16::try_from(owner).unwrap());
+            assert_eq!(self.books.resident(owner, Class(class)), owned.pages);
+            assert_eq!(self.books.unknown(owner, Class(class)), owned.unknown);
+            let ages = self
+                .books
+                .ages(owner)
+                .filter(|(of, _, _)| of.number() == class);
+            let said: Vec<_> = ages.map(|(_, last_ms, pages)| (last_ms, pages)).collect();
+            let known = owned
+                .known
+                .iter()
+                .map(|(last_ms, pages)| (*last_ms, *pages))
+                .collect();
+            self.compare_times(said, known);
+            pages += owned.pages;
+        }
+        assert_eq!(
+            pages,
+            self.books.pages(),
+            "the owners together have each frame once"
+        );
+    }
+
+    /// Exact for 64 rounds; else up to 1/32 of the age younger.
+    fn compare_times(&self, said: Vec<(u64, u64)>, known: Vec<(u64, u64)>) {
+        let times = &self.naive.times;
+        let (now, exact) = (
+            times[times.len() - 1],
+            times[times.len().saturating_sub(65)],
+        );
+        for_each_page(said, known, |said, known| {
+            assert!(said == known || known < exact, "{said} {known}");
+            assert!(
+                said >= known && (said - known) * 32 <= now - said,
+                "{said} {known}"
+            );
+        });
+    }
+
+    /// As the ages, and to 1/128 less.
+    fn compare_reaccessed(&self) {
+        let again = self
+            .naive
+            .again
+            .iter()
+            .map(|(age, pages)| (*age, *pages))
+            .collect();
+        for_each_page(self.books.reaccessed().collect(), again, |said, age| {
+            assert!(
+                said <= age && (said + 1) * 33 * 129 >= age * 32 * 128,
+                "{said} {age}"
+            );
+        });
+    }
+}
+
+/// Pairs pages in ascending order of their value.
+fn for_each_page(one: Vec<(u64, u64)>, other: Vec<(u64, u64)>, check: impl Fn(u64, u64)) {
+    let sum = |pairs: &[(u64, u64)]| pairs.iter().map(|pair| pair.1).sum::<u64>();
+    assert_eq!(sum(&one), sum(&other), "as many pages");
+    let (mut one, mut other) = (one.into_iter(), other.into_iter());
+    let (mut a, mut b) = ((0, 0), (0, 0));
+    loop {
+        if a.1 == 0 {
+            let Some(next) = one.next() else { break };
+            a = next;
+        }
+        if b.1 == 0 {
+            let Some(next) = other.next() else { break };
+            b = next;
+        }
+        check(a.0, b.0);
+        let both = a.1.min(b.1);
+        (a.1, b.1) = (a.1 - both, b.1 - both);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(12) })]
+
+    #[test]
+    fn books_say_what_the_model_says(seed in 1_u64.., limit in 230_u32..500) {
+        let naive = Naive::new();
+        let books = Books::with_round_limit(0, limit);
+        let mut world = World { dice: Dice(seed), books, naive, spaces: BTreeMap::new() };
+        for _ in 0..400 {
+            world.round();
+            world.compare();
+        }
+        world.compare_reaccessed();
+    }
+}

@@ -1,0 +1,153 @@
+//! The rules for one frame with one mapping.
+
+use super::{FILE, HIDDEN, LEFT, Look, OLD, Rounds, YOUNG};
+
+#[test]
+fn a_fresh_frame_is_as_young_as_it_can_be_and_then_grows_old() {
+    let mut rounds = Rounds::new();
+    let mm = rounds.owner();
+    rounds.round(&[
+        (mm, 7, 1, OLD),
+        (mm, 8, 1, YOUNG),
+        (mm, 9, 1, LEFT),
+        (mm, 10, 1, HIDDEN),
+    ]);
+    assert_eq!((rounds.ages(mm), rounds.unknown(mm)), (vec![(0, 3)], 1));
+    for round in 1..5 {
+        rounds.round(&[(mm, 7, 1, OLD), (mm, 8, 1, YOUNG)]);
+        assert_eq!(rounds.ages(mm), [(round * 1000, 1), (0, 1)]);
+        assert_eq!(rounds.reaccessed(), [(1000, round)]);
+    }
+    assert_eq!(rounds.resident(mm), 2, "what nobody saw is forgotten");
+}
+
+#[test]
+fn an_access_after_an_idle_time_is_counted_by_that_time() {
+    let mut rounds = Rounds::new();
+    let mm = rounds.owner();
+    rounds.round(&[(mm, 1, 1, OLD), (mm, 2, 1, OLD)]);
+    rounds.round(&[(mm, 1, 1, OLD), (mm, 2, 1, OLD)]);
+    rounds.round(&[(mm, 1, 1, YOUNG), (mm, 2, 1, OLD)]);
+    assert_eq!(rounds.reaccessed(), [(2000, 1)]);
+    rounds.round(&[(mm, 1, 1, OLD), (mm, 2, 1, LEFT)]);
+    assert_eq!(
+        rounds.reaccessed(),
+        [(2000, 1), (2992, 1)],
+        "lower edges, to 1/128"
+    );
+}
+
+#[test]
+fn a_bit_that_was_left_set_says_nothing_until_it_was_cleared() {
+    let mut rounds = Rounds::new();
+    let mm = rounds.owner();
+    rounds.round(&[(mm, 1, 1, YOUNG)]);
+    rounds.round(&[(mm, 1, 1, LEFT)]);
+    assert_eq!((rounds.ages(mm), rounds.unknown(mm)), (vec![], 1));
+    rounds.round(&[(mm, 1, 1, OLD)]);
+    assert_eq!(
+        rounds.ages(mm),
+        [(1000, 1)],
+        "as young as it can be: the round before"
+    );
+    rounds.round(&[(mm, 1, 1, LEFT)]);
+    assert_eq!(
+        rounds.ages(mm),
+        [(0, 1)],
+        "the bit was clear at the last look"
+    );
+    assert_eq!(rounds.reaccessed(), [(2000, 1)]);
+    rounds.round(&[(mm, 1, 1, LEFT)]);
+    rounds.round(&[(mm, 1, 1, YOUNG)]);
+    assert_eq!(
+        rounds.reaccessed(),
+        [(2000, 1)],
+        "an age that was unknown is none"
+    );
+}
+
+#[test]
+fn hidden_accesses_make_an_age_unknown_unless_the_bit_is_seen() {
+    let mut rounds = Rounds::new();
+    let mm = rounds.owner();
+    let hidden_young = Look {
+        hidden: true,
+        ..YOUNG
+    };
+    rounds.round(&[(mm, 1, 1, OLD), (mm, 2, 1, OLD)]);
+    rounds.round(&[(mm, 1, 1, HIDDEN), (mm, 2, 1, hidden_young)]);
+    assert_eq!((rounds.ages(mm), rounds.unknown(mm)), (vec![(0, 1)], 1));
+    // Nobody knows when the last hidden access was: it may have been a moment ago.
+    rounds.round(&[(mm, 1, 1, OLD), (mm, 2, 1, OLD)]);
+    assert_eq!(
+        (rounds.ages(mm), rounds.unknown(mm)),
+        (vec![(1000, 1), (0, 1)], 0)
+    );
+}
+
+#[test]
+fn a_kept_owner_keeps_its_frames_for_any_number_of_rounds() {
+    let mut rounds = Rounds::new();
+    let (asleep, awake) = (rounds.owner(), rounds.owner());
+    rounds.round(&[
+        (asleep, 1, 1, OLD),
+        (asleep, 1000, 1, LEFT),
+        (awake, 2, 1, OLD),
+    ]);
+    for _ in 0..700 {
+        rounds.round_but(&[asleep], &[(awake, 2, 1, YOUNG)]);
+    }
+    assert_eq!((rounds.resident(asleep), rounds.resident(awake)), (2, 1));
+    let (age, pages) = rounds.ages(asleep)[0];
+    assert!(
+        pages == 2 && age <= 700_000 && age * 33 / 32 >= 700_000,
+        "{age}"
+    );
+    rounds.round(&[(asleep, 1, 1, YOUNG), (awake, 2, 1, OLD)]);
+    assert_eq!((rounds.resident(asleep), rounds.resident(awake)), (1, 1));
+    assert_eq!(rounds.reaccessed().len(), 2);
+}
+
+#[test]
+fn an_owner_that_neither_maps_anything_nor_sleeps_has_nothing() {
+    let mut rounds = Rounds::new();
+    let mm = rounds.owner();
+    rounds.round(&[(mm, 1, 1, OLD), (mm, 4096, 512, OLD)]);
+    let some = rounds.books.memory_bytes();
+    rounds.round(&[]);
+    assert_eq!((rounds.resident(mm), rounds.books.pages()), (0, 0));
+    assert!(
+        rounds.books.memory_bytes() + 20_000 < some,
+        "what is empty is given back"
+    );
+}
+
+#[test]
+fn the_class_is_what_the_owner_saw_last() {
+    let mut rounds = Rounds::new();
+    let (mm, other) = (rounds.owner(), rounds.owner());
+    rounds.round(&[(mm, 1, 1, OLD)]);
+    rounds.books.begin_round(2000);
+    rounds.books.see(other, FILE, 1, 1, OLD);
+    rounds.books.see(mm, FILE, 1, 1, OLD);
+    rounds.books.end_round();
+    assert_eq!(
+        (rounds.resident(mm), rounds.books.resident(mm, FILE)),
+        (0, 1)
+    );
+    assert_eq!(rounds.books.ages(mm).collect::<Vec<_>>(), [(FILE, 1000, 1)]);
+}
+
+#[test]
+fn rounds_beyond_65536_change_nothing() {
+    let mut rounds = Rounds::new();
+    let mm = rounds.owner();
+    rounds.round(&[(mm, 1, 1, OLD)]);
+    for _ in 0..70_000 {
+        rounds.round(&[(mm, 1, 1, OLD), (mm, 2, 1, YOUNG)]);
+    }
+    let ages = rounds.ages(mm);
+    assert_eq!(ages[1..], [(0, 1)]);
+    assert!(ages[0].0 <= 70_000_000 && ages[0].0 * 33 / 32 >= 70_000_000);
+    assert_eq!(rounds.reaccessed(), [(1000, 69_999)]);
+}

@@ -1,0 +1,138 @@
+//! Frames with several mappings: how old they are, and whose.
+
+use super::{ANON, HIDDEN, LEFT, OLD, Rounds, YOUNG};
+use crate::books::Owner;
+
+/// Three rounds of a shared frame: the first old, then `looks` in one round. Known ages, unknown.
+fn after(looks: [super::Look; 2]) -> (Vec<(u64, u64)>, u64) {
+    let mut rounds = Rounds::new();
+    let (a, b) = (rounds.owner(), rounds.owner());
+    rounds.round(&[(a, 1, 1, OLD), (b, 1, 1, OLD)]);
+    rounds.round(&[(a, 1, 1, OLD), (b, 1, 1, YOUNG)]);
+    rounds.round(&[(a, 1, 1, looks[0]), (b, 1, 1, looks[1])]);
+    assert_eq!(
+        (rounds.resident(a), rounds.resident(b)),
+        (1, 0),
+        "a frame counts once"
+    );
+    (rounds.ages(a), rounds.unknown(a))
+}
+
+#[test]
+fn young_wins_over_unknown_wins_over_old_in_any_order() {
+    let (young, unknown, old) = ((vec![(0, 1)], 0), (vec![], 1), (vec![(1000, 1)], 0));
+    for (looks, expected) in [
+        ([OLD, OLD], &old),
+        ([OLD, YOUNG], &young),
+        ([OLD, HIDDEN], &unknown),
+        ([OLD, LEFT], &unknown),
+        ([HIDDEN, YOUNG], &young),
+        ([LEFT, YOUNG], &young),
+        ([LEFT, HIDDEN], &unknown),
+    ] {
+        assert_eq!(&after(looks), expected, "{looks:?}");
+        assert_eq!(
+            &after([looks[1], looks[0]]),
+            expected,
+            "{looks:?}, the other way round"
+        );
+    }
+}
+
+#[test]
+fn a_shared_frame_that_is_accessed_by_all_is_reaccessed_once() {
+    let mut rounds = Rounds::new();
+    let owners = [rounds.owner(), rounds.owner(), rounds.owner()];
+    for _ in 0..2 {
+        rounds.round(&owners.map(|owner| (owner, 1, 1, YOUNG)));
+    }
+    assert_eq!(rounds.reaccessed(), [(1000, 1)]);
+}
+
+#[test]
+fn who_no_longer_maps_a_frame_loses_it_to_who_does() {
+    let mut rounds = Rounds::new();
+    let (a, b) = (rounds.owner(), rounds.owner());
+    rounds.round(&[(b, 1, 1, OLD), (a, 1, 1, OLD), (a, 2, 1, OLD)]);
+    assert_eq!(
+        (rounds.resident(a), rounds.resident(b)),
+        (1, 1),
+        "the first to see it owns it"
+    );
+    // Read after a: known at once. Read before it: known one round later.
+    rounds.round(&[(b, 2, 1, OLD), (a, 1, 1, OLD), (a, 2, 1, OLD)]);
+    assert_eq!((rounds.resident(a), rounds.resident(b)), (2, 0));
+    rounds.round(&[(b, 1, 1, OLD), (b, 2, 1, OLD)]);
+    assert_eq!((rounds.resident(a), rounds.resident(b)), (2, 0));
+    rounds.round(&[(b, 1, 1, OLD), (b, 2, 1, OLD)]);
+    assert_eq!((rounds.resident(a), rounds.resident(b)), (0, 2));
+    assert_eq!(rounds.ages(b), [(3000, 2)], "the age stays");
+}
+
+#[test]
+fn a_sleeper_stays_the_owner() {
+    let mut rounds = Rounds::new();
+    let (a, b) = (rounds.owner(), rounds.owner());
+    rounds.round(&[(a, 1, 1, OLD), (b, 1, 1, OLD)]);
+    for _ in 0..300 {
+        rounds.round_but(&[a], &[(b, 1, 1, YOUNG)]);
+        assert_eq!((rounds.resident(a), rounds.resident(b)), (1, 0));
+    }
+    rounds.round(&[(b, 1, 1, OLD)]);
+    rounds.round(&[(b, 1, 1, OLD)]);
+    assert_eq!((rounds.resident(a), rounds.resident(b)), (0, 1));
+}
+
+#[test]
+fn the_frames_of_a_removed_owner_go_unless_others_see_them() {
+    let mut rounds = Rounds::new();
+    let (a, b) = (rounds.owner(), rounds.owner());
+    rounds.round(&[
+        (a, 1, 1, OLD),
+        (a, 2, 1, OLD),
+        (a, 512, 512, OLD),
+        (b, 1, 1, OLD),
+    ]);
+    rounds.books.remove_owner(a);
+    assert_ne!(
+        rounds.books.add_owner(),
+        Some(a),
+        "its number is still in use"
+    );
+    rounds.round(&[(b, 1, 1, OLD)]);
+    assert_eq!(
+        (rounds.resident(a), rounds.resident(b), rounds.books.pages()),
+        (0, 1, 1)
+    );
+    assert_eq!(rounds.ages(b), [(1000, 1)]);
+    assert_eq!(rounds.books.add_owner(), Some(a), "its number is free");
+}
+
+#[test]
+fn an_owner_removed_within_a_round_has_what_it_saw_until_the_next() {
+    let mut rounds = Rounds::new();
+    let (a, b) = (rounds.owner(), rounds.owner());
+    rounds.books.begin_round(1000);
+    rounds.books.see(a, ANON, 1, 1, OLD);
+    rounds.books.see(a, ANON, 2, 1, OLD);
+    rounds.books.remove_owner(a);
+    rounds.books.see(b, ANON, 2, 1, OLD);
+    rounds.books.end_round();
+    assert_eq!((rounds.resident(a), rounds.resident(b)), (1, 1));
+    rounds.round(&[(b, 2, 1, OLD)]);
+    assert_eq!((rounds.resident(a), rounds.resident(b)), (0, 1));
+}
+
+#[test]
+fn there_are_65536_owners() {
+    let mut rounds = Rounds::new();
+    rounds.round(&[]);
+    let owners: Vec<Owner> = (0..65_536).map(|_| rounds.owner()).collect();
+    assert!(
+        owners
+            .iter()
+            .enumerate()
+            .all(|(at, owner)| owner.index() == at)
+    );
+    assert_eq!(rounds.books.add_owner(), None);
+}

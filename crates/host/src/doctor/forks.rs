@@ -1,0 +1,37 @@
+//! Whether the kernel tells of forks and exits as they happen.
+//!
+//! Invariant: pure; the trying is [`crate::system::Events::open`].
+
+use crate::system::Error;
+
+use super::Finding;
+
+pub(super) fn judge(tried: &Result<(), Error>) -> Finding {
+    let topic = "process events";
+    match tried {
+        Ok(()) => Finding::ok(topic, "forks and exits are told as they happen"),
+        Err(error) => Finding::limited(
+            topic,
+            format!("forks and exits are found by looks alone: {error}"),
+            error.hint(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_with_its_remedy() {
+        assert_eq!(judge(&Ok(())).state, State::Ok);
+        let error = Error::NoEvents {
+            why: "joining: EPERM".to_owned(),
+            hint: "be root",
+        };
+        let finding = judge(&Err(error));
+        assert!(finding.detail.contains("joining: EPERM"), "{finding:?}");
+        assert_eq!(finding.remedy.as_deref(), Some("be root"));
+    }
+}

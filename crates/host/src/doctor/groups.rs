@@ -1,0 +1,135 @@
+//! Control groups: which version, where, and whether we may make one.
+//!
+//! Invariant: whether one may be written is asked of the kernel (faccessat(2)); none is made.
+
+use std::path::Path;
+
+use rustix::fs::{Access as Mode, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+
+use crate::system::cgroup::Version;
+use crate::system::{Groups, Proc};
+
+use super::Finding;
+
+/// What was found.
+pub(super) enum Access {
+    /// No hierarchy counts memory: why, and what to do.
+    None(String, String),
+    /// There is one.
+    Some {
+        version: Version,
+        mount: String,
+        /// The group that may be written, or the kernel's answer.
+        writable: Result<String, Errno>,
+    },
+}
+
+impl Access {
+    pub(super) fn gather(proc: Option<&Proc>) -> Access {
+        let Some(proc) = proc else {
+            return Access::None("/proc is not mounted".to_owned(), "mount it".to_owned());
+        };
+        let groups = match Groups::find(proc) {
+            Ok(groups) => groups,
+            Err(error) => return Access::None(error.to_string(), error.hint()),
+        };
+        // Ours may have been given to us where the rest was not.
+        let ours = groups.of_process(proc, std::process::id()).ok().flatten();
+        let own = ours.filter(|group| write(&group.dir).is_ok());
+        let writable = write(&groups.mount)
+            .map(|()| "/".to_owned())
+            .or_else(|errno| {
+                own.map(|group| group.path.display().to_string())
+                    .ok_or(errno)
+            });
+        Access::Some {
+            version: groups.version,
+            mount: groups.mount.display().to_string(),
+            writable,
+        }
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        let topic = "control groups";
+        let (version, mount, writable) = match self {
+            Access::None(why, hint) => return Finding::limited(topic, why, hint),
+            Access::Some {
+                version,
+                mount,
+                writable,
+            } => (version, mount, writable),
+        };
+        let version = match version {
+            Version::V1 => "version 1",
+            Version::V2 => "version 2",
+        };
+        let cannot = |why: &str| {
+            format!(
+                "{version} at {mount}, {why}: groups can be read, none can be made (hard limits)"
+            )
+        };
+        match writable {
+            Ok(group) if group == "/" => {
+                Finding::ok(topic, format!("{version} at {mount}, writable"))
+            }
+            Ok(group) => Finding::ok(
+                topic,
+                format!("{version} at {mount}, writable below {group}"),
+            ),
+            Err(Errno::ROFS) => Finding::limited(
+                topic,
+                cannot("mounted read-only"),
+                format!("mount -o remount,rw {mount}, or start the container with it writable"),
+            ),
+            Err(errno) => Finding::limited(
+                topic,
+                cannot(&format!("not writable for us ({errno})")),
+                "run as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes",
+            ),
+        }
+    }
+}
+
+fn write(dir: &Path) -> Result<(), Errno> {
+    accessat(CWD, dir, Mode::WRITE_OK, AtFlags::EACCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    fn some(writable: Result<&str, Errno>) -> Finding {
+        let access = Access::Some {
+            version: Version::V2,
+            mount: "/sys/fs/cgroup".to_owned(),
+            writable: writable.map(str::to_owned),
+        };
+        access.judge()
+    }
+
+    #[test]
+    fn where_and_whether_writable() {
+        let finding = some(Ok("/"));
+        assert_eq!(finding.state, State::Ok);
+        assert!(finding.detail.contains("version 2 at /sys/fs/cgroup"));
+        assert!(some(Ok("/user/7")).detail.contains("below /user/7"));
+        let finding = some(Err(Errno::ROFS));
+        assert!(finding.detail.contains("read-only"), "{finding:?}");
+        assert!(
+            finding
+                .remedy
+                .is_some_and(|remedy| remedy.contains("remount,rw"))
+        );
+        assert_eq!(some(Err(Errno::ACCESS)).state, State::Limited);
+    }
+
+    #[test]
+    fn none_at_all_is_a_lack_with_a_remedy() {
+        let finding =
+            Access::None("no memory controller".to_owned(), "mount it".to_owned()).judge();
+        assert_eq!(finding.state, State::Limited);
+        assert_eq!(finding.remedy.as_deref(), Some("mount it"));
+    }
+}

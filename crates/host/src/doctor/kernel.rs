@@ -1,0 +1,83 @@
+//! The kernel, the processor, and what a huge page is to both.
+//!
+//! Invariant: the version is told and decides nothing.
+
+use super::{Finding, chosen, line};
+
+/// What was found.
+pub(super) struct Kernel {
+    release: String,
+    /// The processor that this program was built for: one of another runs it only by emulation.
+    machine: String,
+    /// The chosen word of `transparent_hugepage/enabled`.
+    huge: Option<String>,
+}
+
+impl Kernel {
+    pub(super) fn gather() -> Kernel {
+        let words = line("/sys/kernel/mm/transparent_hugepage/enabled");
+        Kernel {
+            release: line("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            machine: std::env::consts::ARCH.to_owned(),
+            huge: words.and_then(|words| chosen(&words).map(str::to_owned)),
+        }
+    }
+
+    pub(super) fn judge(&self) -> Vec<Finding> {
+        let huge = match self.huge.as_deref() {
+            None => "none in this kernel".to_owned(),
+            Some("never") => "never".to_owned(),
+            Some(word) => {
+                format!(
+                    "{word}: one has one accessed bit, so its 2 MiB are as young as the last touch"
+                )
+            }
+        };
+        vec![Finding::ok("huge pages", huge), self.judge_kernel()]
+    }
+
+    fn judge_kernel(&self) -> Finding {
+        let detail = format!("Linux {} on {}", self.release, self.machine);
+        if self.machine == "x86_64" {
+            return Finding::ok("kernel", detail);
+        }
+        Finding::limited(
+            "kernel",
+            format!("{detail}: the page tables of this processor are not known"),
+            "run on x86-64; elsewhere ages are those of whole mappings",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    fn kernel(machine: &str, huge: &str) -> Vec<Finding> {
+        let kernel = Kernel {
+            release: "6.1.0".to_owned(),
+            machine: machine.to_owned(),
+            huge: Some(huge.to_owned()),
+        };
+        kernel.judge()
+    }
+
+    #[test]
+    fn the_processor_decides_and_the_version_does_not() {
+        assert_eq!(kernel("x86_64", "never")[1].state, State::Ok);
+        let arm = &kernel("aarch64", "always")[1];
+        assert_eq!(arm.state, State::Limited);
+        assert!(arm.detail.contains("6.1.0 on aarch64"), "{arm:?}");
+    }
+
+    #[test]
+    fn a_huge_page_is_told_to_be_one() {
+        assert!(
+            kernel("x86_64", "madvise")[0]
+                .detail
+                .contains("one accessed bit")
+        );
+        assert_eq!(kernel("x86_64", "never")[0].detail, "never");
+    }
+}

@@ -1,0 +1,209 @@
+//! Which capabilities we hold, and what each lacking one means.
+//!
+//! Invariant: only the effective set counts. What a lack means was tried (probes, "Rights"); some rules
+//! of the kernel ask in the initial user namespace, where a capability of another says nothing.
+
+use super::{Finding, line};
+
+/// See capabilities(7); numbers as in linux/capability.h.
+const DAC_OVERRIDE: Capability = Capability(1, "CAP_DAC_OVERRIDE");
+const DAC_READ_SEARCH: Capability = Capability(2, "CAP_DAC_READ_SEARCH");
+const NET_ADMIN: Capability = Capability(12, "CAP_NET_ADMIN");
+const IPC_LOCK: Capability = Capability(14, "CAP_IPC_LOCK");
+/// Looking at, and into, other users' processes.
+pub(super) const SYS_PTRACE: Capability = Capability(19, "CAP_SYS_PTRACE");
+const SYS_ADMIN: Capability = Capability(21, "CAP_SYS_ADMIN");
+const SYS_NICE: Capability = Capability(23, "CAP_SYS_NICE");
+const PERFMON: Capability = Capability(38, "CAP_PERFMON");
+const BPF: Capability = Capability(39, "CAP_BPF");
+
+/// Its number and its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Capability(u32, &'static str);
+
+/// What some capabilities are needed for.
+struct Need {
+    topic: &'static str,
+    /// Each, and what does not work without it.
+    of: &'static [(Capability, &'static str)],
+}
+
+const NEEDS: [Need; 4] = [
+    Need {
+        topic: "right to page tables",
+        of: &[
+            (BPF, "no BPF program is loaded"),
+            (PERFMON, "a BPF program may not read the kernel's memory"),
+        ],
+    },
+    Need {
+        topic: "right to others",
+        of: &[
+            (DAC_READ_SEARCH, "other users' pagemap may not be read"),
+            (SYS_PTRACE, "nor may their maps and sizes"),
+            (DAC_OVERRIDE, "their bits may not be cleared: no ages"),
+        ],
+    },
+    Need {
+        topic: "right to events",
+        of: &[(NET_ADMIN, "forks and exits are not told")],
+    },
+    Need {
+        topic: "right to act",
+        of: &[
+            (SYS_NICE, "other users' memory may not be paged out"),
+            (IPC_LOCK, "our own memory is locked up to the limit only"),
+            (SYS_ADMIN, "swap may not be switched on"),
+        ],
+    },
+];
+
+/// What was found.
+pub(super) struct Rights {
+    /// The effective set.
+    effective: u64,
+    user: u32,
+    /// `uid_map`, if this is not the initial user namespace.
+    namespace: Option<String>,
+}
+
+impl Rights {
+    pub(super) fn gather() -> Rights {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let map = line("/proc/self/uid_map").unwrap_or_default();
+        let link = std::fs::read_link("/proc/self/ns/user").ok();
+        let link = link.map(|link| link.to_string_lossy().into_owned());
+        Rights {
+            effective: effective(&status),
+            user: rustix::process::geteuid().as_raw(),
+            namespace: other_namespace(link.as_deref(), &map),
+        }
+    }
+
+    pub(super) fn has(&self, capability: Capability) -> bool {
+        self.effective >> capability.0 & 1 == 1
+    }
+
+    pub(super) fn judge(&self) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = NEEDS.iter().filter_map(|need| self.lack(need)).collect();
+        if findings.is_empty() {
+            findings.push(Finding::ok("capabilities", "all that matter are held"));
+        }
+        findings.push(match &self.namespace {
+            None => Finding::ok("user namespace", "the initial one"),
+            Some(map) => Finding::limited(
+                "user namespace",
+                format!("not the initial one (uid_map: {map}): its capabilities do not reach page tables"),
+                "run outside of it: not under `unshare -U`, nor in a rootless container",
+            ),
+        });
+        findings
+    }
+
+    /// A finding, if something of it is lacking.
+    fn lack(&self, need: &Need) -> Option<Finding> {
+        // The kernel takes CAP_SYS_ADMIN for these two as well.
+        let by_admin =
+            |capability| self.has(SYS_ADMIN) && (capability == BPF || capability == PERFMON);
+        let lacking: Vec<_> = need
+            .of
+            .iter()
+            .filter(|(capability, _)| !self.has(*capability) && !by_admin(*capability))
+            .collect();
+        if lacking.is_empty() {
+            return None;
+        }
+        let detail: Vec<_> = lacking
+            .iter()
+            .map(|(Capability(_, name), means)| format!("no {name}: {means}"))
+            .collect();
+        let names: Vec<_> = lacking
+            .iter()
+            .map(|(Capability(_, name), _)| *name)
+            .collect();
+        Some(Finding::limited(
+            need.topic,
+            format!("user {}: {}", self.user, detail.join("; ")),
+            format!("run as root, or with {}", names.join(", ")),
+        ))
+    }
+}
+
+/// `CapEff` of a status text.
+fn effective(status: &str) -> u64 {
+    let field = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    field
+        .and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// The map, if this is not the initial namespace. That one has a fixed number (linux/nsfs.h); without
+/// one to compare, it maps all users to themselves.
+fn other_namespace(link: Option<&str>, map: &str) -> Option<String> {
+    let map: Vec<&str> = map.split_ascii_whitespace().collect();
+    let is_initial = match link {
+        Some(link) => link == "user:[4026531837]",
+        None => map == ["0", "0", "4294967295"],
+    };
+    (!is_initial).then(|| map.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    fn rights(without: &[Capability]) -> Rights {
+        let none = without
+            .iter()
+            .fold(0, |bits, capability| bits | 1 << capability.0);
+        Rights {
+            effective: !none,
+            user: 7,
+            namespace: None,
+        }
+    }
+
+    #[test]
+    fn what_is_lacking_is_named_with_what_it_means() {
+        let findings = rights(&[BPF, SYS_ADMIN]).judge();
+        assert_eq!(findings[0].topic, "right to page tables");
+        assert!(findings[0].detail.contains("CAP_BPF: no BPF program"));
+        assert!(!findings[0].detail.contains("PERFMON"), "{findings:?}");
+        let remedy = findings[0].remedy.as_deref().unwrap_or_default();
+        assert!(remedy.ends_with("with CAP_BPF"), "{remedy}");
+        assert_eq!(findings[1].topic, "right to act");
+    }
+
+    #[test]
+    fn the_administrator_needs_no_other_to_load_programs() {
+        let findings = rights(&[BPF, PERFMON]).judge();
+        assert!(
+            findings.iter().all(|finding| finding.state == State::Ok),
+            "{findings:?}"
+        );
+        assert_eq!(findings[0].topic, "capabilities");
+    }
+
+    #[test]
+    fn only_the_first_user_namespace_has_its_number() {
+        let whole = "         0          0 4294967295";
+        assert_eq!(other_namespace(Some("user:[4026531837]"), whole), None);
+        assert_eq!(other_namespace(None, whole), None);
+        // A namespace that maps everybody is one all the same.
+        assert!(other_namespace(Some("user:[4026532000]"), whole).is_some());
+        assert_eq!(
+            other_namespace(None, " 0 1000 1\n"),
+            Some("0 1000 1".to_owned())
+        );
+    }
+
+    #[test]
+    fn the_effective_set_is_read() {
+        assert_eq!(
+            effective("Name:\tx\nCapPrm:\tff\nCapEff:\t0000000000000003\n"),
+            3
+        );
+        assert_eq!(effective("CapEff:\tx\n"), 0);
+    }
+}

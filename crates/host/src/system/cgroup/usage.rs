@@ -1,0 +1,147 @@
+//! How much a group holds, those below it included.
+//!
+//! Invariant: bytes; what a kernel does not tell is `None`. A page counts to the group that first
+//! touched it, so a group's cache may be mapped by processes of another. The kernel sums these
+//! counters lazily: some hundred pages per CPU may be missing or too many.
+
+use std::path::Path;
+
+use super::{Group, Groups, Version};
+use crate::system::error::Error;
+use crate::system::proc::read_path;
+use crate::system::text::{flat, number};
+
+/// What a group holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// All that counts to it, page cache and kernel memory too (`memory.current`,
+    /// `memory.usage_in_bytes`); none for the root group of version 2.
+    pub current: Option<u64>,
+    /// The most it ever was (`memory.peak`, since Linux 5.19; `memory.max_usage_in_bytes`).
+    pub peak: Option<u64>,
+    /// In swap (`memory.swap.current`; `total_swap`).
+    pub swap: Option<u64>,
+    /// Stacks, tables, slab ... (`kernel`, before Linux 5.18 the sum of its parts, which is less;
+    /// `memory.kmem.usage_in_bytes`).
+    pub kernel: Option<u64>,
+    /// Page cache.
+    pub cache: Option<Cache>,
+}
+
+/// The page cache of a group: pages of files, of tmpfs and of shared memory.
+///
+/// The kernel counts two properties of these pages apart, shared memory (`shmem`) and mapped by
+/// somebody (`mapped`), and not both together. So what nobody maps is exact over all cache, and has
+/// bounds over the pages of files alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cache {
+    /// All of it, without the swap cache, which holds anonymous pages.
+    pub total: u64,
+    /// Of `total`: tmpfs, shared anonymous memory, System V.
+    pub shmem: u64,
+    /// Of `total`: mapped by some process, of this group or of another. With large folios kernels may
+    /// count the whole folio as mapped.
+    pub mapped: u64,
+}
+
+impl Cache {
+    /// What nobody maps, pages of files and of tmpfs together: exact.
+    #[must_use]
+    pub fn unmapped(&self) -> u64 {
+        self.total.saturating_sub(self.mapped)
+    }
+
+    /// Pages of files that nobody maps are at least this: as if nothing mapped was shared memory.
+    #[must_use]
+    pub fn unmapped_file_least(&self) -> u64 {
+        self.total
+            .saturating_sub(self.shmem)
+            .saturating_sub(self.mapped)
+    }
+
+    /// And at most this: as if all shared memory was mapped, as it is where programs use memfd or
+    /// shared anonymous memory and keep no files in tmpfs. Without shared memory, exact.
+    #[must_use]
+    pub fn unmapped_file_most(&self) -> u64 {
+        let mapped_file = self.mapped.saturating_sub(self.shmem);
+        self.total
+            .saturating_sub(self.shmem)
+            .saturating_sub(mapped_file)
+    }
+}
+
+/// The page cache of a `memory.stat` text, with the groups below.
+#[must_use]
+pub fn parse_cache(text: &[u8], version: Version) -> Option<Cache> {
+    let [total, shmem, mapped, swap_cache] = match version {
+        Version::V1 => [
+            "total_cache",
+            "total_shmem",
+            "total_mapped_file",
+            "total_swapcached",
+        ],
+        Version::V2 => ["file", "shmem", "file_mapped", "swapcached"],
+    };
+    let swap_cache = flat(text, swap_cache).unwrap_or(0);
+    Some(Cache {
+        total: flat(text, total)?.saturating_sub(swap_cache),
+        shmem: flat(text, shmem)?,
+        mapped: flat(text, mapped)?,
+    })
+}
+
+/// Kernel memory of a version 2 `memory.stat`.
+pub(super) fn parse_kernel(text: &[u8]) -> Option<u64> {
+    flat(text, "kernel").or_else(|| {
+        let parts = ["kernel_stack", "pagetables", "percpu", "slab"].map(|name| flat(text, name));
+        parts.iter().any(Option::is_some).then(|| {
+            parts
+                .iter()
+                .flatten()
+                .fold(0u64, |sum, &part| sum.saturating_add(part))
+        })
+    })
+}
+
+impl Groups {
+    /// What a group holds; `None` if it is gone.
+    ///
+    /// # Errors
+    /// If it may not be read.
+    pub fn usage(&self, group: &Group) -> Result<Option<Usage>, Error> {
+        let stat = read(&group.dir.join("memory.stat"))?;
+        let stat = stat.unwrap_or_default();
+        let number = |name: &str| value(&group.dir.join(name));
+        let usage = match self.version {
+            Version::V1 => Usage {
+                current: number("memory.usage_in_bytes")?,
+                peak: number("memory.max_usage_in_bytes")?,
+                swap: flat(&stat, "total_swap"),
+                kernel: number("memory.kmem.usage_in_bytes")?,
+                cache: parse_cache(&stat, Version::V1),
+            },
+            Version::V2 => Usage {
+                current: number("memory.current")?,
+                peak: number("memory.peak")?,
+                swap: number("memory.swap.current")?,
+                kernel: parse_kernel(&stat),
+                cache: parse_cache(&stat, Version::V2),
+            },
+        };
+        // The root of version 2 has none of these files, and is there.
+        Ok((usage != Usage::default() || group.dir.is_dir()).then_some(usage))
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    // Files that a kernel has and does not support (kmem without accounting) tell nothing.
+    match read_path(path) {
+        Ok(text) => Ok(text),
+        Err(rustix::io::Errno::OPNOTSUPP) => Ok(None),
+        Err(errno) => Err(Error::reading(path, errno)),
+    }
+}
+
+fn value(path: &Path) -> Result<Option<u64>, Error> {
+    Ok(read(path)?.and_then(|text| number(text.trim_ascii())))
+}

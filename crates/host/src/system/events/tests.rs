@@ -1,0 +1,154 @@
+//! Messages as the kernel sends them, bytes that it does not, and processes of our own.
+
+use std::process::Command;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A process event with its headers.
+fn message(what: u32, count: u32, data: &[u32]) -> Vec<u8> {
+    let mut bytes = control(what, count);
+    // Behind `what`: CPU 0, and when.
+    bytes.extend([0u8; 12]);
+    bytes.extend(data.iter().flat_map(|word| word.to_ne_bytes()));
+    let length = u32::try_from(bytes.len()).expect("short");
+    bytes[..4].copy_from_slice(&length.to_ne_bytes());
+    bytes
+}
+
+fn event(what: u32, data: &[u32]) -> Option<Event> {
+    match parse(&message(what, 7, data)).next()? {
+        Message::Counted {
+            cpu: 0,
+            count: 7,
+            event,
+        } => event,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_happens() {
+    assert_eq!(
+        event(1, &[10, 11, 20, 20]),
+        Some(Event::Fork {
+            parent: 11,
+            child: 20
+        })
+    );
+    assert_eq!(event(1, &[10, 10, 21, 20]), None, "a thread");
+    assert_eq!(event(2, &[20, 20]), Some(Event::Exec { pid: 20 }));
+    assert_eq!(
+        event(4, &[20, 20, 1, 2]),
+        Some(Event::Uid {
+            pid: 20,
+            uid: 1,
+            euid: 2
+        })
+    );
+    assert_eq!(event(0x80, &[20, 20]), Some(Event::Session { pid: 20 }));
+    let exit = event(0x8000_0000, &[20, 20, 256, 17, 1, 1]);
+    assert_eq!(
+        exit,
+        Some(Event::Exit {
+            pid: 20,
+            status: 256
+        })
+    );
+    assert_eq!(event(0x8000_0000, &[21, 20, 0, 17]), None, "a thread");
+    assert!(matches!(
+        event(0x200, &[20, 20, 1, 2, 3, 4]),
+        Some(Event::Comm { pid: 20, .. })
+    ));
+    assert_eq!(event(0x200, &[20, 20, 1]), None, "cut off");
+    let answer = parse(&message(0, 7, &[1])).next();
+    assert_eq!(
+        answer,
+        Some(Message::Answer {
+            to: 7,
+            error: 1,
+            cpu: 0,
+            count: 7
+        })
+    );
+}
+
+#[test]
+fn several_messages_in_a_datagram() {
+    let mut bytes = message(2, 1, &[5, 5]);
+    bytes.extend(message(2, 2, &[6, 6]));
+    assert_eq!(parse(&bytes).count(), 2);
+    bytes.truncate(bytes.len() - 1);
+    assert_eq!(parse(&bytes).count(), 1);
+}
+
+#[test]
+fn a_child_of_our_own() {
+    let mut events = Events::open().unwrap();
+    let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+    child.wait().unwrap();
+    let drained = events.drain();
+    let pid = child.id();
+    let ours: Vec<Event> = drained
+        .events
+        .iter()
+        .filter(|event| match event {
+            Event::Fork { child, .. } => *child == pid,
+            Event::Exec { pid: p } | Event::Exit { pid: p, .. } => *p == pid,
+            _ => false,
+        })
+        .copied()
+        .collect();
+    let parent = std::process::id();
+    let expected = [
+        Event::Fork { parent, child: pid },
+        Event::Exec { pid },
+        Event::Exit {
+            pid,
+            status: 3 << 8,
+        },
+    ];
+    assert_eq!(ours, expected, "{:?}", drained.lost);
+    assert!(!drained.lost);
+}
+
+#[test]
+fn what_does_not_fit_is_known_to_be_lost() {
+    let mut events = Events::open().unwrap();
+    set_socket_recv_buffer_size_force(&events.socket, 4096).unwrap();
+    for _ in 0..20 {
+        Command::new("true").status().unwrap();
+    }
+    assert!(events.drain().lost);
+    // And then all is well again.
+    let _ = events.drain();
+    Command::new("true").status().unwrap();
+    assert!(events.drain().events.len() >= 3);
+}
+
+#[test]
+fn descriptors_and_answers() {
+    let flags = fcntl_flags(&Events::open().unwrap());
+    assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    assert!(answered(1).unwrap_err().hint().contains("CAP_NET_ADMIN"));
+    assert!(answered(u32::MAX).is_err() && answered(0).is_ok());
+}
+
+fn fcntl_flags(events: &Events) -> rustix::io::FdFlags {
+    rustix::io::fcntl_getfd(events).expect("flags")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn anything_goes(bytes in any::<Vec<u8>>(), what in any::<u32>(), data in prop::collection::vec(any::<u32>(), 0..8), change in any::<(prop::sample::Index, u8)>(), cut in any::<prop::sample::Index>()) {
+        prop_assert!(parse(&bytes).count() <= bytes.len());
+        let mut message = message(what, 1, &data);
+        let at = change.0.index(message.len());
+        message[at] = change.1;
+        message.truncate(cut.index(message.len() + 1));
+        prop_assert!(parse(&message).count() <= 2);
+    }
+}

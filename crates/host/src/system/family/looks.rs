@@ -1,0 +1,175 @@
+//! What a look at all processes says of a family.
+//!
+//! Invariant: after a look every member was alive in it, or has its end still to be told by an event;
+//! the look after that lets it go. A look is not one moment: processes that
+//! change while it goes on may be seen before or after.
+
+use std::collections::{HashMap, HashSet};
+
+use super::descent::{Descent, Share};
+use super::{Changes, Departure, Family, Target};
+use crate::system::cgroup::Group;
+use crate::system::error::Error;
+use crate::system::process::Stat;
+
+/// Living processes by their pids.
+pub(super) type Seen = HashMap<u32, Stat>;
+
+impl Family {
+    /// Looks at all processes that may be members, and takes over what changed.
+    pub(super) fn look(&mut self, changes: &mut Changes) -> Result<(), Error> {
+        let seen = self.see()?;
+        self.check_members(&seen, changes)?;
+        let mut new = match self.descent.take() {
+            None => seen
+                .keys()
+                .filter(|pid| !self.members.contains_key(pid))
+                .copied()
+                .collect(),
+            Some(mut descent) => {
+                let new = self.descendants(&mut descent, &seen);
+                self.descent = Some(descent);
+                new
+            }
+        };
+        // In the order of their birth, as far as that is known: a report reads better so.
+        new.sort_by_key(|pid| (seen.get(pid).map(|stat| stat.started), *pid));
+        for stat in new.iter().filter_map(|pid| seen.get(pid)) {
+            self.admit(stat, changes);
+        }
+        if let Some(descent) = &mut self.descent {
+            let left = self
+                .left
+                .iter()
+                .filter_map(|&pid| self.proc.stat(pid).ok().flatten());
+            descent.remember(&seen, &self.members, left);
+            self.look_at_home(&seen);
+        }
+        // Alive and not in the control group: it was moved, and so will its end be elsewhere's.
+        if matches!(self.target, Target::Group(_)) {
+            let proc = &self.proc;
+            self.heard
+                .retain(|&pid| !matches!(proc.stat(pid), Ok(Some(stat)) if !stat.is_over()));
+        }
+        Ok(())
+    }
+
+    fn see(&self) -> Result<Seen, Error> {
+        let pids = match (&self.target, &self.groups) {
+            // A group that is gone has nobody.
+            (Target::Group(group), Some(groups)) => groups.processes(group)?.unwrap_or_default(),
+            _ => self.proc.pids()?,
+        };
+        let mut seen = Seen::with_capacity(pids.len());
+        for pid in pids.into_iter().filter(|pid| !self.left.contains(pid)) {
+            match self.proc.stat(pid) {
+                Ok(Some(stat)) if !stat.is_kernel() && !stat.is_over() => {
+                    seen.insert(pid, stat);
+                }
+                Ok(_) => {}
+                // Hidden from us (hidepid).
+                Err(error) if error.is_denied() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Renews those that were seen, and lets go of the others.
+    fn check_members(&mut self, seen: &Seen, changes: &mut Changes) -> Result<(), Error> {
+        for pid in self.members.keys().copied().collect::<Vec<_>>() {
+            let Some(member) = self.members.get_mut(&pid) else {
+                continue;
+            };
+            match seen.get(&pid) {
+                Some(stat) if stat.identity() == member.identity => {
+                    if member.renew(stat) && !changes.execs.contains(&member.identity) {
+                        changes.execs.push(member.identity);
+                    }
+                }
+                _ if self.left.contains(&pid) || self.lives_elsewhere(pid)? => {
+                    self.dismiss(pid, Departure::Moved, changes);
+                }
+                // Its event is on the way, and says how it ended.
+                _ if self.covered && self.headless.insert(pid) => {}
+                _ => self.dismiss(pid, Departure::Ended { status: None }, changes),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a member that its group does not list is alive.
+    fn lives_elsewhere(&self, pid: u32) -> Result<bool, Error> {
+        let (Target::Group(_), Some(member)) = (&self.target, self.members.get(&pid)) else {
+            return Ok(false);
+        };
+        let stat = self.proc.stat(pid)?;
+        Ok(stat.is_some_and(|stat| stat.identity() == member.identity && !stat.is_over()))
+    }
+
+    /// New descendants, by kinship and by what was heard of.
+    fn descendants(&mut self, descent: &mut Descent, seen: &Seen) -> Vec<u32> {
+        let mut family: HashSet<u32> = self.members.keys().copied().collect();
+        family.extend(self.heard.iter().filter(|pid| seen.contains_key(pid)));
+        // With events, an orphan of ours is one that was heard of, or will be.
+        let ask = !self.covered;
+        let share = |pid: u32, family: &HashSet<u32>, asked: &HashSet<u32>| {
+            self.share_of_home(pid, |other| {
+                let known = seen.contains_key(&other) || self.left.contains(&other);
+                (known && !asked.contains(&other)).then(|| family.contains(&other))
+            })
+        };
+        descent.grow(seen, &mut family, ask, &share);
+        family.retain(|pid| !self.members.contains_key(pid));
+        family.into_iter().collect()
+    }
+
+    /// With whom a process shares the control group of the first member; nothing if it is in
+    /// another. `ours` is none for those that are in question.
+    fn share_of_home(&self, pid: u32, ours: impl Fn(u32) -> Option<bool>) -> Share {
+        let (Some(groups), Some(home)) = (&self.groups, &self.home) else {
+            return Share::Nothing;
+        };
+        match groups.of_process(&self.proc, pid) {
+            Ok(Some(group)) if group == home.group => {}
+            _ => return Share::Nothing,
+        }
+        let Ok(Some(pids)) = groups.own_processes(&home.group) else {
+            return Share::Nothing;
+        };
+        let others = pids.into_iter().filter(|&other| other != pid);
+        if home.ours && others.filter_map(ours).all(|ours| ours) {
+            Share::Ours
+        } else {
+            Share::Mixed
+        }
+    }
+
+    /// Sees who is in the control group of the first member, for the next look.
+    fn look_at_home(&mut self, seen: &Seen) {
+        let (Some(groups), Target::Descendants(root)) = (&self.groups, &self.target) else {
+            return;
+        };
+        if self.home.is_none() {
+            let group = groups.of_process(&self.proc, *root).ok().flatten();
+            self.home = group.map(|group| Home { group, ours: false });
+        }
+        let Some(home) = &mut self.home else { return };
+        let pids = groups
+            .own_processes(&home.group)
+            .ok()
+            .flatten()
+            .unwrap_or_default();
+        home.ours = pids.iter().all(|pid| {
+            self.members.contains_key(pid) || !(seen.contains_key(pid) || self.left.contains(pid))
+        });
+    }
+}
+
+/// The control group of the first member.
+#[derive(Debug)]
+pub(super) struct Home {
+    group: Group,
+    /// None but members were in it at the last look.
+    ours: bool,
+}

@@ -1,0 +1,232 @@
+//! The mappings of a process: `/proc/PID/maps` (proc_pid_maps(5)).
+//!
+//! Invariant: mappings are in ascending order and do not overlap, none is empty, whatever the text.
+//! The kernel lets a process change between two reads of one file, so a mapping that reaches into the
+//! one before it is cut to what lies behind.
+
+use super::error::Error;
+use super::filesystems::{Backing, Filesystems};
+use super::mountinfo::Device;
+use super::proc::Proc;
+use super::text::{hex, lines, number};
+
+/// What is mapped. A private mapping of a file holds anonymous pages where it was written to: that
+/// is for the reader of pages to tell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// Private anonymous memory: heap, stacks, `[anon:name]`, private `/dev/zero`.
+    Anon,
+    /// A file that can be read again.
+    File,
+    /// Memory without a disk: memfd, tmpfs, System V segments, shared anonymous memory.
+    Shmem,
+    /// Pages of the hugetlb pool: outside of Rss, without swap.
+    Hugetlb,
+    /// Memory of devices or of the kernel: vdso, nodes in `/dev`, anonymous inodes, sysfs.
+    Device,
+}
+
+/// One mapping; addresses, offset and length in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// May be read.
+    pub readable: bool,
+    /// May be written.
+    pub writable: bool,
+    /// May be executed.
+    pub executable: bool,
+    /// Writes reach the file and others who map it (`s`; else copy on write, `p`).
+    pub shared: bool,
+    /// Of `start` in the file.
+    pub offset: u64,
+    /// Of the file's file system; 0:0 without a file.
+    pub device: Device,
+    /// Of the file; 0 without one (and for the first System V segment).
+    pub inode: u64,
+    /// What it is.
+    pub kind: Kind,
+}
+
+impl Mapping {
+    /// Bytes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
+    pub fn len(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// What a text of maps says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Parsed {
+    /// In ascending order.
+    pub mappings: Vec<Mapping>,
+    /// Devices that may be a tmpfs of another mount namespace; their mappings are given as `File`.
+    pub unknown: Vec<Device>,
+}
+
+/// The mappings of a text. Lines that are not of the documented form are left out.
+#[must_use]
+pub fn parse(text: &[u8], filesystems: &Filesystems) -> Parsed {
+    // A line is about 80 bytes long.
+    let mut parsed = Parsed {
+        mappings: Vec::with_capacity(text.len() / 64),
+        unknown: Vec::new(),
+    };
+    let mut before = 0;
+    for (mut mapping, name) in lines(text).filter_map(parse_line) {
+        if mapping.end <= before {
+            continue;
+        }
+        let cut = before.saturating_sub(mapping.start);
+        mapping.start += cut;
+        mapping.offset = mapping.offset.saturating_add(cut);
+        before = mapping.end;
+        mapping.kind = classify(&mapping, name, filesystems).unwrap_or_else(|| {
+            if !parsed.unknown.contains(&mapping.device) {
+                parsed.unknown.push(mapping.device);
+            }
+            Kind::File
+        });
+        parsed.mappings.push(mapping);
+    }
+    parsed
+}
+
+/// `start-end perms offset major:minor inode    name`; the kind is filled in by [`classify`].
+pub(crate) fn parse_line(line: &[u8]) -> Option<(Mapping, &[u8])> {
+    let (start, rest) = split(line, b'-')?;
+    let (end, rest) = split(rest, b' ')?;
+    let (perms, rest) = split(rest, b' ')?;
+    let (offset, rest) = split(rest, b' ')?;
+    let (major, rest) = split(rest, b':')?;
+    let (minor, rest) = split(rest, b' ')?;
+    let (inode, name) = split(rest, b' ').unwrap_or((rest, b""));
+    let &[r, w, x, p] = perms else { return None };
+    let (start, end) = (hex(start)?, hex(end)?);
+    let device = Device {
+        major: u32::try_from(hex(major)?).ok()?,
+        minor: u32::try_from(hex(minor)?).ok()?,
+    };
+    let mapping = Mapping {
+        start,
+        end,
+        readable: r == b'r',
+        writable: w == b'w',
+        executable: x == b'x',
+        shared: p == b's',
+        offset: hex(offset)?,
+        device,
+        inode: number(inode)?,
+        kind: Kind::Anon,
+    };
+    (start < end).then_some((mapping, name.trim_ascii_start()))
+}
+
+fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let found = text.iter().position(|&b| b == at)?;
+    Some((&text[..found], &text[found + 1..]))
+}
+
+/// What is mapped, by device first (names of files are the users' own) and by name where the kernel
+/// has no mount to point to. `None` if the device is unknown.
+pub(crate) fn classify(mapping: &Mapping, name: &[u8], filesystems: &Filesystems) -> Option<Kind> {
+    // Without a file there is no name, or one in brackets. Names of files never begin with one.
+    if name.is_empty() || name.starts_with(b"[") {
+        return Some(unnamed(name));
+    }
+    // A node on whatever holds /dev here. What is below /dev/shm is files; /dev/zero is memory:
+    // private without a file behind it, shared as a deleted file of the internal mount.
+    let node = name.starts_with(b"/dev/") && !name.starts_with(b"/dev/shm/");
+    if node && name == b"/dev/zero" {
+        return Some(Kind::Anon);
+    }
+    let node = node && name != b"/dev/zero (deleted)" && !name.starts_with(b"/dev/hugepages");
+    let backing = filesystems.backing(mapping.device);
+    Some(match backing {
+        Some(Backing::Hugetlb) => Kind::Hugetlb,
+        _ if node => Kind::Device,
+        Some(Backing::Disk) => Kind::File,
+        Some(Backing::Shmem) => Kind::Shmem,
+        Some(Backing::Device) => Kind::Device,
+        None => return internal(name, filesystems.knows_internal()),
+    })
+}
+
+/// Brackets of the kernel's own.
+fn unnamed(name: &[u8]) -> Kind {
+    let memory: [&[u8]; 3] = [b"[heap]", b"[stack", b"[anon:"];
+    if name.is_empty() || memory.iter().any(|prefix| name.starts_with(prefix)) {
+        Kind::Anon
+    } else if name.starts_with(b"[anon_shmem:") {
+        Kind::Shmem
+    } else {
+        Kind::Device
+    }
+}
+
+/// Mounts that no mountinfo lists have names of their own. On hugetlbfs they have the same as on
+/// the internal tmpfs, and differ by device only: if that is not known, they pass for the latter.
+fn internal(name: &[u8], knows_tmpfs: bool) -> Option<Kind> {
+    let shared: [&[u8]; 3] = [b"/memfd:", b"/SYSV", b"/dev/zero (deleted)"];
+    if name.starts_with(b"/anon_hugepage") {
+        Some(Kind::Hugetlb)
+    } else if shared.iter().any(|prefix| name.starts_with(prefix)) {
+        Some(if knows_tmpfs {
+            Kind::Hugetlb
+        } else {
+            Kind::Shmem
+        })
+    } else if !name.starts_with(b"/")
+        || name.starts_with(b"/[aio]")
+        || name.starts_with(b"/secretmem")
+        || name.starts_with(b"/dmabuf:")
+    {
+        Some(Kind::Device)
+    } else {
+        None
+    }
+}
+
+impl Proc {
+    /// The mappings of a process; `None` if it is gone, none at all if it is a zombie or a thread of
+    /// the kernel. Mounts of other namespaces are looked up as they turn up.
+    ///
+    /// # Errors
+    /// If they may not be read (`PTRACE_MODE_READ` is needed).
+    pub fn maps(
+        &self,
+        pid: u32,
+        filesystems: &mut Filesystems,
+    ) -> Result<Option<Vec<Mapping>>, Error> {
+        let mut text = Vec::with_capacity(16 << 10);
+        if !self.read(pid, "maps", &mut text)? {
+            return Ok(None);
+        }
+        let parsed = parse(&text, filesystems);
+        if parsed.unknown.is_empty() {
+            return Ok(Some(parsed.mappings));
+        }
+        self.learn_mounts(pid, &parsed.unknown, filesystems);
+        Ok(Some(parse(&text, filesystems).mappings))
+    }
+
+    /// Looks for devices among a process' own mounts; what is not there is taken for a disk.
+    pub(crate) fn learn_mounts(&self, pid: u32, unknown: &[Device], filesystems: &mut Filesystems) {
+        let mut mounts = Vec::new();
+        // Mounts that cannot be read leave the device unknown, and that is no reason to fail.
+        if self.read(pid, "mountinfo", &mut mounts).unwrap_or(false) {
+            filesystems.learn(&mounts);
+        }
+        for &device in unknown {
+            filesystems.give_up(device);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

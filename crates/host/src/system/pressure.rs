@@ -1,0 +1,152 @@
+//! Pressure stall information: how long tasks waited for memory (Documentation/accounting/psi.rst).
+//!
+//! Invariant: shares are hundredths of a percent, as exact as the kernel writes them. A kernel without
+//! it, or with it switched off (`psi=0`), is `None`.
+
+use rustix::io::Errno;
+
+use super::cgroup::{Group, Groups, Version};
+use super::error::Error;
+use super::proc::{Proc, read_path};
+use super::text::{lines, number, number32, words};
+
+/// How long some, or all, tasks that are not idle waited for memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stall {
+    /// Share of the last 10 s, hundredths of a percent.
+    pub avg10: u32,
+    /// Of the last minute.
+    pub avg60: u32,
+    /// Of the last 5 minutes.
+    pub avg300: u32,
+    /// Since boot, or since the group was made, microseconds.
+    pub total_us: u64,
+}
+
+/// Memory pressure of the machine or of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pressure {
+    /// At least one task waited.
+    pub some: Stall,
+    /// All did.
+    pub full: Option<Stall>,
+}
+
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same for `full`.
+#[must_use]
+pub fn parse(text: &[u8]) -> Option<Pressure> {
+    let (mut some, mut full) = (None, None);
+    for line in lines(text) {
+        if let Some(rest) = line.strip_prefix(b"some ") {
+            some = Some(stall(rest)?);
+        } else if let Some(rest) = line.strip_prefix(b"full ") {
+            full = Some(stall(rest)?);
+        }
+    }
+    some.map(|some| Pressure { some, full })
+}
+
+fn stall(line: &[u8]) -> Option<Stall> {
+    let mut stall = Stall::default();
+    for word in words(line) {
+        let equals = word.iter().position(|&b| b == b'=')?;
+        let (name, value) = (&word[..equals], &word[equals + 1..]);
+        match name {
+            b"avg10" => stall.avg10 = hundredths(value)?,
+            b"avg60" => stall.avg60 = hundredths(value)?,
+            b"avg300" => stall.avg300 = hundredths(value)?,
+            b"total" => stall.total_us = number(value)?,
+            _ => {}
+        }
+    }
+    Some(stall)
+}
+
+/// `12.34` as 1234.
+fn hundredths(value: &[u8]) -> Option<u32> {
+    let point = value.iter().position(|&b| b == b'.')?;
+    let (whole, rest) = (number32(&value[..point])?, &value[point + 1..]);
+    let rest = if rest.len() == 2 {
+        number32(rest)?
+    } else {
+        return None;
+    };
+    whole.checked_mul(100)?.checked_add(rest)
+}
+
+impl Proc {
+    /// Memory pressure of the machine (`/proc/pressure/memory`).
+    ///
+    /// # Errors
+    /// If it is there and may not be read.
+    pub fn pressure(&self) -> Result<Option<Pressure>, Error> {
+        Ok(self.read_own("pressure/memory")?.as_deref().and_then(parse))
+    }
+}
+
+impl Groups {
+    /// Memory pressure of a group (`memory.pressure`); version 1 has none.
+    ///
+    /// # Errors
+    /// If it is there and may not be read.
+    pub fn pressure(&self, group: &Group) -> Result<Option<Pressure>, Error> {
+        if self.version == Version::V1 {
+            return Ok(None);
+        }
+        let file = group.dir.join("memory.pressure");
+        match read_path(&file) {
+            Ok(text) => Ok(text.as_deref().and_then(parse)),
+            Err(Errno::OPNOTSUPP) => Ok(None),
+            Err(errno) => Err(Error::reading(&file, errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::testing::Directory;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_text() {
+        let text = b"some avg10=12.34 avg60=0.05 avg300=100.00 total=77\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n";
+        let pressure = parse(text).unwrap();
+        let some = Stall {
+            avg10: 1234,
+            avg60: 5,
+            avg300: 10_000,
+            total_us: 77,
+        };
+        assert_eq!(pressure.some, some);
+        assert_eq!(pressure.full.unwrap().total_us, 3);
+        assert_eq!(parse(b"full avg10=0.00 total=3\n"), None);
+    }
+
+    #[test]
+    fn none_is_none() {
+        let directory = Directory::new("pressure");
+        assert_eq!(Proc::at(&directory.0).unwrap().pressure().unwrap(), None);
+        // Here it is on or off, and either is fine.
+        let proc = Proc::system().unwrap();
+        proc.pressure().unwrap();
+        let groups = Groups::find(&proc).unwrap();
+        groups.pressure(&groups.root()).unwrap();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn anything_goes(bytes in any::<Vec<u8>>(), text in "(some|full) (avg10|total)=[0-9.]{0,6}( avg60=[0-9.]{0,12})?") {
+            let _ = (parse(&bytes), parse(text.as_bytes()));
+        }
+
+        #[test]
+        fn shares_come_back(share in 0u32..=10_000, total_us in any::<u64>()) {
+            let text = format!("some avg10={}.{:02} avg60=0.00 avg300=0.00 total={total_us}\n", share / 100, share % 100);
+            let some = parse(text.as_bytes()).expect("a pressure").some;
+            prop_assert_eq!((some.avg10, some.total_us), (share, total_us));
+        }
+    }
+}

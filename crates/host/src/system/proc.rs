@@ -1,0 +1,203 @@
+//! `/proc`, or a tree that looks like it.
+//!
+//! Invariant: a process that is gone, before or while it is read, is `None`; every descriptor is
+//! close-on-exec and opened relative to one directory, so a mount over `/proc` in between changes
+//! nothing.
+
+use std::io::Write;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+use rustix::io::Errno;
+
+use super::error::Error;
+use super::text::number32;
+
+/// Where processes are read. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Proc {
+    dir: Arc<OwnedFd>,
+    root: Arc<Path>,
+}
+
+/// A path of the form `PID/name`, ended by a NUL: system calls take it without another copy.
+fn relative(pid: u32, name: &str) -> Vec<u8> {
+    let mut path = Vec::with_capacity(48);
+    // Writing to a vector cannot fail.
+    let _ = write!(path, "{pid}/{name}");
+    path
+}
+
+/// The kernel's ways to say that there is no such process.
+fn gone(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::SRCH)
+}
+
+impl Proc {
+    /// The tree at `root`.
+    ///
+    /// # Errors
+    /// If it is no directory that may be read.
+    pub fn at(root: &Path) -> Result<Proc, Error> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir =
+            openat(CWD, root, flags, Mode::empty()).map_err(|errno| Error::reading(root, errno))?;
+        Ok(Proc {
+            dir: Arc::new(dir),
+            root: root.into(),
+        })
+    }
+
+    /// The system's own.
+    ///
+    /// # Errors
+    /// If `/proc` is not mounted.
+    pub fn system() -> Result<Proc, Error> {
+        Proc::at(Path::new("/proc"))
+    }
+
+    /// All processes (not threads) that this tree shows, in order. One read of a directory.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn pids(&self) -> Result<Vec<u32>, Error> {
+        let fail = |errno| Error::reading(&self.root, errno);
+        // Opened anew: the position of a directory belongs to its descriptor, and ours is shared.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat(&*self.dir, c".", flags, Mode::empty()).map_err(fail)?;
+        let mut buffer = [const { MaybeUninit::<u8>::uninit() }; 32 << 10];
+        let mut entries = RawDir::new(dir, &mut buffer);
+        let mut pids = Vec::with_capacity(1024);
+        while let Some(entry) = entries.next() {
+            let entry = entry.map_err(fail)?;
+            pids.extend(number32(entry.file_name().to_bytes()).filter(|&pid| pid != 0));
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        Ok(pids)
+    }
+
+    /// Appends the file `name` of a process to `into`; whether the process was still there.
+    ///
+    /// # Errors
+    /// If it is there and may not be read.
+    pub(crate) fn read(&self, pid: u32, name: &str, into: &mut Vec<u8>) -> Result<bool, Error> {
+        self.read_up_to(pid, name, usize::MAX, into)
+    }
+
+    /// The same, and no more than about `limit` bytes of it.
+    pub(crate) fn read_up_to(
+        &self,
+        pid: u32,
+        name: &str,
+        limit: usize,
+        into: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        match self.slurp(&relative(pid, name), limit, into) {
+            Ok(()) => Ok(true),
+            Err(errno) if gone(errno) => Ok(false),
+            Err(errno) => Err(Error::reading(&self.path(pid, name), errno)),
+        }
+    }
+
+    /// A file of the tree's own, such as `meminfo`; `None` if there is none, or it does not work here.
+    pub(crate) fn read_own(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let mut text = Vec::with_capacity(4096);
+        match self.slurp(name.as_bytes(), usize::MAX, &mut text) {
+            Ok(()) => Ok(Some(text)),
+            Err(errno) if gone(errno) || errno == Errno::OPNOTSUPP => Ok(None),
+            Err(errno) => Err(Error::reading(&self.root.join(name), errno)),
+        }
+    }
+
+    /// The directory `PID/name`, or `None` if the process is gone.
+    pub(crate) fn open_dir(&self, pid: u32, name: &str) -> Result<Option<OwnedFd>, Error> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match openat(&*self.dir, relative(pid, name), flags, Mode::empty()) {
+            Ok(dir) => Ok(Some(dir)),
+            Err(errno) if gone(errno) => Ok(None),
+            Err(errno) => Err(Error::reading(&self.path(pid, name), errno)),
+        }
+    }
+
+    /// Where a process' file is, for messages.
+    pub(crate) fn path(&self, pid: u32, name: &str) -> PathBuf {
+        self.root.join(pid.to_string()).join(name)
+    }
+
+    /// Where a file of the tree's own is, for messages.
+    pub(crate) fn own_path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn slurp(&self, path: &[u8], limit: usize, into: &mut Vec<u8>) -> Result<(), Errno> {
+        let file = openat(
+            &*self.dir,
+            path,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        read_all(&file, limit, into)
+    }
+}
+
+/// A file elsewhere, such as a control group's; `None` if it is not there, or no longer.
+pub(crate) fn read_path(path: &Path) -> Result<Option<Vec<u8>>, Errno> {
+    let mut text = Vec::with_capacity(4096);
+    let read = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(|file| read_all(&file, usize::MAX, &mut text));
+    match read {
+        Ok(()) => Ok(Some(text)),
+        // A control group that was removed while it is open has no device.
+        Err(errno) if gone(errno) || errno == Errno::NODEV => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Appends what a file of the kernel holds. These give a page or so at a time, and 0 at the end.
+pub(crate) fn read_all(file: &OwnedFd, limit: usize, into: &mut Vec<u8>) -> Result<(), Errno> {
+    let before = into.len();
+    while into.len() - before < limit {
+        if into.spare_capacity_mut().len() < 1024 {
+            into.reserve(into.len().max(4096));
+        }
+        match rustix::io::read(file, rustix::buffer::spare_capacity(into)) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_are_among_the_processes() {
+        let proc = Proc::system().unwrap();
+        let pids = proc.pids().unwrap();
+        assert!(pids.contains(&std::process::id()) && pids.contains(&1));
+        assert!(pids.is_sorted());
+    }
+
+    #[test]
+    fn a_process_that_never_was_is_none() {
+        let proc = Proc::system().unwrap();
+        let mut text = Vec::new();
+        assert!(!proc.read(4_194_304, "stat", &mut text).unwrap());
+        assert!(proc.open_dir(4_194_304, "fd").unwrap().is_none());
+        assert!(proc.read_own("no such file").unwrap().is_none());
+    }
+
+    #[test]
+    fn no_tree_is_an_error_with_a_hint() {
+        let error = Proc::at(Path::new("/proc/none")).unwrap_err();
+        assert!(error.to_string().contains("/proc/none"), "{error}");
+        assert!(!error.hint().is_empty());
+    }
+}

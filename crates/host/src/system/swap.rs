@@ -1,0 +1,152 @@
+//! Where memory can go, and how much there is: `/proc/swaps` and `/proc/meminfo` (proc_swaps(5),
+//! proc_meminfo(5)).
+//!
+//! Invariant: sizes are bytes.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use super::error::Error;
+use super::proc::Proc;
+use super::text::{key, kib, lines, number, unescape, words};
+
+/// One area that is swapped to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwapArea {
+    /// The device or file.
+    pub path: PathBuf,
+    /// Whether it is a device of its own (a partition, zram) rather than a file.
+    pub device: bool,
+    /// How much it holds.
+    pub size: u64,
+    /// How much of it is taken.
+    pub used: u64,
+    /// Higher ones are filled first.
+    pub priority: i32,
+}
+
+/// `Filename Type Size Used Priority`, sizes in KiB, under a line of titles.
+#[must_use]
+pub fn parse_swaps(text: &[u8]) -> Vec<SwapArea> {
+    lines(text).skip(1).filter_map(parse_area).collect()
+}
+
+fn parse_area(line: &[u8]) -> Option<SwapArea> {
+    // From the end: the first field is the only one that users name, and its blanks are escaped.
+    let mut fields = words(line);
+    let path = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
+    let device = fields.next()? == b"partition";
+    let size = number(fields.next()?)?.checked_mul(1024)?;
+    let used = number(fields.next()?)?.checked_mul(1024)?;
+    let priority = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    Some(SwapArea {
+        path,
+        device,
+        size,
+        used,
+        priority,
+    })
+}
+
+/// The machine's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Memory {
+    /// All that the kernel manages.
+    pub total: u64,
+    /// What programs could still get without swapping, by the kernel's estimate.
+    pub available: u64,
+    /// Room of all swap areas.
+    pub swap_total: u64,
+    /// Of that, what is free.
+    pub swap_free: u64,
+}
+
+/// The fields of a meminfo text; `None` without a total.
+#[must_use]
+pub fn parse_meminfo(text: &[u8]) -> Option<Memory> {
+    let mut memory = Memory::default();
+    for (key, value) in lines(text).filter_map(key) {
+        let field = match key {
+            b"MemTotal" => &mut memory.total,
+            b"MemAvailable" => &mut memory.available,
+            b"SwapTotal" => &mut memory.swap_total,
+            b"SwapFree" => &mut memory.swap_free,
+            _ => continue,
+        };
+        *field = kib(value)?;
+    }
+    (memory.total > 0).then_some(memory)
+}
+
+/// Bytes of a page.
+#[must_use]
+pub fn page_size() -> u64 {
+    u64::try_from(rustix::param::page_size()).unwrap_or(4096)
+}
+
+impl Proc {
+    /// Areas that are swapped to; none if the kernel cannot.
+    ///
+    /// # Errors
+    /// If the list is there and may not be read.
+    pub fn swaps(&self) -> Result<Vec<SwapArea>, Error> {
+        Ok(self
+            .read_own("swaps")?
+            .as_deref()
+            .map(parse_swaps)
+            .unwrap_or_default())
+    }
+
+    /// The machine's memory.
+    ///
+    /// # Errors
+    /// If it cannot be read, or its form is not known.
+    pub fn memory(&self) -> Result<Memory, Error> {
+        let text = self.read_own("meminfo")?.unwrap_or_default();
+        parse_meminfo(&text).ok_or_else(|| Error::Unknown {
+            path: self.own_path("meminfo"),
+            what: "there is no MemTotal in it".to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn this_machine() {
+        let proc = Proc::system().unwrap();
+        let memory = proc.memory().unwrap();
+        assert!(memory.total > memory.available && memory.available > 0);
+        let size: u64 = proc.swaps().unwrap().iter().map(|area| area.size).sum();
+        // Others may switch an area on or off between the two readings; mostly they agree.
+        assert!(size == memory.swap_total || size == proc.memory().unwrap().swap_total);
+        assert!(page_size().is_power_of_two() && page_size() >= 4096);
+    }
+
+    #[test]
+    fn areas() {
+        let text = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+            /dev/zram0                              partition\t1048572\t\t4\t\t100\n\
+            /my\\040swap\\040(deleted)\t\tfile\t\t2048\t\t0\t\t-2\n";
+        let areas = parse_swaps(text);
+        assert_eq!(areas.len(), 2);
+        assert!(areas[0].device && areas[0].size == 1_048_572 << 10 && areas[0].used == 4096);
+        assert_eq!(areas[1].path.to_str(), Some("/my swap (deleted)"));
+        assert_eq!((areas[1].device, areas[1].priority), (false, -2));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn anything_goes(bytes in any::<Vec<u8>>(), text in "x\n(/[a-z\\\\0-9]{0,5}[ \t](file|partition)( -?[0-9]{0,20}){0,4}\n){0,3}(MemTotal: [0-9]{0,22} kB\n)?") {
+            for text in [&bytes[..], text.as_bytes()] {
+                let _ = (parse_swaps(text), parse_meminfo(text));
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! A report, from all that is known after a round.
+//!
+//! Invariant: nothing is read here that a look could have read; what the kernel says of the same
+//! processes is asked for here, and rarely ([`super::kernel`]).
+
+use super::bins::Bins;
+use super::{Watch, group, own_cpu, source};
+use crate::ages::Hidden;
+use crate::report::{Ended, KernelSays, Overhead, Process, Reaccess, Report, Unknown};
+use crate::system::family::Target;
+
+const PAGE: u64 = 4096;
+
+impl Watch {
+    /// Everything until now.
+    pub(super) fn report(&mut self) -> Report {
+        let (age_source, age_grain) = source::names(self.ages.source());
+        let mut report = Report {
+            pid: match self.settings.target {
+                Target::Descendants(pid) => Some(pid),
+                _ => None,
+            },
+            wall_ms: self.now_ms,
+            age_source,
+            age_grain,
+            interval_ms: self.interval_ms(),
+            walks: self.rounds,
+            notes: self.notes.clone(),
+            ..Report::default()
+        };
+        self.fill_processes(&mut report);
+        report.command = match &self.settings.target {
+            Target::Descendants(pid) => {
+                let first = report.processes.iter().find(|process| process.pid == *pid);
+                first.map_or_else(|| self.name(), |process| process.command.clone())
+            }
+            _ => self.name(),
+        };
+        self.peak_bytes = self.peak_bytes.max(report.resident_bytes);
+        report.resident_peak_bytes = self.peak_bytes;
+        self.fill_kernel(&mut report);
+        report.reaccessed = reaccessed(self);
+        report.ended = self.ended();
+        report.overhead = self.overhead();
+        self.add_notes(&mut report);
+        report
+    }
+
+    /// What a reader should know.
+    fn add_notes(&self, report: &mut Report) {
+        let (count, first) = &self.denied;
+        let processes = |count: u64| {
+            if count == 1 {
+                "1 process".to_owned()
+            } else {
+                format!("{count} processes")
+            }
+        };
+        if *count > 0 {
+            report.notes.push(format!(
+                "{} could not be read; the first: {first}",
+                processes(*count)
+            ));
+        }
+        if self.ages.source().has_company() {
+            report.notes.push(COMPANY.to_owned());
+        }
+        let missed = self.family.maybe_missed();
+        if missed > 0 {
+            report.notes.push(format!(
+                "left out: {} that lost their parents between two looks and may be descendants",
+                processes(missed)
+            ));
+        }
+    }
+
+    /// Processes, their sums, and the histogram.
+    fn fill_processes(&mut self, report: &mut Report) {
+        let mut bins = Bins::new(self.ages.nodes().len(), self.now_ms, self.now_ms);
+        let mut unknown: Vec<(Hidden, u64)> = Vec::new();
+        let mut unsure = 0;
+        for identity in &self.members {
+            let (Some(space), Some(person)) =
+                (self.ages.space(*identity), self.people.get(*identity))
+            else {
+                continue;
+            };
+            let found = space.found;
+            let mut process = Process {
+                pid: identity.pid,
+                command: person.command.clone(),
+                uid: person.uid,
+                cgroup: person.cgroup.clone(),
+                mapped_bytes: found.present * PAGE,
+                swapped_bytes: found.swapped * PAGE,
+                ..Process::default()
+            };
+            bins.add(&self.ages, space.owner, &mut process);
+            if process.unknown_age_bytes > 0 {
+                // A page may be unknown because of another process that maps it, too.
+                let why = space.why_unknown().unwrap_or(Hidden::Shared);
+                match unknown.iter_mut().find(|(known, _)| known.is_like(&why)) {
+                    Some((known, bytes)) => {
+                        *known = why.max(*known);
+                        *bytes += process.unknown_age_bytes;
+                    }
+                    None => unknown.push((why, process.unknown_age_bytes)),
+                }
+            }
+            report.resident_bytes += process.resident_bytes;
+            report.unknown_age_bytes += process.unknown_age_bytes;
+            report.swapped_bytes += process.swapped_bytes;
+            report.hugetlb_bytes += found.hugetlb * PAGE;
+            unsure += found.unsure;
+            report.processes.push(process);
+        }
+        report.page_age = bins.finish(self.ages.nodes());
+        report
+            .processes
+            .sort_by_key(|process| std::cmp::Reverse((process.resident_bytes, process.pid)));
+        report.unknown_because = unknown
+            .into_iter()
+            .map(|(why, bytes)| Unknown {
+                reason: why.words(),
+                bytes,
+            })
+            .collect();
+        report
+            .unknown_because
+            .sort_by_key(|one| std::cmp::Reverse(one.bytes));
+        (report.evicted_pages, report.refaulted_pages) = self.ages.swapped_pages();
+        if unsure > 0 {
+            let bytes = unsure * PAGE;
+            report.notes.push(format!("{bytes} bytes of tables changed while they were read, and are left out of this look"));
+        }
+    }
+
+    /// What the kernel says of the same.
+    fn fill_kernel(&mut self, report: &mut Report) {
+        let groups = self.groups.as_ref();
+        let own = match (&self.settings.target, groups) {
+            (Target::Descendants(pid), Some(groups)) => {
+                group::own(groups, &self.proc, *pid, &self.members)
+            }
+            _ => self.group.clone(),
+        };
+        let own = groups.zip(own.as_ref());
+        if let Some((groups, group)) = own {
+            group::fill(report, groups, group);
+        }
+        let sums = self.kernel.sums(&self.members, &self.proc);
+        report.kernel_says = KernelSays {
+            pss_bytes: sums.map(|sums| sums.pss),
+            swap_pss_bytes: sums.map(|sums| sums.swap_pss),
+            pressure_some_avg10: group::pressure(&self.proc, own),
+        };
+    }
+
+    fn ended(&self) -> Ended {
+        let ended = self.family.ended();
+        Ended {
+            processes: ended.processes,
+            unseen: ended.unseen,
+            peak_resident_bytes: ended.peak_resident,
+            counted_by_events: ended.by_events,
+        }
+    }
+
+    fn overhead(&self) -> Overhead {
+        let costs = self.ages.costs();
+        let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Overhead {
+            cpu_ms: ms(own_cpu().saturating_sub(self.cpu_before)),
+            walk_ms: ms(costs.walk),
+            clear_ms: ms(costs.clear),
+            clear_longest_us: u64::try_from(costs.clear_longest.as_micros()).unwrap_or(u64::MAX),
+            page_out_ms: 0,
+            memory_bytes: self.ages.books().memory_bytes() as u64,
+        }
+    }
+}
+
+const COMPANY: &str = "something else on this host clears accessed bits (DAMON, idle-page tracking); \
+    what it took is seen by the folios' young marks, exact but for parts of large folios";
+
+/// The promotion histogram, under the edges of the report's bins.
+fn reaccessed(watch: &Watch) -> Vec<Reaccess> {
+    let mut found: Vec<Reaccess> = Vec::new();
+    for (age_ms, pages) in watch.ages.books().reaccessed() {
+        let older_than_ms = super::bins::edge_of(age_ms);
+        match found
+            .last_mut()
+            .filter(|last| last.older_than_ms == older_than_ms)
+        {
+            Some(last) => last.pages += pages,
+            None => found.push(Reaccess {
+                older_than_ms,
+                pages,
+            }),
+        }
+    }
+    found
+}

@@ -1,0 +1,245 @@
+//! Watching a target: looks at a steady pace, and a report of all that they saw.
+//!
+//! Invariant: nothing is changed but accessed bits ([`crate::ages`]); we never look at ourselves. All
+//! time is the time since watching began, in steps of the interval, so that a look that comes a little
+//! late makes no page older.
+//!
+//! Floors: [`source`], [`people`], [`kernel`], [`group`] and [`bins`] know one thing each; [`compose`] makes a
+//! report of them; here is the pace.
+
+mod bins;
+mod compose;
+mod error;
+mod group;
+mod kernel;
+mod people;
+pub mod source;
+
+use std::time::{Duration, Instant};
+
+use rustix::mm::{MlockAllFlags, mlockall};
+
+use crate::ages::{Ages, Looked, Pauses};
+use crate::report::{AgeSource, Report};
+use crate::system::events::Events;
+use crate::system::family::{Family, Target};
+use crate::system::{Filesystems, Group, Groups, Identity, Proc};
+
+pub use error::WatchError;
+use kernel::Kernel;
+use people::People;
+
+/// Between two looks, events of forks and exits are taken at least so often: the kernel keeps some
+/// 20,000 for us.
+const PULSE: Duration = Duration::from_millis(250);
+
+/// What is watched, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whose memory.
+    pub target: Target,
+    /// Time between two looks.
+    pub interval: Duration,
+    /// The longest that a clearing of accessed bits may be expected to hold up a process that takes page
+    /// faults; none for what suits the interval ([`Pauses`]).
+    pub max_wait: Option<Duration>,
+    /// A source other than the best that works.
+    pub source: Option<AgeSource>,
+}
+
+/// A watch.
+pub struct Watch {
+    settings: Settings,
+    ages: Ages,
+    family: Family,
+    events: Option<Events>,
+    proc: Proc,
+    groups: Option<Groups>,
+    /// The control group that was asked for.
+    group: Option<Group>,
+    people: People,
+    kernel: Kernel,
+    notes: Vec<String>,
+    begin: Instant,
+    /// The processor time that we had used before.
+    cpu_before: Duration,
+    members: Vec<Identity>,
+    /// Members that could not be read in the last round, and why the first of them.
+    denied: (u64, String),
+    /// Time of the last round, milliseconds.
+    now_ms: u64,
+    rounds: u64,
+    peak_bytes: u64,
+    finished: bool,
+}
+
+impl Watch {
+    /// Begins to watch; the first look is [`Watch::look`]'s.
+    ///
+    /// # Errors
+    /// There is no such target, or no right to look at it.
+    pub fn open(settings: Settings) -> Result<Watch, WatchError> {
+        let proc = Proc::system()?;
+        let chosen = source::choose(settings.source)
+            .map_err(|(what, hint)| WatchError::missing(what, hint))?;
+        let mut notes = chosen.notes;
+        let events = match Events::open() {
+            Ok(events) => Some(events),
+            Err(error) => {
+                notes.push(format!("forks and exits are found by looks alone: {error}"));
+                None
+            }
+        };
+        let groups = Groups::find(&proc).ok();
+        let group = match (&settings.target, &groups) {
+            (Target::Group(group), _) => Some(group.clone()),
+            (Target::All, Some(groups)) => Some(groups.root()),
+            _ => None,
+        };
+        let family = Family::new(proc.clone(), groups.clone(), settings.target.clone())?;
+        // Our pages must not go while memory is short: that is when we are asked. As far as we may.
+        let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+        if let Err(error) = mlockall(flags) {
+            notes.push(format!(
+                "our own memory is not locked: {error} (CAP_IPC_LOCK, or ulimit -l)"
+            ));
+        }
+        let places = (proc.clone(), Filesystems::system(&proc)?, proc.nodes()?);
+        let pauses = Pauses::new(settings.max_wait, settings.interval);
+        Ok(Watch {
+            ages: Ages::new(chosen.source, places, pauses, 0),
+            settings,
+            family,
+            events,
+            proc,
+            groups,
+            group,
+            people: People::default(),
+            kernel: Kernel::default(),
+            notes,
+            begin: Instant::now(),
+            cpu_before: own_cpu(),
+            members: Vec::new(),
+            denied: (0, String::new()),
+            now_ms: 0,
+            rounds: 0,
+            peak_bytes: 0,
+            finished: false,
+        })
+    }
+
+    /// Waits until the next look is due (the first one is at once), looks, and reports all until now.
+    ///
+    /// # Errors
+    /// The target cannot be read at all.
+    pub fn look(&mut self) -> Result<Report, WatchError> {
+        self.wait();
+        self.update_members()?;
+        let (mut denied, mut gone) = ((0, String::new()), Vec::new());
+        self.ages.round(
+            self.now_ms,
+            &self.members,
+            |identity, looked| match looked {
+                Looked::Done => {}
+                Looked::Gone => gone.push(identity),
+                Looked::Denied(error) => {
+                    denied.0 += 1;
+                    if denied.1.is_empty() {
+                        denied.1 = format!("pid {}: {error}", identity.pid);
+                    }
+                }
+            },
+        );
+        self.members.retain(|identity| !gone.contains(identity));
+        let all = u64::try_from(self.members.len()).unwrap_or(u64::MAX);
+        if all > 0 && denied.0 == all {
+            let hint = "run as root, or as the processes' own user with CAP_BPF and CAP_PERFMON";
+            return Err(WatchError::missing(
+                format!("cannot read {}: {}", self.name(), denied.1),
+                hint,
+            ));
+        }
+        self.denied = denied;
+        self.people
+            .update(&self.members, self.rounds, &self.proc, self.groups.as_ref());
+        self.rounds += 1;
+        Ok(self.report())
+    }
+
+    /// Whether all processes are gone: the last report was the last.
+    #[must_use]
+    pub fn finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Sleeps until the next round is due, and sets its time.
+    fn wait(&mut self) {
+        if self.rounds == 0 {
+            return;
+        }
+        let interval_ms = self.interval_ms();
+        let due = self.begin + Duration::from_millis(self.now_ms + interval_ms);
+        loop {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left.min(PULSE));
+            if left > PULSE {
+                // What lives between two looks is seen here, at least its coming and going.
+                let _ = self.family.update(self.events.as_mut());
+            }
+        }
+        let late = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // The time in whole intervals, the nearest: a look a little late is a look in time.
+        let nearest = (late + interval_ms / 2) / interval_ms * interval_ms;
+        self.now_ms = nearest.max(self.now_ms + 1);
+    }
+
+    fn interval_ms(&self) -> u64 {
+        u64::try_from(self.settings.interval.as_millis())
+            .unwrap_or(u64::MAX)
+            .max(1)
+    }
+
+    fn update_members(&mut self) -> Result<(), WatchError> {
+        self.family.update(self.events.as_mut())?;
+        self.members = self
+            .family
+            .members()
+            .map(|member| member.identity)
+            .collect();
+        self.members.sort_unstable();
+        self.finished = self.members.is_empty()
+            && match &self.settings.target {
+                Target::Descendants(_) => true,
+                Target::Group(group) => !group.dir.is_dir(),
+                Target::All => false,
+            };
+        let may_be_empty = !matches!(self.settings.target, Target::Descendants(_));
+        if self.rounds == 0 && self.members.is_empty() && !may_be_empty {
+            return Err(WatchError::failure(
+                format!(
+                    "cannot watch {}: no process of it has memory of its own",
+                    self.name()
+                ),
+                "give a process that runs; `pagetide top` shows them",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The target in words.
+    fn name(&self) -> String {
+        match &self.settings.target {
+            Target::Descendants(pid) => format!("pid {pid}"),
+            Target::Group(group) => group.path.display().to_string(),
+            Target::All => "all processes".to_owned(),
+        }
+    }
+}
+
+/// Processor time of ours.
+fn own_cpu() -> Duration {
+    pagetables::cpu_time(std::process::id()).unwrap_or_default()
+}

@@ -1,0 +1,90 @@
+//! How long it takes to read, decode and clear the accessed bits of a running process, a GiB:
+//! `scan PID [ROUNDS] [clear]`. Medians; the machine is whatever it is.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use pagetables::{Pace, Part, Piece, Reader};
+
+fn ranges(pid: u32) -> Vec<Range<u64>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("a process");
+    let range = |line: &str| {
+        let (start, rest) = line.split_once('-')?;
+        let end = rest.split(' ').next()?;
+        Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?)
+    };
+    text.lines()
+        .filter(|line| !line.contains("[v"))
+        .filter_map(range)
+        .collect()
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let pid: u32 = args[0].parse().expect("a pid");
+    let rounds = args
+        .get(1)
+        .map_or(20, |text| text.parse().expect("a number"));
+    let clear = args.get(2).is_some();
+    let mut reader = Reader::open().expect("page tables can be read");
+    let (mut bare, mut decoded, mut cleared, mut cpu) = (vec![], vec![], vec![], vec![]);
+    let (mut present, mut accessed) = (0u64, 0u64);
+    let mut pace = Pace::default();
+    for _ in 0..rounds {
+        let ranges = ranges(pid);
+        let begin = Instant::now();
+        let space = reader.attach(pid).expect("alive");
+        let runs = reader.runs();
+        reader
+            .walk(&space, &ranges, &mut |_, _| ())
+            .expect("readable");
+        bare.push(begin.elapsed().as_secs_f64() * 1e6);
+        (present, accessed) = (0, 0);
+        let begin = Instant::now();
+        reader
+            .walk(&space, &ranges, &mut |_, piece| match piece {
+                Piece::Pages { entries, .. } => {
+                    for entry in entries.iter().filter(|entry| entry.is_present()) {
+                        present += 1;
+                        accessed += u64::from(entry.is_accessed());
+                    }
+                }
+                Piece::Whole { bytes, entry, .. } if entry.is_present() => {
+                    present += bytes / 4096;
+                    accessed += bytes / 4096 * u64::from(entry.is_accessed());
+                }
+                _ => {}
+            })
+            .expect("readable");
+        decoded.push(begin.elapsed().as_secs_f64() * 1e6);
+        cpu.push((reader.runs() - runs) as f64);
+        if clear {
+            let begin = Instant::now();
+            for part in [Part::Anon, Part::File] {
+                let _ = pace.clear(pid, part, present, Duration::from_secs(10));
+            }
+            cleared.push(begin.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    let gib = present as f64 / 262_144.0;
+    println!("{present} pages present, {accessed} accessed at the last look");
+    println!(
+        "a GiB: read {:.0} us, with decoding {:.0} us",
+        median(bare) / gib,
+        median(decoded) / gib
+    );
+    if clear {
+        println!("a GiB: cleared in {:.0} us", median(cleared) / gib);
+    }
+    println!(
+        "{} levels, {:.0} runs for two readings",
+        reader.levels(),
+        median(cpu)
+    );
+}

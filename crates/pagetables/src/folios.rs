@@ -1,0 +1,215 @@
+//! What the kernel notes of folios: whether somebody else took accessed bits of one away.
+//!
+//! Invariant: flags are read through a place that was checked twice with pages of our own; what cannot
+//! be read says nothing. A tail page's flags are its folio's.
+//!
+//! DAMON and the idle-page bitmap clear accessed bits, too; for the kernel's own reclaim they leave the
+//! folio marked young (`PG_young`, CONFIG_PAGE_IDLE_FLAG). `clear_refs` clears that mark. So between two
+//! of our clearings an entry without its bit, in a folio with the mark, may have been accessed: it has,
+//! if the folio is this one page or this one huge page.
+
+use std::io;
+
+use crate::btf::Btf;
+use crate::reader::Reader;
+use crate::sys::{self, Shared};
+
+/// Bytes of a page's structure that are read: flags, and where the folio's first page is.
+const HEAD_BYTES: u64 = 16;
+/// A pointer to the first page has this bit set.
+const IS_TAIL: u64 = 1;
+/// Requests of one run.
+const BATCH: usize = 600;
+
+/// Where things lie in the kernel's structures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    file_mapping: u64,
+    mapping_pages: u64,
+    array_head: u64,
+    page_bytes: u64,
+    young: u64,
+    large: u64,
+}
+
+impl Layout {
+    /// From the kernel's type information; none if it keeps no such mark.
+    pub(crate) fn find(btf: &Btf<'_>) -> Option<Layout> {
+        let flag = |name| Some(1 << btf.constant("pageflags", name).filter(|bit| *bit < 64)?);
+        let head = btf.offset("page", "flags")? == 0 && btf.offset("page", "compound_head")? == 8;
+        head.then_some(Layout {
+            file_mapping: btf.offset("file", "f_mapping")?,
+            mapping_pages: btf.offset("address_space", "i_pages")?,
+            array_head: btf.offset("xarray", "xa_head")?,
+            page_bytes: btf.size("page")?,
+            young: flag("PG_young")?,
+            large: flag("PG_head")?,
+        })
+    }
+}
+
+/// Where the kernel's array of page structures is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Folios {
+    layout: Layout,
+    first: u64,
+}
+
+/// What a folio's mark says of one of its pages whose accessed bit is clear.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mark {
+    /// Nobody took a bit away.
+    None,
+    /// The page was accessed: the folio is this page alone.
+    Accessed,
+    /// Some page of the folio was.
+    OneOf,
+}
+
+/// A page's flags and, of a tail, its folio's first page structure.
+#[derive(Clone, Copy, Default)]
+struct Head {
+    flags: u64,
+    compound: u64,
+}
+
+impl Folios {
+    /// Finds the array with two pages of our own, whose structures a file's mapping names.
+    pub(crate) fn calibrate(reader: &mut Reader, layout: Layout) -> Option<Folios> {
+        let first = Self::locate(reader, layout).ok().flatten()?;
+        let again = Self::locate(reader, layout).ok().flatten()?;
+        (first == again).then_some(Folios { layout, first })
+    }
+
+    fn locate(reader: &mut Reader, layout: Layout) -> io::Result<Option<u64>> {
+        let file = sys::one_page()?;
+        let mut page = Shared::map(&file, 512)?;
+        page.words_mut()[0] = 1;
+        let space = reader.attach(std::process::id())?;
+        let Some(found) = reader
+            .look_up(&space, page.address())?
+            .filter(|found| found.span == 4096)
+        else {
+            return Ok(None);
+        };
+        let frame = found.entry.physical(reader.mask) >> 12;
+        let structure = reader.file(&file)?;
+        let mapping = reader.pointer(structure.wrapping_add(layout.file_mapping))?;
+        let pages = mapping.wrapping_add(layout.mapping_pages + layout.array_head);
+        // The only page of a file stands in the array's head itself; a node would have a low bit set.
+        let folio = reader.pointer(pages)?;
+        let is_page = folio & 3 == 0 && folio.is_multiple_of(8);
+        Ok(is_page.then(|| folio.wrapping_sub(frame * layout.page_bytes)))
+    }
+
+    fn address(&self, frame: u64) -> u64 {
+        self.first.wrapping_add(frame * self.layout.page_bytes)
+    }
+
+    fn frame(&self, address: u64) -> u64 {
+        address.wrapping_sub(self.first) / self.layout.page_bytes
+    }
+}
+
+impl Reader {
+    /// The marks of the folios of these frames. `is_whole`: each frame is the first of a huge page that
+    /// is a folio of its own.
+    ///
+    /// # Errors
+    /// The program cannot be run.
+    pub(crate) fn marks(&mut self, frames: &[u64], is_whole: bool) -> io::Result<Vec<Mark>> {
+        let whole = |(mark, _)| match mark {
+            Mark::OneOf if is_whole => Mark::Accessed,
+            mark => mark,
+        };
+        Ok(self.folio_marks(frames)?.into_iter().map(whole).collect())
+    }
+
+    /// The marks, and whether the folio has other pages.
+    pub(crate) fn folio_marks(&mut self, frames: &[u64]) -> io::Result<Vec<(Mark, bool)>> {
+        let Some(folios) = self.folios else {
+            return Ok(vec![(Mark::None, false); frames.len()]);
+        };
+        let own = self.heads(&folios, frames)?;
+        let first = |head: &Head| {
+            let is_tail = head.compound & IS_TAIL != 0;
+            is_tail.then(|| folios.frame(head.compound - IS_TAIL))
+        };
+        let mut firsts: Vec<u64> = own.iter().filter_map(first).collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        let of_firsts = self.heads(&folios, &firsts)?;
+        let mark = |head: &Head| {
+            let place = first(head).map(|frame| firsts.binary_search(&frame).unwrap_or(0));
+            let flags = place.map_or(head.flags, |place| of_firsts[place].flags);
+            let is_large = place.is_some() || flags & folios.layout.large != 0;
+            let mark = match (flags & folios.layout.young != 0, is_large) {
+                (false, _) => Mark::None,
+                (true, false) => Mark::Accessed,
+                (true, true) => Mark::OneOf,
+            };
+            (mark, is_large)
+        };
+        Ok(own.iter().map(mark).collect())
+    }
+
+    /// The page structures of some frames; zeros where one cannot be read. Neighbours are read together.
+    fn heads(&mut self, folios: &Folios, frames: &[u64]) -> io::Result<Vec<Head>> {
+        let bytes = folios.layout.page_bytes;
+        let most = usize::try_from(4096 / bytes).unwrap_or(1).max(1);
+        let mut heads = Vec::with_capacity(frames.len());
+        let mut runs: Vec<&[u64]> = Vec::new();
+        let mut rest = frames;
+        while !rest.is_empty() {
+            let neighbours = rest
+                .windows(2)
+                .take_while(|two| two[1] == two[0] + 1)
+                .count();
+            let (run, later) = rest.split_at((neighbours + 1).min(most));
+            runs.push(run);
+            rest = later;
+        }
+        for batch in runs.chunks(BATCH) {
+            for run in batch {
+                let bytes = (run.len() as u64 - 1) * bytes + HEAD_BYTES;
+                self.copier.ask(folios.address(run[0]), bytes);
+            }
+            self.copier.run()?;
+            for (number, run) in batch.iter().enumerate() {
+                let words = self.copier.answer(number);
+                let each = usize::try_from(bytes / 8).unwrap_or(8);
+                heads.extend((0..run.len()).map(|page| match words {
+                    None => Head::default(),
+                    Some(words) => Head {
+                        flags: words[page * each],
+                        compound: words[page * each + 1],
+                    },
+                }));
+            }
+        }
+        Ok(heads)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_kernel_tells_of_folios_and_our_own_pages_are_plain() {
+        let mut reader = Reader::open().expect("root, BPF and BTF");
+        let folios = reader.folios.expect("this kernel has PG_young");
+        let buffer = std::hint::black_box(vec![1u8; 64 << 12]);
+        let space = reader.attach(std::process::id()).expect("us");
+        let at = buffer.as_ptr().addr() as u64 + 4096;
+        let found = reader.look_up(&space, at).expect("read").expect("present");
+        let frame = found.entry.physical(reader.mask) >> 12;
+        let heads = reader
+            .heads(&folios, &[frame, frame + 1, u64::MAX >> 24])
+            .expect("read");
+        // What is mapped is in use and up to date, whatever else it is.
+        assert_ne!(heads[0].flags, 0);
+        assert_eq!(heads[2].flags, 0, "no such frame");
+        assert_eq!(reader.marks(&[], false).expect("nothing"), []);
+    }
+}

@@ -1,0 +1,314 @@
+//! A reading that makes up for bits that somebody else cleared (DAMON, another reader of idle pages), and
+//! that knows the huge zero page.
+//!
+//! Invariant: an entry is told as accessed only if its page was, and as vague if it may have been. Where
+//! folios are single pages this costs a look at a few of them, and what others take of the rest is left
+//! as it is: some tenths of a percent of the pages, each second, under DAMON.
+
+use std::io;
+use std::ops::Range;
+
+use crate::entry::Entry;
+use crate::folios::Mark;
+use crate::reader::{Reader, Space};
+use crate::walk::{Piece, Sink, Walked};
+use crate::zero::HugeZero;
+
+/// Address space that is read before it is told.
+const PART: u64 = 1 << 30;
+/// Pages of a table whose folios are asked about. A folio of one page is hit by DAMON once in minutes; a
+/// large one, which is a folio for all its pages, again and again: so all pages of a table are asked
+/// about where one of these is a part of a large folio.
+const SAMPLES: usize = 4;
+/// Readings for which a mark that was seen is remembered.
+const REMEMBERED: u32 = 2048;
+
+/// Whether somebody else clears bits, as far as it was noticed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Foreign {
+    /// Readings until it is forgotten.
+    remembered: u32,
+}
+
+/// A piece that waits for its folios' marks.
+enum Held {
+    Pages {
+        number: usize,
+        start: u64,
+        entries: Vec<Entry>,
+    },
+    Whole {
+        number: usize,
+        start: u64,
+        bytes: u64,
+        span: u64,
+        entry: Entry,
+    },
+}
+
+/// A huge entry of which more must be known before it is told.
+fn is_open(entry: Entry) -> bool {
+    is_idle(entry) || HugeZero::may_be(entry)
+}
+
+/// A present page whose bit is clear.
+fn is_idle(entry: Entry) -> bool {
+    entry.is_present() && !entry.is_accessed() && !entry.is_special()
+}
+
+impl Reader {
+    /// Whether somebody else was seen to clear accessed bits.
+    #[must_use]
+    pub fn has_company(&self) -> bool {
+        self.foreign.remembered > 0
+    }
+
+    /// As [`Reader::walk`], with what others took away put back.
+    ///
+    /// # Errors
+    /// As [`Reader::walk`].
+    pub(crate) fn walk_all(
+        &mut self,
+        space: &Space,
+        ranges: &[Range<u64>],
+        sink: &mut Sink<'_>,
+    ) -> io::Result<Walked> {
+        let mut walked = Walked::default();
+        self.foreign.remembered = self.foreign.remembered.saturating_sub(1);
+        for (numbers, part) in parts(ranges) {
+            let mut held = Vec::new();
+            let read = self.walk(space, &part, &mut |place, piece| {
+                let number = numbers[place];
+                match piece {
+                    Piece::Pages { start, entries }
+                        if entries.iter().any(|entry| is_idle(*entry)) =>
+                    {
+                        held.push(Held::Pages {
+                            number,
+                            start,
+                            entries: entries.to_vec(),
+                        });
+                    }
+                    Piece::Whole {
+                        start,
+                        bytes,
+                        span,
+                        entry,
+                    } if is_open(entry) => {
+                        held.push(Held::Whole {
+                            number,
+                            start,
+                            bytes,
+                            span,
+                            entry,
+                        });
+                    }
+                    _ => sink(number, piece),
+                }
+            })?;
+            walked.tables += read.tables;
+            walked.again += read.again;
+            self.mark_wholes(&mut held)?;
+            self.mark_pages(&mut held)?;
+            for one in &held {
+                one.tell(sink);
+            }
+        }
+        Ok(walked)
+    }
+
+    /// Asks about huge pages, all of them: they are few.
+    fn mark_wholes(&mut self, held: &mut [Held]) -> io::Result<()> {
+        let mask = self.mask;
+        let first = |entry: Entry, span: u64| (entry.physical(mask) & !(span - 1)) >> 12;
+        let frames: Vec<u64> = held
+            .iter()
+            .filter_map(|one| match one {
+                Held::Whole { entry, span, .. } => Some(first(*entry, *span)),
+                Held::Pages { .. } => None,
+            })
+            .collect();
+        let mut marks = self.marks(&frames, true)?.into_iter();
+        for one in held {
+            let Held::Whole { entry, span, .. } = one else {
+                continue;
+            };
+            let mark = marks
+                .next()
+                .filter(|_| is_idle(*entry))
+                .unwrap_or(Mark::None);
+            if HugeZero::may_be(*entry) && self.huge_zero.is(first(*entry, *span)) {
+                *entry = entry.special();
+                continue;
+            }
+            self.notice(mark);
+            *entry = marked(*entry, mark);
+        }
+        Ok(())
+    }
+
+    /// Asks about some idle pages of each table, and about all where large folios are.
+    fn mark_pages(&mut self, held: &mut [Held]) -> io::Result<()> {
+        let mask = self.mask;
+        let idle = |entries: &[Entry]| -> Vec<u64> {
+            let idle = entries.iter().filter(|entry| is_idle(**entry));
+            idle.map(|entry| entry.physical(mask) >> 12).collect()
+        };
+        let samples: Vec<Vec<u64>> = held
+            .iter()
+            .map(|one| match one {
+                Held::Pages { entries, .. } => spread(&idle(entries)),
+                Held::Whole { .. } => Vec::new(),
+            })
+            .collect();
+        let mut sizes = self.folio_marks(&samples.concat())?.into_iter();
+        let mut tables = Vec::new();
+        for (one, sample) in held.iter_mut().zip(&samples) {
+            let mut has_large = false;
+            for _ in sample {
+                let (mark, is_large) = sizes.next().unwrap_or((Mark::None, false));
+                self.notice(mark);
+                has_large |= is_large;
+            }
+            if let Held::Pages { entries, .. } = one
+                && has_large
+            {
+                tables.push(entries);
+            }
+        }
+        let frames: Vec<u64> = tables.iter().flat_map(|entries| idle(entries)).collect();
+        let mut marks = self.marks(&frames, false)?.into_iter();
+        for entry in tables
+            .into_iter()
+            .flatten()
+            .filter(|entry| is_idle(**entry))
+        {
+            *entry = marked(*entry, marks.next().unwrap_or(Mark::None));
+        }
+        Ok(())
+    }
+
+    fn notice(&mut self, mark: Mark) {
+        if mark != Mark::None {
+            self.foreign.remembered = REMEMBERED;
+        }
+    }
+}
+
+impl Held {
+    fn tell(&self, sink: &mut Sink<'_>) {
+        match self {
+            Held::Pages {
+                number,
+                start,
+                entries,
+            } => {
+                sink(
+                    *number,
+                    Piece::Pages {
+                        start: *start,
+                        entries,
+                    },
+                );
+            }
+            Held::Whole {
+                number,
+                start,
+                bytes,
+                span,
+                entry,
+            } => {
+                let (start, bytes, span, entry) = (*start, *bytes, *span, *entry);
+                sink(
+                    *number,
+                    Piece::Whole {
+                        start,
+                        bytes,
+                        span,
+                        entry,
+                    },
+                );
+            }
+        }
+    }
+}
+
+/// Some of `frames`, apart from each other.
+fn spread(frames: &[u64]) -> Vec<u64> {
+    let step = frames.len().div_ceil(SAMPLES).max(1);
+    frames.iter().step_by(step).copied().collect()
+}
+
+/// An entry with what its folio's mark says.
+fn marked(entry: Entry, mark: Mark) -> Entry {
+    match mark {
+        Mark::Accessed => entry.accessed(),
+        Mark::OneOf => entry.vague(),
+        Mark::None => entry,
+    }
+}
+
+/// Ranges cut into parts of at most [`PART`] together, each with the numbers of the ranges it is made of.
+fn parts(ranges: &[Range<u64>]) -> Vec<(Vec<usize>, Vec<Range<u64>>)> {
+    let mut all: Vec<(Vec<usize>, Vec<Range<u64>>)> = Vec::new();
+    let mut room = 0;
+    for (number, range) in ranges.iter().enumerate() {
+        let mut start = range.start;
+        while start < range.end {
+            if room == 0 {
+                all.push((Vec::new(), Vec::new()));
+                room = PART;
+            }
+            let end = range.end.min(start + room);
+            if let Some((numbers, part)) = all.last_mut() {
+                numbers.push(number);
+                part.push(start..end);
+            }
+            room -= end - start;
+            start = end;
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_all_of_the_ranges() {
+        let ranges = [
+            4096..8192,
+            8192..8192,
+            PART..3 * PART,
+            4 * PART..4 * PART + 4096,
+        ];
+        let parts = parts(&ranges);
+        let sizes = parts
+            .iter()
+            .map(|(_, part)| part.iter().map(|r| r.end - r.start).sum::<u64>());
+        assert!(sizes.clone().all(|size| size <= PART));
+        assert_eq!(sizes.sum::<u64>(), 2 * PART + 8192);
+        assert_eq!(parts[0].0, [0, 2]);
+        assert_eq!(parts[0].1, [4096..8192, PART..2 * PART - 4096]);
+    }
+
+    #[test]
+    fn samples_are_spread() {
+        let frames: Vec<u64> = (0..10).collect();
+        assert_eq!(spread(&frames), [0, 3, 6, 9]);
+        assert_eq!(spread(&frames[..1]), [0]);
+        assert_eq!(spread(&[]), []);
+    }
+
+    #[test]
+    fn marks_change_idle_entries() {
+        let idle = Entry(0x1001);
+        assert!(marked(idle, Mark::Accessed).is_accessed());
+        let vague = marked(idle, Mark::OneOf);
+        assert!(vague.is_vague() && !vague.is_accessed());
+        let mask = (1 << 52) - 4096;
+        assert_eq!(vague.physical(mask), 0x1000);
+        assert_eq!(marked(idle, Mark::None), idle);
+    }
+}
