@@ -2,20 +2,7 @@
 # What the other scripts take for granted of the kernel they run under: $GUEST_KERNEL, with a swap of
 # $GUEST_ZRAM_MIB on zram. Nothing is believed that can be tried.
 
-# test_that NAME COMMAND...: what the command prints is why it failed.
-test_that() {
-    name=$1
-    shift
-    if why=$("$@" 2>&1); then
-        echo "ok $name"
-    else
-        echo "FAILED $name: $(echo "$why" | tr '\n' ' ')"
-    fi
-}
-
-is() { [ "$1" = "$2" ] || { echo "it is '$1', not '$2'"; return 1; }; }
-has_word() { case " $1 " in *" $2 "*) ;; *) echo "no $2 in '$1'"; return 1 ;; esac; }
-config() { is "$(sed -n "s/^CONFIG_$1=//p" /config)" "$2"; }
+. /suite/lib
 
 version() { case $(uname -r) in "$GUEST_KERNEL".*) ;; *) uname -r; return 1 ;; esac; }
 

@@ -78,8 +78,8 @@ fn what_is_not_there_is_said() {
     // Not reaped: its parent reads nothing of it.
     let shell = Run::new(["sh", "-c", "sleep 0 & exec sleep 60"]).start();
     let zombie = wait::poll(SOON, || {
-        let of = proc::descendants(shell.pid()).into_iter();
-        of.filter(|pid| proc::state(*pid) == Some('Z')).last()
+        let mut of = proc::descendants(shell.pid()).into_iter();
+        of.rfind(|pid| proc::state(*pid) == Some('Z'))
     });
     let zombie = zombie.expect("a zombie").to_string();
     is_refused("a zombie", &report(&zombie), &[1]);

@@ -1,5 +1,6 @@
 //! `cargo xtask guest suite`: the scripts of tests/guest, all in one boot of each kernel. A script
-//! prints `ok NAME` or `FAILED NAME: why` for each of its tests, and ends with status 0.
+//! prints `ok NAME` or `FAILED NAME: why` for each of its tests, and ends with status 0. What scripts
+//! share is in the file `lib` beside them.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use crate::{needs, root};
 
 const LIMIT: Duration = Duration::from_secs(900);
 const ZRAM_MIB: u32 = 256;
+/// What the scripts share.
+const LIBRARY: &str = "lib";
 
 /// Runs the scripts asked for, or all, under the kernel asked for, or each.
 pub(super) fn run(options: &Options) -> Result<Counts, String> {
@@ -60,7 +63,7 @@ fn files(names: &[String], options: &Options) -> Result<Vec<GuestFile>, String> 
     let mut files = vec![runner::program(), build::pagetide()?];
     files.extend(build::c_programs(&folder)?);
     files.extend(options.files()?);
-    for name in names {
+    for name in names.iter().map(String::as_str).chain([LIBRARY]) {
         let path = format!("{}/{name}", runner::FOLDER);
         files.push(GuestFile::read(&folder.join(name), &path)?);
     }

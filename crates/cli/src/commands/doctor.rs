@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use host::report::AgeSource;
+use host::doctor::examine;
 use pager::manage::Kernel;
 use pager::vet::host::{Facts, judge, ready};
 
@@ -14,12 +14,12 @@ pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
     let facts = Facts::gather(&Kernel);
     let judged = judge(&facts);
     let paging = ready(&judged);
-    let reading = reading();
-    let mut findings = reading.findings;
+    let reading = examine();
+    let mut findings: Vec<Finding> = reading.findings.into_iter().map(Finding::from).collect();
     findings.extend(judged.into_iter().map(Finding::from));
     let health = Health {
         findings,
-        age_source: reading.source,
+        age_source: Some(reading.source),
         paging,
     };
     let mut out = std::io::stdout().lock();
@@ -42,18 +42,21 @@ pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
     })
 }
 
-/// What `host` finds out about reading ages.
-struct Reading {
-    findings: Vec<Finding>,
-    /// The best source of ages that works here; none if the library did not look.
-    source: Option<AgeSource>,
-}
-
-/// Until the library looks: nothing is known, and nothing is held against the host.
-fn reading() -> Reading {
-    Reading {
-        findings: Vec::new(),
-        source: None,
+/// What `host` found out about reading ages.
+impl From<host::doctor::Finding> for Finding {
+    fn from(finding: host::doctor::Finding) -> Finding {
+        use crate::view::findings::State;
+        Finding {
+            part: Part::Reading,
+            topic: finding.topic.to_owned(),
+            state: match finding.state {
+                host::doctor::State::Ok => State::Ok,
+                host::doctor::State::Limited => State::Limited,
+                host::doctor::State::Missing => State::Missing,
+            },
+            detail: finding.detail,
+            remedy: finding.remedy,
+        }
     }
 }
 

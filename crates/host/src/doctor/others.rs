@@ -52,14 +52,15 @@ impl Others {
         let mut remedies = Vec::new();
         if !self.damon.is_empty() {
             bad.push(format!(
-                "DAMON does (kdamond, pid {}): pages may be younger than they look",
+                "DAMON does (kdamond, pid {}): mostly made up for by the kernel's own marks, but some \
+                 pages may be younger than they look",
                 list(&self.damon)
             ));
             remedies.push("stop it while ages are read (/sys/kernel/mm/damon, or damo stop)");
         }
         if !self.pagetides.is_empty() {
             bad.push(format!(
-                "so does another pagetide (pid {}): of processes that both watch, pages may be younger \
+                "another pagetide does (pid {}): pages of processes that both watch may be much younger \
                  than they look",
                 list(&self.pagetides)
             ));

@@ -104,6 +104,8 @@ pub struct Family {
     target: Target,
     members: HashMap<u32, Member>,
     left: HashSet<u32>,
+    /// Those that are left out, and are descendants of the target: their children are members.
+    left_kin: HashSet<u32>,
     /// Known by events and not looked at yet.
     heard: HashSet<u32>,
     /// First threads of these ended before others did: the end of the rest comes without an event.
@@ -140,17 +142,20 @@ impl Family {
             }
             Target::Group(_) | Target::All => None,
         };
+        let left = HashSet::from([std::process::id()]);
         // What the first one does from now on is heard.
-        let heard = match &target {
+        let first = match &target {
             Target::Descendants(pid) => HashSet::from([*pid]),
             Target::Group(_) | Target::All => HashSet::new(),
         };
+        let (left_kin, heard) = first.into_iter().partition(|pid| left.contains(pid));
         Ok(Family {
             proc,
             groups,
             target,
             members: HashMap::new(),
-            left: HashSet::from([std::process::id()]),
+            left,
+            left_kin,
             heard,
             headless: HashSet::new(),
             descent,

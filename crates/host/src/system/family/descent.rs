@@ -8,7 +8,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Member;
 use super::looks::Seen;
 use crate::system::process::{Identity, Stat};
 
@@ -72,9 +71,7 @@ impl Descent {
         ask: bool,
         share: ShareOfGroup<'_>,
     ) {
-        if self.strangers.is_none()
-            && seen.get(&self.root.pid).map(Stat::identity) == Some(self.root)
-        {
+        if seen.get(&self.root.pid).map(Stat::identity) == Some(self.root) {
             family.insert(self.root.pid);
         }
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -112,32 +109,20 @@ impl Descent {
         }
     }
 
-    /// Keeps what the next look needs. `left` are those that are no members whoever they come from.
-    pub(super) fn remember(
-        &mut self,
-        seen: &Seen,
-        members: &HashMap<u32, Member>,
-        left: impl IntoIterator<Item = Stat>,
-    ) {
+    /// Keeps what the next look needs.
+    pub(super) fn remember(&mut self, seen: &Seen, family: &HashSet<u32>) {
+        let kin = family.iter().filter_map(|pid| seen.get(pid));
         // A number stays taken while a member holds it; after that it may be anybody's.
-        let held: HashSet<u32> = members.values().map(|member| member.session).collect();
+        let held: HashSet<u32> = kin.map(|stat| stat.session).collect();
         self.begun.retain(|session| held.contains(session));
-        self.begun
-            .extend(held.iter().filter(|session| members.contains_key(session)));
+        let begun = held.iter().filter(|session| family.contains(session));
+        self.begun.extend(begun);
         self.own = held;
-        for stat in seen
-            .values()
-            .filter(|stat| !members.contains_key(&stat.pid))
-        {
+        let strangers = || seen.values().filter(|stat| !family.contains(&stat.pid));
+        for stat in strangers() {
             self.own.remove(&stat.session);
         }
-        for stat in left {
-            self.own.remove(&stat.session);
-        }
-        let strangers = seen
-            .values()
-            .filter(|stat| !members.contains_key(&stat.pid));
-        self.strangers = Some(strangers.map(Stat::identity).collect());
+        self.strangers = Some(strangers().map(Stat::identity).collect());
     }
 
     /// Takes over sessions that were begun by members of this look.

@@ -30,9 +30,11 @@ impl Family {
         match self.target {
             // Helpers that the kernel starts are its threads until they exec.
             Target::All => parent != KTHREADD,
-            // Our own children would be missed if the target is above us; we have none to speak of.
+            // Those that are left out may be descendants all the same, and so are their children.
             Target::Descendants(_) | Target::Group(_) => {
-                self.members.contains_key(&parent) || self.heard.contains(&parent)
+                self.members.contains_key(&parent)
+                    || self.heard.contains(&parent)
+                    || self.left_kin.contains(&parent)
             }
         }
     }
@@ -66,6 +68,7 @@ impl Family {
     /// The first thread may end before others: the process then lives on without it, or another
     /// thread that execs takes its place.
     fn hear_exit(&mut self, pid: u32, status: u32, changes: &mut Changes) {
+        self.left_kin.remove(&pid);
         let member = self.members.get(&pid).map(|member| member.identity);
         if member.is_none() && !self.heard.contains(&pid) {
             return;

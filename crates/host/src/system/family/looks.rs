@@ -20,30 +20,22 @@ impl Family {
     pub(super) fn look(&mut self, changes: &mut Changes) -> Result<(), Error> {
         let seen = self.see()?;
         self.check_members(&seen, changes)?;
-        let mut new = match self.descent.take() {
-            None => seen
-                .keys()
-                .filter(|pid| !self.members.contains_key(pid))
-                .copied()
-                .collect(),
+        let mut new: Vec<u32> = match self.descent.take() {
+            None => seen.keys().copied().collect(),
             Some(mut descent) => {
-                let new = self.descendants(&mut descent, &seen);
+                let family = self.descendants(&mut descent, &seen);
+                descent.remember(&seen, &family);
                 self.descent = Some(descent);
-                new
+                self.look_at_home(&seen, &family);
+                self.left_kin = family.intersection(&self.left).copied().collect();
+                family.into_iter().collect()
             }
         };
+        new.retain(|pid| !self.members.contains_key(pid) && !self.left.contains(pid));
         // In the order of their birth, as far as that is known: a report reads better so.
         new.sort_by_key(|pid| (seen.get(pid).map(|stat| stat.started), *pid));
         for stat in new.iter().filter_map(|pid| seen.get(pid)) {
             self.admit(stat, changes);
-        }
-        if let Some(descent) = &mut self.descent {
-            let left = self
-                .left
-                .iter()
-                .filter_map(|&pid| self.proc.stat(pid).ok().flatten());
-            descent.remember(&seen, &self.members, left);
-            self.look_at_home(&seen);
         }
         // Alive and not in the control group: it was moved, and so will its end be elsewhere's.
         if matches!(self.target, Target::Group(_)) {
@@ -61,7 +53,7 @@ impl Family {
             _ => self.proc.pids()?,
         };
         let mut seen = Seen::with_capacity(pids.len());
-        for pid in pids.into_iter().filter(|pid| !self.left.contains(pid)) {
+        for pid in pids {
             match self.proc.stat(pid) {
                 Ok(Some(stat)) if !stat.is_kernel() && !stat.is_over() => {
                     seen.insert(pid, stat);
@@ -82,12 +74,13 @@ impl Family {
                 continue;
             };
             match seen.get(&pid) {
+                _ if self.left.contains(&pid) => self.dismiss(pid, Departure::Moved, changes),
                 Some(stat) if stat.identity() == member.identity => {
                     if member.renew(stat) && !changes.execs.contains(&member.identity) {
                         changes.execs.push(member.identity);
                     }
                 }
-                _ if self.left.contains(&pid) || self.lives_elsewhere(pid)? => {
+                _ if self.lives_elsewhere(pid)? => {
                     self.dismiss(pid, Departure::Moved, changes);
                 }
                 // Its event is on the way, and says how it ended.
@@ -107,21 +100,20 @@ impl Family {
         Ok(stat.is_some_and(|stat| stat.identity() == member.identity && !stat.is_over()))
     }
 
-    /// New descendants, by kinship and by what was heard of.
-    fn descendants(&mut self, descent: &mut Descent, seen: &Seen) -> Vec<u32> {
+    /// All descendants, by kinship and by what was heard of; those that are left out too.
+    fn descendants(&self, descent: &mut Descent, seen: &Seen) -> HashSet<u32> {
         let mut family: HashSet<u32> = self.members.keys().copied().collect();
         family.extend(self.heard.iter().filter(|pid| seen.contains_key(pid)));
         // With events, an orphan of ours is one that was heard of, or will be.
         let ask = !self.covered;
         let share = |pid: u32, family: &HashSet<u32>, asked: &HashSet<u32>| {
             self.share_of_home(pid, |other| {
-                let known = seen.contains_key(&other) || self.left.contains(&other);
-                (known && !asked.contains(&other)).then(|| family.contains(&other))
+                let known = seen.contains_key(&other) && !asked.contains(&other);
+                known.then(|| family.contains(&other))
             })
         };
         descent.grow(seen, &mut family, ask, &share);
-        family.retain(|pid| !self.members.contains_key(pid));
-        family.into_iter().collect()
+        family
     }
 
     /// With whom a process shares the control group of the first member; nothing if it is in
@@ -146,7 +138,7 @@ impl Family {
     }
 
     /// Sees who is in the control group of the first member, for the next look.
-    fn look_at_home(&mut self, seen: &Seen) {
+    fn look_at_home(&mut self, seen: &Seen, family: &HashSet<u32>) {
         let (Some(groups), Target::Descendants(root)) = (&self.groups, &self.target) else {
             return;
         };
@@ -160,9 +152,9 @@ impl Family {
             .ok()
             .flatten()
             .unwrap_or_default();
-        home.ours = pids.iter().all(|pid| {
-            self.members.contains_key(pid) || !(seen.contains_key(pid) || self.left.contains(pid))
-        });
+        home.ours = pids
+            .iter()
+            .all(|pid| family.contains(pid) || !seen.contains_key(pid));
     }
 }
 

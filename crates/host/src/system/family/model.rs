@@ -150,12 +150,12 @@ impl Looks {
         let mut family = self.members.keys().copied().collect();
         let nothing = |_: u32, _: &HashSet<u32>, _: &HashSet<u32>| Share::Nothing;
         self.descent.grow(&seen, &mut family, true, &nothing);
-        for pid in family {
+        for pid in &family {
             self.members
-                .entry(pid)
-                .or_insert_with(|| Member::of(&seen[&pid]));
+                .entry(*pid)
+                .or_insert_with(|| Member::of(&seen[pid]));
         }
-        self.descent.remember(&seen, &self.members, []);
+        self.descent.remember(&seen, &family);
     }
 }
 

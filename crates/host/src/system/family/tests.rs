@@ -310,6 +310,22 @@ fn a_process_whose_first_thread_ended() {
 }
 
 #[test]
+fn children_of_those_that_are_left_out() {
+    for with_events in [true, false] {
+        let mut events = with_events.then(|| Events::open().unwrap());
+        let proc = Proc::system().unwrap();
+        let target = Target::Descendants(std::process::id());
+        let mut family = Family::new(proc, None, target).unwrap();
+        family.update(events.as_mut()).unwrap();
+        let mut shell = Shell::start("left", "");
+        let child = shell.tell("sleep 50 > /dev/null & echo $!").unwrap();
+        family.update(events.as_mut()).unwrap();
+        assert!(family.member(shell.pid()).is_some() && family.member(child).is_some());
+        assert!(family.member(std::process::id()).is_none());
+    }
+}
+
+#[test]
 fn nobody_is_an_error_with_a_hint() {
     let error = Family::new(
         Proc::system().unwrap(),

@@ -1,0 +1,369 @@
+//! `cargo xtask bench aging [--part cost|slowdown|waits|looking] [--pairs N] [--seconds N]
+//! [--window 80] [--mib 8192] [--json]`: what `pagetide report` costs the programs that it looks at, and itself.
+//!
+//! All parts together take a quarter of an hour. Nothing else may be at work: two cores are what the
+//! program and the watch need for themselves.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use e2e::aged::{Looking, number, process};
+use e2e::bench::{Args, Findings, median};
+use e2e::guard::{Run, Running};
+use e2e::memcg::MemoryGroup;
+use e2e::paired::{self, mean};
+use e2e::postgres::Postgres;
+use e2e::subject::Subject;
+use e2e::zram::Swap;
+use e2e::{aged, frames, pagetide, proc, programs, wait};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+const LIMIT: Duration = Duration::from_secs(300);
+/// Long enough for every part; a program that is done with is killed.
+const FOREVER: &str = "100000";
+
+fn main() -> ExitCode {
+    let args = Args::from_env();
+    let mut found = Findings::new("aging", &args);
+    let part = args.text("--part");
+    let is_wanted = |name: &str| part.as_deref().is_none_or(|part| part == name);
+    if is_wanted("cost") {
+        cost(&args, &mut found);
+        database(&mut found);
+    }
+    if is_wanted("slowdown") {
+        slowdown(&args, &mut found);
+    }
+    if is_wanted("waits") {
+        waits(&args, &mut found);
+    }
+    if is_wanted("looking") {
+        looking(&args, &mut found);
+    }
+    found.finish()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes below 2^52")]
+fn float(number: u64) -> f64 {
+    number as f64
+}
+
+/// The last line of JSON that a program printed.
+fn said(running: Running) -> Value {
+    let outcome = running.wait(LIMIT);
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    let line = outcome.stdout.lines().last().unwrap_or_default().to_owned();
+    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+/// Processor time of a process until now, in seconds: user and system.
+fn cpu_seconds(pid: u32) -> Option<f64> {
+    let text = proc::read(pid, "stat")?;
+    let (_, fields) = text.rsplit_once(')')?;
+    let field = |at: usize| -> Option<u64> { fields.split_whitespace().nth(at)?.parse().ok() };
+    // The kernel counts in hundredths of a second.
+    Some(float(field(11)? + field(12)?) / 100.0)
+}
+
+/// A program of 8 GiB, a fifth of it hot, looked at every 20 s.
+fn cost(args: &Args, found: &mut Findings) {
+    let mib = args.number("--mib", 8192);
+    let (all, hot) = (mib.to_string(), (mib / 5).to_string());
+    let program = Subject::start("hotset", &[&all, &hot, FOREVER]);
+    let seconds = args.number("--window", 80);
+    let looking = Looking::at(program.pid, seconds, 20_000);
+    let (pid, mut cpu) = (looking.pid(), 0.0);
+    let report = looking.finish_while(|| cpu = cpu_seconds(pid).unwrap_or(cpu).max(cpu));
+    let report = report.report;
+    let overhead = &report["overhead"];
+    let told = |name: &str| float(number(overhead, name));
+    let (wall, walks) = (
+        float(number(&report, "wall_ms")),
+        float(number(&report, "walks")),
+    );
+    let gib = float(number(&report, "resident_bytes")) / float(1 << 30);
+    // The first look costs more than those behind it, and the time of a program is whole intervals.
+    let share = told("cpu_ms") / wall * 100.0;
+    found.at_most("looking at 8 GiB every 20 s", share, "% of a core", 1.0);
+    let by_proc = cpu * 1e5 / wall;
+    let what = "  the same by /proc, with its start";
+    found.at_most(what, by_proc, "% of a core", 1.0);
+    found.figure(
+        "  reading",
+        told("walk_ms") / walks / gib,
+        "ms a GiB a look",
+    );
+    found.figure("  clearing", told("clear_ms") / walks, "ms a look");
+    let longest = told("clear_longest_us") / 1000.0;
+    found.figure("  the longest clearing", longest, "ms");
+    let books = told("memory_bytes") / float(MIB);
+    found.figure("  its books", books, "MiB");
+    let unknown = float(number(&report, "unknown_age_bytes"));
+    let share = 100.0 * unknown / float(number(&report, "resident_bytes"));
+    found.figure("  of unknown age at the end", share, "% of it");
+}
+
+/// A database with 1 GiB of shared buffers and clients at work: its size against the kernel's.
+fn database(found: &mut Findings) {
+    let postgres = Postgres::start("1GB", 60);
+    let words = ["-c", "4", "-j", "1", "-T", "120", "-S", "postgres"];
+    let _clients = postgres.pgbench(&words).start();
+    let server = postgres.pid();
+    wait::until("the backends", LIMIT, || {
+        proc::descendants(server).len() > 8
+    });
+    std::thread::sleep(Duration::from_secs(15));
+    let report = Looking::at(server, 4, 1000).finish().report;
+    let pids = aged::pids(&report);
+    let sizes = [frames::pss_alone(&pids), aged::rollup(&pids, "Pss")];
+    let resident = float(number(&report, "resident_bytes"));
+    found.figure("PostgreSQL, 1 GB buffers", resident / float(MIB), "MiB");
+    for (what, size, goal) in [
+        ("  off Pss, were it alone", sizes[0], Some(1.0)),
+        ("  off Pss", sizes[1], None),
+    ] {
+        let off = 100.0 * (resident / float(size) - 1.0).abs();
+        match goal {
+            Some(goal) => found.at_most(what, off, "%", goal),
+            None => found.figure(what, off, "%"),
+        }
+    }
+    let mapped = pids.iter().filter_map(|pid| process(&report, *pid));
+    let mapped: u64 = mapped.map(|one| number(one, "mapped_bytes")).sum();
+    found.figure("  what all of it maps", float(mapped / MIB), "MiB");
+}
+
+/// A watch whose looks can be seen, and that can be stopped for a while.
+struct Watcher(Running);
+
+impl Watcher {
+    fn start(pid: u32, every: u64) -> Watcher {
+        let watch = format!("--watch={every}s");
+        let words = ["report", &pid.to_string(), &watch, "--csv"].map(str::to_owned);
+        let watcher = Watcher(pagetide::command(words).start());
+        watcher.next();
+        watcher
+    }
+
+    fn looks(&self) -> u32 {
+        let lines = self.0.stdout().lines().count().saturating_sub(1);
+        u32::try_from(lines).expect("a few")
+    }
+
+    /// Waits until it has looked once more.
+    fn next(&self) -> Instant {
+        let before = self.looks();
+        wait::until("a look", LIMIT, || self.looks() > before);
+        Instant::now()
+    }
+}
+
+/// Processor time of a program's first thread, in seconds, exact to the nanosecond.
+fn thread_seconds(pid: u32) -> f64 {
+    let text = proc::read(pid, "schedstat").unwrap_or_default();
+    let ns = text
+        .split_whitespace()
+        .next()
+        .and_then(|text| text.parse().ok());
+    float(ns.expect("the program runs")) / 1e9
+}
+
+/// The time that the program takes until then.
+fn used(pid: u32, until: Instant) -> f64 {
+    let begin = (Instant::now(), thread_seconds(pid));
+    std::thread::sleep(until.saturating_duration_since(begin.0));
+    (thread_seconds(pid) - begin.1) / begin.0.elapsed().as_secs_f64()
+}
+
+/// Looks are rare: two seconds around each against the two before and the two after them, as what it
+/// costs is over in less than one. Percent of the time from one look to the next.
+fn around_looks(args: &Args, pid: u32, every: u64) -> Vec<f64> {
+    let watcher = Watcher::start(pid, every);
+    let mut more = Vec::new();
+    for _ in 0..args.number("--pairs", 20) {
+        let look = watcher.next() + Duration::from_secs(every);
+        let at = |ms: u64| look + Duration::from_millis(ms) - Duration::from_secs(3);
+        std::thread::sleep(at(0).saturating_duration_since(Instant::now()));
+        let before = used(pid, at(2000));
+        let looks = watcher.looks();
+        let with = used(pid, at(4000));
+        let looked = watcher.looks() - looks;
+        let after = used(pid, at(6000));
+        if looked != 1 {
+            eprintln!("left out: {looked} looks in a window");
+            continue;
+        }
+        let without = f64::midpoint(before, after);
+        more.push(100.0 * (with - without) / without * 2.0 / float(every));
+    }
+    more
+}
+
+/// Looks are frequent: windows with some of them, and without any while the watch is stopped.
+fn with_and_without(args: &Args, pid: u32, every: u64) -> Vec<f64> {
+    let mut watcher = Watcher::start(pid, every);
+    watcher.0.signal(Signal::STOP);
+    let seconds = args.number("--seconds", 4);
+    let window = || used(pid, Instant::now() + Duration::from_secs(seconds));
+    let pairs = paired::pairs(
+        args.number("--pairs", 20),
+        &mut watcher,
+        |watcher| {
+            let before = watcher.looks();
+            watcher.0.signal(Signal::CONT);
+            let used = window();
+            watcher.0.signal(Signal::STOP);
+            (used, watcher.looks() - before)
+        },
+        |_| (window(), 0),
+    );
+    // A window may hold a look more or less than its length has room for.
+    let looks: u32 = pairs.iter().map(|pair| pair.0.1).sum();
+    let expected = float(seconds / every) * float(pairs.len() as u64);
+    let scale = expected / f64::from(looks.max(1));
+    let more = |((with, _), (without, _)): &((f64, u32), (f64, u32))| {
+        100.0 * (with - without) / without * scale
+    };
+    pairs.iter().map(more).collect()
+}
+
+/// A steady rate of touches, near what the machine can do: then the processor time that it takes tells
+/// what looks cost it. With and without are measured in turn within one run of the program.
+fn slowdown(args: &Args, found: &mut Findings) {
+    for (mib, every, goal) in [(200, 10, 0.5), (200, 1, 4.0), (1024, 10, 2.0)] {
+        let size = mib.to_string();
+        let alone = Subject::start("hotset", &[&size, &size, "3"]);
+        let most = said(alone.running)["touches_per_second"].as_f64();
+        let rate = format!("{:.0}", most.expect("a rate") * 0.8);
+        let program = Subject::start("hotset", &[&size, &size, FOREVER, "--rate", &rate]);
+        let more = match every {
+            1 => with_and_without(args, program.pid, every),
+            _ => around_looks(args, program.pid, every),
+        };
+        let mean = mean(&more);
+        let what = format!("{mib} MiB hot, a look every {every} s");
+        found.at_most(&what, mean.mean, "% slower", goal);
+        found.figure(
+            "  with a confidence of 95% within",
+            mean.within,
+            "% of that",
+        );
+        found.figure("  median of the pairs", median(&more), "% slower");
+    }
+}
+
+/// What a program feels that uses its memory map all the time: the worst of each call, in milliseconds.
+fn waits(args: &Args, found: &mut Findings) {
+    let mib = args.number("--mib", 8192);
+    let hot = (mib / 5).to_string();
+    let seconds = args.number("--waits", 40).to_string();
+    let words = [&mib.to_string(), &seconds, "--hot", &hot];
+    let calls = ["fault", "mmap", "munmap"];
+    let run = |every: Option<&str>| {
+        let program = Subject::start("allocator", &words);
+        let watch = every.map(|every| format!("--watch={every}"));
+        let words = |watch: String| {
+            [
+                "report".to_owned(),
+                program.pid.to_string(),
+                watch,
+                "--json".to_owned(),
+            ]
+        };
+        let watcher = watch.map(|watch| pagetide::command(words(watch)).start());
+        let said = said(program.running);
+        let at = |name: &str| calls.map(|call| float(number(&said[call], name)) / 1e6);
+        let last = watcher.map(|watcher| watcher.wait(LIMIT).stdout);
+        let unknown = last.as_deref().map_or(0.0, unknown_share);
+        ([at("p9999_ns"), at("max_ns")], unknown)
+    };
+    let (alone, _) = run(None);
+    for every in ["20s", "1s"] {
+        let (watched, unknown) = run(Some(every));
+        for (number, name) in ["p99.99", "max"].into_iter().enumerate() {
+            for (at, call) in calls.into_iter().enumerate() {
+                let (a, b) = (alone[number][at], watched[number][at]);
+                let what = format!("{call}, {name}, a look every {every}, over {a:.3} alone");
+                found.at_most(&what, b - a, "ms", 5.0);
+            }
+        }
+        found.figure("  of unknown age", unknown, "% (mean)");
+    }
+}
+
+/// The mean share of unknown ages over all reports but the first two.
+fn unknown_share(lines: &str) -> f64 {
+    let reports = lines
+        .lines()
+        .skip(2)
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let shares = reports
+        .filter(|report| number(report, "resident_bytes") > 0)
+        .map(|report| {
+            100.0 * float(number(&report, "unknown_age_bytes"))
+                / float(number(&report, "resident_bytes"))
+        });
+    mean(&shares.collect::<Vec<_>>()).mean
+}
+
+/// A program that lives on nine tenths of the memory it uses: looking must not take any more from it.
+/// Its touches are by a law like 1/rank: one that uses all evenly is killed by the kernel, watched or not.
+fn looking(args: &Args, found: &mut Findings) {
+    const SIZE: u64 = 512;
+    let _swap = Swap::new(1024);
+    let group = MemoryGroup::new();
+    group.limit(SIZE * MIB / 10 * 9);
+    let seconds = args.number("--seconds", 10).to_string();
+    let size = SIZE.to_string();
+    let words = [
+        programs::c("swapper"),
+        size,
+        "100".to_owned(),
+        seconds,
+        "--zipf".to_owned(),
+    ];
+    let run = |watch: bool| {
+        let program = group.run(&Run::new(words.clone())).start();
+        let watcher = watch.then(|| {
+            wait::until("the program", LIMIT, || program.stderr().contains("ready"));
+            let pid = program.pid().to_string();
+            pagetide::command(["report", &pid, "--watch=1s", "--csv"]).start()
+        });
+        let said = said(program);
+        drop(watcher);
+        let of = |name: &str| said[name].as_f64().unwrap_or(0.0);
+        (of("touches_per_second"), of("major_faults") / of("touches"))
+    };
+    let pairs = paired::pairs(
+        args.number("--pairs", 8),
+        &mut (),
+        |()| run(true),
+        |()| run(false),
+    );
+    let slower = |pair: &((f64, f64), (f64, f64))| 100.0 * (1.0 - pair.0.0 / pair.1.0);
+    let slower: Vec<f64> = pairs.iter().map(slower).collect();
+    let faults = |pair: &((f64, f64), (f64, f64))| pair.0.1 / pair.1.1;
+    let faults: Vec<f64> = pairs.iter().map(faults).collect();
+    let (mean_slower, mean_faults) = (mean(&slower), mean(&faults));
+    found.at_most(
+        "under pressure, looked at every 1 s",
+        mean_slower.mean,
+        "% slower",
+        3.0,
+    );
+    found.figure(
+        "  with a confidence of 95% within",
+        mean_slower.within,
+        "% of that",
+    );
+    found.figure("  median of the pairs", median(&slower), "% slower");
+    found.at_most("  major faults a touch", mean_faults.mean, "times", 1.1);
+    found.figure(
+        "  with a confidence of 95% within",
+        mean_faults.within,
+        "times",
+    );
+}
