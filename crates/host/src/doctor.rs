@@ -98,11 +98,12 @@ pub fn examine() -> Examined {
     let all = proc.as_ref().map(processes).unwrap_or_default();
     let found = source::Found::gather();
     let rights = rights::Rights::gather();
+    let events = crate::system::Events::open().map(drop);
     let mut findings = found.judge();
-    findings.extend(rights.judge());
+    findings.extend(rights.judge(events.is_ok()));
     findings.extend(walls::Walls::gather(&mountinfo).judge(rights.has(rights::SYS_PTRACE)));
     findings.push(others::Others::gather(&all).judge());
-    findings.push(forks::judge(&crate::system::Events::open().map(drop)));
+    findings.push(forks::judge(&events));
     findings.push(groups::Access::gather(proc.as_ref()).judge());
     findings.extend(memory::Memory::gather(proc.as_ref()).judge());
     findings.extend(kernel::Kernel::gather().judge());

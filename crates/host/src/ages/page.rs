@@ -228,3 +228,6 @@ fn kinds(kind: Kind, shared: bool) -> (MemoryKind, MemoryKind) {
     };
     (kind, if shared { kind } else { MemoryKind::Anon })
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,6 +28,8 @@ struct Need {
     of: &'static [(Capability, &'static str)],
 }
 
+const EVENTS: &str = "right to events";
+
 const NEEDS: [Need; 4] = [
     Need {
         topic: "right to page tables",
@@ -40,12 +42,15 @@ const NEEDS: [Need; 4] = [
         topic: "right to others",
         of: &[
             (DAC_READ_SEARCH, "other users' pagemap may not be read"),
-            (SYS_PTRACE, "nor may their maps and sizes"),
-            (DAC_OVERRIDE, "their bits may not be cleared: no ages"),
+            (SYS_PTRACE, "other users' maps and sizes may not be read"),
+            (
+                DAC_OVERRIDE,
+                "other users' bits may not be cleared: no ages",
+            ),
         ],
     },
     Need {
-        topic: "right to events",
+        topic: EVENTS,
         of: &[(NET_ADMIN, "forks and exits are not told")],
     },
     Need {
@@ -84,10 +89,17 @@ impl Rights {
         self.effective >> capability.0 & 1 == 1
     }
 
-    pub(super) fn judge(&self) -> Vec<Finding> {
-        let mut findings: Vec<Finding> = NEEDS.iter().filter_map(|need| self.lack(need)).collect();
+    /// `has_events`: whether events came when they were tried. Since Linux 6.6 they need no capability.
+    pub(super) fn judge(&self, has_events: bool) -> Vec<Finding> {
+        let matters = |need: &&Need| !(has_events && need.topic == EVENTS);
+        let lacks = NEEDS.iter().filter(matters);
+        let mut findings: Vec<Finding> = lacks.filter_map(|need| self.lack(need)).collect();
         if findings.is_empty() {
-            findings.push(Finding::ok("capabilities", "all that matter are held"));
+            let where_to = match self.namespace {
+                None => "all that matter are held",
+                Some(_) => "all that matter are held, in our own user namespace alone",
+            };
+            findings.push(Finding::ok("capabilities", where_to));
         }
         findings.push(match &self.namespace {
             None => Finding::ok("user namespace", "the initial one"),
@@ -166,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_is_lacking_is_named_with_what_it_means() {
-        let findings = rights(&[BPF, SYS_ADMIN]).judge();
+        let findings = rights(&[BPF, SYS_ADMIN]).judge(true);
         assert_eq!(findings[0].topic, "right to page tables");
         assert!(findings[0].detail.contains("CAP_BPF: no BPF program"));
         assert!(!findings[0].detail.contains("PERFMON"), "{findings:?}");
@@ -176,8 +188,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_needed_here_is_not_missed() {
+        let rights = rights(&[NET_ADMIN]);
+        assert_eq!(rights.judge(true)[0].topic, "capabilities");
+        assert_eq!(rights.judge(false)[0].topic, EVENTS);
+    }
+
+    #[test]
     fn the_administrator_needs_no_other_to_load_programs() {
-        let findings = rights(&[BPF, PERFMON]).judge();
+        let findings = rights(&[BPF, PERFMON]).judge(true);
         assert!(
             findings.iter().all(|finding| finding.state == State::Ok),
             "{findings:?}"

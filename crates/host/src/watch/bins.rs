@@ -112,3 +112,37 @@ impl Bins {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_is_in_the_bin_whose_edge_it_has_reached() {
+        assert_eq!(edge_of(0), 0);
+        assert_eq!(edge_of(999), 0);
+        assert_eq!(edge_of(1000), 1000);
+        assert_eq!(edge_of(9_999), 5_000);
+        assert_eq!(edge_of(u64::MAX), 604_800_000);
+    }
+
+    #[test]
+    fn nothing_is_said_of_times_before_the_watch() {
+        let bins = Bins::new(1, 7_000, 7_000);
+        let nodes = bins.finish(&[0]);
+        let edges: Vec<u64> = nodes[0].bins.iter().map(|bin| bin.older_than_ms).collect();
+        assert_eq!(edges, [0, 1_000, 2_000, 5_000]);
+    }
+
+    #[test]
+    fn a_node_without_memory_is_left_out_but_for_the_first() {
+        let mut bins = Bins::new(3, 0, 0);
+        bins.nodes[2][0].anon_bytes = 4096;
+        let nodes: Vec<u32> = bins
+            .finish(&[0, 4, 7])
+            .iter()
+            .map(|node| node.node)
+            .collect();
+        assert_eq!(nodes, [0, 7]);
+    }
+}

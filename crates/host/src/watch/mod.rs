@@ -80,6 +80,16 @@ impl Watch {
     /// There is no such target, or no right to look at it.
     pub fn open(settings: Settings) -> Result<Watch, WatchError> {
         let proc = Proc::system()?;
+        if let Target::Descendants(pid) = settings.target
+            && let Some(status) = proc.status(pid)?
+            && status.tgid != pid
+        {
+            let what = format!(
+                "cannot watch {pid}: it is a thread of process {}",
+                status.tgid
+            );
+            return Err(WatchError::failure(what, format!("give {}", status.tgid)));
+        }
         let chosen = source::choose(settings.source)
             .map_err(|(what, hint)| WatchError::missing(what, hint))?;
         let mut notes = chosen.notes;
@@ -151,6 +161,13 @@ impl Watch {
             },
         );
         self.members.retain(|identity| !gone.contains(identity));
+        for identity in &self.members {
+            if let Some(space) = self.ages.space(*identity) {
+                // When it ends, nobody can ask how large it was.
+                self.family
+                    .note_peak(identity.pid, space.found.present * 4096);
+            }
+        }
         let all = u64::try_from(self.members.len()).unwrap_or(u64::MAX);
         if all > 0 && denied.0 == all {
             let hint = "run as root, or as the processes' own user with CAP_BPF and CAP_PERFMON";

@@ -1,0 +1,141 @@
+//! Entries of each kind, told to books, and what comes out.
+
+use super::*;
+use crate::system::Device;
+
+const MASK: u64 = (1 << 46) - 4096;
+/// Present, writable, accessed, dirty.
+const WRITTEN: u64 = 0x63;
+/// Present, accessed.
+const READ: u64 = 0x21;
+
+fn mapping(kind: Kind, shared: bool) -> Mapping {
+    Mapping {
+        start: 0,
+        end: 4 << 21,
+        readable: true,
+        writable: true,
+        executable: false,
+        shared,
+        offset: 0,
+        device: Device { major: 0, minor: 0 },
+        inode: 0,
+        kind,
+    }
+}
+
+/// Tells pieces of one mapping in one round; the sums, and resident pages by kind.
+fn told(mapping: Mapping, pieces: &[Piece<'_>]) -> (Found, [u64; 3], u64) {
+    let mut books = Books::new(0);
+    let owner = books.add_owner().expect("the first");
+    let nodes = Nodes::parse(b"");
+    let space = Space::new(owner);
+    books.begin_round(1000);
+    let mappings = [mapping];
+    let mut teller = Teller::new((&mut books, &nodes), &space, &mappings, MASK);
+    for piece in pieces {
+        teller.tell(0, *piece);
+    }
+    let found = teller.found;
+    books.end_round();
+    let kinds = [MemoryKind::Anon, MemoryKind::File, MemoryKind::Shmem];
+    let resident = kinds.map(|kind| books.resident(owner, kind.class(0)));
+    let unknown = kinds
+        .iter()
+        .map(|kind| books.unknown(owner, kind.class(0)))
+        .sum();
+    (found, resident, unknown)
+}
+
+fn page(frame: u64, flags: u64) -> Entry {
+    Entry(frame << 12 | flags)
+}
+
+#[test]
+fn a_private_mapping_of_a_file_has_pages_of_two_kinds() {
+    let entries = [page(1, READ), page(2, WRITTEN), page(3, READ | 0x40)];
+    let pages = Piece::Pages {
+        start: 0,
+        entries: &entries,
+    };
+    let (found, resident, _) = told(mapping(Kind::File, false), &[pages]);
+    assert_eq!(resident, [2, 1, 0], "what was written is the program's own");
+    assert_eq!(
+        (found.present, found.entries, found.accessed),
+        (3, [0, 3], [0, 3])
+    );
+    let (_, resident, _) = told(mapping(Kind::File, true), &[pages]);
+    assert_eq!(
+        resident,
+        [0, 3, 0],
+        "a shared one has pages of the file alone"
+    );
+    let (_, resident, _) = told(mapping(Kind::Shmem, true), &[pages]);
+    assert_eq!(resident, [0, 0, 3]);
+}
+
+#[test]
+fn what_is_not_resident_is_not_counted_as_such() {
+    let swapped = Entry(5 << 9);
+    let migrating = Entry(30 << 59 | 5 << 9);
+    let zero_page = page(9, READ | 1 << 9);
+    let entries = [Entry(0), swapped, migrating, zero_page, page(7, READ)];
+    let pages = Piece::Pages {
+        start: 0,
+        entries: &entries,
+    };
+    let (found, resident, _) = told(mapping(Kind::Anon, false), &[pages]);
+    assert_eq!(resident, [1, 0, 0]);
+    assert_eq!((found.swapped, found.other, found.present), (1, 1, 1));
+    let hole = Piece::Whole {
+        start: 0,
+        bytes: 1 << 21,
+        span: 1 << 21,
+        entry: swapped,
+    };
+    let unsure = Piece::Unsure {
+        start: 1 << 21,
+        bytes: 1 << 21,
+    };
+    let (found, resident, _) = told(mapping(Kind::Anon, false), &[hole, unsure]);
+    assert_eq!((found.swapped, found.unsure, resident[0]), (512, 512, 0));
+}
+
+#[test]
+fn a_huge_page_is_one_entry_and_512_pages_and_one_of_the_pool_is_apart() {
+    let entry = page(512, WRITTEN | 0x80);
+    let huge = Piece::Whole {
+        start: 1 << 21,
+        bytes: 1 << 21,
+        span: 1 << 21,
+        entry,
+    };
+    let (found, resident, _) = told(mapping(Kind::Anon, false), &[huge]);
+    assert_eq!(
+        (found.present, found.entries[0], resident[0]),
+        (512, 1, 512)
+    );
+    let (found, resident, _) = told(mapping(Kind::Hugetlb, false), &[huge]);
+    assert_eq!((found.hugetlb, found.present, resident), (512, 0, [0; 3]));
+    // A mapping that ends in the middle of one.
+    let part = Piece::Whole {
+        start: 1 << 21,
+        bytes: 1 << 20,
+        span: 1 << 21,
+        entry,
+    };
+    let (found, resident, _) = told(mapping(Kind::Anon, false), &[part]);
+    assert_eq!((found.present, resident[0]), (256, 256));
+}
+
+#[test]
+fn what_somebody_else_may_have_cleared_is_unknown() {
+    // The bit of a copy that says so: pagetables sets it where a large folio is marked young.
+    let entries = [page(1, 1 | 1 << 52), page(2, 1)];
+    let pages = Piece::Pages {
+        start: 0,
+        entries: &entries,
+    };
+    let (found, resident, unknown) = told(mapping(Kind::File, true), &[pages]);
+    assert_eq!((found.vague, resident[1], unknown), (1, 2, 1));
+}
