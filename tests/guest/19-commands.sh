@@ -33,9 +33,10 @@ no_target() { ends 2 pagetide report && said PID; }
 too_often() { ends 2 pagetide report $pid --age-every 1ms; }
 no_process() { ends 1 pagetide report 999999 --for 1s; said 999999; }
 no_group() { ends 1 pagetide report --cgroup /nonexistent --for 1s && said nonexistent; }
+# It begins to watch within a second, or a few where other guests run beside this one.
 gone_meanwhile() {
-    (sleep 1; kill $pid) &
-    ends 0 pagetide report $pid --for 5s --age-every 1s --json
+    (sleep 4; kill $pid) &
+    ends 0 pagetide report $pid --for 10s --age-every 1s --json
 }
 test_that top_once top_once
 test_that top_by_group_as_json top_json

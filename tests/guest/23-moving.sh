@@ -17,7 +17,7 @@ kill $compacting
 echo "moved $(($(moved) - before)) pages"
 sums() { is $status 0 && near resident_bytes "$(field resident_bytes)" "$(all_rollups Pss)"; }
 test_that sums_while_pages_move sums
-test_that pages_moved at_least pgmigrate_success $(($(moved) - before)) 1000
+test_that pages_moved at_least pgmigrate_success $(($(moved) - before)) 100
 notes
 kill_group
 
@@ -37,7 +37,25 @@ echo "moved $moved pages of one that sleeps"
 test_that sums_when_a_sleepers_pages_moved sums
 kill_group
 
-# The same where the kernel merges a sleeper's equal pages: 8 MiB become some frames, its Rss stays.
+# A move is no access, but the books know frames: an old page that moved is young again. How many do depends on
+# what the compaction chooses, so it is printed. One that is awake, in what another one left.
+new_group aged
+start frag 96 && frag=$pid
+start ages 64 500
+kill $frag
+before=$(moved)
+report --cgroup $group --for 14s --age-every 1s --max-wait 900ms & reporting=$!
+sleep 7
+compact
+wait $reporting
+status=$?
+old=$(of $pid older_than_10s_bytes)
+moved=$(($(moved) - before))
+echo "moved $moved pages of 8192 old and 8192 young ones; $((old >> 20)) MiB of 32 are older than 10 s"
+test_that no_age_is_made_older_by_a_move at_most older_than_10s_bytes $old $((33 << 20))
+kill_group
+
+# As above where the kernel merges a sleeper's equal pages: 8 MiB become some frames, its Rss stays.
 new_group merged
 start ksm 8
 report --cgroup $group --for 8s --age-every 1s & reporting=$!

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::guard::{Run, Running};
+use rustix::process::Signal;
+
+use crate::guard::{Run, Running, send};
 use crate::temp::TempDir;
-use crate::wait;
+use crate::{proc, wait};
 
 const BIN: &str = "/usr/lib/postgresql/15/bin";
 const SOON: Duration = Duration::from_secs(120);
@@ -69,6 +71,20 @@ impl Postgres {
     pub fn pgbench(&self, words: &[&str]) -> Run {
         let place = self.folder.path().to_string_lossy().into_owned();
         as_postgres(&[&["pgbench", "-h", &place], words].concat())
+    }
+}
+
+impl Drop for Postgres {
+    /// Killed, it would leave shared memory behind: it is asked to end first.
+    fn drop(&mut self) {
+        let file = self.folder.path().join("data/postmaster.pid");
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        if let Some(pid) = text.lines().next().and_then(|line| line.parse().ok()) {
+            send(pid, Signal::INT);
+            let _ = wait::poll(Duration::from_secs(20), || {
+                (!proc::is_alive(pid)).then_some(())
+            });
+        }
     }
 }
 

@@ -52,11 +52,14 @@ pub struct Report {
     pub charged_bytes: Option<u64>,
     /// `memory.peak` (v1: `max_usage_in_bytes`) of that group, else the highest that a look saw.
     pub resident_peak_bytes: u64,
-    /// In swap: entries of private memory, and shared memory where the kernel says so.
+    /// In swap: entries of private memory, and shared memory by the kernel's smaps (asked for as rarely as
+    /// `kernel_says`), each file's once.
     pub swapped_bytes: u64,
-    /// Pages that went to swap while we watched (seen by looks).
+    /// Pages that went to swap while we watched: of all processes, the kernel's count; of some, what more is in
+    /// swap and what came back, no more than the host's count.
     pub evicted_pages: u64,
-    /// Pages that came back from swap while we watched.
+    /// Pages that came back from swap while we watched: of all processes, the kernel's count; of some, their
+    /// faults that needed reading (files' among them), no more than the host's count.
     pub refaulted_pages: u64,
     /// Bytes by age, one entry a node. All bins and `unknown_age_bytes` together are `resident_bytes`.
     pub page_age: Vec<NodeAge>,
@@ -137,6 +140,9 @@ pub struct KernelSays {
     pub pss_bytes: Option<u64>,
     /// Sum of `SwapPss`.
     pub swap_pss_bytes: Option<u64>,
+    /// How long ago it was asked for these, milliseconds: it walks all tables for them, so it is asked for
+    /// no more than a hundredth of the time.
+    pub asked_ms_ago: u64,
     /// `memory.pressure` (or `/proc/pressure/memory`): some avg10, hundredths of a percent.
     pub pressure_some_avg10: Option<u32>,
 }

@@ -2,8 +2,7 @@
 //! that knows the huge zero page.
 //!
 //! Invariant: an entry is told as accessed only if its page was, and as vague if it may have been. Where
-//! folios are single pages this costs a look at a few of them, and what others take of the rest is left
-//! as it is: some tenths of a percent of the pages, each second, under DAMON.
+//! nobody else clears bits this costs a look at a few pages of each table.
 
 use std::io;
 use std::ops::Range;
@@ -20,22 +19,30 @@ const PART: u64 = 1 << 30;
 /// large one, which is a folio for all its pages, again and again: so all pages of a table are asked
 /// about where one of these is a part of a large folio.
 const SAMPLES: usize = 4;
-/// Readings for which a mark that was seen is remembered.
+/// Readings for which a mark that was seen is remembered. Meanwhile idle pages of small folios are asked
+/// about, too,
 const REMEMBERED: u32 = 2048;
+/// so many in a reading at most (some milliseconds); of more, others in each reading.
+const ASKED_MAX: usize = 128 << 10;
 
 /// Whether somebody else clears bits, as far as it was noticed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Foreign {
     /// Readings until it is forgotten.
     remembered: u32,
+    /// Idle pages that may still be asked about in this reading.
+    left: usize,
+    /// Moves on with each reading, so that the pages that are asked about change.
+    turn: usize,
 }
 
 /// A piece that waits for its folios' marks.
 enum Held {
+    /// Entries that are held in the reader's buffer.
     Pages {
         number: usize,
         start: u64,
-        entries: Vec<Entry>,
+        at: Range<usize>,
     },
     Whole {
         number: usize,
@@ -75,19 +82,22 @@ impl Reader {
     ) -> io::Result<Walked> {
         let mut walked = Walked::default();
         self.foreign.remembered = self.foreign.remembered.saturating_sub(1);
+        self.foreign.left = ASKED_MAX;
+        self.foreign.turn = self.foreign.turn.wrapping_add(1);
         for (numbers, part) in parts(ranges) {
             let mut held = Vec::new();
+            let mut buffer = std::mem::take(&mut self.held);
+            buffer.clear();
             let read = self.walk(space, &part, &mut |place, piece| {
                 let number = numbers[place];
                 match piece {
                     Piece::Pages { start, entries }
                         if entries.iter().any(|entry| is_idle(*entry)) =>
                     {
-                        held.push(Held::Pages {
-                            number,
-                            start,
-                            entries: entries.to_vec(),
-                        });
+                        let from = buffer.len();
+                        buffer.extend_from_slice(entries);
+                        let at = from..buffer.len();
+                        held.push(Held::Pages { number, start, at });
                     }
                     Piece::Whole {
                         start,
@@ -109,10 +119,11 @@ impl Reader {
             walked.tables += read.tables;
             walked.again += read.again;
             self.mark_wholes(&mut held)?;
-            self.mark_pages(&mut held)?;
+            self.mark_pages(&held, &mut buffer)?;
             for one in &held {
-                one.tell(sink);
+                one.tell(&buffer, sink);
             }
+            self.held = buffer;
         }
         Ok(walked)
     }
@@ -147,43 +158,51 @@ impl Reader {
         Ok(())
     }
 
-    /// Asks about some idle pages of each table, and about all where large folios are.
-    fn mark_pages(&mut self, held: &mut [Held]) -> io::Result<()> {
+    /// Asks about some idle pages of each table, and about all where large folios are, or where somebody
+    /// was seen to clear bits.
+    fn mark_pages(&mut self, held: &[Held], buffer: &mut [Entry]) -> io::Result<()> {
         let mask = self.mask;
-        let idle = |entries: &[Entry]| -> Vec<u64> {
+        let idle = |entries: &[Entry], frames: &mut Vec<u64>| {
             let idle = entries.iter().filter(|entry| is_idle(**entry));
-            idle.map(|entry| entry.physical(mask) >> 12).collect()
+            frames.extend(idle.map(|entry| entry.physical(mask) >> 12));
         };
-        let samples: Vec<Vec<u64>> = held
-            .iter()
-            .map(|one| match one {
-                Held::Pages { entries, .. } => spread(&idle(entries)),
-                Held::Whole { .. } => Vec::new(),
-            })
-            .collect();
-        let mut sizes = self.folio_marks(&samples.concat())?.into_iter();
-        let mut tables = Vec::new();
-        for (one, sample) in held.iter_mut().zip(&samples) {
-            let mut has_large = false;
-            for _ in sample {
-                let (mark, is_large) = sizes.next().unwrap_or((Mark::None, false));
-                self.notice(mark);
-                has_large |= is_large;
-            }
-            if let Held::Pages { entries, .. } = one
-                && has_large
-            {
-                tables.push(entries);
+        let tables: Vec<Range<usize>> = held.iter().filter_map(Held::place).collect();
+        let (mut frames, mut samples, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+        for at in &tables {
+            frames.clear();
+            idle(&buffer[at.clone()], &mut frames);
+            let before = samples.len();
+            spread(&frames, &mut samples);
+            counts.push((samples.len() - before, frames.len()));
+        }
+        let mut marks = self.folio_marks(&samples)?.into_iter();
+        let mut is_large = Vec::with_capacity(tables.len());
+        for (sampled, _) in &counts {
+            let of_table: Vec<(Mark, bool)> = marks.by_ref().take(*sampled).collect();
+            of_table.iter().for_each(|(mark, _)| self.notice(*mark));
+            is_large.push(of_table.iter().any(|(_, is_large)| *is_large));
+        }
+        let mut asked = Vec::new();
+        for step in 0..tables.len() {
+            let place = (step + self.foreign.turn.wrapping_mul(67)) % tables.len();
+            let pages = counts[place].1;
+            let has_room = self.has_company() && self.foreign.left >= pages;
+            if is_large[place] || has_room {
+                self.foreign.left = self.foreign.left.saturating_sub(pages);
+                asked.push(tables[place].clone());
             }
         }
-        let frames: Vec<u64> = tables.iter().flat_map(|entries| idle(entries)).collect();
+        frames.clear();
+        asked
+            .iter()
+            .for_each(|at| idle(&buffer[at.clone()], &mut frames));
         let mut marks = self.marks(&frames, false)?.into_iter();
-        for entry in tables
-            .into_iter()
-            .flatten()
-            .filter(|entry| is_idle(**entry))
-        {
-            *entry = marked(*entry, marks.next().unwrap_or(Mark::None));
+        for at in asked {
+            for entry in buffer[at].iter_mut().filter(|entry| is_idle(**entry)) {
+                let mark = marks.next().unwrap_or(Mark::None);
+                self.notice(mark);
+                *entry = marked(*entry, mark);
+            }
         }
         Ok(())
     }
@@ -196,13 +215,18 @@ impl Reader {
 }
 
 impl Held {
-    fn tell(&self, sink: &mut Sink<'_>) {
+    /// Where entries of single pages are held.
+    fn place(&self) -> Option<Range<usize>> {
         match self {
-            Held::Pages {
-                number,
-                start,
-                entries,
-            } => {
+            Held::Pages { at, .. } => Some(at.clone()),
+            Held::Whole { .. } => None,
+        }
+    }
+
+    fn tell(&self, buffer: &[Entry], sink: &mut Sink<'_>) {
+        match self {
+            Held::Pages { number, start, at } => {
+                let entries = &buffer[at.clone()];
                 sink(
                     *number,
                     Piece::Pages {
@@ -233,10 +257,10 @@ impl Held {
     }
 }
 
-/// Some of `frames`, apart from each other.
-fn spread(frames: &[u64]) -> Vec<u64> {
+/// Adds some of `frames`, apart from each other, to `samples`.
+fn spread(frames: &[u64], samples: &mut Vec<u64>) {
     let step = frames.len().div_ceil(SAMPLES).max(1);
-    frames.iter().step_by(step).copied().collect()
+    samples.extend(frames.iter().step_by(step));
 }
 
 /// An entry with what its folio's mark says.
@@ -296,9 +320,11 @@ mod tests {
     #[test]
     fn samples_are_spread() {
         let frames: Vec<u64> = (0..10).collect();
-        assert_eq!(spread(&frames), [0, 3, 6, 9]);
-        assert_eq!(spread(&frames[..1]), [0]);
-        assert_eq!(spread(&[]), []);
+        let mut samples = Vec::new();
+        spread(&frames, &mut samples);
+        spread(&frames[..1], &mut samples);
+        spread(&[], &mut samples);
+        assert_eq!(samples, [0, 3, 6, 9, 0]);
     }
 
     #[test]

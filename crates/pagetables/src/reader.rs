@@ -50,6 +50,8 @@ pub struct Reader {
     pub(crate) folios: Option<Folios>,
     pub(crate) foreign: Foreign,
     pub(crate) huge_zero: HugeZero,
+    /// Room for entries that wait for their folios' marks, kept so that it is not made anew each time.
+    pub(crate) held: Vec<Entry>,
 }
 
 /// An address space.
@@ -108,6 +110,7 @@ impl Reader {
             folios: None,
             foreign: Foreign::default(),
             huge_zero: HugeZero::open(),
+            held: Vec::new(),
         };
         let task = reader.copier.task();
         let files = reader.copier.peek(task + offsets.task_files);

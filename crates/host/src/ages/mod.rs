@@ -3,7 +3,7 @@
 //! Invariant: a process is changed in nothing but its accessed bits, and those only where the clearing
 //! is not expected to hold it up for longer than allowed; what is not cleared is unknown when it is
 //! seen set again, never young and never old. A process that used no processor time since the last
-//! round accessed nothing: its pages grow older without being looked at.
+//! round accessed nothing: its pages grow older without being looked at, unless pages were moved.
 //!
 //! Floors: [`space`] (one address space), [`pauses`] (how long clearing may take), [`page`] (one piece of a reading), [`found`] (what a reading
 //! adds up to), and here the round.
@@ -64,8 +64,10 @@ pub struct Ages {
     /// Address spaces that were read in this round: processes may share one (vfork, CLONE_VM).
     read: BTreeSet<u64>,
     rounds: u64,
-    /// Pages evicted and refaulted of processes that are gone.
-    of_gone: (u64, u64),
+    /// The machine's count of pages moved, at the beginning of this round.
+    moved: u64,
+    /// [`Ages::swapped_pages`] of processes that are gone.
+    of_gone: (i64, u64),
 }
 
 impl Ages {
@@ -88,6 +90,7 @@ impl Ages {
             costs: Costs::default(),
             read: BTreeSet::new(),
             rounds: 0,
+            moved: 0,
             of_gone: (0, 0),
         }
     }
@@ -116,11 +119,13 @@ impl Ages {
         self.spaces.get(&identity)
     }
 
-    /// Pages that went to swap and came back, as far as looks saw, of processes that are gone too.
+    /// How many more pages are in swap than when each was first read, and the faults that needed reading
+    /// meanwhile; of processes that are gone too.
     #[must_use]
-    pub fn swapped_pages(&self) -> (u64, u64) {
-        let sum = |(evicted, refaulted): (u64, u64), space: &Space| {
-            (evicted + space.evicted, refaulted + space.refaulted)
+    pub fn swapped_pages(&self) -> (i64, u64) {
+        let sum = |(net, majors): (i64, u64), space: &Space| {
+            let (more, faults) = space.swapped_since();
+            (net + more, majors + faults)
         };
         self.spaces.values().fold(self.of_gone, sum)
     }
@@ -137,11 +142,11 @@ impl Ages {
         self.rounds
     }
 
-    /// A round: every process of `members` is looked at, others are forgotten. What became of each is
+    /// A round at this time, with the machine's count of pages moved: every process of `members` is looked at, others are forgotten. What became of each is
     /// told to `told`, in order.
     pub fn round(
         &mut self,
-        now_ms: u64,
+        (now_ms, moved): (u64, u64),
         members: &[Identity],
         mut told: impl FnMut(Identity, Looked),
     ) {
@@ -151,6 +156,7 @@ impl Ages {
         for identity in gone {
             self.forget(identity);
         }
+        self.moved = moved;
         self.books.begin_round(now_ms);
         self.read.clear();
         for identity in members {
@@ -166,8 +172,9 @@ impl Ages {
 
     fn forget(&mut self, identity: Identity) {
         if let Some(space) = self.spaces.remove(&identity) {
-            self.of_gone.0 += space.evicted;
-            self.of_gone.1 += space.refaulted;
+            let (more, faults) = space.swapped_since();
+            self.of_gone.0 += more;
+            self.of_gone.1 += faults;
             self.books.remove_owner(space.owner);
         }
     }
@@ -185,7 +192,9 @@ impl Ages {
         let now = Kept {
             cpu,
             resident: stat.resident,
-            faults: stat.faults,
+            faults: stat.minor_faults + stat.major_faults,
+            majors: stat.major_faults,
+            moved: self.moved,
         };
         if let Some(space) = self.spaces.get(&identity)
             && space.slept(now)
@@ -242,7 +251,7 @@ impl Ages {
                 space.not_cleared[part as usize] = None;
             }
         }
-        space.kept = now;
+        space.keep(now);
         self.spaces.insert(identity, space);
         Ok(true)
     }

@@ -59,6 +59,8 @@ mod tests {
             cpu: Duration::from_secs(1),
             resident: 1000,
             faults,
+            majors: 0,
+            moved: 0,
         }
     }
 

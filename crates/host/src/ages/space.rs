@@ -22,6 +22,11 @@ pub(super) struct Kept {
     pub(super) resident: u64,
     /// Page faults until now.
     pub(super) faults: u64,
+    /// Those of them that needed reading.
+    pub(super) majors: u64,
+    /// The machine's count of pages that were moved to other frames ([`crate::system::Vmstat`]): that
+    /// happens to a process in its sleep.
+    pub(super) moved: u64,
 }
 
 /// An address space.
@@ -31,10 +36,8 @@ pub struct Space {
     pub owner: Owner,
     /// The last reading.
     pub found: Found,
-    /// Pages that went to swap since the first reading, as far as looks saw.
-    pub evicted: u64,
-    /// Pages that came back.
-    pub refaulted: u64,
+    /// Pages in swap and faults that needed reading, when it was first read.
+    first: Option<(u64, u64)>,
     /// Why bits were not cleared after the last reading.
     pub(super) not_cleared: [Option<Hidden>; 2],
     /// The source has no bits.
@@ -56,8 +59,7 @@ impl Space {
         Space {
             owner,
             found: Found::default(),
-            evicted: 0,
-            refaulted: 0,
+            first: None,
             not_cleared: [None; 2],
             no_source: None,
             pace: Pace::default(),
@@ -97,6 +99,21 @@ impl Space {
         self.rounds > 0 && !self.is_hidden() && self.kept == now
     }
 
+    /// What the process was like before the reading that was just done.
+    pub(super) fn keep(&mut self, now: Kept) {
+        self.kept = now;
+        self.first.get_or_insert((self.found.swapped, now.majors));
+    }
+
+    /// How many more pages are in swap than at the first reading, and the faults that needed reading
+    /// since.
+    pub(super) fn swapped_since(&self) -> (i64, u64) {
+        let (swapped, majors) = self.first.unwrap_or_default();
+        let pages = |pages: u64| i64::try_from(pages).unwrap_or(i64::MAX);
+        let more = pages(self.found.swapped) - pages(swapped);
+        (more, self.kept.majors.saturating_sub(majors))
+    }
+
     /// Looks, now and then, for descriptors of virtual machines and devices.
     pub(super) fn look_for_devices(&mut self, proc: &Proc, pid: u32) {
         if self.rounds.is_multiple_of(DEVICES_EVERY) {
@@ -108,13 +125,9 @@ impl Space {
     /// Takes the sums of a reading. Of an address space that another process was read with already,
     /// what is in swap counts there.
     pub(super) fn learn(&mut self, reading: &Reading, found: Found, is_first: bool) {
-        let before = std::mem::replace(&mut self.found, found);
+        self.found = found;
         if !is_first {
             self.found.swapped = 0;
-        }
-        if self.rounds > 1 && self.id == reading.space {
-            self.evicted += self.found.swapped.saturating_sub(before.swapped);
-            self.refaulted += before.swapped.saturating_sub(self.found.swapped);
         }
         self.id = reading.space;
         self.registered = reading.hides == Some(true);

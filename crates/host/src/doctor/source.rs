@@ -4,6 +4,7 @@
 //! here it is only timed, and put into words.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use pagetables::{Reader, SourceKind};
@@ -12,6 +13,10 @@ use crate::report::AgeSource;
 use crate::watch::source::choose;
 
 use super::Finding;
+
+/// What helps a program that may not look at itself.
+const STRANGE: &str = "run as root, or: setcap cap_bpf,cap_perfmon,cap_dac_read_search,\
+    cap_dac_override,cap_sys_ptrace+ep \"$(command -v pagetide)\"";
 
 /// What trying gave.
 pub(super) struct Found {
@@ -22,11 +27,16 @@ pub(super) struct Found {
     why: Option<(String, &'static str)>,
     /// Setting back our own bits.
     cleared: io::Result<()>,
+    /// Our own `/proc` is another user's: so it is for a program that gained capabilities from its file.
+    is_strange: bool,
 }
 
 impl Found {
     pub(super) fn gather() -> Found {
         let cleared = std::fs::write("/proc/self/clear_refs", "1");
+        let owner = std::fs::metadata("/proc/self/clear_refs").map(|file| file.uid());
+        let us = rustix::process::geteuid().as_raw();
+        let is_strange = owner.is_ok_and(|owner| owner != us);
         let begin = Instant::now();
         match Reader::open() {
             Ok(reader) => Found {
@@ -34,12 +44,14 @@ impl Found {
                 tables: Some((reader.levels(), begin.elapsed())),
                 why: None,
                 cleared,
+                is_strange,
             },
             Err(error) => Found {
                 source: choose(None).map_or(AgeSource::None, |chosen| kind(chosen.source.kind())),
                 tables: None,
                 why: Some((error.to_string(), error.hint())),
                 cleared,
+                is_strange,
             },
         }
     }
@@ -48,9 +60,17 @@ impl Found {
         vec![self.judge_source(), self.judge_clearing()]
     }
 
+    /// Whether we are kept from looking at ourselves, as we are not from others of our user.
+    fn is_barred(&self) -> bool {
+        let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        self.is_strange && self.cleared.as_ref().is_err_and(denied)
+    }
+
     fn judge_source(&self) -> Finding {
         let topic = "ages of pages";
         let (why, hint) = match &self.why {
+            // What failed then failed on ourselves.
+            Some((why, _)) if self.is_barred() => (why.as_str(), STRANGE),
             Some((why, hint)) => (why.as_str(), *hint),
             None => ("", ""),
         };
@@ -87,12 +107,18 @@ impl Found {
             Ok(()) => return Finding::ok(topic, "works (tried by /proc/self/clear_refs)"),
             Err(error) => error,
         };
+        if self.is_barred() && self.source != AgeSource::None {
+            let detail = format!(
+                "writing /proc/self/clear_refs: {error}: a program with capabilities of its file is \
+                 root's in /proc, so this could not be tried; it should work on other processes of ours"
+            );
+            return Finding::limited(topic, detail, STRANGE);
+        }
         let remedy = match error.kind() {
             io::ErrorKind::ReadOnlyFilesystem => "mount -o remount,rw /proc",
             io::ErrorKind::NotFound => {
                 "boot a kernel with CONFIG_PROC_PAGE_MONITOR, with /proc mounted"
             }
-            // Ours may be refused too: a program that gained capabilities from its file is root's in /proc.
             _ => "run as root, or with CAP_DAC_OVERRIDE",
         };
         let detail = |costs| format!("writing /proc/self/clear_refs: {error}; {costs}");
@@ -128,7 +154,21 @@ mod tests {
             tables: is_best.then_some((4, Duration::from_millis(12))),
             why: (!is_best).then(|| ("no BTF".to_owned(), "boot another")),
             cleared,
+            is_strange: false,
         }
+    }
+
+    #[test]
+    fn who_may_not_look_at_himself_may_look_at_others() {
+        let denied = || Err(io::ErrorKind::PermissionDenied.into());
+        let mut found = found(AgeSource::PageTables, denied());
+        assert_eq!(found.judge_clearing().state, State::Missing);
+        found.is_strange = true;
+        assert_eq!(found.judge_clearing().state, State::Limited);
+        found.source = AgeSource::None;
+        found.why = Some(("our own page table".to_owned(), "report it"));
+        let remedy = found.judge_source().remedy;
+        assert!(remedy.is_some_and(|remedy| remedy.contains("cap_dac_read_search")));
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod swap;
 #[cfg(test)]
 mod testing;
 pub mod text;
+pub mod vmstat;
 
 pub use cgroup::{Group, Groups};
 pub use error::Error;
@@ -31,3 +32,4 @@ pub use mountinfo::Device;
 pub use nodes::Nodes;
 pub use proc::Proc;
 pub use process::Identity;
+pub use vmstat::Vmstat;

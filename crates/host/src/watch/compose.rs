@@ -29,12 +29,14 @@ impl Watch {
             ..Report::default()
         };
         self.fill_processes(&mut report);
-        report.command = match &self.settings.target {
-            Target::Descendants(pid) => {
-                let first = report.processes.iter().find(|process| process.pid == *pid);
-                first.map_or_else(|| self.name(), |process| process.command.clone())
-            }
-            _ => self.name(),
+        if let Target::Descendants(pid) = self.settings.target
+            && let Some(first) = report.processes.iter().find(|process| process.pid == pid)
+        {
+            self.command.clone_from(&first.command);
+        }
+        report.command = match self.command.is_empty() {
+            true => self.name(),
+            false => self.command.clone(),
         };
         self.peak_bytes = self.peak_bytes.max(report.resident_bytes);
         report.resident_peak_bytes = self.peak_bytes;
@@ -64,6 +66,17 @@ impl Watch {
         }
         if self.ages.source().has_company() {
             report.notes.push(COMPANY.to_owned());
+        }
+        let scanned = self.proc.vmstat().unwrap_or_default().scanned;
+        if scanned != self.vmstat.scanned {
+            let pages = scanned.wrapping_sub(self.vmstat.scanned);
+            report.notes.push(format!(
+                "the kernel's reclaim looked at {pages} pages of this host meanwhile and cleared their \
+                 accessed bits: those of them that are watched may look older than they are"
+            ));
+        }
+        if self.events.is_some() && !self.family.ended().by_events {
+            report.notes.push("some of the kernel's events of forks and exits were lost: processes that lived between two looks may be missing".to_owned());
         }
         let missed = self.family.maybe_missed();
         if missed > 0 {
@@ -128,11 +141,25 @@ impl Watch {
         report
             .unknown_because
             .sort_by_key(|one| std::cmp::Reverse(one.bytes));
-        (report.evicted_pages, report.refaulted_pages) = self.ages.swapped_pages();
+        (report.evicted_pages, report.refaulted_pages) = self.swapped_pages();
         if unsure > 0 {
             let bytes = unsure * PAGE;
             report.notes.push(format!("{bytes} bytes of tables changed while they were read, and are left out of this look"));
         }
+    }
+
+    /// Pages that went to swap and came back: of the host, by the kernel's count; of a part of it, by what
+    /// more is in swap and by faults that needed reading, which the host's count bounds.
+    fn swapped_pages(&self) -> (u64, u64) {
+        let now = self.proc.vmstat().unwrap_or_default();
+        let out = now.swapped_out.wrapping_sub(self.vmstat.swapped_out);
+        let back = now.swapped_in.wrapping_sub(self.vmstat.swapped_in);
+        if matches!(self.settings.target, Target::All) {
+            return (out, back);
+        }
+        let (more, majors) = self.ages.swapped_pages();
+        let back = majors.min(back);
+        (back.saturating_add_signed(more).min(out), back)
     }
 
     /// What the kernel says of the same.
@@ -148,10 +175,13 @@ impl Watch {
         if let Some((groups, group)) = own {
             group::fill(report, groups, group);
         }
-        let sums = self.kernel.sums(&self.members, &self.proc);
+        self.kernel.ask(&self.members, &self.proc);
+        let sums = self.kernel.sums();
+        report.swapped_bytes += sums.map_or(0, |sums| sums.shared_swap);
         report.kernel_says = KernelSays {
             pss_bytes: sums.map(|sums| sums.pss),
             swap_pss_bytes: sums.map(|sums| sums.swap_pss),
+            asked_ms_ago: self.kernel.age_ms(),
             pressure_some_avg10: group::pressure(&self.proc, own),
         };
     }

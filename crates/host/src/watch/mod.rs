@@ -23,7 +23,8 @@ use crate::ages::{Ages, Looked, Pauses};
 use crate::report::{AgeSource, Report};
 use crate::system::events::Events;
 use crate::system::family::{Family, Target};
-use crate::system::{Filesystems, Group, Groups, Identity, Proc};
+use crate::system::vmstat::has_multi_gen;
+use crate::system::{Filesystems, Group, Groups, Identity, Proc, Vmstat};
 
 pub use error::WatchError;
 use kernel::Kernel;
@@ -32,6 +33,10 @@ use people::People;
 /// Between two looks, events of forks and exits are taken at least so often: the kernel keeps some
 /// 20,000 for us.
 const PULSE: Duration = Duration::from_millis(250);
+
+/// What must be known where reclaim ages by accessed bits.
+const MULTI_GEN: &str = "the kernel's multi-gen LRU is on: when it ages, it clears accessed bits, and pages that it \
+    took them from look older than they are";
 
 /// What is watched, and how.
 #[derive(Clone, Debug)]
@@ -59,7 +64,11 @@ pub struct Watch {
     group: Option<Group>,
     people: People,
     kernel: Kernel,
+    /// The first process's command line, also when it is gone.
+    command: String,
     notes: Vec<String>,
+    /// The machine's counters when watching began.
+    vmstat: Vmstat,
     begin: Instant,
     /// The processor time that we had used before.
     cpu_before: Duration,
@@ -115,6 +124,10 @@ impl Watch {
             ));
         }
         let places = (proc.clone(), Filesystems::system(&proc)?, proc.nodes()?);
+        if has_multi_gen() {
+            notes.push(MULTI_GEN.to_owned());
+        }
+        let vmstat = proc.vmstat().unwrap_or_default();
         let pauses = Pauses::new(settings.max_wait, settings.interval);
         Ok(Watch {
             ages: Ages::new(chosen.source, places, pauses, 0),
@@ -126,7 +139,9 @@ impl Watch {
             group,
             people: People::default(),
             kernel: Kernel::default(),
+            command: String::new(),
             notes,
+            vmstat,
             begin: Instant::now(),
             cpu_before: own_cpu(),
             members: Vec::new(),
@@ -145,9 +160,11 @@ impl Watch {
     pub fn look(&mut self) -> Result<Report, WatchError> {
         self.wait();
         self.update_members()?;
+        // Before the readings: what moves meanwhile is noticed in the next round.
+        let moved = self.proc.vmstat().unwrap_or_default().moved;
         let (mut denied, mut gone) = ((0, String::new()), Vec::new());
         self.ages.round(
-            self.now_ms,
+            (self.now_ms, moved),
             &self.members,
             |identity, looked| match looked {
                 Looked::Done => {}
@@ -155,7 +172,7 @@ impl Watch {
                 Looked::Denied(error) => {
                     denied.0 += 1;
                     if denied.1.is_empty() {
-                        denied.1 = format!("pid {}: {error}", identity.pid);
+                        denied.1 = error.to_string();
                     }
                 }
             },
@@ -170,7 +187,7 @@ impl Watch {
         }
         let all = u64::try_from(self.members.len()).unwrap_or(u64::MAX);
         if all > 0 && denied.0 == all {
-            let hint = "run as root, or as the processes' own user with CAP_BPF and CAP_PERFMON";
+            let hint = "run as root outside of user namespaces, or as the processes' own user";
             return Err(WatchError::missing(
                 format!("cannot read {}: {}", self.name(), denied.1),
                 hint,
@@ -235,6 +252,11 @@ impl Watch {
             };
         let may_be_empty = !matches!(self.settings.target, Target::Descendants(_));
         if self.rounds == 0 && self.members.is_empty() && !may_be_empty {
+            if matches!(self.settings.target, Target::Descendants(pid) if pid == std::process::id())
+            {
+                let what = "cannot watch pagetide itself: it leaves itself alone";
+                return Err(WatchError::failure(what, "give another process"));
+            }
             return Err(WatchError::failure(
                 format!(
                     "cannot watch {}: no process of it has memory of its own",

@@ -100,6 +100,7 @@ pub(crate) fn server() -> Report {
         unmapped_cache_bytes: Some(200 * MIB),
         kernel_bytes: Some(20 * MIB),
         kernel_says: KernelSays {
+            asked_ms_ago: 0,
             pss_bytes: Some(1207 * MIB),
             swap_pss_bytes: Some(98 * MIB),
             pressure_some_avg10: Some(125),

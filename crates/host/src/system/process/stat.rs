@@ -33,8 +33,10 @@ pub struct Stat {
     pub session: u32,
     /// `PF_*` of the kernel.
     pub flags: u32,
-    /// Page faults of all its threads, with and without a disk.
-    pub faults: u64,
+    /// Page faults of all its threads that needed no reading.
+    pub minor_faults: u64,
+    /// Those that did: of a file, or from swap.
+    pub major_faults: u64,
     /// In user mode, clock ticks.
     pub utime: u64,
     /// In the kernel, clock ticks.
@@ -98,7 +100,8 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
         // After tty_nr and tpgid.
         flags: number32(fields.nth(2)?)?,
         // minflt and majflt; the other two are those of children that were waited for.
-        faults: number(fields.next()?)?.saturating_add(number(fields.nth(1)?)?),
+        minor_faults: number(fields.next()?)?,
+        major_faults: number(fields.nth(1)?)?,
         utime: number(fields.nth(1)?)?,
         stime: number(fields.next()?)?,
         // After cutime, cstime, priority, nice.
