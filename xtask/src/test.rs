@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::steps::Steps;
 use crate::summary::Counts;
-use crate::{needs, root, tidy};
+use crate::{guest, needs, root, tidy};
 
 fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -27,6 +27,18 @@ const CLIPPY_KEEPER: [&str; 11] = [
     "--bin",
     "pagetide-keeper",
     "--",
+];
+
+/// The part of the guests' tests that is short enough to run each time: the kernel that has what this
+/// machine's may lack. All of them: `cargo xtask guest suite`.
+const GUEST: [&str; 7] = [
+    "-k",
+    "6.12",
+    "00-facts",
+    "10-report",
+    "11-ages",
+    "12-swap",
+    "19-commands",
 ];
 
 /// Runs everything, or everything but the end-to-end tests; whether all of it passed.
@@ -52,6 +64,7 @@ pub(crate) fn run(with_e2e: bool) -> bool {
     steps.command("unit and property tests", &mut cargo(&unit));
     if with_e2e {
         e2e_steps(&mut steps, None);
+        steps.run("guest", || guest::suite(&GUEST));
     }
     steps.finish()
 }

@@ -141,7 +141,7 @@ pub struct KernelSays {
     /// Sum of `SwapPss`.
     pub swap_pss_bytes: Option<u64>,
     /// How long ago it was asked for these, milliseconds: it walks all tables for them, so it is asked for
-    /// no more than a hundredth of the time.
+    /// no more than a four-hundredth of the time.
     pub asked_ms_ago: u64,
     /// `memory.pressure` (or `/proc/pressure/memory`): some avg10, hundredths of a percent.
     pub pressure_some_avg10: Option<u32>,

@@ -138,9 +138,13 @@ impl Reader {
     /// # Errors
     /// The process is gone, has no memory (a kernel thread, a zombie), or may not be looked at.
     pub fn attach(&mut self, pid: u32) -> io::Result<Space> {
-        let pagemap = File::open(format!("/proc/{pid}/pagemap")).map_err(|error| {
+        let path = format!("/proc/{pid}/pagemap");
+        let pagemap = File::open(&path).map_err(|error| {
             let gone = error.raw_os_error() == Some(libc::ESRCH);
-            if gone { no_memory() } else { error }
+            if gone {
+                return no_memory();
+            }
+            io::Error::new(error.kind(), format!("cannot open {path}: {error}"))
         })?;
         let at = self.offsets;
         let file = self.file(&pagemap)?;
@@ -199,7 +203,7 @@ impl Reader {
         let token = token();
         buffer[index..index + 8].copy_from_slice(&token);
         let buffer = std::hint::black_box(buffer);
-        let lost = |_| Unavailable::DirectMap("our own page table cannot be read");
+        let lost = Unavailable::Own;
         let space = self.attach(std::process::id()).map_err(lost)?;
         for step in 0..BASES_MAX {
             self.direct_map = (space.pgd & !(GIB - 1)).wrapping_sub(step * GIB);

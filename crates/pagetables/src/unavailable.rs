@@ -25,6 +25,9 @@ pub enum Unavailable {
         /// The verifier's words, if it spoke.
         log: String,
     },
+    /// Our own page tables may not be read.
+    #[error("cannot read our own page tables: {0}")]
+    Own(io::Error),
     /// Our own page tables could not be found.
     #[error("cannot find where the kernel maps physical memory: {0}")]
     DirectMap(&'static str),
@@ -39,7 +42,9 @@ impl Unavailable {
     }
 
     pub(crate) fn program(error: io::Error, log: &str) -> Unavailable {
-        let log = log.lines().last().unwrap_or_default().to_owned();
+        // Its last line is statistics.
+        let mut lines = log.lines().filter(|line| !line.starts_with("processed "));
+        let log = lines.next_back().unwrap_or_default().to_owned();
         Unavailable::Program { error, log }
     }
 
@@ -64,6 +69,9 @@ impl Unavailable {
             }
             Unavailable::Program { .. } => {
                 "give CAP_PERFMON beside CAP_BPF, and boot without lockdown=confidentiality (integrity is fine); Linux 5.14 or newer"
+            }
+            Unavailable::Own(_) => {
+                "a program with file capabilities needs cap_dac_read_search among them; /proc must be mounted"
             }
             Unavailable::DirectMap(_) => {
                 "this kernel maps physical memory in a way that is not known; please report its version"

@@ -41,6 +41,8 @@ pub enum Hidden {
     Foreign,
     /// Shared with a process of which one of these holds.
     Shared,
+    /// Another pagetide clears its bits.
+    Contested,
     /// The source knows no bits.
     NoSource,
 }
@@ -64,6 +66,13 @@ impl Hidden {
                 "clearing accessed bits would hold the program up too long, for up to {} ms (see --max-wait)",
                 time.as_millis() + 1
             ),
+            Hidden::Contested => {
+                "another pagetide looks at it and clears its accessed bits: one at a time can"
+                    .to_owned()
+            }
+            Hidden::Denied(ErrorKind::ReadOnlyFilesystem) => {
+                "accessed bits may not be cleared: /proc is mounted read-only".to_owned()
+            }
             Hidden::Denied(_) => {
                 "accessed bits may not be cleared (CAP_DAC_OVERRIDE, or the process's own user)"
                     .to_owned()

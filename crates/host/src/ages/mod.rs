@@ -5,9 +5,10 @@
 //! seen set again, never young and never old. A process that used no processor time since the last
 //! round accessed nothing: its pages grow older without being looked at, unless pages were moved.
 //!
-//! Floors: [`space`] (one address space), [`pauses`] (how long clearing may take), [`page`] (one piece of a reading), [`found`] (what a reading
+//! Floors: [`claim`] (one pagetide a process), [`space`] (one address space), [`pauses`] (how long clearing may take), [`page`] (one piece of a reading), [`found`] (what a reading
 //! adds up to), and here the round.
 
+mod claim;
 mod found;
 mod page;
 mod pauses;
@@ -221,6 +222,7 @@ impl Ages {
             return Err(io::Error::other("more processes than can be watched"));
         };
         space.look_for_devices(&self.proc, pid);
+        let is_ours = self.source.grain() == Grain::None || space.claim(identity);
         let begin = Instant::now();
         // Whether a secondary MMU has registered is known at the reading's end, and counts from the next
         // round on; its descriptors are known before.
@@ -244,7 +246,9 @@ impl Ages {
         space.learn(&reading, found, self.read.insert(reading.space));
         let at_most = self.pauses.at_most(space.kept, now);
         for part in [Part::Anon, Part::File] {
-            if found.accessed[part as usize] > 0 {
+            if !is_ours {
+                space.trusted[part as usize] = false;
+            } else if found.accessed[part as usize] > 0 {
                 self.clear(pid, part, &mut space, at_most);
             } else {
                 space.trusted[part as usize] = true;

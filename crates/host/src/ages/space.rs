@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use pagetables::{Pace, Reading};
 
+use super::claim::Claim;
 use super::found::{Found, Hidden};
 use crate::books::Owner;
-use crate::system::Proc;
+use crate::system::{Identity, Proc};
 
 /// Rounds between two looks at a process's descriptors.
 const DEVICES_EVERY: u32 = 16;
@@ -46,6 +47,8 @@ pub struct Space {
     /// Of each part that is cleared by itself.
     pub(super) trusted: [bool; 2],
     pub(super) kept: Kept,
+    /// Who clears its bits.
+    claim: Claim,
     /// The kernel's number for it; another after an exec.
     id: u64,
     /// A secondary MMU has registered, or there are descriptors of one.
@@ -65,6 +68,7 @@ impl Space {
             pace: Pace::default(),
             trusted: [false; 2],
             kept: Kept::default(),
+            claim: Claim::Unknown,
             id: 0,
             registered: false,
             has_devices: false,
@@ -72,25 +76,26 @@ impl Space {
         }
     }
 
-    /// Whether others access its memory unseen.
+    /// Whether others access its memory unseen, or take its bits away.
     #[must_use]
     pub fn is_hidden(&self) -> bool {
-        self.registered || self.has_devices
+        self.registered || self.has_devices || matches!(self.claim, Claim::Others)
     }
 
     /// Why ages are unknown, if any are.
     #[must_use]
     pub fn why_unknown(&self) -> Option<Hidden> {
-        if self.is_hidden() {
+        if self.no_source.is_some() {
+            return self.no_source;
+        }
+        if self.registered || self.has_devices {
             return Some(Hidden::SecondaryMmu);
         }
+        if self.is_hidden() {
+            return Some(Hidden::Contested);
+        }
         let foreign = (self.found.vague > 0).then_some(Hidden::Foreign);
-        self.not_cleared
-            .into_iter()
-            .flatten()
-            .max()
-            .or(self.no_source)
-            .or(foreign)
+        self.not_cleared.into_iter().flatten().max().or(foreign)
     }
 
     /// Whether it did nothing since the last reading, and nothing was taken from it. What a secondary
@@ -112,6 +117,14 @@ impl Space {
         let pages = |pages: u64| i64::try_from(pages).unwrap_or(i64::MAX);
         let more = pages(self.found.swapped) - pages(swapped);
         (more, self.kept.majors.saturating_sub(majors))
+    }
+
+    /// Claims it, unless it is ours already; whether its bits are ours to clear.
+    pub(super) fn claim(&mut self, identity: Identity) -> bool {
+        if !matches!(self.claim, Claim::Ours(_)) {
+            self.claim = Claim::take(identity);
+        }
+        !matches!(self.claim, Claim::Others)
     }
 
     /// Looks, now and then, for descriptors of virtual machines and devices.

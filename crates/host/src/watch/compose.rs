@@ -210,8 +210,8 @@ impl Watch {
     }
 }
 
-const COMPANY: &str = "something else on this host clears accessed bits (DAMON, idle-page tracking); \
-    what it took is seen by the folios' young marks, exact but for parts of large folios";
+const COMPANY: &str = "something else on this host clears accessed bits (DAMON, idle-page tracking); what it \
+    took is seen by the folios' young marks, but for parts of large folios, whose ages are unknown";
 
 /// The promotion histogram, under the edges of the report's bins.
 fn reaccessed(watch: &Watch) -> Vec<Reaccess> {

@@ -1,8 +1,8 @@
 //! The kernel's own sums over the same processes, to stand beside ours, and what only it knows: shared
 //! memory in swap, of which page tables say nothing.
 //!
-//! Invariant: asking costs no more than a hundredth of the time: the kernel walks all tables for
-//! `smaps_rollup`, so the next question waits for a hundred times what the last one took.
+//! Invariant: asking costs no more than a four-hundredth of the time: the kernel walks all tables for
+//! `smaps_rollup`, so the next question waits for 400 times what the last one took.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::system::{Device, Filesystems, Identity, Kind, Proc};
 
 /// How much longer than a question the pause behind it is.
-const PAUSE: u32 = 100;
+const PAUSE: u32 = 400;
 
 /// Sums of `smaps_rollup`, and shared memory in swap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -4,7 +4,7 @@
 //! time is the time since watching began, in steps of the interval, so that a look that comes a little
 //! late makes no page older.
 //!
-//! Floors: [`source`], [`people`], [`kernel`], [`group`] and [`bins`] know one thing each; [`compose`] makes a
+//! Floors: [`source`], [`people`], [`kernel`], [`own`], [`group`] and [`bins`] know one thing each; [`compose`] makes a
 //! report of them; here is the pace.
 
 mod bins;
@@ -12,12 +12,11 @@ mod compose;
 mod error;
 mod group;
 mod kernel;
+mod own;
 mod people;
 pub mod source;
 
 use std::time::{Duration, Instant};
-
-use rustix::mm::{MlockAllFlags, mlockall};
 
 use crate::ages::{Ages, Looked, Pauses};
 use crate::report::{AgeSource, Report};
@@ -88,6 +87,7 @@ impl Watch {
     /// # Errors
     /// There is no such target, or no right to look at it.
     pub fn open(settings: Settings) -> Result<Watch, WatchError> {
+        own::stay_readable();
         let proc = Proc::system()?;
         if let Target::Descendants(pid) = settings.target
             && let Some(status) = proc.status(pid)?
@@ -105,7 +105,10 @@ impl Watch {
         let events = match Events::open() {
             Ok(events) => Some(events),
             Err(error) => {
-                notes.push(format!("forks and exits are found by looks alone: {error}"));
+                let hint = error.hint();
+                notes.push(format!(
+                    "forks and exits are found by looks alone: {error}; to change that: {hint}"
+                ));
                 None
             }
         };
@@ -116,12 +119,8 @@ impl Watch {
             _ => None,
         };
         let family = Family::new(proc.clone(), groups.clone(), settings.target.clone())?;
-        // Our pages must not go while memory is short: that is when we are asked. As far as we may.
-        let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-        if let Err(error) = mlockall(flags) {
-            notes.push(format!(
-                "our own memory is not locked: {error} (CAP_IPC_LOCK, or ulimit -l)"
-            ));
+        if let Err(why) = own::lock_memory(&proc) {
+            notes.push(why);
         }
         let places = (proc.clone(), Filesystems::system(&proc)?, proc.nodes()?);
         if has_multi_gen() {
@@ -187,7 +186,7 @@ impl Watch {
         }
         let all = u64::try_from(self.members.len()).unwrap_or(u64::MAX);
         if all > 0 && denied.0 == all {
-            let hint = "run as root outside of user namespaces, or as the processes' own user";
+            let hint = "run as root outside of user namespaces, or as the process's own user; others' processes need CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE";
             return Err(WatchError::missing(
                 format!("cannot read {}: {}", self.name(), denied.1),
                 hint,

@@ -149,19 +149,3 @@ fn the_page_follows_the_reports() {
     );
     std::fs::remove_file(path).expect("ours");
 }
-
-/// For people who want to look, in a terminal:
-/// `cargo test -p cli --bin pagetide -- --ignored --nocapture on_a_terminal_report`.
-#[test]
-#[ignore = "draws on the terminal for some seconds"]
-fn on_a_terminal_report() {
-    let plan = plan(Some(14), Some(1));
-    let style = Style::of_stdout;
-    let mut writer = Writer::new(&plan, Form::Human, style, None, io::stdout().lock());
-    follow(&plan, slow, &stop_flag().expect("signals"), &mut writer).expect("no failure");
-    writer.end().expect("written");
-    let plan = Plan { each: None, ..plan };
-    let mut writer = Writer::new(&plan, Form::Human, style, None, io::stdout().lock());
-    follow(&plan, slow, &stop_flag().expect("signals"), &mut writer).expect("no failure");
-    writer.end().expect("written");
-}

@@ -66,16 +66,3 @@ fn json_is_one_object_a_line() {
         assert_eq!(value["totals"]["processes"], 3);
     }
 }
-
-/// For people who want to look, in a terminal:
-/// `cargo test -p cli --bin pagetide -- --ignored --nocapture on_a_terminal_top`.
-#[test]
-#[ignore = "draws on the terminal for some seconds"]
-fn on_a_terminal_top() {
-    for by in [By::Process, By::Cgroup] {
-        let (args, plan) = (Top { by, ..args(false) }, plan(Some(12), Some(1)));
-        let mut tables = Tables::new(&args, &plan, Style::of_stdout, io::stdout().lock());
-        follow(&plan, slow, &stop_flag().expect("signals"), &mut tables).expect("no failure");
-        tables.end().expect("written");
-    }
-}

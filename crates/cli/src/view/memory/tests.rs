@@ -163,25 +163,6 @@ fn the_page_is_whole_and_fetches_nothing() {
     );
 }
 
-/// For people who want to look: `cargo test -p cli -- --ignored samples`.
-#[test]
-#[ignore = "writes pages to look at"]
-fn samples_to_look_at() {
-    let mut history = History::default();
-    for n in 0..900 {
-        history.push(&cooling(n));
-    }
-    let dir = std::env::temp_dir();
-    for (name, report) in [
-        ("cooling", cooling(899)),
-        ("hostile", hostile()),
-        ("huge", huge()),
-    ] {
-        let path = dir.join(format!("pagetide-{name}.html"));
-        std::fs::write(path, html(&report, &history)).expect("written");
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

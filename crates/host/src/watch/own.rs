@@ -1,0 +1,50 @@
+//! What we do about ourselves before we look at others.
+//!
+//! Invariant: nothing that could end us: memory is locked only where no limit can be met later.
+
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{DumpableBehavior, Resource, getrlimit, set_dumpable_behavior};
+
+use crate::system::Proc;
+
+/// `CAP_IPC_LOCK` in `linux/capability.h`.
+const CAP_IPC_LOCK: u64 = 1 << 14;
+
+/// A program with file capabilities belongs to root in `/proc`, and may not read its own page tables there.
+/// Those who lack our capabilities may still not trace us (commoncap checks that apart).
+pub(super) fn stay_readable() {
+    // Where it cannot be changed, opening our own files says so.
+    let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
+}
+
+/// Our pages must not go while memory is short: that is when we are asked. Under a limit, memory that is
+/// locked now would make a later allocation fail, and end us: so it is locked without one only.
+///
+/// # Errors
+/// Why it is not locked, as a note.
+pub(super) fn lock_memory(proc: &Proc) -> Result<(), String> {
+    let is_free = may_lock(proc) || getrlimit(Resource::Memlock).current.is_none();
+    if !is_free {
+        return Err(
+            "our own memory is not locked: there is a limit (CAP_IPC_LOCK, or ulimit -l unlimited)"
+                .to_owned(),
+        );
+    }
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    mlockall(flags).map_err(|error| format!("our own memory is not locked: {error}"))
+}
+
+/// Whether limits of locked memory do not apply to us.
+fn may_lock(proc: &Proc) -> bool {
+    let status = proc
+        .read_own("self/status")
+        .ok()
+        .flatten()
+        .unwrap_or_default();
+    let text = String::from_utf8_lossy(&status);
+    let line = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = line
+        .and_then(|line| u64::from_str_radix(line.trim(), 16).ok())
+        .unwrap_or(0);
+    held & CAP_IPC_LOCK != 0
+}
