@@ -36,27 +36,6 @@ pub(in crate::commands) fn short(_: &Settings) -> Result<Box<dyn Watching>, Fail
     Ok(Box::new(Fake { n: 0, ends: 3 }))
 }
 
-/// As fast as a person can look.
-pub(in crate::commands) fn slow(_: &Settings) -> Result<Box<dyn Watching>, Failure> {
-    struct Slow(u64);
-    impl Watching for Slow {
-        fn next(&mut self) -> Result<Report, Failure> {
-            thread::sleep(Duration::from_millis(300));
-            self.0 += 1;
-            let mut report = everything(1000, self.0 - 1);
-            report.wall_ms /= 2;
-            report.pid = Some(1234);
-            report.command = HOSTILE.to_owned();
-            report.processes[3].command = HOSTILE.to_owned();
-            Ok(report)
-        }
-        fn finished(&self) -> bool {
-            false
-        }
-    }
-    Ok(Box::new(Slow(0)))
-}
-
 pub(in crate::commands) fn plan(time: Option<u64>, each: Option<u64>) -> Plan {
     Plan {
         settings: Settings {

@@ -1,7 +1,7 @@
 //! Reports that come one after the other, in every form.
 
 use super::*;
-use crate::commands::looks::tests::{endless, go, plan, short, slow};
+use crate::commands::looks::tests::{endless, go, plan, short};
 use crate::view::memory::samples::cooling;
 use crate::watching::{Settings, Watching};
 

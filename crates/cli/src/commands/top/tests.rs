@@ -1,7 +1,7 @@
 //! Tables that come one after the other.
 
 use super::*;
-use crate::commands::looks::tests::{go, plan, short, slow};
+use crate::commands::looks::tests::{go, plan, short};
 use crate::view::top::{By, Sort};
 
 fn written(args: &Top, plan: &Plan, style: fn() -> Style) -> String {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::samples::{HOSTILE, any_report, cooling, everything, hostile, huge, server, unknown};
+use super::samples::{HOSTILE, any_report, cooling, everything, hostile, server, unknown};
 use super::*;
 use crate::view::text::{columns, json_line};
 
