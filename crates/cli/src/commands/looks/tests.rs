@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::view::memory::samples::{HOSTILE, cooling, everything};
+use crate::view::memory::samples::cooling;
 use crate::watching::Target;
 
 /// A second passes each look; all is over after some.
