@@ -18,7 +18,7 @@ const fn need(command: &'static str, package: &'static str, why: &'static str) -
     }
 }
 
-const NEEDS: [Need; 15] = [
+const NEEDS: [Need; 18] = [
     need("cc", "gcc libc6-dev", "the test programs in C, and zstd"),
     need("python3", "python3", "the CPython workload"),
     need("redis-server", "redis-server", "the redis workload"),
@@ -30,6 +30,9 @@ const NEEDS: [Need; 15] = [
     need("node", "nodejs", "the node workload"),
     need("strace", "strace", "the test of a process that is traced"),
     need("setpriv", "util-linux", "the tests as another user"),
+    need("setcap", "libcap2-bin", "the tests of poor hosts"),
+    need("make", "make", "the compile workload"),
+    need("pg_lsclusters", "postgresql", "the database workload"),
     need(
         "qemu-system-x86_64",
         "qemu-system-x86",

@@ -93,6 +93,7 @@ pub struct Examined {
 /// may keep silent when it is asked for events.
 #[must_use]
 pub fn examine() -> Examined {
+    crate::watch::own::stay_readable();
     let proc = Proc::system().ok();
     let mountinfo = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let all = proc.as_ref().map(processes).unwrap_or_default();

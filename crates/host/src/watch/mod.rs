@@ -12,7 +12,7 @@ mod compose;
 mod error;
 mod group;
 mod kernel;
-mod own;
+pub(crate) mod own;
 mod people;
 pub mod source;
 

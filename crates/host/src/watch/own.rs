@@ -12,7 +12,7 @@ const CAP_IPC_LOCK: u64 = 1 << 14;
 
 /// A program with file capabilities belongs to root in `/proc`, and may not read its own page tables there.
 /// Those who lack our capabilities may still not trace us (commoncap checks that apart).
-pub(super) fn stay_readable() {
+pub(crate) fn stay_readable() {
     // Where it cannot be changed, opening our own files says so.
     let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
 }
