@@ -6,6 +6,28 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Edges of bins, milliseconds: fine where policies are, coarse where only the order matters.
+pub const AGE_EDGES_MS: [u64; 18] = [
+    0,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    20_000,
+    30_000,
+    60_000,
+    120_000,
+    300_000,
+    600_000,
+    1_800_000,
+    3_600_000,
+    7_200_000,
+    21_600_000,
+    43_200_000,
+    86_400_000,
+    604_800_000,
+];
+
 /// Where ages come from (`interfaces.md`, `age_source`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -111,39 +111,49 @@ impl Folios {
     }
 }
 
-impl Reader {
+impl Folios {
     /// The marks of the folios of these frames. `is_whole`: each frame is the first of a huge page that
     /// is a folio of its own.
     ///
     /// # Errors
     /// The program cannot be run.
-    pub(crate) fn marks(&mut self, frames: &[u64], is_whole: bool) -> io::Result<Vec<Mark>> {
+    pub(crate) fn marks(
+        &self,
+        reader: &mut Reader,
+        frames: &[u64],
+        is_whole: bool,
+    ) -> io::Result<Vec<Mark>> {
         let whole = |(mark, _)| match mark {
             Mark::OneOf if is_whole => Mark::Accessed,
             mark => mark,
         };
-        Ok(self.folio_marks(frames)?.into_iter().map(whole).collect())
+        Ok(self
+            .folio_marks(reader, frames)?
+            .into_iter()
+            .map(whole)
+            .collect())
     }
 
     /// The marks, and whether the folio has other pages.
-    pub(crate) fn folio_marks(&mut self, frames: &[u64]) -> io::Result<Vec<(Mark, bool)>> {
-        let Some(folios) = self.folios else {
-            return Ok(vec![(Mark::None, false); frames.len()]);
-        };
-        let own = self.heads(&folios, frames)?;
+    pub(crate) fn folio_marks(
+        &self,
+        reader: &mut Reader,
+        frames: &[u64],
+    ) -> io::Result<Vec<(Mark, bool)>> {
+        let own = self.heads(reader, frames)?;
         let first = |head: &Head| {
             let is_tail = head.compound & IS_TAIL != 0;
-            is_tail.then(|| folios.frame(head.compound - IS_TAIL))
+            is_tail.then(|| self.frame(head.compound - IS_TAIL))
         };
         let mut firsts: Vec<u64> = own.iter().filter_map(first).collect();
         firsts.sort_unstable();
         firsts.dedup();
-        let of_firsts = self.heads(&folios, &firsts)?;
+        let of_firsts = self.heads(reader, &firsts)?;
         let mark = |head: &Head| {
             let place = first(head).map(|frame| firsts.binary_search(&frame).unwrap_or(0));
             let flags = place.map_or(head.flags, |place| of_firsts[place].flags);
-            let is_large = place.is_some() || flags & folios.layout.large != 0;
-            let mark = match (flags & folios.layout.young != 0, is_large) {
+            let is_large = place.is_some() || flags & self.layout.large != 0;
+            let mark = match (flags & self.layout.young != 0, is_large) {
                 (false, _) => Mark::None,
                 (true, false) => Mark::Accessed,
                 (true, true) => Mark::OneOf,
@@ -154,8 +164,8 @@ impl Reader {
     }
 
     /// The page structures of some frames; zeros where one cannot be read. Neighbours are read together.
-    fn heads(&mut self, folios: &Folios, frames: &[u64]) -> io::Result<Vec<Head>> {
-        let bytes = folios.layout.page_bytes;
+    fn heads(&self, reader: &mut Reader, frames: &[u64]) -> io::Result<Vec<Head>> {
+        let bytes = self.layout.page_bytes;
         let most = usize::try_from(4096 / bytes).unwrap_or(1).max(1);
         let mut heads = Vec::with_capacity(frames.len());
         let mut runs: Vec<&[u64]> = Vec::new();
@@ -172,11 +182,11 @@ impl Reader {
         for batch in runs.chunks(BATCH) {
             for run in batch {
                 let bytes = (run.len() as u64 - 1) * bytes + HEAD_BYTES;
-                self.copier.ask(folios.address(run[0]), bytes);
+                reader.copier.ask(self.address(run[0]), bytes);
             }
-            self.copier.run()?;
+            reader.copier.run()?;
             for (number, run) in batch.iter().enumerate() {
-                let words = self.copier.answer(number);
+                let words = reader.copier.answer(number);
                 let each = usize::try_from(bytes / 8).unwrap_or(8);
                 heads.extend((0..run.len()).map(|page| match words {
                     None => Head::default(),
@@ -198,18 +208,20 @@ mod tests {
     #[test]
     fn this_kernel_tells_of_folios_and_our_own_pages_are_plain() {
         let mut reader = Reader::open().expect("root, BPF and BTF");
-        let folios = reader.folios.expect("this kernel has PG_young");
+        let bytes = crate::reader::type_information().expect("BTF");
+        let layout = Layout::find(&Btf::parse(&bytes).expect("BTF")).expect("PG_young");
+        let folios = Folios::calibrate(&mut reader, layout).expect("found");
         let buffer = std::hint::black_box(vec![1u8; 64 << 12]);
         let space = reader.attach(std::process::id()).expect("us");
         let at = buffer.as_ptr().addr() as u64 + 4096;
         let found = reader.look_up(&space, at).expect("read").expect("present");
         let frame = found.entry.physical(reader.mask) >> 12;
-        let heads = reader
-            .heads(&folios, &[frame, frame + 1, u64::MAX >> 24])
+        let heads = folios
+            .heads(&mut reader, &[frame, frame + 1, u64::MAX >> 24])
             .expect("read");
         // What is mapped is in use and up to date, whatever else it is.
         assert_ne!(heads[0].flags, 0);
         assert_eq!(heads[2].flags, 0, "no such frame");
-        assert_eq!(reader.marks(&[], false).expect("nothing"), []);
+        assert_eq!(folios.marks(&mut reader, &[], false).expect("nothing"), []);
     }
 }

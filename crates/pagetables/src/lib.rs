@@ -5,8 +5,7 @@
 //!
 //! From below: [`sys`] (system calls), [`entry`] (one entry), [`btf`] (where the kernel's members lie),
 //! [`program`] and [`copier`] (copies of kernel memory), [`reader`] (what must be known of this
-//! kernel), [`walk`] (a reading), [`folios`] and [`foreign`] (what
-//! others took away), [`clear`] (setting back), [`source`] (the trait that all this is
+//! kernel), [`walk`] (a reading), [`folios`] (what others took away), [`clear`] (setting back), [`source`] (the trait that all this is
 //! behind), and the poorer sources [`idle`] and [`sizes`].
 
 mod btf;
@@ -14,8 +13,8 @@ mod clear;
 mod copier;
 mod entry;
 mod folios;
-mod foreign;
 mod idle;
+mod page_tables;
 mod program;
 mod reader;
 mod sizes;
@@ -28,6 +27,7 @@ mod zero;
 pub use clear::{Cleared, Pace, Part};
 pub use entry::{Entry, Kind};
 pub use idle::IdleBitmap;
+pub use page_tables::PageTables;
 pub use reader::{Reader, Space};
 pub use sizes::{Referenced, Sizes};
 pub use source::{Grain, Reading, Source, SourceKind};

@@ -11,10 +11,7 @@ use std::os::fd::AsRawFd;
 use crate::btf::Btf;
 use crate::copier::Copier;
 use crate::entry::Entry;
-use crate::folios::{Folios, Layout};
-use crate::foreign::Foreign;
 use crate::unavailable::Unavailable;
-use crate::zero::HugeZero;
 
 /// 1 GiB: what an entry of the third level spans, and the grain of the direct map's base.
 pub(crate) const GIB: u64 = 1 << 30;
@@ -46,12 +43,6 @@ pub struct Reader {
     pub(crate) levels: u32,
     /// The bits of an entry that are an address.
     pub(crate) mask: u64,
-    /// What the kernel notes of folios; none if it cannot be read.
-    pub(crate) folios: Option<Folios>,
-    pub(crate) foreign: Foreign,
-    pub(crate) huge_zero: HugeZero,
-    /// Room for entries that wait for their folios' marks, kept so that it is not made anew each time.
-    pub(crate) held: Vec<Entry>,
 }
 
 /// An address space.
@@ -92,14 +83,15 @@ impl Reader {
     /// # Errors
     /// What is missing here, and what would help.
     pub fn open() -> Result<Reader, Unavailable> {
+        Reader::with(&Btf::parse(&type_information()?).ok_or_else(not_btf)?)
+    }
+
+    /// The same, with the kernel's type information.
+    pub(crate) fn with(btf: &Btf<'_>) -> Result<Reader, Unavailable> {
         if !cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
             return Err(Unavailable::Processor);
         }
-        let bytes = std::fs::read("/sys/kernel/btf/vmlinux").map_err(Unavailable::Btf)?;
-        let not_btf = || Unavailable::Btf(io::Error::other("its format is not known"));
-        let btf = Btf::parse(&bytes).ok_or_else(not_btf)?;
-        let (offsets, layout) = (offsets(&btf)?, Layout::find(&btf));
-        drop(bytes);
+        let offsets = offsets(btf)?;
         let mut reader = Reader {
             copier: Copier::open()?,
             offsets,
@@ -107,17 +99,12 @@ impl Reader {
             direct_map: 0,
             levels: 0,
             mask: physical_mask(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
-            folios: None,
-            foreign: Foreign::default(),
-            huge_zero: HugeZero::open(),
-            held: Vec::new(),
         };
         let task = reader.copier.task();
         let files = reader.copier.peek(task + offsets.task_files);
         let unreadable = Unavailable::DirectMap("our own task cannot be read");
         reader.files = files.ok().flatten().ok_or(unreadable)?;
         reader.calibrate()?;
-        reader.folios = layout.and_then(|layout| Folios::calibrate(&mut reader, layout));
         Ok(reader)
     }
 
@@ -258,6 +245,15 @@ impl Reader {
     pub(crate) fn top_shift(&self) -> u32 {
         if self.levels == 5 { 48 } else { 39 }
     }
+}
+
+/// The kernel's type information.
+pub(crate) fn type_information() -> Result<Vec<u8>, Unavailable> {
+    std::fs::read("/sys/kernel/btf/vmlinux").map_err(Unavailable::Btf)
+}
+
+pub(crate) fn not_btf() -> Unavailable {
+    Unavailable::Btf(io::Error::other("its format is not known"))
 }
 
 fn no_memory() -> io::Error {

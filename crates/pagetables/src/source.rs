@@ -6,7 +6,7 @@
 //!
 //! | source | knows | costs |
 //! |---|---|---|
-//! | [`Reader`] | each page, 4 KiB or huge | 0.3 ms a GiB to read |
+//! | [`crate::PageTables`] | each page, 4 KiB or huge | 0.3 ms a GiB to read |
 //! | [`crate::IdleBitmap`] | each page, by frame | a microsecond a page |
 //! | [`crate::Referenced`] | whether anything of a mapping was accessed | smaps: some 10 ms a GiB |
 //! | [`crate::Sizes`] | sizes only | smaps |
@@ -16,7 +16,6 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::clear::{Cleared, Pace, Part};
-use crate::reader::Reader;
 use crate::walk::{Sink, Walked};
 
 /// Which source it is (`age_source` in interfaces.md).
@@ -91,38 +90,5 @@ pub trait Source {
         at_most: Duration,
     ) -> io::Result<Cleared> {
         pace.clear(pid, part, pages, at_most)
-    }
-}
-
-impl Source for Reader {
-    fn kind(&self) -> SourceKind {
-        SourceKind::PageTables
-    }
-
-    fn grain(&self) -> Grain {
-        Grain::Page
-    }
-
-    fn read(
-        &mut self,
-        pid: u32,
-        ranges: &[Range<u64>],
-        sink: &mut Sink<'_>,
-    ) -> io::Result<Reading> {
-        let space = self.attach(pid)?;
-        let walked = self.walk_all(&space, ranges, sink)?;
-        Ok(Reading {
-            space: space.id(),
-            hides: space.has_secondary_mmu(),
-            walked,
-        })
-    }
-
-    fn has_company(&self) -> bool {
-        Reader::has_company(self)
-    }
-
-    fn frame_mask(&self) -> u64 {
-        self.mask
     }
 }

@@ -6,6 +6,7 @@ mod arrows;
 mod code;
 mod dependencies;
 mod engine;
+mod floors;
 mod functions;
 mod metadata;
 mod sizes;
@@ -25,6 +26,7 @@ pub(crate) fn problems() -> Vec<String> {
     found.extend(unsafety::problems(&metadata.roots, &files));
     found.extend(sizes::problems(&files));
     found.extend(functions::problems(&files));
+    found.extend(floors::problems(&files));
     found.extend(engine::problems(&metadata, &files));
     let table = std::fs::read_to_string(root().join(dependencies::TABLE)).unwrap_or_default();
     found.extend(dependencies::problems(&metadata, &table));

@@ -5,7 +5,7 @@
 //! seen set again, never young and never old. A process that used no processor time since the last
 //! round accessed nothing: its pages grow older without being looked at, unless pages were moved.
 //!
-//! Floors: [`claim`] (one pagetide a process), [`space`] (one address space), [`pauses`] (how long clearing may take), [`page`] (one piece of a reading), [`found`] (what a reading
+//! Floors: `claim` (one pagetide a process), `space` (one address space), `pauses` (how long clearing may take), `page` (one piece of a reading), `found` (what a reading
 //! adds up to), and here the round.
 
 mod claim;

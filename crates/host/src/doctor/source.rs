@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use pagetables::{Reader, SourceKind};
+use pagetables::{PageTables, SourceKind};
 
 use crate::report::AgeSource;
 use crate::watch::source::choose;
@@ -38,7 +38,7 @@ impl Found {
         let us = rustix::process::geteuid().as_raw();
         let is_strange = owner.is_ok_and(|owner| owner != us);
         let begin = Instant::now();
-        match Reader::open() {
+        match PageTables::open() {
             Ok(reader) => Found {
                 source: AgeSource::PageTables,
                 tables: Some((reader.levels(), begin.elapsed())),

@@ -5,29 +5,8 @@
 
 use crate::ages::{Ages, MemoryKind};
 use crate::books::Owner;
-use crate::report::{AgeBin, NodeAge, Process};
+use crate::report::{AGE_EDGES_MS as EDGES_MS, AgeBin, NodeAge, Process};
 
-/// Edges of bins, milliseconds: fine where policies are, coarse where only the order matters.
-const EDGES_MS: [u64; 18] = [
-    0,
-    1_000,
-    2_000,
-    5_000,
-    10_000,
-    20_000,
-    30_000,
-    60_000,
-    120_000,
-    300_000,
-    600_000,
-    1_800_000,
-    3_600_000,
-    7_200_000,
-    21_600_000,
-    43_200_000,
-    86_400_000,
-    604_800_000,
-];
 const PAGE: u64 = 4096;
 
 /// The edge of the bin in which an age is.

@@ -4,7 +4,7 @@
 //! time is the time since watching began, in steps of the interval, so that a look that comes a little
 //! late makes no page older.
 //!
-//! Floors: [`source`], [`people`], [`kernel`], [`own`], [`group`] and [`bins`] know one thing each; [`compose`] makes a
+//! Floors: [`source`], `people`, `kernel`, `own`, `group` and `bins` know one thing each; `compose` makes a
 //! report of them; here is the pace.
 
 mod bins;

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use pagetables::{IdleBitmap, Reader, Referenced, Sizes, Source};
+use pagetables::{IdleBitmap, PageTables, Referenced, Sizes, Source};
 
 use crate::report::{AgeGrain, AgeSource};
 
@@ -26,7 +26,7 @@ pub fn choose(wanted: Option<AgeSource>) -> Result<Chosen, (String, String)> {
         None => Ok(best()),
         Some(AgeSource::PageTables) => {
             let reader =
-                Reader::open().map_err(|error| (error.to_string(), error.hint().to_owned()))?;
+                PageTables::open().map_err(|error| (error.to_string(), error.hint().to_owned()))?;
             Ok(Chosen::alone(Box::new(reader)))
         }
         Some(AgeSource::IdleBitmap) => {
@@ -56,7 +56,7 @@ impl Chosen {
 
 fn best() -> Chosen {
     let mut notes = Vec::new();
-    match Reader::open() {
+    match PageTables::open() {
         Ok(reader) => return Chosen::alone(Box::new(reader)),
         Err(error) => notes.push(format!(
             "page tables are not read: {error}; to change that: {}",

@@ -7,9 +7,12 @@
 use std::io;
 use std::ops::Range;
 
+use crate::btf::Btf;
 use crate::entry::Entry;
-use crate::folios::Mark;
-use crate::reader::{Reader, Space};
+use crate::folios::{Folios, Layout, Mark};
+use crate::reader::{Reader, Space, not_btf, type_information};
+use crate::source::{Grain, Reading, Source, SourceKind};
+use crate::unavailable::Unavailable;
 use crate::walk::{Piece, Sink, Walked};
 use crate::zero::HugeZero;
 
@@ -25,9 +28,21 @@ const REMEMBERED: u32 = 2048;
 /// so many in a reading at most (some milliseconds); of more, others in each reading.
 const ASKED_MAX: usize = 128 << 10;
 
+/// The source that reads page tables, and knows what others took away.
+#[derive(Debug)]
+pub struct PageTables {
+    reader: Reader,
+    /// What the kernel notes of folios; none if it cannot be read.
+    folios: Option<Folios>,
+    huge_zero: HugeZero,
+    foreign: Foreign,
+    /// Room for entries that wait for their folios' marks, kept so that it is not made anew each time.
+    held: Vec<Entry>,
+}
+
 /// Whether somebody else clears bits, as far as it was noticed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Foreign {
+struct Foreign {
     /// Readings until it is forgotten.
     remembered: u32,
     /// Idle pages that may still be asked about in this reading.
@@ -63,10 +78,33 @@ fn is_idle(entry: Entry) -> bool {
     entry.is_present() && !entry.is_accessed() && !entry.is_special()
 }
 
-impl Reader {
-    /// Whether somebody else was seen to clear accessed bits.
+impl PageTables {
+    /// Finds what must be known of this kernel.
+    ///
+    /// # Errors
+    /// What is missing here, and what would help.
+    pub fn open() -> Result<PageTables, Unavailable> {
+        let bytes = type_information()?;
+        let btf = Btf::parse(&bytes).ok_or_else(not_btf)?;
+        let mut reader = Reader::with(&btf)?;
+        let layout = Layout::find(&btf);
+        Ok(PageTables {
+            folios: layout.and_then(|layout| Folios::calibrate(&mut reader, layout)),
+            reader,
+            huge_zero: HugeZero::open(),
+            foreign: Foreign::default(),
+            held: Vec::new(),
+        })
+    }
+
+    /// How many levels the tables have: 4 or 5.
     #[must_use]
-    pub fn has_company(&self) -> bool {
+    pub fn levels(&self) -> u32 {
+        self.reader.levels()
+    }
+
+    /// Whether somebody else was seen to clear accessed bits.
+    fn is_watchful(&self) -> bool {
         self.foreign.remembered > 0
     }
 
@@ -74,7 +112,7 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Reader::walk`].
-    pub(crate) fn walk_all(
+    fn walk_all(
         &mut self,
         space: &Space,
         ranges: &[Range<u64>],
@@ -88,7 +126,7 @@ impl Reader {
             let mut held = Vec::new();
             let mut buffer = std::mem::take(&mut self.held);
             buffer.clear();
-            let read = self.walk(space, &part, &mut |place, piece| {
+            let read = self.reader.walk(space, &part, &mut |place, piece| {
                 let number = numbers[place];
                 match piece {
                     Piece::Pages { start, entries }
@@ -130,7 +168,7 @@ impl Reader {
 
     /// Asks about huge pages, all of them: they are few.
     fn mark_wholes(&mut self, held: &mut [Held]) -> io::Result<()> {
-        let mask = self.mask;
+        let mask = self.reader.mask;
         let first = |entry: Entry, span: u64| (entry.physical(mask) & !(span - 1)) >> 12;
         let frames: Vec<u64> = held
             .iter()
@@ -161,7 +199,7 @@ impl Reader {
     /// Asks about some idle pages of each table, and about all where large folios are, or where somebody
     /// was seen to clear bits.
     fn mark_pages(&mut self, held: &[Held], buffer: &mut [Entry]) -> io::Result<()> {
-        let mask = self.mask;
+        let mask = self.reader.mask;
         let idle = |entries: &[Entry], frames: &mut Vec<u64>| {
             let idle = entries.iter().filter(|entry| is_idle(**entry));
             frames.extend(idle.map(|entry| entry.physical(mask) >> 12));
@@ -175,7 +213,7 @@ impl Reader {
             spread(&frames, &mut samples);
             counts.push((samples.len() - before, frames.len()));
         }
-        let mut marks = self.folio_marks(&samples)?.into_iter();
+        let mut marks = self.samples(&samples)?.into_iter();
         let mut is_large = Vec::with_capacity(tables.len());
         for (sampled, _) in &counts {
             let of_table: Vec<(Mark, bool)> = marks.by_ref().take(*sampled).collect();
@@ -186,7 +224,7 @@ impl Reader {
         for step in 0..tables.len() {
             let place = (step + self.foreign.turn.wrapping_mul(67)) % tables.len();
             let pages = counts[place].1;
-            let has_room = self.has_company() && self.foreign.left >= pages;
+            let has_room = self.is_watchful() && self.foreign.left >= pages;
             if is_large[place] || has_room {
                 self.foreign.left = self.foreign.left.saturating_sub(pages);
                 asked.push(tables[place].clone());
@@ -207,10 +245,57 @@ impl Reader {
         Ok(())
     }
 
+    fn marks(&mut self, frames: &[u64], is_whole: bool) -> io::Result<Vec<Mark>> {
+        match self.folios {
+            Some(folios) => folios.marks(&mut self.reader, frames, is_whole),
+            None => Ok(vec![Mark::None; frames.len()]),
+        }
+    }
+
+    fn samples(&mut self, frames: &[u64]) -> io::Result<Vec<(Mark, bool)>> {
+        match self.folios {
+            Some(folios) => folios.folio_marks(&mut self.reader, frames),
+            None => Ok(vec![(Mark::None, false); frames.len()]),
+        }
+    }
+
     fn notice(&mut self, mark: Mark) {
         if mark != Mark::None {
             self.foreign.remembered = REMEMBERED;
         }
+    }
+}
+
+impl Source for PageTables {
+    fn kind(&self) -> SourceKind {
+        SourceKind::PageTables
+    }
+
+    fn grain(&self) -> Grain {
+        Grain::Page
+    }
+
+    fn read(
+        &mut self,
+        pid: u32,
+        ranges: &[Range<u64>],
+        sink: &mut Sink<'_>,
+    ) -> io::Result<Reading> {
+        let space = self.reader.attach(pid)?;
+        let walked = self.walk_all(&space, ranges, sink)?;
+        Ok(Reading {
+            space: space.id(),
+            hides: space.has_secondary_mmu(),
+            walked,
+        })
+    }
+
+    fn has_company(&self) -> bool {
+        self.is_watchful()
+    }
+
+    fn frame_mask(&self) -> u64 {
+        self.reader.mask
     }
 }
 

@@ -1,0 +1,154 @@
+//! Rule: modules stand on floors: each imports only what is below it. The floors of a crate are a list,
+//! from the ground; modules of one line stand on the same floor and do not know each other.
+
+use super::code::{code_only, has_word};
+use super::sources::Source;
+
+/// For each folder that has floors: its modules from the ground up.
+const FLOORS: [(&str, &[&[&str]]); 4] = [
+    (
+        "crates/pagetables/src",
+        &[
+            &["sys", "entry", "btf", "unavailable"],
+            &["program", "zero"],
+            &["copier", "clear"],
+            &["reader"],
+            &["walk", "folios"],
+            &["source"],
+            &["page_tables", "idle", "sizes"],
+        ],
+    ),
+    (
+        "crates/host/src",
+        &[
+            &["report", "system", "books"],
+            &["ages"],
+            &["watch"],
+            &["doctor"],
+        ],
+    ),
+    (
+        "crates/host/src/books",
+        &[
+            &["word", "index"],
+            &["timeline", "histogram", "tally", "frames"],
+            &["owners"],
+            &["see", "arrive", "rounds", "run"],
+        ],
+    ),
+    (
+        "crates/host/src/ages",
+        &[&["found", "claim"], &["space"], &["pauses", "page"]],
+    ),
+];
+
+pub(super) fn problems(files: &[Source]) -> Vec<String> {
+    FLOORS
+        .iter()
+        .flat_map(|(folder, floors)| of_folder(folder, floors, files))
+        .collect()
+}
+
+fn of_folder(folder: &str, floors: &[&[&str]], files: &[Source]) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let Some(module) = module_in(folder, &file.path) else {
+            continue;
+        };
+        let Some(floor) = floors.iter().position(|floor| floor.contains(&module)) else {
+            found.push(format!(
+                "{}: stands on no floor; give it one in {}",
+                file.path,
+                file!()
+            ));
+            continue;
+        };
+        // Tests may use everything.
+        let code = code_only(file.text.split("#[cfg(test)]").next().unwrap_or_default());
+        for other in floors[floor..]
+            .iter()
+            .copied()
+            .flatten()
+            .filter(|other| **other != module)
+        {
+            if imports(&code, folder, other) {
+                found.push(format!(
+                    "{}: imports {other}, which is not below it",
+                    file.path
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// The module of `folder` in which a file is; none for the folder's own root and for tests.
+fn module_in<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
+    let inside = path.strip_prefix(folder)?.strip_prefix('/')?;
+    let module = inside.split('/').next()?;
+    let module = module.strip_suffix(".rs").unwrap_or(module);
+    let is_root = matches!(module, "lib" | "mod" | "main" | "tests");
+    (!is_root && !inside.ends_with("tests.rs") && !inside.contains("tests/")).then_some(module)
+}
+
+/// Whether code names a module of `folder`: from the crate's root, or, in a folder below, from its parent.
+fn imports(code: &str, folder: &str, module: &str) -> bool {
+    let within = folder
+        .split_once("/src")
+        .map_or("", |(_, within)| within.trim_start_matches('/'));
+    let paths = match within {
+        "" => vec![format!("crate::{module}")],
+        within => vec![
+            format!("super::{module}"),
+            format!("crate::{within}::{module}"),
+        ],
+    };
+    paths.iter().any(|path| {
+        code.match_indices(path.as_str()).any(|(at, _)| {
+            let tail = &code[at + path.len()..];
+            !tail.starts_with(|c: char| c.is_alphanumeric() || c == '_') && has_word(path, module)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOORS: &[&[&str]] = &[&["low", "beside"], &["high"]];
+
+    fn of(path: &str, text: &str) -> Vec<String> {
+        of_folder("crates/a/src", FLOORS, &[Source::new(path, text)])
+    }
+
+    #[test]
+    fn what_is_above_or_beside_is_found() {
+        assert_eq!(of("crates/a/src/low.rs", "use crate::high::X;").len(), 1);
+        assert_eq!(
+            of("crates/a/src/low/inner.rs", "use crate::beside::X;").len(),
+            1
+        );
+        assert_eq!(of("crates/a/src/new.rs", "").len(), 1);
+    }
+
+    #[test]
+    fn what_is_below_is_fine_and_tests_may_all() {
+        assert!(of("crates/a/src/high.rs", "use crate::low::X;").is_empty());
+        assert!(of("crates/a/src/low.rs", "#[cfg(test)]\nuse crate::high::X;").is_empty());
+        assert!(of("crates/a/src/low/tests.rs", "use crate::high::X;").is_empty());
+        assert!(
+            of(
+                "crates/a/src/low.rs",
+                "// crate::high\nuse crate::highest::X;"
+            )
+            .is_empty()
+        );
+        assert!(of("crates/a/src/lib.rs", "use crate::high::X;").is_empty());
+    }
+
+    #[test]
+    fn in_a_folder_the_parent_is_super() {
+        let file = [Source::new("crates/a/src/b/low.rs", "use super::high::X;")];
+        assert_eq!(of_folder("crates/a/src/b", FLOORS, &file).len(), 1);
+    }
+}
