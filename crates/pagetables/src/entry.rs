@@ -15,7 +15,7 @@ mod bit {
     pub(super) const PROT_NONE: u64 = 1 << 8;
     /// Linux: no page of the page allocator behind it (zero page, device memory).
     pub(super) const SPECIAL: u64 = 1 << 9;
-    /// Ours, in copies only; nobody uses this bit of an entry: see [`Entry::is_vague`].
+    /// Ours, in copies only; nobody uses this bit of an entry: see `Entry::is_vague`.
     pub(super) const VAGUE: u64 = 1 << 52;
     /// Linux since 6.6: dirty, in an entry that is write-protected.
     pub(super) const SAVED_DIRTY: u64 = 1 << 58;

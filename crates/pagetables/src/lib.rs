@@ -1,12 +1,12 @@
 //! Accessed, present, dirty and swapped bits of another process, read from its page tables.
 //!
 //! Invariant: this crate reads and clears bits; what they mean for a program's memory is the
-//! caller's. It knows no tenant, age or report. All unsafe code of the product is here, in [`sys`].
+//! caller's. It knows no tenant, age or report. All unsafe code of the product is here, in `sys`.
 //!
-//! From below: [`sys`] (system calls), [`entry`] (one entry), [`btf`] (where the kernel's members lie),
-//! [`program`] and [`copier`] (copies of kernel memory), [`reader`] (what must be known of this
-//! kernel), [`walk`] (a reading), [`folios`] (what others took away), [`clear`] (setting back), [`source`] (the trait that all this is
-//! behind), and the poorer sources [`idle`] and [`sizes`].
+//! From below: `sys` (system calls), `entry` (one entry), `btf` (where the kernel's members lie),
+//! `program` and `copier` (copies of kernel memory), `reader` (what must be known of this
+//! kernel), `walk` (a reading), `folios` (what others took away), `clear` (setting back), `source` (the trait that all this is
+//! behind), and the poorer sources `idle` and `sizes`.
 
 mod btf;
 mod clear;

@@ -4,7 +4,7 @@
 //! Invariant: it reads with `probe_read_kernel` alone, which fails on what cannot be read; it attaches
 //! to nothing and ends after at most [`COPIES`] rounds.
 //!
-//! The map, in 64-bit words: [0] out, our task_struct; [1] in, how many requests; then for each request
+//! The map, in 64-bit words: word 0 out, our task_struct; word 1 in, how many requests; then for each request
 //! its address and its length in bytes, the latter replaced by 0 or an error; then a page for each.
 
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -42,6 +42,7 @@ impl Watch {
         report.resident_peak_bytes = self.peak_bytes;
         self.fill_kernel(&mut report);
         report.reaccessed = reaccessed(self);
+        report.exit = self.exit;
         report.ended = self.ended();
         report.overhead = self.overhead();
         self.add_notes(&mut report);

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use crate::ages::{Ages, Looked, Pauses};
 use crate::report::{AgeSource, Report};
 use crate::system::events::Events;
-use crate::system::family::{Family, Target};
+use crate::system::family::{Departure, Family, Target};
 use crate::system::vmstat::has_multi_gen;
 use crate::system::{Filesystems, Group, Groups, Identity, Proc, Vmstat};
 
@@ -63,6 +63,8 @@ pub struct Watch {
     group: Option<Group>,
     people: People,
     kernel: Kernel,
+    /// How the first process ended, if the kernel's events told.
+    exit: Option<i32>,
     /// The first process's command line, also when it is gone.
     command: String,
     notes: Vec<String>,
@@ -138,6 +140,7 @@ impl Watch {
             group,
             people: People::default(),
             kernel: Kernel::default(),
+            exit: None,
             command: String::new(),
             notes,
             vmstat,
@@ -220,7 +223,7 @@ impl Watch {
             std::thread::sleep(left.min(PULSE));
             if left > PULSE {
                 // What lives between two looks is seen here, at least its coming and going.
-                let _ = self.family.update(self.events.as_mut());
+                let _ = self.follow();
             }
         }
         let late = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -236,7 +239,7 @@ impl Watch {
     }
 
     fn update_members(&mut self) -> Result<(), WatchError> {
-        self.family.update(self.events.as_mut())?;
+        self.follow()?;
         self.members = self
             .family
             .members()
@@ -267,6 +270,27 @@ impl Watch {
         Ok(())
     }
 
+    /// Brings the family up to date, and notes how the first process ended.
+    fn follow(&mut self) -> Result<(), WatchError> {
+        let changes = self.family.update(self.events.as_mut())?;
+        let Target::Descendants(first) = self.settings.target else {
+            return Ok(());
+        };
+        for gone in changes
+            .gone
+            .iter()
+            .filter(|gone| gone.identity.pid == first)
+        {
+            if let Departure::Ended {
+                status: Some(status),
+            } = gone.how
+            {
+                self.exit = Some(exit_code(status));
+            }
+        }
+        Ok(())
+    }
+
     /// The target in words.
     fn name(&self) -> String {
         match &self.settings.target {
@@ -275,6 +299,13 @@ impl Watch {
             Target::All => "all processes".to_owned(),
         }
     }
+}
+
+/// A status of wait(2) as a shell gives it.
+fn exit_code(status: u32) -> i32 {
+    let (code, signal) = (status >> 8 & 0xff, status & 0x7f);
+    let shown = if signal == 0 { code } else { 128 + signal };
+    i32::try_from(shown).unwrap_or(i32::MAX)
 }
 
 /// Processor time of ours.
