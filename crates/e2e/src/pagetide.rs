@@ -67,12 +67,14 @@ pub fn report(pid: u32) -> Value {
         .unwrap_or_else(|error| panic!("report {pid}: {error}: {}", outcome.stdout))
 }
 
-/// Like [`report`], but `None` while the process is not (yet) managed.
+/// Like [`report`], but `None` while the process is not (yet) managed: nobody's process has a report,
+/// too, of its ages alone, and that one takes ten seconds.
 #[must_use]
 pub fn try_report(pid: u32) -> Option<Value> {
+    if !on("stat", pid).status.success() {
+        return None;
+    }
     let outcome = command(["report", &pid.to_string(), "--json"]).finish(PROMPT);
-    outcome
-        .status
-        .success()
-        .then(|| serde_json::from_str(&outcome.stdout).ok())?
+    let report: Option<Value> = serde_json::from_str(&outcome.stdout).ok();
+    report.filter(|report| outcome.status.success() && report.get("stored_bytes").is_some())
 }

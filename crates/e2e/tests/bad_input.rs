@@ -141,11 +141,15 @@ fn unknown_pid() {
 fn a_process_that_nobody_manages() {
     let _serial = serial();
     let mut idle = Idle::new(&Run::new(["sleep", "100"]));
-    for verb in ["detach", "adopt", "report"] {
+    for verb in ["detach", "adopt", "stat"] {
         let outcome = pagetide::on(verb, idle.pid());
         assert_refused(&outcome, FAILURE, &[&idle.pid().to_string(), "hint"]);
         idle.assert_untouched();
     }
+    // Its ages can be reported all the same.
+    let outcome = pagetide::command(["report", &idle.pid().to_string(), "--for", "1s"]);
+    assert!(outcome.finish(pagetide::PROMPT).status.success());
+    idle.assert_untouched();
 }
 
 #[test]
