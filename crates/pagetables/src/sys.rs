@@ -182,7 +182,7 @@ pub fn cpu_time(pid: u32) -> io::Result<Duration> {
 /// Runs `work` at the lowest real-time priority, so that other programs do not take the processor
 /// away while a target waits for a lock that `work` holds. Where that is not allowed (CAP_SYS_NICE) it
 /// runs as it is.
-pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
+pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     let set = |policy: libc::c_int, priority: libc::c_int| {
         let param = libc::sched_param {
             sched_priority: priority,

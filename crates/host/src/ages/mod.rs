@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use pagetables::{Cleared, Grain, Part, Source};
 
 use crate::books::Books;
-use crate::system::{Filesystems, Identity, Nodes, Proc};
+use crate::system::{Filesystems, Identity, Mapping, Nodes, Proc};
 
 pub use found::{Found, Hidden};
 pub use page::MemoryKind;
@@ -29,6 +29,9 @@ use page::{Teller, ranges};
 pub use pauses::Pauses;
 use space::Kept;
 pub use space::Space;
+
+/// Processes with fewer entries are read and cleared without being interrupted: some ten milliseconds.
+const UNINTERRUPTED_MAX: u64 = 128 << 10;
 
 /// What rounds cost until now.
 #[derive(Clone, Copy, Debug, Default)]
@@ -223,41 +226,62 @@ impl Ages {
         };
         space.look_for_devices(&self.proc, pid);
         let is_ours = self.source.grain() == Grain::None || space.claim(identity);
-        let begin = Instant::now();
-        // Whether a secondary MMU has registered is known at the reading's end, and counts from the next
-        // round on; its descriptors are known before.
-        let mask = self.source.frame_mask();
-        let mut teller = Teller::new((&mut self.books, &self.nodes), &space, &mappings, mask);
-        let reading = self
-            .source
-            .read(pid, &ranges(&mappings), &mut |number, piece| {
-                teller.tell(number, piece);
-            });
-        let found = teller.found;
-        self.costs.walk += begin.elapsed();
-        let reading = match reading {
-            Ok(reading) => reading,
-            Err(error) => {
-                self.books.remove_owner(space.owner);
-                let gone = error.kind() == io::ErrorKind::NotFound;
-                return if gone { Ok(false) } else { Err(error) };
-            }
-        };
-        space.learn(&reading, found, self.read.insert(reading.space));
         let at_most = self.pauses.at_most(space.kept, now);
-        for part in [Part::Anon, Part::File] {
-            if !is_ours {
-                space.trusted[part as usize] = false;
-            } else if found.accessed[part as usize] > 0 {
-                self.clear(pid, part, &mut space, at_most);
-            } else {
-                space.trusted[part as usize] = true;
-                space.not_cleared[part as usize] = None;
-            }
+        let entries: u64 = space.found.entries.iter().sum();
+        let mut work =
+            || self.read_and_clear(pid, &mut space, &mappings, is_ours.then_some(at_most));
+        // What is accessed between the reading and the clearing of its table is lost: on a busy machine that
+        // was a whole pass of a program over 1,000 pages. So a short one is not interrupted.
+        let done = if (1..UNINTERRUPTED_MAX).contains(&entries) {
+            pagetables::uninterrupted(&mut work)
+        } else {
+            work()
+        };
+        if let Err(error) = done {
+            self.books.remove_owner(space.owner);
+            let gone = error.kind() == io::ErrorKind::NotFound;
+            return if gone { Ok(false) } else { Err(error) };
         }
         space.keep(now);
         self.spaces.insert(identity, space);
         Ok(true)
+    }
+
+    /// Reads the tables into the books, and clears what was young if that may take `at_most`; not at all
+    /// if the bits are not ours to clear.
+    fn read_and_clear(
+        &mut self,
+        pid: u32,
+        space: &mut Space,
+        mappings: &[Mapping],
+        at_most: Option<Duration>,
+    ) -> io::Result<()> {
+        let begin = Instant::now();
+        // Whether a secondary MMU has registered is known at the reading's end, and counts from the next
+        // round on; its descriptors are known before.
+        let mask = self.source.frame_mask();
+        let mut teller = Teller::new((&mut self.books, &self.nodes), space, mappings, mask);
+        let reading = self
+            .source
+            .read(pid, &ranges(mappings), &mut |number, piece| {
+                teller.tell(number, piece);
+            });
+        let found = teller.found;
+        self.costs.walk += begin.elapsed();
+        let reading = reading?;
+        space.learn(&reading, found, self.read.insert(reading.space));
+        for part in [Part::Anon, Part::File] {
+            let has_young = found.accessed[part as usize] > 0;
+            match at_most {
+                None => space.trusted[part as usize] = false,
+                Some(at_most) if has_young => self.clear(pid, part, space, at_most),
+                Some(_) => {
+                    space.trusted[part as usize] = true;
+                    space.not_cleared[part as usize] = None;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn take_space(&mut self, identity: Identity) -> Option<Space> {
