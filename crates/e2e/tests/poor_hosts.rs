@@ -31,11 +31,9 @@ struct Stage {
 
 impl Stage {
     /// None, with a word about it, where the tests cannot be run.
-    fn set() -> Option<Stage> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("left out: taking rights away needs root");
-            return None;
-        }
+    fn set() -> Stage {
+        let is_root = rustix::process::geteuid().is_root();
+        assert!(is_root, "taking rights away needs root");
         let serial = serial();
         let folder = TempDir::public();
         for (from, to) in [
@@ -49,12 +47,12 @@ impl Stage {
         }
         let target = Run::new(toucher(&folder)).start();
         touched(&target);
-        Some(Stage {
+        Stage {
             before: settings(target.pid()),
             folder,
             target,
             _serial: serial,
-        })
+        }
     }
 
     /// `WRAP pagetide ARGS`.
@@ -234,7 +232,7 @@ fn is_refused(outcome: &Outcome, why: &str) {
 
 #[test]
 fn nothing_is_missing_where_nothing_was_taken_away() {
-    let Some(stage) = Stage::set() else { return };
+    let stage = Stage::set();
     let (report, doctor) = (stage.report(&[]), stage.doctor(&[]));
     assert_eq!(report["age_source"], doctor["age_source"]);
     let healthy = doctor["age_source"] == "page-tables";
@@ -243,7 +241,7 @@ fn nothing_is_missing_where_nothing_was_taken_away() {
 
 #[test]
 fn without_the_right_to_bpf() {
-    let Some(stage) = Stage::set() else { return };
+    let stage = Stage::set();
     let wrap = words(NO_BPF);
     let (report, doctor) = (stage.report(&wrap), stage.doctor(&wrap));
     is_next_source(&report, &doctor, "cannot make a BPF map", "CAP_BPF");
@@ -255,7 +253,7 @@ fn without_the_right_to_bpf() {
 
 #[test]
 fn without_the_right_to_kernel_memory() {
-    let Some(stage) = Stage::set() else { return };
+    let stage = Stage::set();
     // As lockdown=confidentiality answers, too.
     let wrap = words("setpriv --bounding-set=-sys_admin,-perfmon");
     let (report, doctor) = (stage.report(&wrap), stage.doctor(&wrap));
@@ -273,7 +271,7 @@ fn without_the_right_to_kernel_memory() {
 
 #[test]
 fn without_type_information() {
-    let Some(stage) = Stage::set() else { return };
+    let stage = Stage::set();
     let nothing = stage.folder.file("nothing");
     std::fs::write(&nothing, "").expect("a file can be written");
     for setup in [
@@ -289,7 +287,7 @@ fn without_type_information() {
 
 #[test]
 fn as_another_user() {
-    let Some(stage) = Stage::set() else { return };
+    let stage = Stage::set();
     let wrap = words(NOBODY);
     let doctor = stage.doctor(&wrap);
     for topic in ["right to page tables", "right to others"] {
@@ -328,7 +326,7 @@ fn inside(stage: &Stage, unshare: &str, setup: &str) -> Value {
 
 #[test]
 fn in_a_user_namespace() {
-    let Some(stage) = Stage::set() else { return };
+    let stage = Stage::set();
     let wrap = words("unshare -Ur");
     is_refused(
         &stage.report_of(&wrap, stage.target.pid()),
@@ -344,7 +342,7 @@ fn in_a_user_namespace() {
 
 #[test]
 fn in_a_container() {
-    let Some(stage) = Stage::set() else { return };
+    let stage = Stage::set();
     let unified = !Path::new("/sys/fs/cgroup/memory").is_dir();
     let groups = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"][usize::from(unified)];
     let setup = format!("mount -o remount,ro,bind {groups}");
@@ -360,7 +358,7 @@ fn in_a_container() {
 
 #[test]
 fn without_the_right_to_clear() {
-    let Some(stage) = Stage::set() else { return };
+    let stage = Stage::set();
     let read_only = unshare("-m", READ_ONLY_PROC);
     let almost = nobody_with(&["bpf", "perfmon", "sys_ptrace", "dac_read_search"]);
     for wrap in [&read_only, &almost] {
@@ -387,7 +385,7 @@ fn without_the_right_to_clear() {
 
 #[test]
 fn without_any_source() {
-    let Some(stage) = Stage::set() else { return };
+    let stage = Stage::set();
     if Path::new("/sys/kernel/mm/page_idle/bitmap").exists() {
         eprintln!("left out: the idle-page bitmap is a source");
         return;
@@ -405,7 +403,7 @@ fn without_any_source() {
 
 #[test]
 fn without_process_events() {
-    let Some(stage) = Stage::set() else { return };
+    let stage = Stage::set();
     let wrap = words("unshare -n");
     let (report, doctor) = (stage.report(&wrap), stage.doctor(&wrap));
     assert_eq!(report["age_source"], doctor["age_source"]);
@@ -417,11 +415,11 @@ fn without_process_events() {
 
 #[test]
 fn with_capabilities_of_its_file() {
-    let Some(stage) = Stage::set() else { return };
-    if !proc::in_path("setcap") {
-        eprintln!("left out: no setcap");
-        return;
-    }
+    let stage = Stage::set();
+    assert!(
+        proc::in_path("setcap"),
+        "setcap is needed: install libcap2-bin"
+    );
     let give = |capabilities: &str| {
         let words = ["setcap", capabilities, &stage.folder.file("pagetide")];
         let outcome = Run::new(words).finish(LIMIT);
