@@ -79,7 +79,10 @@ impl Space {
     /// Whether others access its memory unseen, or take its bits away.
     #[must_use]
     pub fn is_hidden(&self) -> bool {
-        self.registered || self.has_devices || matches!(self.claim, Claim::Others)
+        self.registered
+            || self.has_devices
+            || self.no_source.is_some()
+            || matches!(self.claim, Claim::Others)
     }
 
     /// Why ages are unknown, if any are.
