@@ -83,6 +83,12 @@ pub struct Report {
     /// Pages that came back from swap while we watched: of all processes, the kernel's count; of some, their
     /// faults that needed reading (files' among them), no more than the host's count.
     pub refaulted_pages: u64,
+    /// Of a managed target: pages that the kernel's own reclaim took.
+    pub left_by_kernel_pages: u64,
+    /// Of a managed target: pages that were to leave and did not, by reason.
+    pub kept_pages: KeptPages,
+    /// Of a managed target: its limits.
+    pub limits: LimitsReport,
     /// Bytes by age, one entry a node. All bins and `unknown_age_bytes` together are `resident_bytes`.
     pub page_age: Vec<NodeAge>,
     /// Resident bytes whose age is not known (secondary MMU, no clearing without a stall, no source).
@@ -115,6 +121,36 @@ pub struct Report {
     pub processes: Vec<Process>,
     /// Things a reader should know: processes that could not be read, sources that are missing.
     pub notes: Vec<String>,
+}
+
+/// Pages that were to leave and did not. A page counts each time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KeptPages {
+    /// Mapped by another process, too.
+    pub shared: u64,
+    /// Locked in memory.
+    pub locked: u64,
+    /// Accessed meanwhile.
+    pub referenced: u64,
+    /// For another reason: being written, pinned, no free swap.
+    pub busy: u64,
+}
+
+/// Limits in bytes; none where there is no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitsReport {
+    /// `--memory-min`.
+    pub min_bytes: Option<u64>,
+    /// `--memory-low`.
+    pub low_bytes: Option<u64>,
+    /// `--memory-high`.
+    pub high_bytes: Option<u64>,
+    /// `--memory-max`.
+    pub max_bytes: Option<u64>,
+    /// `--swap-max`.
+    pub swap_max_bytes: Option<u64>,
 }
 
 /// The page-age histogram of one node (`spec/workingset-report.md`).
@@ -194,7 +230,7 @@ pub struct Overhead {
     pub clear_ms: u64,
     /// The longest that one clearing held a target's memory map, microseconds.
     pub clear_longest_us: u64,
-    /// Always 0: reports page nothing out.
+    /// In kernel calls that page out, milliseconds; 0 unless the target is managed.
     pub page_out_ms: u64,
     /// Resident bytes of the books.
     pub memory_bytes: u64,

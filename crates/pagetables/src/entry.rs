@@ -44,6 +44,23 @@ pub struct Entry(pub u64);
 const SWAP_TYPES: u64 = 23;
 
 impl Entry {
+    /// A present page that is in use: what stands for an entry that changes all the time.
+    pub const IN_USE: Entry = Entry(bit::PRESENT | bit::ACCESSED);
+
+    /// The entry that a page `offset` bytes into a huge page would have by itself.
+    #[must_use]
+    pub const fn part_at(self, offset: u64) -> Entry {
+        if !self.is_present() {
+            return self;
+        }
+        // Linux keeps addresses inverted where the hardware must not use them.
+        if self.0 & bit::PRESENT == 0 {
+            return Entry(self.0 - offset);
+        }
+        // Where a huge entry has its flags (PAT, bit 12), an address has bits.
+        Entry((self.0 & !bit::HUGE & !(1 << 12)) + offset)
+    }
+
     /// What it stands for.
     #[must_use]
     #[inline]

@@ -290,6 +290,11 @@ impl Source for PageTables {
         })
     }
 
+    fn peek(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>) -> io::Result<()> {
+        let space = self.reader.attach(pid)?;
+        self.reader.walk(&space, ranges, sink).map(drop)
+    }
+
     fn has_company(&self) -> bool {
         self.is_watchful()
     }

@@ -69,6 +69,15 @@ pub trait Source {
     fn read(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>)
     -> io::Result<Reading>;
 
+    /// Tells the entries of `ranges` as they are this moment, and nothing that takes time to find out (whose
+    /// bits others took away): what is asked right before and after paging out.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    fn peek(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>) -> io::Result<()> {
+        self.read(pid, ranges, sink).map(drop)
+    }
+
     /// Whether somebody else was seen to clear accessed bits.
     fn has_company(&self) -> bool {
         false

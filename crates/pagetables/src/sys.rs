@@ -4,6 +4,7 @@
 //! lives for the call, and gives the kernel's error number back as [`io::Error`].
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 use std::time::Duration;
@@ -177,6 +178,52 @@ pub fn cpu_time(pid: u32) -> io::Result<Duration> {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     Ok(Duration::new(seconds, nanos))
+}
+
+/// What a process's memory is advised to be used for (madvise(2)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Advice {
+    /// Read what is in swap back in: `MADV_WILLNEED`.
+    WillNeed,
+    /// Write it to swap now and free its frames: `MADV_PAGEOUT`.
+    PageOut,
+}
+
+/// Most ranges of one call (`UIO_MAXIOV`).
+pub const ADVICE_RANGES_MAX: usize = 1024;
+
+/// Advises about ranges of another process's memory, by its pidfd; the bytes that were gone through. It
+/// stops early at the first range that is not all mapped. At most [`ADVICE_RANGES_MAX`] ranges.
+///
+/// # Errors
+/// As process_madvise(2): no right (`EPERM`), the process is gone (`ESRCH`), nothing is mapped at the first
+/// range (`ENOMEM`).
+pub fn advise(pidfd: &OwnedFd, ranges: &[Range<u64>], advice: Advice) -> io::Result<u64> {
+    let advice = match advice {
+        Advice::WillNeed => libc::MADV_WILLNEED,
+        Advice::PageOut => libc::MADV_PAGEOUT,
+    };
+    let ranges: Vec<libc::iovec> = ranges
+        .iter()
+        .map(|range| libc::iovec {
+            // The address is the other process's: nothing here or in the kernel reads through it.
+            iov_base: std::ptr::without_provenance_mut(usize::try_from(range.start).unwrap_or(0)),
+            iov_len: usize::try_from(range.end - range.start).unwrap_or(0),
+        })
+        .collect();
+    // SAFETY: the kernel reads the list, which lives for the call, and changes no memory's contents: both
+    // kinds of advice only move pages between memory and swap.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_process_madvise,
+            pidfd.as_raw_fd(),
+            ranges.as_ptr(),
+            ranges.len(),
+            advice,
+            0,
+        )
+    };
+    u64::try_from(done).map_err(|_| io::Error::last_os_error())
 }
 
 /// Runs `work` at the lowest real-time priority, so that other programs do not take the processor

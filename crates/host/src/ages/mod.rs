@@ -5,25 +5,28 @@
 //! seen set again, never young and never old. A process that used no processor time since the last
 //! round accessed nothing: its pages grow older without being looked at, unless pages were moved.
 //!
-//! Floors: `claim` (one pagetide a process), `space` (one address space), `pauses` (how long clearing may take), `page` (one piece of a reading), `found` (what a reading
+//! Floors: `claim` (one pagetide a process), `listener` (who hears of each page), `space` (one address space), `pauses` (how long clearing may take), `page` (one piece of a reading), `found` (what a reading
 //! adds up to), and here the round.
 
 mod claim;
 mod found;
+mod listener;
 mod page;
 mod pauses;
 mod space;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use pagetables::{Cleared, Grain, Part, Source};
+use pagetables::{Cleared, Grain, Part, Sink, Source};
 
 use crate::books::Books;
 use crate::system::{Filesystems, Identity, Mapping, Nodes, Proc};
 
 pub use found::{Found, Hidden};
+pub use listener::{Listener, Told};
 pub use page::MemoryKind;
 use page::{Teller, ranges};
 pub use pauses::Pauses;
@@ -134,6 +137,25 @@ impl Ages {
         self.spaces.values().fold(self.of_gone, sum)
     }
 
+    /// The mappings of a process; none if it is gone or may not be read.
+    pub fn mappings(&mut self, pid: u32) -> Vec<Mapping> {
+        let maps = self.proc.maps(pid, &mut self.filesystems);
+        maps.ok().flatten().unwrap_or_default()
+    }
+
+    /// Entries of a process as they are this moment, told to nobody else ([`Source::peek`]).
+    ///
+    /// # Errors
+    /// The process is gone, or may not be read.
+    pub fn peek(
+        &mut self,
+        pid: u32,
+        ranges: &[Range<u64>],
+        sink: &mut Sink<'_>,
+    ) -> io::Result<()> {
+        self.source.peek(pid, ranges, sink)
+    }
+
     /// What it cost until now.
     #[must_use]
     pub fn costs(&self) -> Costs {
@@ -147,26 +169,27 @@ impl Ages {
     }
 
     /// A round at this time, with the machine's count of pages moved: every process of `members` is looked at, others are forgotten. What became of each is
-    /// told to `told`, in order.
+    /// told to `told`, in order, and each of their pages to `listener`.
     pub fn round(
         &mut self,
         (now_ms, moved): (u64, u64),
         members: &[Identity],
+        listener: &mut dyn Listener,
         mut told: impl FnMut(Identity, Looked),
     ) {
         let members_now: BTreeSet<Identity> = members.iter().copied().collect();
         let is_gone = |identity: &Identity| !members_now.contains(identity);
         let gone: Vec<Identity> = self.spaces.keys().copied().filter(is_gone).collect();
         for identity in gone {
-            self.forget(identity);
+            self.forget(identity, listener);
         }
         self.moved = moved;
         self.books.begin_round(now_ms);
         self.read.clear();
         for identity in members {
-            let looked = self.look(*identity);
+            let looked = self.look(*identity, listener);
             if let Looked::Gone | Looked::Denied(_) = looked {
-                self.forget(*identity);
+                self.forget(*identity, listener);
             }
             told(*identity, looked);
         }
@@ -174,8 +197,9 @@ impl Ages {
         self.rounds += 1;
     }
 
-    fn forget(&mut self, identity: Identity) {
+    fn forget(&mut self, identity: Identity, listener: &mut dyn Listener) {
         if let Some(space) = self.spaces.remove(&identity) {
+            listener.gone(space.owner);
             let (more, faults) = space.swapped_since();
             self.of_gone.0 += more;
             self.of_gone.1 += faults;
@@ -184,7 +208,7 @@ impl Ages {
     }
 
     /// One process.
-    fn look(&mut self, identity: Identity) -> Looked {
+    fn look(&mut self, identity: Identity, listener: &mut dyn Listener) -> Looked {
         let Ok(cpu) = pagetables::cpu_time(identity.pid) else {
             return Looked::Gone;
         };
@@ -206,7 +230,7 @@ impl Ages {
             self.books.keep(space.owner);
             return Looked::Done;
         }
-        match self.read(identity, now) {
+        match self.read(identity, now, listener) {
             Ok(true) => Looked::Done,
             Ok(false) => Looked::Gone,
             Err(error) => Looked::Denied(error),
@@ -214,7 +238,12 @@ impl Ages {
     }
 
     /// Reads the tables of a process and clears what was young; whether it was there.
-    fn read(&mut self, identity: Identity, now: Kept) -> io::Result<bool> {
+    fn read(
+        &mut self,
+        identity: Identity,
+        now: Kept,
+        listener: &mut dyn Listener,
+    ) -> io::Result<bool> {
         let pid = identity.pid;
         let mappings = match self.proc.maps(pid, &mut self.filesystems) {
             Ok(Some(mappings)) if !mappings.is_empty() => mappings,
@@ -228,8 +257,9 @@ impl Ages {
         let is_ours = self.source.grain() == Grain::None || space.claim(identity);
         let at_most = self.pauses.at_most(space.kept, now);
         let entries: u64 = space.found.entries.iter().sum();
+        let what = (pid, mappings.as_slice());
         let mut work =
-            || self.read_and_clear(pid, &mut space, &mappings, is_ours.then_some(at_most));
+            || self.read_and_clear(what, &mut space, is_ours.then_some(at_most), listener);
         // What is accessed between the reading and the clearing of its table is lost: on a busy machine that
         // was a whole pass of a program over 1,000 pages. So a short one is not interrupted.
         let done = if (1..UNINTERRUPTED_MAX).contains(&entries) {
@@ -239,10 +269,12 @@ impl Ages {
         };
         if let Err(error) = done {
             self.books.remove_owner(space.owner);
+            listener.gone(space.owner);
             let gone = error.kind() == io::ErrorKind::NotFound;
             return if gone { Ok(false) } else { Err(error) };
         }
         space.keep(now);
+        listener.end(space.owner, identity, space.found.unsure == 0);
         self.spaces.insert(identity, space);
         Ok(true)
     }
@@ -251,10 +283,10 @@ impl Ages {
     /// if the bits are not ours to clear.
     fn read_and_clear(
         &mut self,
-        pid: u32,
+        (pid, mappings): (u32, &[Mapping]),
         space: &mut Space,
-        mappings: &[Mapping],
         at_most: Option<Duration>,
+        listener: &mut dyn Listener,
     ) -> io::Result<()> {
         let begin = Instant::now();
         // Whether a secondary MMU has registered is known at the reading's end, and counts from the next
@@ -265,6 +297,7 @@ impl Ages {
             .source
             .read(pid, &ranges(mappings), &mut |number, piece| {
                 teller.tell(number, piece);
+                listener.hear(teller.told(number), piece);
             });
         let found = teller.found;
         self.costs.walk += begin.elapsed();

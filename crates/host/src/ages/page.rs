@@ -8,6 +8,7 @@ use std::ops::Range;
 use pagetables::{Entry, Kind as EntryKind, Part, Piece};
 
 use super::found::Found;
+use super::listener::Told;
 use super::space::Space;
 use crate::books::{Books, Class, Look, Owner};
 use crate::system::{Kind, Mapping, Nodes};
@@ -110,6 +111,19 @@ impl<'a> Teller<'a> {
                 self.tell_whole(mapping, (start, bytes, span), entry);
             }
             Piece::Unsure { bytes, .. } => self.found.unsure += bytes / 4096,
+        }
+    }
+
+    /// What a listener must know of a piece of the mapping with this number.
+    pub(super) fn told(&self, number: usize) -> Told<'_> {
+        let mapping = &self.mappings[number];
+        Told {
+            owner: self.owner,
+            mapping,
+            trusted: self.trusted[part_of(mapping.kind) as usize],
+            hidden: self.hidden,
+            mask: self.mask,
+            books: self.books,
         }
     }
 

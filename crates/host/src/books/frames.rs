@@ -142,6 +142,21 @@ impl Frames {
         (slab.heads[chunk].live >> at & 1 == 1).then(|| slab.words[chunk][at])
     }
 
+    /// The owner and the record that a frame is under, be it a page's or a huge leaf's.
+    pub(super) fn holding(&self, frame: u64) -> Option<(u16, Word)> {
+        [Size::One, Size::Huge, Size::Giant]
+            .into_iter()
+            .find_map(|size| {
+                let first = frame & !(size.pages() - 1);
+                let id = self.index.get(first >> 6)?;
+                let slab = self.slabs.get(id as usize >> 6)?.as_ref()?;
+                let (chunk, at) = ((id & 63) as usize, (first & 63) as usize);
+                let word = slab.words[chunk][at];
+                let holds = slab.heads[chunk].live >> at & 1 == 1 && word.has_size(size);
+                holds.then(|| (slab.owners[chunk][at], word))
+            })
+    }
+
     /// The chunks with records among the frames of a huge leaf, by id.
     pub(super) fn within(&self, frame: u64, size: Size) -> Vec<u32> {
         debug_assert!(

@@ -196,6 +196,15 @@ impl Books {
         self.pages
     }
 
+    /// Who owns a frame, and when it was last accessed (milliseconds; none if nobody knows); none if the books do
+    /// not hold it.
+    #[must_use]
+    pub fn look_up(&self, frame: u64) -> Option<(Owner, Option<u64>)> {
+        let (owner, word) = self.frames.holding(frame)?;
+        let cohort = cohort_of(&self.time, word);
+        Some((Owner(owner), cohort.map(|cohort| self.time.time_ms(cohort))))
+    }
+
     /// Bytes that the books occupy.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -109,6 +109,14 @@ impl Proc {
             what: "there is no MemTotal in it".to_owned(),
         })
     }
+
+    /// Pages for which there is free swap.
+    ///
+    /// # Errors
+    /// As [`Proc::memory`].
+    pub fn swap_free_pages(&self) -> Result<u64, Error> {
+        Ok(self.memory()?.swap_free / page_size())
+    }
 }
 
 #[cfg(test)]

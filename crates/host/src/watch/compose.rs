@@ -13,7 +13,8 @@ const PAGE: u64 = 4096;
 
 impl Watch {
     /// Everything until now.
-    pub(super) fn report(&mut self) -> Report {
+    #[must_use]
+    pub fn report(&mut self) -> Report {
         let (age_source, age_grain) = source::names(self.ages.source());
         let mut report = Report {
             pid: match self.settings.target {

@@ -18,12 +18,12 @@ pub mod source;
 
 use std::time::{Duration, Instant};
 
-use crate::ages::{Ages, Looked, Pauses};
+use crate::ages::{Ages, Listener, Looked, Pauses};
 use crate::report::{AgeSource, Report};
 use crate::system::events::Events;
 use crate::system::family::{Departure, Family, Target};
 use crate::system::vmstat::has_multi_gen;
-use crate::system::{Filesystems, Group, Groups, Identity, Proc, Vmstat};
+use crate::system::{Filesystems, Group, Groups, Identity, Mapping, Proc, Vmstat};
 
 pub use error::WatchError;
 use kernel::Kernel;
@@ -161,6 +161,15 @@ impl Watch {
     /// The target cannot be read at all.
     pub fn look(&mut self) -> Result<Report, WatchError> {
         self.wait();
+        self.look_now(&mut ())?;
+        Ok(self.report())
+    }
+
+    /// Looks at the time that [`Watch::wait`] or [`Watch::advance`] has set, and tells `listener` each page.
+    ///
+    /// # Errors
+    /// The target cannot be read at all.
+    pub fn look_now(&mut self, listener: &mut dyn Listener) -> Result<(), WatchError> {
         self.update_members()?;
         // Before the readings: what moves meanwhile is noticed in the next round.
         let moved = self.proc.vmstat().unwrap_or_default().moved;
@@ -168,6 +177,7 @@ impl Watch {
         self.ages.round(
             (self.now_ms, moved),
             &self.members,
+            listener,
             |identity, looked| match looked {
                 Looked::Done => {}
                 Looked::Gone => gone.push(identity),
@@ -199,7 +209,52 @@ impl Watch {
         self.people
             .update(&self.members, self.rounds, &self.proc, self.groups.as_ref());
         self.rounds += 1;
-        Ok(self.report())
+        Ok(())
+    }
+
+    /// Time since watching began, milliseconds.
+    #[must_use]
+    pub fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The next look is now.
+    pub fn advance(&mut self) {
+        self.now_ms = self.elapsed_ms().max(self.now_ms + 1);
+    }
+
+    /// The ages.
+    #[must_use]
+    pub fn ages(&self) -> &Ages {
+        &self.ages
+    }
+
+    /// The ages, to look at entries, and where processes are read.
+    pub fn ages_and_proc(&mut self) -> (&mut Ages, &Proc) {
+        (&mut self.ages, &self.proc)
+    }
+
+    /// Time between two looks.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        self.settings.interval
+    }
+
+    /// The mappings of a process; none if it is gone or may not be read.
+    pub fn mappings(&mut self, pid: u32) -> Vec<Mapping> {
+        self.ages.mappings(pid)
+    }
+
+    /// The processes of the last look.
+    #[must_use]
+    pub fn members(&self) -> &[Identity] {
+        &self.members
+    }
+
+    /// Where processes are read.
+    #[must_use]
+    pub fn proc(&self) -> &Proc {
+        &self.proc
     }
 
     /// Whether all processes are gone: the last report was the last.
@@ -226,7 +281,7 @@ impl Watch {
                 let _ = self.follow();
             }
         }
-        let late = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let late = self.elapsed_ms();
         // The time in whole intervals, the nearest: a look a little late is a look in time.
         let nearest = (late + interval_ms / 2) / interval_ms * interval_ms;
         self.now_ms = nearest.max(self.now_ms + 1);
@@ -271,7 +326,10 @@ impl Watch {
     }
 
     /// Brings the family up to date, and notes how the first process ended.
-    fn follow(&mut self) -> Result<(), WatchError> {
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn follow(&mut self) -> Result<(), WatchError> {
         let changes = self.family.update(self.events.as_mut())?;
         let Target::Descendants(first) = self.settings.target else {
             return Ok(());

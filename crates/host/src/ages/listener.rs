@@ -1,0 +1,45 @@
+//! Who hears of each page while its table is read, right after the books did.
+//!
+//! Invariant: between two calls of [`Listener::end`] for an owner, each page of its readable mappings is
+//! told once at most; what is not told was not mapped, or could not be read this time (`whole` is false then).
+
+use pagetables::Piece;
+
+use crate::books::{Books, Owner};
+use crate::system::{Identity, Mapping};
+
+/// What a piece is of.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    /// Whose address space.
+    pub owner: Owner,
+    /// The mapping.
+    pub mapping: &'a Mapping,
+    /// A bit that is set was set since the last look. Else nobody knows when it was.
+    pub trusted: bool,
+    /// Accesses may leave no bit.
+    pub hidden: bool,
+    /// The bits of an entry that are a frame's address.
+    pub mask: u64,
+    /// Knows who owns each frame of this piece.
+    pub books: &'a Books,
+}
+
+/// Hears of pages.
+pub trait Listener {
+    /// One piece of a mapping, in ascending order of addresses.
+    fn hear(&mut self, told: Told<'_>, piece: Piece<'_>);
+
+    /// All of an address space was told.
+    fn end(&mut self, owner: Owner, identity: Identity, whole: bool);
+
+    /// An address space is gone.
+    fn gone(&mut self, owner: Owner);
+}
+
+/// Nobody.
+impl Listener for () {
+    fn hear(&mut self, _: Told<'_>, _: Piece<'_>) {}
+    fn end(&mut self, _: Owner, _: Identity, _: bool) {}
+    fn gone(&mut self, _: Owner) {}
+}
