@@ -1,5 +1,6 @@
 //! A wall by hand: `wall manage CMD [ARG]...` makes one, starts its guard and CMD in it, and obeys lines on
-//! standard input; `wall left [remove]` takes up what dead managers left. Used by the tests, on both versions.
+//! standard input; `wall left [PATH]` takes up what dead managers left and removes the one at PATH. Used by the tests, on both
+//! versions.
 //!
 //! Lines: `max|high|swap BYTES|none`, `reclaim BYTES [SWAPPINESS]`, `get`, `lift`, `dismiss`, `guard`,
 //! `remove`. Each is answered by one line; `error: ...` if it failed.
@@ -20,10 +21,10 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
     let done = match &words[..] {
         ["manage", command @ ..] if !command.is_empty() => manage(command),
-        ["left"] => left(false),
-        ["left", "remove"] => left(true),
+        ["left"] => left(None),
+        ["left", path] => left(Some(path)),
         _ => {
-            eprintln!("usage: wall manage CMD [ARG]... | wall left [remove]");
+            eprintln!("usage: wall manage CMD [ARG]... | wall left [PATH]");
             return 2.into();
         }
     };
@@ -158,12 +159,13 @@ fn get(wall: &Wall) -> io::Result<String> {
     ))
 }
 
-fn left(remove: bool) -> Result<(), Failure> {
+fn left(remove: Option<&str>) -> Result<(), Failure> {
     let proc = Proc::system().map_err(WallError::from)?;
     for wall in Wall::left_behind(&proc, own(&proc)?)? {
-        let gone = if remove { wall.remove()? } else { false };
-        let (dir, pids) = (wall.group().dir.display(), wall.pids().unwrap_or_default());
         let max = wall.max().ok().flatten();
+        let is_meant = remove.is_some_and(|path| wall.group().dir == Path::new(path));
+        let gone = is_meant && wall.remove()?;
+        let (dir, pids) = (wall.group().dir.display(), wall.pids().unwrap_or_default());
         println!(
             "left {dir} pids {} max {} gone {gone}",
             pids.len(),
