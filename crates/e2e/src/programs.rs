@@ -48,6 +48,26 @@ fn build(name: &str, files: &[PathBuf], run: impl FnOnce(&Path) -> Command) -> S
     out.to_string_lossy().into_owned()
 }
 
+/// An example of a crate of ours, built by the cargo that runs the tests.
+///
+/// # Panics
+/// If it cannot be built.
+#[must_use]
+pub fn example(package: &str, name: &str) -> String {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--package", package, "--example", name])
+        .arg("--target-dir")
+        .arg(target_dir())
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+        .output()
+        .unwrap_or_else(|error| panic!("building {name}: {error}"));
+    let text = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "building {name}:\n{text}");
+    let path = target_dir().join("debug/examples").join(name);
+    path.to_string_lossy().into_owned()
+}
+
 fn with_ending(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is = |path: &PathBuf| {

@@ -1,9 +1,10 @@
 //! Real memory, the reading half: processes, control groups, mappings, pressure, swap, and the books
-//! of how old each of their pages is.
+//! of how old each of their pages is; and the [`wall`] around what is managed.
 //!
 //! Invariant: nothing here decides what leaves memory, and nothing changes a process but its accessed
-//! bits. Modules stand on floors: [`system`] reads what the kernel says; [`books`] keeps ages and
-//! knows no process; [`ages`] brings both together; [`watch`] keeps a pace and makes a [`report`].
+//! bits and, for those that enter a wall, the control group that they are in. Modules stand on floors:
+//! [`system`] reads what the kernel says; [`books`] keeps ages and knows no process; [`ages`] brings both
+//! together; [`watch`] keeps a pace and makes a [`report`].
 #![forbid(unsafe_code)]
 
 pub mod ages;
@@ -11,4 +12,5 @@ pub mod books;
 pub mod doctor;
 pub mod report;
 pub mod system;
+pub mod wall;
 pub mod watch;

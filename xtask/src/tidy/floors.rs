@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 4] = [
+const FLOORS: [(&str, &[&[&str]]); 5] = [
     (
         "crates/pagetables/src",
         &[
@@ -22,9 +22,18 @@ const FLOORS: [(&str, &[&[&str]]); 4] = [
         "crates/host/src",
         &[
             &["report", "system", "books"],
-            &["ages"],
+            &["ages", "wall"],
             &["watch"],
             &["doctor"],
+        ],
+    ),
+    (
+        "crates/host/src/wall",
+        &[
+            &["files", "scope"],
+            &["error", "limits"],
+            &["mark", "place", "reclaim"],
+            &["guard"],
         ],
     ),
     (

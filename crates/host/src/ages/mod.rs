@@ -147,12 +147,7 @@ impl Ages {
     ///
     /// # Errors
     /// The process is gone, or may not be read.
-    pub fn peek(
-        &mut self,
-        pid: u32,
-        ranges: &[Range<u64>],
-        sink: &mut Sink<'_>,
-    ) -> io::Result<()> {
+    pub fn peek(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>) -> io::Result<()> {
         self.source.peek(pid, ranges, sink)
     }
 

@@ -18,7 +18,7 @@ pub mod proc;
 pub mod process;
 pub mod swap;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod text;
 pub mod vmstat;
 

@@ -1,0 +1,304 @@
+//! The wall around a program, on this host's version 1: what its limits and its reclaim do by the kernel's
+//! figures, and what becomes of it when its manager, and its guard, are killed. The manager is the example
+//! `wall` of crate host, which does what it is told line by line.
+#![forbid(unsafe_code)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use e2e::guard::{Run, send};
+use e2e::temp::{Serial, serial};
+use e2e::zram::Swap;
+use e2e::{proc, programs, wait};
+use rustix::process::Signal;
+
+const MIB: u64 = 1 << 20;
+const LIMIT: Duration = Duration::from_secs(30);
+/// What a guard may take after its manager's end.
+const PROMPT: Duration = Duration::from_secs(1);
+
+/// A manager, its guard, its program and their group; all are gone after the test.
+struct Managed {
+    manager: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    dir: PathBuf,
+    guard: u32,
+    program: u32,
+    _serial: Serial,
+}
+
+impl Managed {
+    fn start(command: &[&str]) -> Managed {
+        let serial = serial();
+        let mut manager = Command::new(example())
+            .arg("manage")
+            .args(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the example can be started");
+        let answers = BufReader::new(manager.stdout.take().expect("it is piped"));
+        let mut managed = Managed {
+            orders: manager.stdin.take(),
+            manager,
+            answers,
+            dir: PathBuf::new(),
+            guard: 0,
+            program: 0,
+            _serial: serial,
+        };
+        let said = managed.answer();
+        let words: Vec<&str> = said.split(' ').collect();
+        let ["wall", dir, "guard", guard, "pid", pid] = words[..] else {
+            panic!("it said: {said}");
+        };
+        managed.dir = dir.into();
+        managed.guard = guard.parse().expect("a number");
+        managed.program = pid.parse().expect("a number");
+        managed
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("it answers");
+        line.trim().to_owned()
+    }
+
+    fn ask(&mut self, order: &str) -> String {
+        let orders = self.orders.as_mut().expect("it listens");
+        writeln!(orders, "{order}").expect("it listens");
+        self.answer()
+    }
+
+    /// The numbers of `get` and `reclaim`: what stands behind the word.
+    fn number(&mut self, order: &str, word: &str) -> u64 {
+        let said = self.ask(order);
+        let mut words = said.split(' ').skip_while(|one| *one != word);
+        let number = words.nth(1).and_then(|text| text.parse().ok());
+        number.unwrap_or_else(|| panic!("{order}: {said}"))
+    }
+
+    fn kill_manager(&mut self) {
+        let _ = self.manager.kill();
+        let _ = self.manager.wait();
+    }
+
+    fn limit(&self) -> u64 {
+        limit(&self.dir)
+    }
+}
+
+impl Drop for Managed {
+    fn drop(&mut self) {
+        self.kill_manager();
+        for pid in [self.program, self.guard] {
+            if pid != 0 {
+                send(pid, Signal::KILL);
+            }
+        }
+        let gone = wait::poll(LIMIT, || {
+            let _ = std::fs::remove_dir(&self.dir);
+            (!self.dir.exists()).then_some(())
+        });
+        if gone.is_none() {
+            eprintln!("cannot remove {}", self.dir.display());
+        }
+    }
+}
+
+fn example() -> String {
+    programs::example("host", "wall")
+}
+
+fn limit(dir: &Path) -> u64 {
+    let text = std::fs::read_to_string(dir.join("memory.limit_in_bytes"));
+    let text = text.expect("the group is there");
+    text.trim().parse().expect("a number")
+}
+
+fn is_lifted(dir: &Path) -> bool {
+    limit(dir) > 1 << 60
+}
+
+/// `wall left`: the line about this group, if it is told.
+fn left(dir: &Path, remove: bool) -> Option<String> {
+    let mut command = Run::new([example(), "left".to_owned()]);
+    if remove {
+        let dir = dir.to_string_lossy().into_owned();
+        command = Run::new([example(), "left".to_owned(), dir]);
+    }
+    let outcome = command.finish(LIMIT);
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    let about = format!("left {} ", dir.display());
+    let line = outcome
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix(&about));
+    line.map(str::to_owned)
+}
+
+#[test]
+fn in_good_order_nothing_is_left() {
+    let mut wall = Managed::start(&["sleep", "300"]);
+    let inside = std::fs::read_to_string(wall.dir.join("cgroup.procs")).expect("it is there");
+    assert_eq!(inside.trim(), wall.program.to_string());
+    assert!(wall.dir.join("../cgroup.procs").exists());
+    assert_eq!(wall.ask("max 67108864"), "ok");
+    assert_eq!(wall.limit(), 64 * MIB);
+    assert_eq!(wall.number("get", "max"), 64 * MIB);
+    assert_eq!(wall.number("get", "oom"), 0);
+    assert_eq!(wall.ask("swap 1048576"), "ok");
+    assert_eq!(
+        wall.ask("max 134217728"),
+        "ok",
+        "above both limits of before"
+    );
+    assert_eq!(wall.ask("max 67108864"), "ok");
+    let both = std::fs::read_to_string(wall.dir.join("memory.memsw.limit_in_bytes"));
+    assert_eq!(both.ok(), Some(format!("{}\n", 65 * MIB)));
+    assert_eq!(wall.ask("guard"), "true");
+    // In a session of its own, and nobody's child here.
+    let parent = proc::status(wall.guard, "PPid");
+    assert_ne!(parent, Some(wall.manager.id().to_string()));
+    assert_eq!(wall.ask("remove"), "false", "the program is in it");
+    assert!(is_lifted(&wall.dir));
+    assert_eq!(left(&wall.dir, false), None, "its manager lives");
+    drop(wall.orders.take());
+    let ended = wait::poll(LIMIT, || wall.manager.try_wait().ok().flatten());
+    assert!(ended.is_some_and(|status| status.success()));
+    assert!(!wall.dir.exists());
+    wait::until("the guard's end", PROMPT, || !proc::is_alive(wall.guard));
+}
+
+/// Reclaim takes about what it is asked for and puts the limit back, which holds all the while. What the
+/// kernel chose is printed: it is no promise.
+#[test]
+fn reclaim_takes_so_much() {
+    let hotset = programs::c("hotset");
+    // The group must be gone before the swap is.
+    let swap = Swap::new(512);
+    let mut wall = Managed::start(&[&hotset, "200", "60", "120", "--rate", "200000"]);
+    let filled = || proc::rss_anon(wall.program).unwrap_or(0) > 199 * MIB;
+    wait::until("filled", LIMIT, filled);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(wall.ask("max 314572800"), "ok");
+    let major = |pid| -> u64 {
+        let stat = proc::read(pid, "stat").unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        let field = fields.split_whitespace().nth(9);
+        field.and_then(|text| text.parse().ok()).unwrap_or(0)
+    };
+    let (before, faults) = (wall.number("get", "charged"), major(wall.program));
+    let begin = Instant::now();
+    let fell = wall.number(&format!("reclaim {} 100", 100 * MIB), "fell");
+    let took = begin.elapsed();
+    let after = wall.number("get", "charged");
+    std::thread::sleep(Duration::from_secs(2));
+    let back = major(wall.program) - faults;
+    eprintln!(
+        "reclaim of 100 MiB: {took:?}, fell by {fell}; {back} of the 15360 hot pages were read back within 2 s"
+    );
+    assert!(fell > 80 * MIB && fell < 120 * MIB, "{fell}");
+    assert!(before - after > 70 * MIB, "{before} {after}");
+    assert_eq!(wall.limit(), 300 * MIB, "the limit is put back");
+    assert_eq!(wall.number("get", "oom"), 0);
+    // A limit below what is charged reclaims as well; then all that can go.
+    assert_eq!(wall.ask("max 83886080"), "ok");
+    assert!(wall.number("get", "charged") <= 80 * MIB);
+    let fell = wall.number(&format!("reclaim {} 100", 1000 * MIB), "fell");
+    eprintln!("all that can go: {fell}");
+    assert_eq!((wall.limit(), wall.number("get", "oom")), (80 * MIB, 0));
+    assert!(proc::is_alive(wall.program));
+    drop(wall);
+    drop(swap);
+}
+
+#[test]
+fn of_a_killed_manager_the_guard_lifts_the_wall() {
+    let mut wall = Managed::start(&["sleep", "300"]);
+    assert_eq!(wall.ask("max 67108864"), "ok");
+    let begin = Instant::now();
+    wall.kill_manager();
+    wait::until("lifted", PROMPT, || is_lifted(&wall.dir));
+    eprintln!("lifted {:?} after the kill", begin.elapsed());
+    wait::until("the guard's end", PROMPT, || !proc::is_alive(wall.guard));
+    assert!(proc::is_alive(wall.program));
+    let said = left(&wall.dir, false).expect("it is left");
+    assert_eq!(said, "pids 1 max none gone false");
+    send(wall.program, Signal::KILL);
+    wait::until("the program's end", LIMIT, || !proc::is_alive(wall.program));
+    let said = left(&wall.dir, true).expect("it is left");
+    assert_eq!(said, "pids 0 max none gone true");
+    assert!(!wall.dir.exists());
+}
+
+#[test]
+fn of_a_killed_guard_too_the_wall_stays_until_it_is_taken_up() {
+    let mut wall = Managed::start(&["sleep", "300"]);
+    assert_eq!(wall.ask("max 67108864"), "ok");
+    send(wall.guard, Signal::KILL);
+    wait::until("the guard's end", PROMPT, || !proc::is_alive(wall.guard));
+    assert_eq!(wall.ask("guard"), "false", "its manager can tell");
+    wall.kill_manager();
+    std::thread::sleep(PROMPT);
+    assert_eq!(wall.limit(), 64 * MIB);
+    // The number of the dead manager is now that of a living process.
+    let later = wall
+        .dir
+        .with_file_name(format!("pagetide-{}-1", std::process::id()));
+    std::fs::rename(&wall.dir, &later).expect("version 1 renames groups");
+    wall.dir = later;
+    let said = left(&wall.dir, true).expect("it is left");
+    assert_eq!(said, "pids 1 max 67108864 gone false");
+    assert!(is_lifted(&wall.dir) && proc::is_alive(wall.program));
+}
+
+#[test]
+fn a_guard_that_was_sent_away_leaves_the_wall() {
+    let mut wall = Managed::start(&["sleep", "300"]);
+    assert_eq!(wall.ask("max 67108864"), "ok");
+    assert_eq!(wall.ask("dismiss"), "ok");
+    wait::until("the guard's end", PROMPT, || !proc::is_alive(wall.guard));
+    wall.kill_manager();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(wall.limit(), 64 * MIB);
+}
+
+#[test]
+fn without_a_writable_hierarchy_nothing_is_started() {
+    let _serial = serial();
+    let marker = std::env::temp_dir().join(format!("pagetide-wall-{}", std::process::id()));
+    let marker = marker.to_string_lossy().into_owned();
+    let run = |wrap: &[&str]| {
+        let command = [&example(), "manage", "touch", &marker].map(str::to_owned);
+        Run::new(wrap.iter().map(|word| (*word).to_owned()).chain(command)).finish(LIMIT)
+    };
+    let setup = "mount -o remount,bind,ro /sys/fs/cgroup/memory && exec \"$@\"";
+    let outcome = run(&["unshare", "--mount", "sh", "-c", setup, "sh"]);
+    assert_eq!(outcome.status.code(), Some(3), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("mounted read-only"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(outcome.stderr.contains("remount,rw"), "{}", outcome.stderr);
+    let outcome = run(&["setpriv", "--reuid", "65534", "--clear-groups"]);
+    assert_eq!(outcome.status.code(), Some(3), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("Permission denied"),
+        "{}",
+        outcome.stderr
+    );
+    let setup = "umount /sys/fs/cgroup/memory && exec \"$@\"";
+    let outcome = run(&["unshare", "--mount", "sh", "-c", setup, "sh"]);
+    assert_eq!(outcome.status.code(), Some(3), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("no memory controller"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(!Path::new(&marker).exists(), "the program ran");
+}

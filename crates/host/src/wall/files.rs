@@ -1,0 +1,57 @@
+//! A control group's files, by its open directory.
+//!
+//! Invariant: what is written goes to the group that was opened, never to a later one of the same name.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use crate::system::proc::read_all;
+
+/// Opened by itself, so that a lock on it is nobody else's.
+pub(super) fn open_dir(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(CWD, path, flags, Mode::empty())
+}
+
+/// The same directory, opened once more: locks of the first are not held through it.
+pub(super) fn open_again(dir: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(dir, c".", flags, Mode::empty())
+}
+
+pub(super) fn read(dir: &OwnedFd, name: &str) -> Result<Vec<u8>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = openat(dir, name, flags, Mode::empty())?;
+    let mut text = Vec::with_capacity(4096);
+    read_all(&file, usize::MAX, &mut text)?;
+    Ok(text)
+}
+
+/// One write(2): these files take a value whole.
+pub(super) fn write(dir: &OwnedFd, name: &str, text: &str) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = openat(dir, name, flags, Mode::empty())?;
+    rustix::io::write(&file, text.as_bytes()).map(drop)
+}
+
+/// The groups right below a directory; none where it cannot be read.
+pub(super) fn folders(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// A group that was removed while it is open has no device (ENODEV): it is not found.
+pub(super) fn kind(errno: Errno) -> io::ErrorKind {
+    match errno {
+        Errno::NODEV => io::ErrorKind::NotFound,
+        Errno::OPNOTSUPP => io::ErrorKind::Unsupported,
+        errno => io::Error::from(errno).kind(),
+    }
+}

@@ -1,0 +1,297 @@
+//! The limits of a wall, those above it, and what it holds.
+//!
+//! Invariant: bytes; `None` is no limit. What is written is never above the wall's ceiling. Version 1 limits
+//! memory and swap together (`memsw`), never below memory alone: both are moved in the order that the kernel
+//! takes.
+
+use std::io;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::{Wall, files};
+use crate::system::cgroup::{Cache, Version, parse_cache};
+use crate::system::proc::read_path;
+use crate::system::text::{flat, number};
+
+/// From here on version 1 means no limit: the largest multiple of a page in an `i64`.
+const UNLIMITED: u64 = 0x7fff_ffff_ffff_f000;
+
+const V1_MAX: &str = "memory.limit_in_bytes";
+const V1_BOTH: &str = "memory.memsw.limit_in_bytes";
+const V2_MAX: &str = "memory.max";
+const V2_HIGH: &str = "memory.high";
+const V2_SWAP: &str = "memory.swap.max";
+
+/// Limits of one group, or the least of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Limits {
+    pub(super) max: Option<u64>,
+    pub(super) high: Option<u64>,
+    pub(super) swap_max: Option<u64>,
+}
+
+impl Limits {
+    /// Those of a version 2 group; the root has none.
+    pub(super) fn of_v2(dir: &Path) -> Limits {
+        let limit = |name: &str| limit(&read_path(&dir.join(name)).ok()??);
+        Limits {
+            max: limit(V2_MAX),
+            high: limit(V2_HIGH),
+            swap_max: limit(V2_SWAP),
+        }
+    }
+
+    pub(super) fn least(self, other: Limits) -> Limits {
+        Limits {
+            max: least(self.max, other.max),
+            high: least(self.high, other.high),
+            swap_max: least(self.swap_max, other.swap_max),
+        }
+    }
+}
+
+fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    [one, other].into_iter().flatten().min()
+}
+
+/// A limit's file: `max`, or a number.
+fn limit(text: &[u8]) -> Option<u64> {
+    number(text.trim_ascii()).filter(|bytes| *bytes < UNLIMITED)
+}
+
+/// As version 2 takes it.
+fn word(bytes: Option<u64>) -> String {
+    bytes.map_or("max".to_owned(), |bytes| bytes.to_string())
+}
+
+/// As version 1 takes it.
+fn word_v1(bytes: Option<u64>) -> String {
+    bytes.map_or("-1".to_owned(), |bytes| bytes.to_string())
+}
+
+impl Wall {
+    /// The hard limit. Lowering it reclaims first: on version 1 the kernel may answer
+    /// [`io::ErrorKind::ResourceBusy`] and leave the old one; on version 2 it is set at once, and the
+    /// kernel kills when it cannot get below.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_max(&self, bytes: Option<u64>) -> io::Result<()> {
+        let bytes = least(bytes, self.0.ceiling.max);
+        if self.version() == Version::V2 {
+            return self.write(V2_MAX, &word(bytes));
+        }
+        let _turn = self.turn();
+        let before = self.max()?;
+        let Some(both) = self.both()? else {
+            return self.write(V1_MAX, &word_v1(bytes));
+        };
+        // What may be in swap stays what it was.
+        let swap = both.map(|both| both.saturating_sub(before.unwrap_or(0)));
+        let both_then = bytes.and_then(|bytes| swap.map(|swap| bytes.saturating_add(swap)));
+        let grows = both.is_some_and(|both| bytes.is_none_or(|bytes| bytes > both));
+        if grows {
+            self.write(V1_BOTH, &word_v1(both_then))?;
+        }
+        self.write(V1_MAX, &word_v1(bytes))?;
+        if !grows && both_then != both {
+            self.write(V1_BOTH, &word_v1(both_then))?;
+        }
+        Ok(())
+    }
+
+    /// Where the kernel begins to slow the group down and to reclaim (version 2).
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] on version 1, which has no such limit; if the kernel refuses.
+    pub fn set_high(&self, bytes: Option<u64>) -> io::Result<()> {
+        match self.version() {
+            Version::V2 => self.write(V2_HIGH, &word(least(bytes, self.0.ceiling.high))),
+            Version::V1 if bytes.is_none() => Ok(()),
+            Version::V1 => Err(unsupported("version 1 has no memory.high")),
+        }
+    }
+
+    /// How much of it may be in swap. On version 1 it is memory and swap together that are limited, to the
+    /// hard limit and this.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where swap is not counted (`swapaccount=0`), and on version 1 without a
+    /// hard limit; if the kernel refuses.
+    pub fn set_swap_max(&self, bytes: Option<u64>) -> io::Result<()> {
+        if self.version() == Version::V2 {
+            let bytes = least(bytes, self.0.ceiling.swap_max);
+            return match files::write(&self.0.dir, V2_SWAP, &word(bytes)) {
+                Err(Errno::NOENT) if self.is_there() => {
+                    Err(unsupported("the kernel does not count swap"))
+                }
+                done => done.map_err(|errno| self.told(V2_SWAP, errno)),
+            };
+        }
+        let _turn = self.turn();
+        match (self.both()?, self.max()?, bytes) {
+            (None, _, None) => Ok(()),
+            (None, _, Some(_)) => Err(unsupported("the kernel does not count swap")),
+            (Some(_), _, None) => self.write(V1_BOTH, "-1"),
+            (Some(_), None, Some(_)) => Err(unsupported(
+                "version 1 limits swap only together with memory: set a hard limit first",
+            )),
+            (Some(_), Some(max), Some(swap)) => {
+                self.write(V1_BOTH, &max.saturating_add(swap).to_string())
+            }
+        }
+    }
+
+    /// All limits off, but those that hold from beside ([`super::place`]). All are tried.
+    ///
+    /// # Errors
+    /// The first refusal, if there is one.
+    pub fn lift(&self) -> io::Result<()> {
+        let _turn = self.turn();
+        lift(&self.0.dir, self.version(), self.0.ceiling)
+            .map_err(|(file, errno)| self.told(file, errno))
+    }
+
+    /// Its hard limit.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn max(&self) -> io::Result<Option<u64>> {
+        let file = match self.version() {
+            Version::V1 => V1_MAX,
+            Version::V2 => V2_MAX,
+        };
+        Ok(limit(&self.read(file)?))
+    }
+
+    /// Version 1's limit of memory and swap together; `None` where swap is not counted.
+    fn both(&self) -> io::Result<Option<Option<u64>>> {
+        match files::read(&self.0.dir, V1_BOTH) {
+            Ok(text) => Ok(Some(limit(&text))),
+            Err(Errno::NOENT | Errno::OPNOTSUPP) => Ok(None),
+            Err(errno) => Err(self.told(V1_BOTH, errno)),
+        }
+    }
+
+    /// The least hard limit of all groups above it that can be seen, and that holds whatever ours is.
+    #[must_use]
+    pub fn limits_above(&self) -> Option<u64> {
+        let mount = &self.0.groups.mount;
+        let above = self.0.group.dir.ancestors().skip(1);
+        let above: Vec<&Path> = above.take_while(|dir| dir.starts_with(mount)).collect();
+        let file = match self.version() {
+            Version::V1 => V1_MAX,
+            Version::V2 => V2_MAX,
+        };
+        let seen = above
+            .iter()
+            .filter_map(|dir| limit(&read_path(&dir.join(file)).ok()??));
+        // Version 1 sums up those that a container's mount hides, too.
+        let hidden = (self.version() == Version::V1)
+            .then(|| read_path(&above.first()?.join("memory.stat")).ok()?)
+            .flatten()
+            .and_then(|text| flat(&text, "hierarchical_memory_limit"))
+            .filter(|bytes| *bytes < UNLIMITED);
+        seen.chain(hidden).chain(self.0.ceiling.max).min()
+    }
+
+    /// All that counts to it now, page cache and kernel memory too: the counter that the limit is held
+    /// against, with up to 64 pages a processor that are reserved and not yet used.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn charged(&self) -> io::Result<u64> {
+        self.number(match self.version() {
+            Version::V1 => "memory.usage_in_bytes",
+            Version::V2 => "memory.current",
+        })
+    }
+
+    /// The most it ever was.
+    ///
+    /// # Errors
+    /// If it cannot be read (version 2 has it since Linux 5.19).
+    pub fn peak(&self) -> io::Result<u64> {
+        self.number(match self.version() {
+            Version::V1 => "memory.max_usage_in_bytes",
+            Version::V2 => "memory.peak",
+        })
+    }
+
+    /// Page cache that no process maps, of files: at least so many bytes ([`Cache::unmapped_file_least`]).
+    /// The kernel sums these counters every two seconds or so.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn cache_unmapped(&self) -> io::Result<u64> {
+        let text = self.read("memory.stat")?;
+        let cache = parse_cache(&text, self.version())
+            .as_ref()
+            .map(Cache::unmapped_file_least);
+        cache.ok_or_else(|| self.told("memory.stat", Errno::INVAL))
+    }
+
+    /// Processes of it that the kernel killed for want of memory; on version 1 not those of groups below.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn oom_kills(&self) -> io::Result<u64> {
+        let file = match self.version() {
+            Version::V1 => "memory.oom_control",
+            Version::V2 => "memory.events",
+        };
+        let count = flat(&self.read(file)?, "oom_kill");
+        count.ok_or_else(|| self.told(file, Errno::INVAL))
+    }
+
+    fn number(&self, file: &str) -> io::Result<u64> {
+        let text = self.read(file)?;
+        number(text.trim_ascii()).ok_or_else(|| self.told(file, Errno::INVAL))
+    }
+
+    /// One thread at a time changes limits.
+    pub(super) fn turn(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.0
+            .turn
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Version 1's hard limit, for a moment.
+    pub(super) fn set_max_v1(&self, bytes: Option<u64>) -> Result<(), Errno> {
+        files::write(&self.0.dir, V1_MAX, &word_v1(bytes))
+    }
+}
+
+/// All limits of an open group up to the ceiling; the first refusal, with its file.
+pub(super) fn lift(
+    dir: &std::os::fd::OwnedFd,
+    version: Version,
+    ceiling: Limits,
+) -> Result<(), (&'static str, Errno)> {
+    let values = match version {
+        // Both together first: memory alone may not be above it.
+        Version::V1 => vec![(V1_BOTH, "-1".to_owned()), (V1_MAX, word_v1(ceiling.max))],
+        Version::V2 => vec![
+            (V2_MAX, word(ceiling.max)),
+            (V2_HIGH, word(ceiling.high)),
+            (V2_SWAP, word(ceiling.swap_max)),
+        ],
+    };
+    let mut first = Ok(());
+    for (file, value) in values {
+        // Swap is not counted everywhere; the other files are there.
+        let optional = matches!(file, V1_BOTH | V2_SWAP);
+        match files::write(dir, file, &value) {
+            Ok(()) => {}
+            Err(Errno::NOENT | Errno::OPNOTSUPP) if optional => {}
+            Err(errno) => first = first.and(Err((file, errno))),
+        }
+    }
+    first
+}
+
+fn unsupported(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, why)
+}

@@ -1,0 +1,97 @@
+//! Making the kernel reclaim from a wall, so much and no more.
+//!
+//! Invariant: the limit is the same afterwards. What the kernel takes is its own choice; how much is what the
+//! charge fell by, less than asked for where it finds nothing more (no error).
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::{Wall, files};
+use crate::system::cgroup::Version;
+use crate::system::text::number;
+
+/// Version 1 goes by steps of at most this: the limit stands at what is charged between two writes, and
+/// whoever allocates then reclaims for itself.
+const STEP: u64 = 8 << 20;
+/// A step below this that the kernel answers with EBUSY is the end.
+const LEAST: u64 = 256 << 10;
+const PAGE: u64 = 4096;
+
+impl Wall {
+    /// Has the kernel take about so many bytes out of the group; by how much its charge fell meanwhile.
+    /// `swappiness` (0 to 200) says how willingly anonymous memory goes, where the kernel lets it be chosen
+    /// (version 1; version 2 since Linux 6.13).
+    ///
+    /// # Errors
+    /// If the kernel cannot (version 2 before Linux 5.19), or the group is gone.
+    pub fn reclaim(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<u64> {
+        let before = self.charged()?;
+        match self.version() {
+            Version::V2 => self.reclaim_v2(bytes, swappiness)?,
+            Version::V1 => self.reclaim_v1(before, bytes, swappiness)?,
+        }
+        Ok(before.saturating_sub(self.charged()?))
+    }
+
+    fn reclaim_v2(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<()> {
+        const FILE: &str = "memory.reclaim";
+        let write = |text: &str| files::write(&self.0.dir, FILE, text);
+        let plain = bytes.to_string();
+        let done = match swappiness {
+            Some(swappiness) => match write(&format!("{plain} swappiness={swappiness}")) {
+                Err(Errno::INVAL) => write(&plain),
+                done => done,
+            },
+            None => write(&plain),
+        };
+        match done {
+            // It got less than that; a signal came.
+            Ok(()) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(errno) => Err(self.told(FILE, errno)),
+        }
+    }
+
+    fn reclaim_v1(&self, before: u64, bytes: u64, swappiness: Option<u8>) -> io::Result<()> {
+        const FILE: &str = "memory.swappiness";
+        let _turn = self.turn();
+        let usual = match swappiness {
+            Some(swappiness) => {
+                let usual = number(self.read(FILE)?.trim_ascii());
+                self.write(FILE, &swappiness.to_string())?;
+                usual
+            }
+            None => None,
+        };
+        let done = self.lower(before.saturating_sub(bytes));
+        let back = usual.map_or(Ok(()), |usual| self.write(FILE, &usual.to_string()));
+        done.and(back)
+    }
+
+    /// Down to `goal`, in steps, while the kernel finds something.
+    fn lower(&self, goal: u64) -> io::Result<()> {
+        const FILE: &str = "memory.limit_in_bytes";
+        let limit = self.max()?;
+        let mut step = STEP;
+        loop {
+            let charged = self.charged()?;
+            if charged < goal.saturating_add(PAGE) {
+                return Ok(());
+            }
+            let next = charged.saturating_sub(step).max(goal);
+            // The kernel reclaims until the charge is below, and only then is this the limit. From there on it
+            // would be the program that meets it, so it is put back at once.
+            let lowered = self.set_max_v1(Some(next));
+            if lowered != Err(Errno::BUSY) {
+                self.set_max_v1(limit)
+                    .map_err(|errno| self.told(FILE, errno))?;
+            }
+            match lowered {
+                Ok(()) => {}
+                Err(Errno::BUSY) if step / 2 >= LEAST => step /= 2,
+                Err(Errno::BUSY | Errno::INTR) => return Ok(()),
+                Err(errno) => return Err(self.told(FILE, errno)),
+            }
+        }
+    }
+}

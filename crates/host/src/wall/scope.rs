@@ -1,0 +1,128 @@
+//! A transient scope of systemd's, delegated to us, by its own program busctl(1).
+//!
+//! Invariant: nothing is asked for where systemd does not run. The scope is in the slice that we are in, so
+//! the slice's limits hold; it ends by itself when nobody is in it.
+//!
+//! A program is called, and no library of D-Bus linked: it is one call a start, busctl is a part of every
+//! systemd, and the smallest complete libraries (zbus) bring some fifty crates and a runtime.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::system::Group;
+
+/// Exists where systemd is the first process (sd_booted(3)).
+const BOOTED: &str = "/run/systemd/system";
+const LIMIT: Duration = Duration::from_secs(5);
+
+pub(super) fn is_there() -> bool {
+    Path::new(BOOTED).is_dir()
+}
+
+/// Asks for a scope with these processes in it; returns when the call was answered, which may be before
+/// they are moved.
+pub(super) fn start(name: &str, own: &Group, pids: &[u32]) -> Result<(), String> {
+    let is_root = rustix::process::geteuid().is_root();
+    let mut child = Command::new("busctl")
+        .args(arguments(name, own, pids, is_root))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("no scope of systemd's: cannot start busctl: {error}"))?;
+    let end = Instant::now() + LIMIT;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(format!("no scope of systemd's: busctl: {status}")),
+            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            Ok(None) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err("no scope of systemd's: busctl does not end".to_owned());
+            }
+            Err(error) => return Err(format!("no scope of systemd's: busctl: {error}")),
+        }
+    }
+}
+
+/// StartTransientUnit(name, mode, properties, auxiliary units) of org.freedesktop.systemd1(5).
+fn arguments(name: &str, own: &Group, pids: &[u32], is_root: bool) -> Vec<String> {
+    let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
+    let mut properties = vec![words("Delegate b true")];
+    let mut processes = words(&format!("PIDs au {}", pids.len()));
+    processes.extend(pids.iter().map(u32::to_string));
+    properties.push(processes);
+    if let Some(slice) = slice(&own.path, is_root) {
+        properties.push(words(&format!("Slice s {slice}")));
+    }
+    let instance = if is_root { "--system" } else { "--user" };
+    let mut all = words(&format!(
+        "{instance} --timeout=4 call org.freedesktop.systemd1"
+    ));
+    all.extend(words(
+        "/org/freedesktop/systemd1 org.freedesktop.systemd1.Manager StartTransientUnit",
+    ));
+    all.extend(words("ssa(sv)a(sa(sv))"));
+    all.extend(words(&format!("{name}.scope fail {}", properties.len())));
+    all.extend(properties.into_iter().flatten());
+    all.push("0".to_owned());
+    all
+}
+
+/// The slice that we are in. A user's systemd knows those below its own service only.
+fn slice(path: &Path, is_root: bool) -> Option<String> {
+    let names: Vec<&str> = path.iter().filter_map(|name| name.to_str()).collect();
+    let from = if is_root {
+        0
+    } else {
+        names
+            .iter()
+            .position(|name| name.starts_with("user@") && name.ends_with(".service"))?
+    };
+    let slice = names[from..]
+        .iter()
+        .rev()
+        .find(|name| name.ends_with(".slice") && !name.contains(' '));
+    slice.map(|&name| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(path: &str) -> Group {
+        Group {
+            path: path.into(),
+            dir: path.into(),
+        }
+    }
+
+    #[test]
+    fn the_call_has_the_signature_of_the_manual() {
+        let own = group("/system.slice/cron.service");
+        let call = arguments("pagetide-7-8", &own, &[7, 9], true).join(" ");
+        assert!(call.starts_with("--system --timeout=4 call "), "{call}");
+        assert!(
+            call.ends_with(
+                "ssa(sv)a(sa(sv)) pagetide-7-8.scope fail 3 Delegate b true PIDs au 2 7 9 Slice s system.slice 0"
+            ),
+            "{call}"
+        );
+    }
+
+    #[test]
+    fn a_user_asks_for_slices_of_its_own() {
+        let inside = "/user.slice/user-1000.slice/user@1000.service/app.slice/x.scope";
+        assert_eq!(
+            slice(Path::new(inside), false).as_deref(),
+            Some("app.slice")
+        );
+        let session = "/user.slice/user-1000.slice/session-2.scope";
+        assert_eq!(slice(Path::new(session), false), None);
+        let of_root = slice(Path::new(session), true);
+        assert_eq!(of_root.as_deref(), Some("user-1000.slice"));
+        assert_eq!(slice(Path::new("/"), true), None);
+    }
+}

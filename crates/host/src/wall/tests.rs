@@ -1,0 +1,243 @@
+//! Trees that look like those of other hosts, where every write is read back. What only a kernel does (locks
+//! and marks that end with a process, reclaim, the guard) is in `crates/e2e/tests/wall.rs`.
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+
+use super::limits::Limits;
+use super::mark::{self, Mark};
+use super::place::Request;
+use super::*;
+use crate::system::testing::{Directory, OwnGroup};
+
+const MANAGER: Identity = Identity {
+    pid: 77,
+    started: 4711,
+};
+
+fn put(dir: &Path, name: &str, text: &str) {
+    std::fs::create_dir_all(dir).unwrap();
+    std::fs::write(dir.join(name), text).unwrap();
+}
+
+fn word(dir: &Path, name: &str) -> String {
+    std::fs::read_to_string(dir.join(name)).unwrap()
+}
+
+/// A tree of version 2: a slice with a limit, in it a service with another one and these processes.
+fn version_2(name: &str, procs: &str) -> (Directory, Groups, Group) {
+    let tree = Directory::new(name);
+    let slice = tree.0.join("a.slice");
+    let service = slice.join("b.service");
+    put(&tree.0, "cgroup.controllers", "cpu memory\n");
+    put(&tree.0, "cgroup.subtree_control", "memory\n");
+    put(&tree.0, "cgroup.procs", "1\n");
+    put(&slice, "cgroup.subtree_control", "cpu memory\n");
+    put(&slice, "cgroup.procs", "");
+    put(&slice, "memory.max", "900\n");
+    put(&service, "cgroup.procs", procs);
+    put(&service, "memory.max", "700\n");
+    put(&service, "memory.high", "max\n");
+    put(&service, "memory.swap.max", "50\n");
+    let mounts = format!("1 2 0:30 / {} rw - cgroup2 cgroup rw\n", tree.0.display());
+    let groups = Groups::at(mounts.as_bytes()).unwrap();
+    let own = groups.resolve("a.slice/b.service").unwrap();
+    (tree, groups, own)
+}
+
+fn request<'a>(groups: &'a Groups, proc: &'a Proc) -> Request<'a> {
+    Request {
+        groups,
+        proc,
+        ours: &[77],
+        name: "pagetide-77-4711",
+        scope: None,
+    }
+}
+
+#[test]
+fn beside_our_group_its_own_limits_are_the_ceiling() {
+    let proc = Proc::system().unwrap();
+    // No cgroup.subtree_control: as one that cannot be written.
+    let (_tree, groups, own) = version_2("beside", "12\n77\n");
+    let place = request(&groups, &proc).find(&own).unwrap();
+    assert_eq!(place.parent, own.dir.parent().unwrap());
+    let ceiling = Limits {
+        max: Some(700),
+        high: None,
+        swap_max: Some(50),
+    };
+    // The slice's 900 hold by themselves.
+    assert_eq!(place.ceiling, ceiling);
+    assert!(place.leaf.is_none());
+}
+
+#[test]
+fn alone_in_a_group_that_is_ours_to_divide() {
+    let proc = Proc::system().unwrap();
+    let (_tree, groups, own) = version_2("alone", "77\n");
+    // A real group's files are there when it is made; here the leaf cannot be entered.
+    let why = request(&groups, &proc).find(&own).unwrap();
+    assert!(why.leaf.is_none());
+    assert!(!own.dir.join("pagetide-77-4711.manager").exists());
+
+    put(&own.dir, "cgroup.subtree_control", "memory\n");
+    let place = request(&groups, &proc).find(&own).unwrap();
+    assert_eq!((place.parent, place.ceiling), (own.dir, Limits::default()));
+}
+
+#[test]
+fn nowhere_is_an_error_with_a_hint() {
+    let proc = Proc::system().unwrap();
+    let (tree, groups, own) = version_2("nowhere", "12\n77\n");
+    for file in ["cgroup.subtree_control", "a.slice/cgroup.subtree_control"] {
+        std::fs::remove_file(tree.0.join(file)).unwrap();
+    }
+    let error = request(&groups, &proc).find(&own).unwrap_err();
+    assert!(error.to_string().contains("1 other processes"), "{error}");
+    assert!(error.hint().contains("Delegate=yes"));
+    let scope = |_: &Group, _: &[u32]| Err("busctl: exit status: 1".to_owned());
+    let asked = Request {
+        scope: Some(&scope),
+        ..request(&groups, &proc)
+    };
+    let error = asked.find(&own).unwrap_err();
+    assert!(error.to_string().contains("busctl"), "{error}");
+}
+
+/// A wall in a tree, with these files.
+fn wall(name: &str, version: Version, files: &[(&str, &str)]) -> (Directory, Wall) {
+    let tree = Directory::new(name);
+    let dir = tree.0.join("above/wall");
+    for (file, text) in files {
+        put(&dir, file, text);
+    }
+    let groups = match version {
+        Version::V1 => format!("1 2 0:3 / {} rw - cgroup x rw,memory\n", tree.0.display()),
+        Version::V2 => {
+            put(&tree.0, "cgroup.controllers", "memory\n");
+            format!("1 2 0:3 / {} rw - cgroup2 x rw\n", tree.0.display())
+        }
+    };
+    let groups = Groups::at(groups.as_bytes()).unwrap();
+    let group = groups.resolve("above/wall").unwrap();
+    let mark = Mark {
+        manager: MANAGER,
+        ceiling: Limits {
+            max: Some(1 << 30),
+            ..Limits::default()
+        },
+    };
+    let open = files::open_dir(&dir).unwrap();
+    (tree, Wall::of(groups, group, open, &mark, None))
+}
+
+#[test]
+fn version_1_keeps_both_limits_in_order() {
+    const MAX: &str = "memory.limit_in_bytes";
+    const BOTH: &str = "memory.memsw.limit_in_bytes";
+    let none = "9223372036854771712\n";
+    let (_tree, wall) = wall("v1", Version::V1, &[(MAX, none), (BOTH, none)]);
+    let dir = wall.group().dir.clone();
+    let now = || (word(&dir, MAX), word(&dir, BOTH));
+    let error = wall.set_swap_max(Some(5)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+    // A file is not cut by a write as the kernel's are: values of equal length.
+    put(&dir, MAX, "");
+    wall.set_max(Some(1000)).unwrap();
+    assert_eq!(now(), ("1000".to_owned(), none.to_owned()));
+    put(&dir, BOTH, "");
+    wall.set_swap_max(Some(500)).unwrap();
+    assert_eq!(now().1, "1500");
+    wall.set_max(Some(3000)).unwrap();
+    assert_eq!(now(), ("3000".to_owned(), "3500".to_owned()));
+    wall.set_max(Some(2000)).unwrap();
+    assert_eq!(now(), ("2000".to_owned(), "2500".to_owned()));
+    assert!(wall.set_high(Some(1)).is_err() && wall.set_high(None).is_ok());
+}
+
+#[test]
+fn no_value_is_above_the_ceiling() {
+    let files = [
+        ("memory.max", ""),
+        ("memory.high", ""),
+        ("memory.swap.max", ""),
+    ];
+    let (_tree, wall) = wall("v2", Version::V2, &files);
+    let max = |wall: &Wall| word(&wall.group().dir, "memory.max");
+    wall.lift().unwrap();
+    assert_eq!(max(&wall), (1u64 << 30).to_string());
+    assert_eq!(word(&wall.group().dir, "memory.high"), "max");
+    put(&wall.group().dir, "memory.max", "");
+    wall.set_max(Some(1 << 20)).unwrap();
+    assert_eq!(max(&wall), (1 << 20).to_string());
+    let above = wall.group().dir.parent().unwrap().to_owned();
+    assert_eq!(wall.limits_above(), Some(1 << 30));
+    put(&above, "memory.max", "4096\n");
+    assert_eq!(wall.limits_above(), Some(4096));
+}
+
+/// Real groups: only a kernel keeps marks on them.
+#[test]
+fn only_what_is_marked_and_unlocked_is_left_behind() {
+    let own = OwnGroup::new("left");
+    let groups = Groups::find(&Proc::system().unwrap()).unwrap();
+    let at = |name: &str| own.dir.join(name);
+    let make = |name: &str| {
+        let place = Place {
+            parent: own.dir.clone(),
+            ceiling: Limits::default(),
+            leaf: None,
+        };
+        Wall::make_at(groups.clone(), &place, MANAGER, name).unwrap()
+    };
+    std::fs::create_dir(at("pagetide-1-2")).unwrap();
+    std::fs::create_dir(at("other-3-4")).unwrap();
+    let lives = make("pagetide-5-6");
+    // This process runs, and its manager's number is ours: a later process got the pid of a dead one.
+    let ours = std::process::id();
+    drop(make(&format!("pagetide-{ours}-1")));
+    // Only those of this test: others run beside it.
+    let found = |manager| -> Vec<PathBuf> {
+        let claim = |name: PathBuf| Wall::claim(&groups, &name, manager);
+        let found = files::folders(&own.dir).into_iter().filter_map(claim);
+        found.map(|wall| wall.group().dir.clone()).collect()
+    };
+    assert_eq!(found(MANAGER), [at(&format!("pagetide-{ours}-1"))]);
+    drop(lives);
+    assert_eq!(found(MANAGER).len(), 2);
+    let taken = Wall::claim(&groups, &at("pagetide-5-6"), MANAGER).unwrap();
+    assert_eq!(found(MANAGER).len(), 1, "one that is taken up is not left");
+    assert!(taken.is_there() && taken.remove().unwrap());
+    assert!(!taken.is_there());
+    assert!(taken.remove().unwrap(), "gone is gone");
+}
+
+#[test]
+fn names_of_others_are_not_ours() {
+    assert_eq!(mark::is_name(mark::name(MANAGER).as_ref()), Some(MANAGER));
+    for name in [
+        "pagetide",
+        "pagetide-1",
+        "pagetide-1-2-x",
+        "pagetide--2",
+        "x",
+    ] {
+        assert_eq!(mark::is_name(name.as_ref()), None, "{name}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn marks_come_back(pid in any::<u32>(), started in any::<u64>(), max in any::<Option<u64>>(), swap_max in any::<Option<u64>>(), bytes in any::<Vec<u8>>()) {
+        let mark = Mark {
+            manager: Identity { pid, started },
+            ceiling: Limits { max, high: None, swap_max },
+        };
+        prop_assert_eq!(Mark::parse(mark.text().as_bytes()), Some(mark));
+        let _ = Mark::parse(&bytes);
+    }
+}
