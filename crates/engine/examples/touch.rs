@@ -1,7 +1,7 @@
-//! How fast the engine is and what a page costs:
-//! `cargo run --release -p engine --example touch -- [PAGES] [RUNS]`.
+//! How fast the machine is and what a page costs:
+//! `cargo run --release -p machine --example touch -- [PAGES] [RUNS]`.
 //!
-//! One engine a case. Page numbers are drawn from a zipf distribution over all pages, anew for each
+//! One machine a case. Page numbers are drawn from a zipf distribution over all pages, anew for each
 //! run and outside the measured time. They are touched a batch at a time; what is out is faulted in,
 //! and above the limit pages are evicted, those apart that were touched since the last walk.
 //!
@@ -9,8 +9,11 @@
 //! anew for each case with `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
 #![forbid(unsafe_code)]
 
-use engine::lru_gen::IsolateBudget;
-use engine::{Engine, EngineConfig, FaultKind, FolioId, FolioType, Millis, ScanReason};
+use engine::lru_gen::MIN_LRU_BATCH;
+use engine::memcg::MemcgLimits;
+use engine::{FaultKind, FolioId, FolioType, Machine, MachineConfig, MemcgId, Millis, ScanReason};
+
+const ONE: MemcgId = MemcgId::FIRST;
 
 const TOUCHES: usize = 1 << 24;
 /// Touches between two looks at the limit, as a kernel charges ahead.
@@ -81,7 +84,7 @@ impl Draws {
 }
 
 struct Run {
-    engine: Engine,
+    machine: Machine,
     limit: u64,
     resident: u64,
     now: u64,
@@ -92,31 +95,38 @@ struct Run {
 impl Run {
     fn evict(&mut self) {
         self.batch.clear();
-        let swappiness = self.engine.swappiness();
-        let lruvec = self.engine.lruvec_mut();
-        let budget = IsolateBudget::default();
-        let done = lruvec.isolate(ScanReason::Background, swappiness, budget, &mut self.batch);
+        let reason = ScanReason::Background;
+        let done = self
+            .machine
+            .isolate(ONE, MIN_LRU_BATCH, reason, &mut self.batch);
         if done.scanned == 0 {
             self.now += 1;
-            lruvec.walk_accessed();
-            self.engine.age(Millis(self.now));
+            self.machine.lruvec_mut(ONE).walk_accessed();
+            self.machine.age(ONE, Millis(self.now));
             return;
         }
-        lruvec.keep_referenced(&mut self.batch);
-        let left = self.engine.evicted_all(&self.batch, ScanReason::Background);
+        self.machine
+            .lruvec_mut(ONE)
+            .keep_referenced(&mut self.batch);
+        let left = self
+            .machine
+            .evicted_all(ONE, &self.batch, ScanReason::Background);
         self.resident -= left.0;
     }
 
     /// Touches `ids`; returns how many were out.
     fn touch(&mut self, ids: &[FolioId]) -> u64 {
         self.missing.clear();
-        self.engine.lruvec_mut().touch_all(ids, &mut self.missing);
+        self.machine
+            .lruvec_mut(ONE)
+            .touch_all(ids, &mut self.missing);
         if self.missing.is_empty() {
             return 0;
         }
         let (ty, kind) = (FolioType::Anon, FaultKind::Refault);
-        self.engine.fault_in_all(&self.missing, ty, kind, true);
-        self.resident = self.engine.resident_pages().0;
+        self.machine
+            .fault_in_all(ONE, &self.missing, (ty, kind, true));
+        self.resident = self.machine.lruvec(ONE).resident().0;
         while self.resident > self.limit {
             self.evict();
         }
@@ -164,14 +174,14 @@ fn measure(case: &Case, pages: u32, runs: usize) {
     let mut ids = vec![FolioId(1); TOUCHES];
     let before = resident_bytes();
     let mut run = Run {
-        engine: Engine::new(EngineConfig::default(), Millis(0)),
+        machine: Machine::of_one(MachineConfig::default(), MemcgLimits::default(), Millis(0)),
         limit: u64::from(pages) * case.limit_percent / 100,
         resident: 0,
         now: 0,
         batch: Vec::new(),
         missing: Vec::new(),
     };
-    run.engine.ensure(pages as usize);
+    run.machine.lruvec_mut(ONE).ensure(pages as usize);
     for first in (0..pages).step_by(BATCH) {
         let ids: Vec<FolioId> = (first..pages.min(first + 512)).map(FolioId).collect();
         run.touch(&ids);
@@ -199,7 +209,7 @@ fn measure(case: &Case, pages: u32, runs: usize) {
             / (millions(TOUCHES as u64) * f64::from(u32::try_from(runs).unwrap_or(1))),
         Speeds(speed),
         case.goal,
-        millions(run.engine.lruvec().footprint() as u64) / millions(u64::from(pages)),
+        millions(run.machine.lruvec(ONE).footprint() as u64) / millions(u64::from(pages)),
         (resident_bytes() - before) / f64::from(pages),
     );
 }

@@ -6,7 +6,7 @@
 //! From the bottom: [`word`] (one 32-bit state a page), [`folio`] (their table, with the accessed
 //! bits), lists as rings of packed entries with lazy removal, [`lru_gen`] and [`active_inactive`] on top of them, [`lruvec`]
 //! (table, lists and counters of one memcg on one node, with either policy), [`vmscan`] (reclaim in
-//! three phases). Two facades: [`engine`] for one tenant, [`machine`] for a tree of them.
+//! three phases). The facade is [`machine`]: a tree of tenants, of which one process is the smallest.
 //!
 //! | here | the kernel's | deliberate differences |
 //! |---|---|---|
@@ -22,7 +22,6 @@
 extern crate alloc;
 
 pub mod active_inactive;
-pub mod engine;
 pub mod folio;
 mod list;
 pub mod lru_gen;
@@ -41,9 +40,9 @@ pub mod vmstat;
 pub mod word;
 pub mod workingset;
 
-pub use engine::{Engine, EngineConfig, PutBack};
 pub use folio::{FolioId, FolioTable, FolioType};
 pub use lruvec::{FaultKind, Lruvec, Policy};
 pub use machine::{Machine, MachineConfig};
+pub use memcg::MemcgId;
 pub use units::{Bytes, Limit, Millis, Pages, Swappiness};
 pub use vmscan::{Memory, PageOut, ScanReason};

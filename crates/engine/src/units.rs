@@ -3,6 +3,8 @@
 
 /// Bytes in a base page.
 pub const PAGE_SIZE: u64 = 4096;
+/// Fewest pages that reclaim is asked for at a time.
+pub const SWAP_CLUSTER_MAX: u64 = 32;
 
 /// A point in time, or a span of it, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

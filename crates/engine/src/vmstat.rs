@@ -1,7 +1,22 @@
 //! Event counters under the kernel's names. spec: reclaim-control.md 8, workingset.md 8.
 
 use crate::folio::FolioType;
-use crate::vmscan::ScanReason;
+
+/// Who reclaims. Counters and events depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanReason {
+    /// Below a watermark or above a limit, on nobody's time (kswapd).
+    Background,
+    /// On the time of whoever needs the memory.
+    Direct,
+    /// Asked for, by size or by age; no pressure (memory.reclaim).
+    Proactive,
+}
+
+impl ScanReason {
+    /// All reasons.
+    pub const ALL: [Self; 3] = [Self::Background, Self::Direct, Self::Proactive];
+}
 
 macro_rules! events {
     ($($variant:ident = $name:literal,)+) => {

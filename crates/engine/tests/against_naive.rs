@@ -1,4 +1,4 @@
-//! Random operations on the engine and on a naive model of it: after each one, everything that can
+//! Random operations on the machine and on a naive model of it: after each one, everything that can
 //! be seen of the two must be the same, in particular the order in which pages would be evicted.
 //! A failing case prints its (shrunk) operations and the seed that proptest found it with.
 #![forbid(unsafe_code)]
@@ -6,14 +6,19 @@
 
 mod naive;
 
-use engine::engine::EngineConfig;
 use engine::folio::FolioId;
+use engine::memcg::MemcgLimits;
 use engine::vmstat::VmEvent;
 use engine::word::{Flag, State};
 use engine::workingset::{Aggregation, Bins};
-use engine::{Engine, FaultKind, FolioType, Millis, PageOut, Pages, ScanReason, Swappiness};
+use engine::{
+    FaultKind, FolioType, Machine, MachineConfig, MemcgId, Millis, PageOut, Pages, ScanReason,
+    Swappiness,
+};
 use naive::{Naive, Place, naive_page_age};
 use proptest::prelude::*;
+
+const ONE: MemcgId = MemcgId::FIRST;
 
 const PAGES: u32 = 150;
 const EDGES: [u64; 3] = [10, 25, 60];
@@ -116,7 +121,7 @@ fn ops() -> impl Strategy<Value = Op> {
 }
 
 struct Pair {
-    engine: Engine,
+    machine: Machine,
     model: Naive,
     isolated: Vec<(u32, ScanReason)>,
     now: u64,
@@ -129,15 +134,15 @@ fn range(id: u32, len: u32) -> std::ops::Range<u32> {
 impl Pair {
     fn new(swappiness: u8) -> Self {
         let swappiness = Swappiness::new(swappiness).expect("in range");
-        let config = EngineConfig {
-            swappiness,
-            ..EngineConfig::default()
+        let config = MachineConfig {
+            ..MachineConfig::default()
         };
-        let mut engine = Engine::new(config, Millis(0));
-        engine.ensure(PAGES as usize);
+        let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));
+        machine.set_swappiness(ONE, swappiness);
+        machine.lruvec_mut(ONE).ensure(PAGES as usize);
         let model = Naive::new(PAGES as usize, u64::from(swappiness.get()));
         Self {
-            engine,
+            machine,
             model,
             isolated: Vec::new(),
             now: 0,
@@ -159,47 +164,49 @@ impl Pair {
                     FolioType::Anon
                 };
                 for id in range(id, len) {
-                    self.engine.fault_in(FolioId(id), ty, kind, recency);
+                    self.machine.fault_in(ONE, FolioId(id), ty, kind, recency);
                     self.model.fault(id, ty, kind, recency);
                     if !recency {
                         // The model knows no VMA; its walk sees every page.
-                        self.engine.set_flag(FolioId(id), Flag::NoRecency, false);
+                        self.machine
+                            .lruvec_mut(ONE)
+                            .set_flag(FolioId(id), Flag::NoRecency, false);
                     }
                 }
             }
             Op::Young { id, len } => {
                 for id in range(id, len) {
-                    self.engine.young(FolioId(id));
+                    self.machine.lruvec_mut(ONE).young(FolioId(id));
                     self.model.young(id);
                 }
             }
             Op::Walk => {
-                self.engine.lruvec_mut().walk_accessed();
+                self.machine.lruvec_mut(ONE).walk_accessed();
                 self.model.walk();
             }
             Op::Mark { id, times } => {
                 for _ in 0..times {
-                    self.engine.mark_accessed(FolioId(id));
+                    self.machine.lruvec_mut(ONE).mark_accessed(FolioId(id));
                     self.model.mark_accessed(id);
                 }
             }
             Op::Unmap { id, len } => {
                 let len = range(id, len).len();
-                self.engine.unmap_range(FolioId(id), len);
+                self.machine.unmap_range(ONE, FolioId(id), len);
                 (id..).take(len).for_each(|id| self.model.unmap(id));
             }
             Op::Age { after } => {
                 self.now += after;
-                self.engine.age(Millis(self.now));
+                self.machine.age(ONE, Millis(self.now));
                 self.model.age(self.now);
             }
             Op::Flag { id, flag, on } => self.flag(id, flag, on),
             Op::Rotate { id } => {
-                self.engine.lruvec_mut().rotate_reclaimable(FolioId(id));
+                self.machine.lruvec_mut(ONE).rotate_reclaimable(FolioId(id));
                 self.model.rotate(id);
             }
             Op::Deactivate { id } => {
-                self.engine.lruvec_mut().deactivate(FolioId(id));
+                self.machine.lruvec_mut(ONE).deactivate(FolioId(id));
                 self.model.deactivate(id);
             }
             Op::Thrash {
@@ -243,17 +250,17 @@ impl Pair {
         };
         let expect = match *op {
             Op::Isolate { nr } => {
-                self.engine.isolate(nr, reason, &mut out);
+                self.machine.isolate(ONE, nr, reason, &mut out);
                 self.model.isolate(nr)
             }
             Op::IsolateOlder { age, nr } => {
-                self.engine
-                    .isolate_older_than(Millis(age), nr, Millis(self.now), &mut out);
+                self.machine
+                    .isolate_older_than(ONE, (Millis(age), Millis(self.now)), nr, &mut out);
                 self.model.isolate_older_than(age, nr, Millis(self.now))
             }
             Op::Settle { nr, outcome } => {
                 for (id, reason) in self.isolated.drain(..nr.min(self.isolated.len())) {
-                    self.engine.settle(FolioId(id), outcome, reason);
+                    self.machine.settle(ONE, FolioId(id), (outcome, reason));
                     self.model.settle(id, outcome);
                 }
                 return;
@@ -266,7 +273,7 @@ impl Pair {
     }
 
     fn flag(&mut self, id: u32, flag: Flag, on: bool) {
-        self.engine.set_flag(FolioId(id), flag, on);
+        self.machine.lruvec_mut(ONE).set_flag(FolioId(id), flag, on);
         let page = &mut self.model.pages[id as usize];
         if matches!(page.place, Place::Gen(_) | Place::Off) {
             match flag {
@@ -278,18 +285,21 @@ impl Pair {
     }
 
     fn compare(&self) {
-        self.engine.check_invariants();
-        let lru = self.engine.lru_gen();
+        self.machine.check_invariants();
+        let lru = self.machine.lruvec(ONE).lru_gen();
         let mins = FolioType::ALL.map(|ty| lru.min_seq(ty));
         assert_eq!(
             (lru.max_seq(), mins),
             (self.model.max_seq, self.model.min_seq)
         );
-        assert_eq!(self.engine.resident_pages(), Pages(self.model.resident()));
+        assert_eq!(
+            self.machine.lruvec(ONE).resident(),
+            Pages(self.model.resident())
+        );
         self.compare_pages();
         for ty in FolioType::ALL {
             for seq in lru.min_seq(ty)..=lru.max_seq() {
-                let got = self.engine.lruvec().list_order(seq, ty);
+                let got = self.machine.lruvec(ONE).list_order(seq, ty);
                 let list = self.model.lists.get(&(seq, ty as usize));
                 let expect = list.into_iter().flatten().rev().copied().map(FolioId);
                 assert_eq!(
@@ -302,8 +312,8 @@ impl Pair {
         self.compare_counts();
         let bins = Bins::new(&EDGES.map(Millis)).expect("increasing");
         let report = self
-            .engine
-            .page_age(Millis(self.now), &bins, Aggregation::Exact);
+            .machine
+            .page_age(ONE, Millis(self.now), &bins, Aggregation::Exact);
         let got: Vec<_> = report
             .bins()
             .iter()
@@ -317,9 +327,9 @@ impl Pair {
     }
 
     fn compare_pages(&self) {
-        let lru = self.engine.lru_gen();
+        let lru = self.machine.lruvec(ONE).lru_gen();
         for (id, page) in (0..).map(FolioId).zip(&self.model.pages) {
-            let word = self.engine.lruvec().folios().get(id);
+            let word = self.machine.lruvec(ONE).folios().get(id);
             match page.place {
                 Place::Nowhere => assert_eq!(word.state(), State::Absent, "{id:?}"),
                 Place::Out(..) => assert_eq!(word.state(), State::Shadow, "{id:?}"),
@@ -336,7 +346,7 @@ impl Pair {
     }
 
     fn compare_counts(&self) {
-        let (stat, counts) = (self.engine.stats(), &self.model.counts);
+        let (stat, counts) = (self.machine.stats(ONE), &self.model.counts);
         let by_type = |anon, file| [stat.get(anon), stat.get(file)];
         let refault = by_type(
             VmEvent::WorkingsetRefaultAnon,

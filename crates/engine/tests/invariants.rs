@@ -4,11 +4,14 @@
 
 use engine::active_inactive::Stage;
 use engine::lru_gen::Profile;
+use engine::memcg::MemcgLimits;
 use engine::word::Flag;
 use engine::{
-    Engine, EngineConfig, FaultKind, FolioId, FolioType, Millis, PageOut, Pages, Policy,
+    FaultKind, FolioId, FolioType, Machine, MachineConfig, MemcgId, Millis, PageOut, Pages, Policy,
     ScanReason, Swappiness,
 };
+
+const ONE: MemcgId = MemcgId::FIRST;
 
 const PAGES: u32 = 400;
 
@@ -24,8 +27,8 @@ impl Random {
     }
 }
 
-fn seqs(engine: &Engine) -> Option<[u64; 3]> {
-    let lru = engine.lruvec().multi_gen()?;
+fn seqs(machine: &Machine) -> Option<[u64; 3]> {
+    let lru = machine.lruvec(ONE).multi_gen()?;
     Some([
         lru.max_seq(),
         lru.min_seq(FolioType::Anon),
@@ -33,7 +36,7 @@ fn seqs(engine: &Engine) -> Option<[u64; 3]> {
     ])
 }
 
-fn step(engine: &mut Engine, random: &mut Random, isolated: &mut Vec<FolioId>, now: &mut u64) {
+fn step(machine: &mut Machine, random: &mut Random, isolated: &mut Vec<FolioId>, now: &mut u64) {
     let (id, len) = (FolioId(random.below(PAGES)), random.below(40));
     let range = (id.0..(id.0 + len).min(PAGES)).map(FolioId);
     let ty = FolioType::ALL[random.below(2) as usize];
@@ -47,30 +50,34 @@ fn step(engine: &mut Engine, random: &mut Random, isolated: &mut Vec<FolioId>, n
             ];
             let (kind, recency) = (kinds[random.below(4) as usize], random.below(8) > 0);
             for id in range {
-                engine.fault_in(id, ty, kind, recency);
+                machine.fault_in(ONE, id, ty, kind, recency);
             }
         }
-        4 => range.for_each(|id| engine.young(id)),
+        4 => range.for_each(|id| machine.lruvec_mut(ONE).young(id)),
         5 => {
             range.for_each(|id| {
-                engine.lruvec_mut().touch(id);
+                machine.lruvec_mut(ONE).touch(id);
             });
-            engine.lruvec_mut().walk_accessed();
+            machine.lruvec_mut(ONE).walk_accessed();
         }
-        6 => range.for_each(|id| engine.mark_accessed(id)),
+        6 => range.for_each(|id| machine.lruvec_mut(ONE).mark_accessed(id)),
         7 => {
-            engine.unmap_range(id, len as usize);
+            machine.unmap_range(ONE, id, len as usize);
         }
         8 => {
             *now += u64::from(random.below(20));
-            engine.age(Millis(*now));
+            machine.age(ONE, Millis(*now));
         }
         9 => {
             let flags = [Flag::Dirty, Flag::Writeback, Flag::Unevictable, Flag::Exec];
-            engine.set_flag(id, flags[random.below(4) as usize], random.below(2) == 0);
+            machine.lruvec_mut(ONE).set_flag(
+                id,
+                flags[random.below(4) as usize],
+                random.below(2) == 0,
+            );
         }
         10 => {
-            engine.isolate(len as usize, ScanReason::Background, isolated);
+            machine.isolate(ONE, len as usize, ScanReason::Background, isolated);
         }
         _ => {
             let outcomes = [
@@ -81,7 +88,7 @@ fn step(engine: &mut Engine, random: &mut Random, isolated: &mut Vec<FolioId>, n
             ];
             for id in isolated.drain(..) {
                 let outcome = outcomes[random.below(4) as usize];
-                engine.settle(id, outcome, ScanReason::Background);
+                machine.settle(ONE, id, (outcome, ScanReason::Background));
             }
         }
     }
@@ -90,19 +97,19 @@ fn step(engine: &mut Engine, random: &mut Random, isolated: &mut Vec<FolioId>, n
 fn run(policy: Policy, swappiness: u8, seed: u64) -> u64 {
     println!("{policy:?}, swappiness {swappiness}, seed {seed}");
     let swappiness = Swappiness::new(swappiness).expect("in range");
-    let config = EngineConfig {
+    let config = MachineConfig {
         policy,
-        swappiness,
-        ..EngineConfig::default()
+        ..MachineConfig::default()
     };
-    let mut engine = Engine::new(config, Millis(0));
-    engine.ensure(PAGES as usize);
+    let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));
+    machine.set_swappiness(ONE, swappiness);
+    machine.lruvec_mut(ONE).ensure(PAGES as usize);
     let (mut random, mut isolated, mut now) = (Random(seed), Vec::new(), 0);
     for _ in 0..400 {
-        let before = seqs(&engine);
-        step(&mut engine, &mut random, &mut isolated, &mut now);
-        engine.check_invariants();
-        if let (Some(before), Some(after)) = (before, seqs(&engine)) {
+        let before = seqs(&machine);
+        step(&mut machine, &mut random, &mut isolated, &mut now);
+        machine.check_invariants();
+        if let (Some(before), Some(after)) = (before, seqs(&machine)) {
             assert!(
                 (0..3).all(|n| before[n] <= after[n]),
                 "I4: {before:?} {after:?}"
@@ -110,7 +117,7 @@ fn run(policy: Policy, swappiness: u8, seed: u64) -> u64 {
             assert!(after[0] - before[0] <= 1, "I4: one at a time");
         }
     }
-    engine.stats().pgsteal()
+    machine.stats(ONE).pgsteal()
 }
 
 #[test]

@@ -3,11 +3,11 @@
 //! pages reclaim takes is read from the engine; everything that follows from it is checked.
 #![forbid(unsafe_code)]
 
-use engine::machine::{Machine, MachineConfig, Memories, ReclaimRequest};
+use engine::machine::{Machine, MachineConfig, ReclaimRequest};
 use engine::memcg::{MemcgId, MemcgLimits, MemcgProfile};
 use engine::word::State;
 use engine::{
-    Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Millis, PageOut, Pages, ScanReason,
+    Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Memory, Millis, PageOut, Pages, ScanReason,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ fn ops() -> impl Strategy<Value = Op> {
 
 struct Plain;
 
-impl Memories for Plain {
+impl Memory for Plain {
     fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
         lruvec.walk_accessed();
     }

@@ -3,13 +3,14 @@
 
 use engine::active_inactive::Stage;
 use engine::lru_gen::Verdict;
+use engine::machine::{OomAt, ReclaimRequest};
 use engine::memcg::{MemcgEvent, MemcgLimits};
-use engine::vmscan::{Oom, TryAgain};
+use engine::vmscan::{Settled, TryAgain};
 use engine::vmstat::VmEvent;
 use engine::workingset::{Aggregation, Bins};
 use engine::{
-    Bytes, Engine, EngineConfig, FaultKind, FolioId, FolioType, Limit, Lruvec, Memory, Millis,
-    PageOut, Pages, Policy, ScanReason,
+    Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Memory,
+    Millis, PageOut, Pages, Policy, ScanReason,
 };
 
 /// Memory that pages out whatever it is given, except that the pages of `busy` cannot go.
@@ -20,11 +21,11 @@ struct Simple {
 }
 
 impl Memory for Simple {
-    fn walk(&mut self, lruvec: &mut Lruvec) {
+    fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
         lruvec.walk_accessed();
     }
 
-    fn page_out(&mut self, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+    fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
         for id in batch {
             let busy = self.busy.contains(&id.0);
             outcome.push(if busy { PageOut::Busy } else { PageOut::Stored });
@@ -33,21 +34,26 @@ impl Memory for Simple {
     }
 }
 
-fn engine(pages: u32, limits: MemcgLimits) -> Engine {
-    let mut engine = Engine::new(
-        EngineConfig {
-            limits,
-            ..EngineConfig::default()
-        },
-        Millis(0),
-    );
-    engine.ensure(pages as usize);
-    engine
+const ONE: MemcgId = MemcgId::FIRST;
+
+fn engine(pages: u32, limits: MemcgLimits) -> Machine {
+    let mut machine = Machine::of_one(MachineConfig::default(), limits, Millis(0));
+    machine.lruvec_mut(ONE).ensure(pages as usize);
+    machine
 }
 
-fn fault(engine: &mut Engine, ids: std::ops::Range<u32>) {
+fn proactive(nr: Pages, now: Millis) -> ReclaimRequest {
+    ReclaimRequest {
+        reason: ScanReason::Proactive,
+        nr,
+        swappiness: None,
+        now,
+    }
+}
+
+fn fault(machine: &mut Machine, ids: std::ops::Range<u32>) {
     for id in ids.map(FolioId) {
-        engine.fault_in(id, FolioType::Anon, FaultKind::Refault, true);
+        machine.fault_in(ONE, id, FolioType::Anon, FaultKind::Refault, true);
     }
 }
 
@@ -58,31 +64,34 @@ fn pages(n: u64) -> Limit {
 /// reclaim-control.md 11, test 7.
 #[test]
 fn a_charge_over_max_with_nothing_to_reclaim() {
-    let mut engine = engine(
+    let mut machine = engine(
         101,
         MemcgLimits {
             max: pages(100),
             ..MemcgLimits::default()
         },
     );
-    fault(&mut engine, 0..100);
+    fault(&mut machine, 0..100);
     let mut memory = Simple {
         busy: 0..101,
         ..Simple::default()
     };
-    assert_eq!(engine.make_room(Pages(1), Millis(1), &mut memory), Err(Oom));
-    let events = engine.memcg().events();
+    assert_eq!(
+        machine.make_room(ONE, Pages(1), Millis(1), &mut memory),
+        Err(OomAt { at: ONE })
+    );
+    let events = machine.tree().get(ONE).events();
     assert_eq!(
         (events.get(MemcgEvent::Max), events.get(MemcgEvent::Oom)),
         (1, 1)
     );
     assert!(!memory.order.is_empty(), "it tried");
-    engine.check_invariants();
+    machine.check_invariants();
 }
 
 #[test]
 fn a_charge_over_max_makes_room() {
-    let mut engine = engine(
+    let mut machine = engine(
         200,
         MemcgLimits {
             max: pages(100),
@@ -91,14 +100,14 @@ fn a_charge_over_max_makes_room() {
     );
     let mut memory = Simple::default();
     for id in 0..200 {
-        engine
-            .make_room(Pages(1), Millis(u64::from(id)), &mut memory)
+        machine
+            .make_room(ONE, Pages(1), Millis(u64::from(id)), &mut memory)
             .expect("room");
-        fault(&mut engine, id..id + 1);
-        assert!(engine.memcg().usage() <= Pages(100));
-        engine.check_invariants();
+        fault(&mut machine, id..id + 1);
+        assert!(machine.tree().get(ONE).usage() <= Pages(100));
+        machine.check_invariants();
     }
-    assert_eq!(engine.memcg().events().get(MemcgEvent::Oom), 0);
+    assert_eq!(machine.tree().get(ONE).events().get(MemcgEvent::Oom), 0);
     assert_eq!(
         memory.order[..32],
         (0..32).collect::<Vec<_>>(),
@@ -109,104 +118,114 @@ fn a_charge_over_max_makes_room() {
 /// reclaim-control.md 11, test 8, and I8.
 #[test]
 fn proactive_reclaim() {
-    let mut engine = engine(100, MemcgLimits::default());
+    let mut machine = engine(100, MemcgLimits::default());
     let mut memory = Simple::default();
-    let empty = engine.proactive_reclaim(Pages(32), None, Millis(1), &mut memory);
+    let empty = machine.proactive_reclaim(ONE, proactive(Pages(32), Millis(1)), &mut memory);
     assert_eq!(
         empty,
         Err(TryAgain {
             reclaimed: Pages(0)
         })
     );
-    fault(&mut engine, 0..100);
-    let got = engine
-        .proactive_reclaim(Pages(32), None, Millis(2), &mut memory)
+    fault(&mut machine, 0..100);
+    let got = machine
+        .proactive_reclaim(ONE, proactive(Pages(32), Millis(2)), &mut memory)
         .expect("cold");
     assert!(got >= Pages(32));
-    assert_eq!(engine.stats().get(VmEvent::PgstealProactive), got.0);
-    assert_eq!(engine.stats().pgsteal(), got.0);
+    assert_eq!(machine.stats(ONE).get(VmEvent::PgstealProactive), got.0);
+    assert_eq!(machine.stats(ONE).pgsteal(), got.0);
     for event in MemcgEvent::ALL {
-        assert_eq!(engine.memcg().events().get(event), 0, "{}", event.name());
+        assert_eq!(
+            machine.tree().get(ONE).events().get(event),
+            0,
+            "{}",
+            event.name()
+        );
     }
-    engine.check_invariants();
+    machine.check_invariants();
 }
 
 /// With swap.max 0 anon stays: reclaim-control.md 11, test 13, as far as one tenant goes.
 #[test]
 fn without_swap_only_file_pages_go() {
-    let mut engine = engine(
+    let mut machine = engine(
         200,
         MemcgLimits {
             swap_max: pages(0),
             ..MemcgLimits::default()
         },
     );
-    fault(&mut engine, 0..100);
+    fault(&mut machine, 0..100);
     for id in (100..200).map(FolioId) {
-        engine.fault_in(id, FolioType::File, FaultKind::Readahead, true);
+        machine.fault_in(ONE, id, FolioType::File, FaultKind::Readahead, true);
     }
     let mut memory = Simple::default();
-    let got = engine.proactive_reclaim(Pages(100), None, Millis(1), &mut memory);
+    let got = machine.proactive_reclaim(ONE, proactive(Pages(100), Millis(1)), &mut memory);
     assert_eq!(got, Ok(Pages(100)));
     assert!(memory.order.iter().all(|&id| id >= 100));
-    let events = engine.memcg().events();
+    let events = machine.tree().get(ONE).events();
     assert!(events.get(MemcgEvent::SwapFail) > 0 && events.get(MemcgEvent::SwapMax) > 0);
-    assert_eq!(engine.memcg().swap_usage(), Pages(0));
+    assert_eq!(machine.tree().get(ONE).swap_usage(), Pages(0));
     assert_eq!(
-        engine.explain(FolioId(0), Millis(1)).verdict,
+        machine.explain(ONE, FolioId(0), Millis(1)).verdict,
         Verdict::TypeExcluded
     );
-    engine.check_invariants();
+    machine.check_invariants();
 }
 
 /// What is touched between walks stays; what is not goes.
 #[test]
 fn the_hot_stay_and_the_cold_go() {
-    let mut engine = engine(1000, MemcgLimits::default());
-    fault(&mut engine, 0..1000);
+    let mut machine = engine(1000, MemcgLimits::default());
+    fault(&mut machine, 0..1000);
     let mut memory = Simple::default();
     for now in 1..5 {
-        (0..200).for_each(|id| assert!(engine.lruvec_mut().touch(FolioId(id))));
-        engine.walk_and_age(&mut memory, Millis(now * 1000));
-        engine.check_invariants();
+        (0..200).for_each(|id| assert!(machine.lruvec_mut(ONE).touch(FolioId(id))));
+        machine.walk_and_age(ONE, Millis(now * 1000), &mut memory);
+        machine.check_invariants();
     }
     let mut batch = Vec::new();
-    engine.isolate(1000, ScanReason::Background, &mut batch);
+    machine.isolate(ONE, 1000, ScanReason::Background, &mut batch);
     assert_eq!(batch.len(), 800);
     assert!(batch.iter().all(|id| id.0 >= 200));
     for id in batch {
-        assert!(engine.evicted(id, ScanReason::Background));
-        assert!(!engine.evicted(id, ScanReason::Background), "only once");
+        assert!(
+            machine.settle(ONE, id, (PageOut::Stored, ScanReason::Background)) == Settled::Left
+        );
+        assert!(
+            machine.settle(ONE, id, (PageOut::Stored, ScanReason::Background)) != Settled::Left,
+            "only once"
+        );
     }
-    assert_eq!(engine.resident_pages(), Pages(200));
-    engine.check_invariants();
+    assert_eq!(machine.lruvec(ONE).resident(), Pages(200));
+    machine.check_invariants();
 }
 
 #[test]
 fn eviction_by_age_takes_what_was_idle_long_enough_and_nothing_else() {
-    let mut engine = engine(300, MemcgLimits::default());
-    fault(&mut engine, 0..100);
+    let mut machine = engine(300, MemcgLimits::default());
+    fault(&mut machine, 0..100);
     let mut memory = Simple::default();
-    engine.walk_and_age(&mut memory, Millis(10_000));
-    fault(&mut engine, 100..200);
-    engine.walk_and_age(&mut memory, Millis(20_000));
-    fault(&mut engine, 200..300);
-    let at = |engine: &mut Engine, now| {
+    machine.walk_and_age(ONE, Millis(10_000), &mut memory);
+    fault(&mut machine, 100..200);
+    machine.walk_and_age(ONE, Millis(20_000), &mut memory);
+    fault(&mut machine, 200..300);
+    let at = |machine: &mut Machine, now| {
         let mut batch = Vec::new();
-        engine.isolate_older_than(Millis(10_000), 1000, Millis(now), &mut batch);
+        machine.isolate_older_than(ONE, (Millis(10_000), Millis(now)), 1000, &mut batch);
         batch.iter().map(|id| id.0).collect::<Vec<_>>()
     };
     assert_eq!(
-        at(&mut engine, 19_999),
+        at(&mut machine, 19_999),
         [0u32; 0],
         "nothing is that old yet"
     );
-    assert_eq!(at(&mut engine, 20_000), (0..100).collect::<Vec<_>>());
-    engine.walk_and_age(&mut memory, Millis(30_000));
-    assert_eq!(at(&mut engine, 30_000), (100..200).collect::<Vec<_>>());
-    let explained = engine.explain(FolioId(250), Millis(30_000));
+    assert_eq!(at(&mut machine, 20_000), (0..100).collect::<Vec<_>>());
+    machine.walk_and_age(ONE, Millis(30_000), &mut memory);
+    assert_eq!(at(&mut machine, 30_000), (100..200).collect::<Vec<_>>());
+    let explained = machine.explain(ONE, FolioId(250), Millis(30_000));
     assert!(explained.verdict == Verdict::Candidate && explained.idle_at_least < Millis(10_000));
-    engine.check_invariants();
+    machine.check_invariants();
 }
 
 /// The pager's `--evict-older-than 10s --every 40s`: a walk at 30 s of each period, eviction at 40 s.
@@ -214,37 +233,37 @@ fn eviction_by_age_takes_what_was_idle_long_enough_and_nothing_else() {
 /// at the end of the next period only; pages that came in after the walk must not go before.
 #[test]
 fn eviction_by_age_is_not_a_cycle_late() {
-    let mut engine = engine(300, MemcgLimits::default());
+    let mut machine = engine(300, MemcgLimits::default());
     let mut memory = Simple::default();
-    let evict = |engine: &mut Engine, now| {
+    let evict = |machine: &mut Machine, now| {
         let mut batch = Vec::new();
-        engine.isolate_older_than(Millis(10_000), 1000, Millis(now), &mut batch);
+        machine.isolate_older_than(ONE, (Millis(10_000), Millis(now)), 1000, &mut batch);
         for &id in &batch {
-            engine.settle(id, PageOut::Stored, ScanReason::Proactive);
+            machine.settle(ONE, id, (PageOut::Stored, ScanReason::Proactive));
         }
-        engine.check_invariants();
+        machine.check_invariants();
         batch.iter().map(|id| id.0).collect::<Vec<_>>()
     };
-    fault(&mut engine, 0..200);
+    fault(&mut machine, 0..200);
     for period in 0..3 {
         let start = period * 40_000;
         // All are used before the walk, and the first hundred afterwards as well.
-        (0..200).for_each(|id| assert!(engine.lruvec_mut().touch(FolioId(id))));
-        engine.walk_and_age(&mut memory, Millis(start + 30_000));
-        (0..100).for_each(|id| assert!(engine.lruvec_mut().touch(FolioId(id))));
+        (0..200).for_each(|id| assert!(machine.lruvec_mut(ONE).touch(FolioId(id))));
+        machine.walk_and_age(ONE, Millis(start + 30_000), &mut memory);
+        (0..100).for_each(|id| assert!(machine.lruvec_mut(ONE).touch(FolioId(id))));
         if period == 2 {
-            fault(&mut engine, 200..300);
+            fault(&mut machine, 200..300);
         }
-        engine.walk_and_age(&mut memory, Millis(start + 40_000));
+        machine.walk_and_age(ONE, Millis(start + 40_000), &mut memory);
         if period < 2 {
             // What is taken here is wanted at once: only the last period is looked at.
             continue;
         }
-        let gone = evict(&mut engine, start + 40_000);
+        let gone = evict(&mut machine, start + 40_000);
         assert_eq!(gone, (100..200).collect::<Vec<_>>(), "period {period}");
     }
     assert_eq!(
-        evict(&mut engine, 120_000),
+        evict(&mut machine, 120_000),
         [0u32; 0],
         "new pages and those in use stay"
     );
@@ -253,22 +272,22 @@ fn eviction_by_age_is_not_a_cycle_late() {
 /// A page that is touched while it is on its way out comes back young.
 #[test]
 fn touched_while_isolated() {
-    let mut engine = engine(10, MemcgLimits::default());
-    fault(&mut engine, 0..10);
-    engine.age(Millis(1));
+    let mut machine = engine(10, MemcgLimits::default());
+    fault(&mut machine, 0..10);
+    machine.age(ONE, Millis(1));
     let mut batch = Vec::new();
-    engine.isolate(5, ScanReason::Direct, &mut batch);
+    machine.isolate(ONE, 5, ScanReason::Direct, &mut batch);
     assert_eq!(batch.len(), 5);
-    engine.young(FolioId(3));
-    engine.unmap(FolioId(4));
-    fault(&mut engine, 4..5);
+    machine.lruvec_mut(ONE).young(FolioId(3));
+    machine.unmap_range(ONE, FolioId(4), 1);
+    fault(&mut machine, 4..5);
     for id in batch {
-        engine.settle(id, PageOut::Busy, ScanReason::Direct);
-        engine.check_invariants();
+        machine.settle(ONE, id, (PageOut::Busy, ScanReason::Direct));
+        machine.check_invariants();
     }
-    assert_eq!(engine.resident_pages(), Pages(10));
+    assert_eq!(machine.lruvec(ONE).resident(), Pages(10));
     let referenced = |id| {
-        let word = engine.lruvec().folios().get(FolioId(id));
+        let word = machine.lruvec(ONE).folios().get(FolioId(id));
         word.has(engine::word::Flag::Referenced)
     };
     assert!(referenced(3) && !referenced(2));
@@ -277,101 +296,113 @@ fn touched_while_isolated() {
 /// Architecture rule 3: the histogram sums to the resident pages, isolated ones included.
 #[test]
 fn the_histogram_sums_to_what_is_resident() {
-    let mut engine = engine(500, MemcgLimits::default());
+    let mut machine = engine(500, MemcgLimits::default());
     let bins = Bins::new(&[Millis(10), Millis(100)]).expect("increasing");
-    fault(&mut engine, 0..500);
+    fault(&mut machine, 0..500);
     for now in [50, 120, 300] {
-        engine.age(Millis(now));
+        machine.age(ONE, Millis(now));
         let mut batch = Vec::new();
-        engine.isolate(30, ScanReason::Direct, &mut batch);
+        machine.isolate(ONE, 30, ScanReason::Direct, &mut batch);
         for mode in [Aggregation::Exact, Aggregation::Compat] {
-            let report = engine.page_age(Millis(now), &bins, mode);
-            assert_eq!(report.total(FolioType::Anon), engine.resident_pages());
+            let report = machine.page_age(ONE, Millis(now), &bins, mode);
+            assert_eq!(
+                report.total(FolioType::Anon),
+                machine.lruvec(ONE).resident()
+            );
         }
         for id in batch {
-            engine.settle(id, PageOut::Stored, ScanReason::Direct);
+            machine.settle(ONE, id, (PageOut::Stored, ScanReason::Direct));
         }
     }
-    assert_eq!(engine.out_pages(FolioType::Anon), Pages(90));
-    assert_eq!(engine.oldest_age(Millis(300)), Some(Millis(300)));
+    assert_eq!(machine.lruvec(ONE).out(FolioType::Anon), Pages(90));
+    assert_eq!(machine.oldest_age(ONE, Millis(300)), Some(Millis(300)));
 }
 
 /// workingset.md 12, test 13: a refault outside a fault counts, but activates nothing.
 #[test]
 fn readahead_of_an_evicted_page() {
-    let mut engine = engine(64, MemcgLimits::default());
-    fault(&mut engine, 0..64);
+    let mut machine = engine(64, MemcgLimits::default());
+    fault(&mut machine, 0..64);
     let mut memory = Simple::default();
-    engine
-        .proactive_reclaim(Pages(64), None, Millis(1), &mut memory)
+    machine
+        .proactive_reclaim(ONE, proactive(Pages(64), Millis(1)), &mut memory)
         .expect("cold");
-    let refault = engine.fault_in(FolioId(0), FolioType::Anon, FaultKind::Readahead, true);
+    let refault = machine.fault_in(ONE, FolioId(0), FolioType::Anon, FaultKind::Readahead, true);
     assert!(refault.expect("a shadow").recent);
     assert_eq!(
-        engine.lru_gen().controller().refaulted(FolioType::Anon, 0),
+        machine
+            .lruvec(ONE)
+            .lru_gen()
+            .controller()
+            .refaulted(FolioType::Anon, 0),
         1
     );
-    let stats = engine.stats();
+    let stats = machine.stats(ONE);
     assert_eq!(stats.get(VmEvent::WorkingsetRefaultAnon), 1);
     assert_eq!(stats.get(VmEvent::WorkingsetActivateAnon), 0);
-    engine.fault_in(FolioId(1), FolioType::Anon, FaultKind::Refault, true);
-    assert_eq!(engine.stats().get(VmEvent::WorkingsetActivateAnon), 1);
+    machine.fault_in(ONE, FolioId(1), FolioType::Anon, FaultKind::Refault, true);
+    assert_eq!(machine.stats(ONE).get(VmEvent::WorkingsetActivateAnon), 1);
 }
 
 /// workingset.md 12, test 15, and I2: a shadow is consumed once, also by truncation.
 #[test]
 fn truncation_leaves_no_shadow() {
-    let mut engine = engine(64, MemcgLimits::default());
-    fault(&mut engine, 0..64);
+    let mut machine = engine(64, MemcgLimits::default());
+    fault(&mut machine, 0..64);
     let mut memory = Simple::default();
-    engine
-        .proactive_reclaim(Pages(32), None, Millis(1), &mut memory)
+    machine
+        .proactive_reclaim(ONE, proactive(Pages(32), Millis(1)), &mut memory)
         .expect("cold");
-    engine.unmap_range(FolioId(0), 64);
-    assert_eq!(engine.out_pages(FolioType::Anon), Pages(0));
-    fault(&mut engine, 0..64);
-    assert_eq!(engine.stats().get(VmEvent::WorkingsetRefaultAnon), 0);
-    engine.check_invariants();
+    machine.unmap_range(ONE, FolioId(0), 64);
+    assert_eq!(machine.lruvec(ONE).out(FolioType::Anon), Pages(0));
+    fault(&mut machine, 0..64);
+    assert_eq!(machine.stats(ONE).get(VmEvent::WorkingsetRefaultAnon), 0);
+    machine.check_invariants();
 }
 
 /// The classic policy behind the same facade: the coldest half goes, and comes back.
 #[test]
 fn the_classic_policy_through_the_same_facade() {
     let policy = Policy::ActiveInactive(Stage::Detection, Pages(1 << 20));
-    let config = EngineConfig {
+    let config = MachineConfig {
         policy,
-        ..EngineConfig::default()
+        ..MachineConfig::default()
     };
-    let mut engine = Engine::new(config, Millis(0));
-    engine.ensure(1000);
-    fault(&mut engine, 0..1000);
+    let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));
+    machine.lruvec_mut(ONE).ensure(1000);
+    fault(&mut machine, 0..1000);
     let mut gone = Vec::new();
     for now in 1..40 {
         (0..200).for_each(|id| {
-            if !engine.lruvec_mut().touch(FolioId(id)) {
-                fault(&mut engine, id..id + 1);
+            if !machine.lruvec_mut(ONE).touch(FolioId(id)) {
+                fault(&mut machine, id..id + 1);
             }
         });
-        engine.age(Millis(now));
+        machine.age(ONE, Millis(now));
         let mut batch = Vec::new();
-        engine.isolate(32, ScanReason::Background, &mut batch);
+        machine.isolate(ONE, 32, ScanReason::Background, &mut batch);
         for id in batch {
-            assert!(engine.evicted(id, ScanReason::Background));
+            assert!(
+                machine.settle(ONE, id, (PageOut::Stored, ScanReason::Background)) == Settled::Left
+            );
             gone.push(id.0);
         }
-        engine.check_invariants();
-        if engine.resident_pages() <= Pages(500) {
+        machine.check_invariants();
+        if machine.lruvec(ONE).resident() <= Pages(500) {
             break;
         }
     }
-    assert!(engine.resident_pages() <= Pages(500));
+    assert!(machine.lruvec(ONE).resident() <= Pages(500));
     let hot_gone = gone.iter().filter(|&&id| id < 200).count();
     assert!(hot_gone * 20 < gone.len(), "{hot_gone} of {}", gone.len());
     let bins = Bins::new(&[Millis(10)]).expect("increasing");
-    let report = engine.page_age(Millis(50), &bins, Aggregation::Exact);
-    assert_eq!(report.total(FolioType::Anon), engine.resident_pages());
+    let report = machine.page_age(ONE, Millis(50), &bins, Aggregation::Exact);
+    assert_eq!(
+        report.total(FolioType::Anon),
+        machine.lruvec(ONE).resident()
+    );
     let mut memory = Simple::default();
-    let got = engine.proactive_reclaim(Pages(100), None, Millis(60), &mut memory);
+    let got = machine.proactive_reclaim(ONE, proactive(Pages(100), Millis(60)), &mut memory);
     assert!(got.is_ok_and(|got| got >= Pages(100)));
-    engine.check_invariants();
+    machine.check_invariants();
 }

@@ -4,11 +4,12 @@
 
 use engine::active_inactive::Stage;
 use engine::lru_gen::Profile;
-use engine::machine::{Machine, MachineConfig, Memories, ReclaimRequest};
+use engine::machine::{Machine, MachineConfig, ReclaimRequest};
 use engine::memcg::MemcgId;
 use engine::word::Flag;
 use engine::{
-    FaultKind, FolioId, FolioType, Lruvec, Millis, PageOut, Pages, Policy, ScanReason, Swappiness,
+    FaultKind, FolioId, FolioType, Lruvec, Memory, Millis, PageOut, Pages, Policy, ScanReason,
+    Swappiness,
 };
 use proptest::prelude::*;
 
@@ -55,7 +56,7 @@ fn ops() -> impl Strategy<Value = Op> {
 
 struct Plain;
 
-impl Memories for Plain {
+impl Memory for Plain {
     fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
         lruvec.walk_accessed();
     }

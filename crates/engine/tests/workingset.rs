@@ -6,10 +6,12 @@ use engine::active_inactive::Stage;
 use engine::memcg::MemcgLimits;
 use engine::vmstat::VmEvent;
 use engine::{
-    Engine, EngineConfig, FaultKind, FolioId, FolioType, Limit, Lruvec, Memory, Millis, PageOut,
-    Pages, Policy,
+    FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Memory, Millis,
+    PageOut, Pages, Policy,
 };
 use std::ops::Range;
+
+const ONE: MemcgId = MemcgId::FIRST;
 
 const COLD: Range<u32> = 0..512;
 const HOT_1: Range<u32> = 512..608;
@@ -22,17 +24,17 @@ const ROUNDS: u32 = 20;
 struct Simple;
 
 impl Memory for Simple {
-    fn walk(&mut self, lruvec: &mut Lruvec) {
+    fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
         lruvec.walk_accessed();
     }
 
-    fn page_out(&mut self, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+    fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
         outcome.extend(batch.iter().map(|_| PageOut::Stored));
     }
 }
 
 struct Program {
-    engine: Engine,
+    machine: Machine,
     now: u64,
 }
 
@@ -42,26 +44,25 @@ impl Program {
             max: Limit::Bytes(MEMORY.bytes()),
             ..MemcgLimits::default()
         };
-        let config = EngineConfig {
+        let config = MachineConfig {
             policy: Policy::ActiveInactive(stage, MEMORY),
-            limits,
-            ..EngineConfig::default()
+            ..MachineConfig::default()
         };
-        let mut engine = Engine::new(config, Millis(0));
-        engine.ensure(704);
-        Self { engine, now: 0 }
+        let mut machine = Machine::of_one(config, limits, Millis(0));
+        machine.lruvec_mut(ONE).ensure(704);
+        Self { machine, now: 0 }
     }
 
     fn access(&mut self, pages: Range<u32>) {
         self.now += 1000;
         for id in pages.map(FolioId) {
-            if !self.engine.lruvec_mut().touch(id) {
-                self.engine
-                    .make_room(Pages(1), Millis(self.now), &mut Simple)
+            if !self.machine.lruvec_mut(ONE).touch(id) {
+                self.machine
+                    .make_room(ONE, Pages(1), Millis(self.now), &mut Simple)
                     .expect("pages that can go");
                 let kind = FaultKind::Refault;
-                self.engine.fault_in(id, FolioType::Anon, kind, true);
-                self.engine.lruvec_mut().touch(id);
+                self.machine.fault_in(ONE, id, FolioType::Anon, kind, true);
+                self.machine.lruvec_mut(ONE).touch(id);
             }
         }
     }
@@ -69,8 +70,8 @@ impl Program {
     /// Uses these pages until they are active.
     fn activate(&mut self, pages: Range<u32>) {
         for id in pages.map(FolioId) {
-            self.engine.lruvec_mut().mark_accessed(id);
-            self.engine.lruvec_mut().mark_accessed(id);
+            self.machine.lruvec_mut(ONE).mark_accessed(id);
+            self.machine.lruvec_mut(ONE).mark_accessed(id);
         }
     }
 }
@@ -78,7 +79,7 @@ impl Program {
 /// Pages swapped in over all, and of hot-2 in the last round.
 fn run(stage: Stage) -> (u64, u64) {
     let mut program = Program::new(stage);
-    let swapped_in = |program: &Program| program.engine.stats().get(VmEvent::Pswpin);
+    let swapped_in = |program: &Program| program.machine.stats(ONE).get(VmEvent::Pswpin);
     program.access(COLD);
     program.access(HOT_1);
     program.activate(HOT_1);
@@ -90,7 +91,7 @@ fn run(stage: Stage) -> (u64, u64) {
         let before = swapped_in(&program);
         program.access(HOT_2);
         of_hot = swapped_in(&program) - before;
-        program.engine.check_invariants();
+        program.machine.check_invariants();
     }
     (swapped_in(&program), of_hot)
 }

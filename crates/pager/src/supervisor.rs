@@ -260,7 +260,7 @@ impl Supervisor {
 
 /// Adds the counters of a target's engine, under the kernel's names.
 fn add_stat(stat: &mut Stat, t: &Target) {
-    for (name, n) in t.lru.engine().stats().iter() {
+    for (name, n) in t.lru.stats().iter() {
         stat.set(name, stat.get(name).unwrap_or(0) + n);
     }
 }

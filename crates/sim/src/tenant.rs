@@ -6,12 +6,17 @@ use crate::in_words::InWords;
 use ::engine::memcg::MemcgLimits;
 use ::engine::vmstat::VmEvent;
 use ::engine::word::State;
-use ::engine::{Engine, EngineConfig, FaultKind, FolioId, FolioType, Limit, Millis, Pages, Policy};
+use ::engine::{
+    FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Millis, Pages,
+    Policy,
+};
+
+const ONE: MemcgId = MemcgId::FIRST;
 
 /// The program.
 #[derive(Debug)]
 pub struct Tenant {
-    engine: Engine,
+    machine: Machine,
     now: Millis,
 }
 
@@ -23,15 +28,14 @@ impl Tenant {
             max: Limit::Bytes(limit.bytes()),
             ..MemcgLimits::default()
         };
-        let config = EngineConfig {
+        let config = MachineConfig {
             policy,
-            limits,
-            ..EngineConfig::default()
+            ..MachineConfig::default()
         };
-        let mut engine = Engine::new(config, Millis(0));
-        engine.ensure(pages as usize);
+        let mut machine = Machine::of_one(config, limits, Millis(0));
+        machine.lruvec_mut(ONE).ensure(pages as usize);
         Self {
-            engine,
+            machine,
             now: Millis(0),
         }
     }
@@ -44,7 +48,7 @@ impl Tenant {
     /// A touch of an anon page. True when it was in memory.
     #[inline]
     pub fn touch(&mut self, page: u32) -> bool {
-        let hit = self.engine.lruvec_mut().touch(FolioId(page));
+        let hit = self.lruvec_mut().touch(FolioId(page));
         if !hit {
             self.fault(page, FolioType::Anon, FaultKind::Refault, true);
         }
@@ -58,34 +62,41 @@ impl Tenant {
     /// When no room can be made: a simulation whose limit is below what it pins is wrong.
     pub fn fault(&mut self, page: u32, ty: FolioType, swap_in: FaultKind, has_recency: bool) {
         let id = FolioId(page);
-        self.engine
-            .make_room(Pages(1), self.now, &mut InWords)
+        self.machine
+            .make_room(ONE, Pages(1), self.now, &mut InWords)
             .expect("pages that can go");
-        let was_out = self.engine.lruvec().folios().get(id).state() == State::Shadow;
+        let was_out = self.lruvec().folios().get(id).state() == State::Shadow;
         let kind = if was_out {
             swap_in
         } else {
             FaultKind::FirstTouch
         };
-        self.engine.fault_in(id, ty, kind, has_recency);
-        self.engine.lruvec_mut().touch(id);
+        self.machine.fault_in(ONE, id, ty, kind, has_recency);
+        self.lruvec_mut().touch(id);
     }
 
-    /// The engine, to look at.
+    /// The machine, of which the program is the only tenant.
     #[must_use]
-    pub const fn engine(&self) -> &Engine {
-        &self.engine
+    pub const fn machine(&self) -> &Machine {
+        &self.machine
     }
 
-    /// The engine, for what is not a touch.
-    pub const fn engine_mut(&mut self) -> &mut Engine {
-        &mut self.engine
+    /// The program's pages.
+    #[must_use]
+    pub fn lruvec(&self) -> &Lruvec {
+        self.machine.lruvec(ONE)
+    }
+
+    /// The program's pages, for what is not a touch.
+    #[inline]
+    pub fn lruvec_mut(&mut self) -> &mut Lruvec {
+        self.machine.lruvec_mut(ONE)
     }
 
     /// A counter of memory.stat.
     #[must_use]
-    pub const fn stat(&self, event: VmEvent) -> u64 {
-        self.engine.stats().get(event)
+    pub fn stat(&self, event: VmEvent) -> u64 {
+        self.lruvec().stat().get(event)
     }
 }
 
@@ -105,8 +116,8 @@ mod tests {
                 (0..300).for_each(|page| {
                     tenant.touch(page);
                 });
-                assert!(tenant.engine().resident_pages() <= Pages(200));
-                tenant.engine().check_invariants();
+                assert!(tenant.lruvec().resident() <= Pages(200));
+                tenant.machine().check_invariants();
             }
             assert!(tenant.stat(VmEvent::Pswpin) >= 4 * 100);
         }

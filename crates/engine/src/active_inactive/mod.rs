@@ -17,7 +17,6 @@ mod shrink;
 pub use refault::room;
 pub use reference::{ReferenceInput, Referenced, check_references};
 pub use scan_count::{Costs, ScanInput, inactive_is_low, inactive_ratio, scan_targets};
-pub(crate) use shrink::shrink_classic;
 
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::list::{End, Lists};

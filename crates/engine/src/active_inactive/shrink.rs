@@ -3,9 +3,7 @@
 use super::{ActiveInactive, ReferenceInput, Referenced, ScanInput, Stage, check_references};
 use super::{inactive_is_low, scan_targets};
 use crate::folio::{FolioId, FolioTable, FolioType};
-use crate::lruvec::Lruvec;
-use crate::units::{Millis, Pages, Swappiness};
-use crate::vmscan::{Memory, PageOut, SWAP_CLUSTER_MAX, ScanControl, ScanReason, Settled, Shrunk};
+use crate::units::Swappiness;
 use crate::word::{Flag, State, Word};
 use alloc::vec::Vec;
 
@@ -151,145 +149,28 @@ impl ActiveInactive {
         swappiness: Swappiness,
         priority: u32,
     ) -> ([[u64; 2]; 2], [bool; 2]) {
-        let sc = ScanControl {
-            priority,
-            ..ScanControl::new(ScanReason::Direct, Pages(0), swappiness, Millis(0))
-        };
-        let input = self.scan_input(&sc);
+        let input = self.scan_input(swappiness, priority, false);
         (scan_targets(&input), input.may_deactivate)
     }
 
-    fn scan_input(&mut self, sc: &ScanControl) -> ScanInput {
+    /// What the targets of a pass over a memcg that has an owner depend on.
+    pub(crate) fn scan_input(
+        &mut self,
+        swappiness: Swappiness,
+        priority: u32,
+        force_deactivate: bool,
+    ) -> ScanInput {
         ScanInput {
             sizes: self.sizes,
-            priority: sc.priority,
-            swappiness: sc.swappiness,
-            swap: sc.swappiness != Swappiness::FILE_ONLY,
-            memcg_reclaim: !sc.root,
+            priority,
+            swappiness,
+            swap: swappiness != Swappiness::FILE_ONLY,
+            memcg_reclaim: true,
             costs: self.costs,
-            may_deactivate: self.may_deactivate().map(|may| may || sc.force_deactivate),
+            may_deactivate: self.may_deactivate().map(|may| may || force_deactivate),
             file_is_tiny: false,
             protection: None,
-            online: sc.online,
+            online: true,
         }
-    }
-}
-
-/// One pass over the lists of `lruvec`: targets by section 5, 32 pages of each list in turn.
-pub(crate) fn shrink_classic<M: Memory>(
-    lruvec: &mut Lruvec,
-    sc: &ScanControl,
-    memory: &mut M,
-) -> Shrunk {
-    let mut total = Shrunk::default();
-    let Some(lru) = lruvec.classic_mut().filter(|_| !sc.below_min) else {
-        return total;
-    };
-    let input = lru.scan_input(sc);
-    let kept =
-        |ty: FolioType| !input.may_deactivate[ty.index()] && input.sizes.active[ty.index()] > 0;
-    total.kept_active = FolioType::ALL.into_iter().any(kept);
-    let mut pass = Pass::new(input);
-    let mut batch = (Vec::new(), Vec::new());
-    while pass.has_inactive_or_file() {
-        for ty in FolioType::ALL {
-            let nr = pass.take(ty, true);
-            if nr > 0 && input.may_deactivate[ty.index()] {
-                total.scanned += lruvec.shrink_active(ty, nr);
-            }
-            let nr = pass.take(ty, false);
-            if nr > 0 {
-                total.add(shrink_inactive(lruvec, (ty, nr), sc, memory, &mut batch));
-            }
-        }
-        if total.reclaimed >= sc.nr_to_reclaim && !pass.adjusted && !pass.adjust() {
-            break;
-        }
-    }
-    lruvec.age_anon(sc.swappiness);
-    total
-}
-
-fn shrink_inactive<M: Memory>(
-    lruvec: &mut Lruvec,
-    (ty, nr): (FolioType, u64),
-    sc: &ScanControl,
-    memory: &mut M,
-    (batch, outcome): &mut (Vec<FolioId>, Vec<PageOut>),
-) -> Shrunk {
-    batch.clear();
-    outcome.clear();
-    let scanned = lruvec.isolate_inactive(sc.reason, ty, nr, batch);
-    let unswapped = lruvec.keep_unswappable(batch, sc.most_out);
-    memory.page_out(batch, outcome);
-    assert_eq!(batch.len(), outcome.len(), "one outcome a page");
-    let mut shrunk = Shrunk {
-        scanned,
-        unswapped,
-        ..Shrunk::default()
-    };
-    for (&id, &what) in batch.iter().zip(&*outcome) {
-        match lruvec.settle(id, what, sc.reason) {
-            Settled::Left => shrunk.reclaimed.0 += 1,
-            Settled::Forgotten => shrunk.forgotten.0 += 1,
-            Settled::Stayed | Settled::NotIsolated => {}
-        }
-    }
-    let Pages(reclaimed) = shrunk.reclaimed;
-    // Swapping an anon page out is I/O; a clean file page is just dropped.
-    let nr_io = if ty == FolioType::Anon { reclaimed } else { 0 };
-    if let Some(lru) = lruvec.classic_mut() {
-        lru.note_cost(ty, nr_io, scanned.saturating_sub(reclaimed));
-    }
-    shrunk
-}
-
-/// What is left to scan of each list in one pass.
-struct Pass {
-    targets: [[u64; 2]; 2],
-    left: [[u64; 2]; 2],
-    adjusted: bool,
-}
-
-impl Pass {
-    fn new(input: ScanInput) -> Self {
-        let targets = scan_targets(&input);
-        Self {
-            targets,
-            left: targets,
-            adjusted: false,
-        }
-    }
-
-    fn has_inactive_or_file(&self) -> bool {
-        self.left[0][0] > 0 || self.left[1][0] > 0 || self.left[1][1] > 0
-    }
-
-    fn take(&mut self, ty: FolioType, active: bool) -> u64 {
-        let left = &mut self.left[ty.index()][usize::from(active)];
-        let nr = (*left).min(SWAP_CLUSTER_MAX);
-        *left -= nr;
-        nr
-    }
-
-    /// The aim is reached: stop the type with less left, and let the other go on only to the
-    /// percentage that this one was scanned by. False when a type has nothing left anyway.
-    fn adjust(&mut self) -> bool {
-        let rest = self.left.map(|lists| lists[0] + lists[1]);
-        if rest.contains(&0) {
-            return false;
-        }
-        let (stop, other) = if rest[0] < rest[1] { (0, 1) } else { (1, 0) };
-        let target: u64 = self.targets[stop].iter().sum();
-        let percent = rest[stop] * 100 / (target + 1);
-        self.left[stop] = [0, 0];
-        for list in 0..2 {
-            let target = self.targets[other][list];
-            let done = target - self.left[other][list];
-            let aim = target * (100 - percent) / 100;
-            self.left[other][list] = aim.saturating_sub(done);
-        }
-        self.adjusted = true;
-        true
     }
 }

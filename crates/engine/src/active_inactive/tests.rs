@@ -4,6 +4,7 @@ mod naive;
 
 use super::*;
 use crate::lruvec::{FaultKind, Lruvec, Policy};
+use crate::memcg::MemcgId;
 use crate::units::{Millis, Swappiness};
 use crate::vmscan::{Memory, PageOut, ScanControl, ScanReason, Shrunk, shrink_lruvec};
 use crate::vmstat::VmEvent;
@@ -11,9 +12,9 @@ use crate::vmstat::VmEvent;
 struct Simple;
 
 impl Memory for Simple {
-    fn walk(&mut self, _: &mut Lruvec) {}
+    fn walk(&mut self, _: MemcgId, _: &mut Lruvec) {}
 
-    fn page_out(&mut self, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+    fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
         outcome.extend(batch.iter().map(|_| PageOut::Stored));
     }
 }
@@ -43,7 +44,7 @@ fn reclaim(lruvec: &mut Lruvec, nr: u64, priority: u32) -> Shrunk {
             Millis(0),
         )
     };
-    shrink_lruvec(lruvec, &sc, &mut Simple)
+    shrink_lruvec(MemcgId::ROOT, lruvec, &sc, &mut Simple)
 }
 
 /// Memory of 100 anon pages: each access faults in what is out, and then makes room for it.

@@ -33,6 +33,16 @@ impl Default for IsolateBudget {
 }
 
 impl IsolateBudget {
+    /// At most `nr` pages.
+    #[must_use]
+    pub fn of(nr: usize) -> Self {
+        Self {
+            isolate: nr,
+            look: MAX_LRU_BATCH.max(nr),
+            may_io: true,
+        }
+    }
+
     /// At most `nr` pages, and no more than the kernel takes at a time.
     #[must_use]
     pub fn up_to(nr: usize) -> Self {

@@ -4,9 +4,8 @@ use super::Lruvec;
 use super::policy::Lru;
 use crate::active_inactive::ActiveInactive;
 use crate::folio::{FolioId, FolioTable, FolioType};
-use crate::units::Swappiness;
-use crate::vmscan::{SWAP_CLUSTER_MAX, ScanReason};
-use crate::vmstat::VmEvent;
+use crate::units::{SWAP_CLUSTER_MAX, Swappiness};
+use crate::vmstat::{ScanReason, VmEvent};
 use alloc::vec::Vec;
 
 impl Lruvec {

@@ -172,4 +172,4 @@ impl Lruvec {
 }
 
 #[cfg(test)]
-mod canaries;
+pub(crate) mod canaries;

@@ -5,7 +5,7 @@ use super::policy::Lru;
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::lru_gen::{CommandError, Eviction, IsolateBudget, Isolated, LruGen};
 use crate::units::{Millis, Pages, Swappiness};
-use crate::vmscan::ScanReason;
+use crate::vmstat::ScanReason;
 use crate::word::State;
 use alloc::vec::Vec;
 
@@ -93,9 +93,37 @@ impl Lruvec {
         self.book_scan(ScanReason::Proactive, out.len() - before, done)
     }
 
+    /// Isolates up to `nr` pages that have been idle for `age` before `now` at least, as far as
+    /// generations can tell: age at intervals of `age`, and never at half of it or less
+    /// (`lru_gen/by_age.rs`).
+    pub fn isolate_older_than(
+        &mut self,
+        (age, now): (Millis, Millis),
+        swappiness: Swappiness,
+        nr: usize,
+        out: &mut Vec<FolioId>,
+    ) -> Isolated {
+        let (before, mut total) = (out.len(), Isolated::default());
+        while out.len() - before < nr {
+            let lru = self.multi_gen();
+            let Some(last) = lru.and_then(|lru| lru.youngest_older_than(age, now)) else {
+                break;
+            };
+            let budget = IsolateBudget::up_to(nr - (out.len() - before));
+            let done = self.isolate_up_to(last, swappiness, budget, out);
+            total.add(done);
+            if done.scanned == 0 {
+                break;
+            }
+        }
+        let left = nr - (out.len() - before);
+        total.add(self.isolate_proven((age, now), swappiness, left, out));
+        total
+    }
+
     /// Isolates up to `nr` pages that are known to have been idle for `age` before `now`, though
     /// their generation is not; see `lru_gen/by_age.rs`.
-    pub(crate) fn isolate_proven(
+    fn isolate_proven(
         &mut self,
         (age, now): (Millis, Millis),
         swappiness: Swappiness,

@@ -4,7 +4,7 @@ use crate::active_inactive::{ActiveInactive, Stage};
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::lru_gen::{Insertion, LruGen, Profile, Refault};
 use crate::units::{Millis, Pages};
-use crate::word::{Flag, Word};
+use crate::word::{Flag, State, Word};
 use alloc::boxed::Box;
 use core::ops::Range;
 
@@ -109,6 +109,15 @@ impl Lru {
         match self {
             Self::MultiGen(_) => LruGen::list_of(word),
             Self::Classic(_) => ActiveInactive::list_of(word),
+        }
+    }
+
+    /// Takes a listed page off its list, as isolation does.
+    pub(super) fn take_off(&mut self, folios: &mut FolioTable, id: FolioId) {
+        folios.take_accessed(id);
+        match self {
+            Self::MultiGen(lru) => lru.del(folios, id, State::OffList, false),
+            Self::Classic(lru) => lru.del(folios, id, State::OffList, false),
         }
     }
 

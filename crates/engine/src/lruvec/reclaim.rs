@@ -5,8 +5,7 @@ use super::policy::Lru;
 use crate::folio::{FolioId, FolioType};
 use crate::lru_gen::{DEF_PRIORITY, Explanation, IsolateBudget, Isolated, Verdict};
 use crate::units::{Millis, Pages, Swappiness};
-use crate::vmscan::ScanReason;
-use crate::vmstat::VmEvent;
+use crate::vmstat::{ScanReason, VmEvent};
 use crate::word::{Flag, State};
 use alloc::vec::Vec;
 
@@ -118,6 +117,25 @@ impl Lruvec {
         let anon = left[FolioType::Anon.index()];
         self.stat.add(VmEvent::Pswpout, anon);
         left.map(Pages)
+    }
+
+    /// A page has left by another's hand: the kernel's own reclaim swapped it out. It becomes a shadow
+    /// as if it had been evicted, and is not counted as stolen. Its type; `None` when it was not there.
+    pub fn left(&mut self, id: FolioId) -> Option<FolioType> {
+        let word = self.folios.get(id);
+        let ty = word.folio_type();
+        match word.state() {
+            State::Absent | State::Shadow => return None,
+            State::Listed => self.lru.take_off(&mut self.folios, id),
+            State::OffList => self.off_list[ty.index()] -= 1,
+        }
+        self.lru.evicted(&mut self.folios, id);
+        self.note_evicted(id);
+        self.lru.bound_tombstones(&mut self.folios);
+        self.out[ty.index()] += 1;
+        let swapped = u64::from(ty == FolioType::Anon);
+        self.stat.add(VmEvent::Pswpout, swapped);
+        Some(ty)
     }
 
     /// Why a page would or would not be taken now.

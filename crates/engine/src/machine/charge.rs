@@ -1,10 +1,10 @@
 //! Charging under limits: reclaim at the level that is over, then give up. spec:
 //! reclaim-control.md 1.
 
-use super::{Machine, Memories, ReclaimRequest};
+use super::{Machine, ReclaimRequest};
 use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId};
 use crate::units::{Millis, Pages};
-use crate::vmscan::{SWAP_CLUSTER_MAX, ScanReason};
+use crate::vmscan::{Memory, SWAP_CLUSTER_MAX, ScanReason};
 
 /// Reclaim at `at` could not make room: something there must be killed, or the charge must fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +19,12 @@ impl Machine {
     ///
     /// # Errors
     /// [`OomAt`], with OOM counted there.
-    pub fn make_room<M: Memories>(
+    pub fn make_room<M: Memory>(
         &mut self,
         id: MemcgId,
         nr: Pages,
         now: Millis,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Result<(), OomAt> {
         let Some(mut at) = self.first_over(id, nr) else {
             return Ok(());
@@ -39,7 +39,7 @@ impl Machine {
                 swappiness: None,
                 now,
             };
-            let got = self.reclaim_subtree(at, request, memories);
+            let got = self.reclaim_subtree(at, request, memory);
             if attempt == 0 {
                 self.tree.drain_stocks();
             }

@@ -1,31 +1,31 @@
 //! Reclaim of the root by the memcg LRU. spec: memcg-lru.md 4-6.
 
-use super::{GlobalReclaim, Machine, Memories, ReclaimRequest};
+use super::{GlobalReclaim, Machine, ReclaimRequest};
 use crate::folio::FolioType;
 use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH, TtlCheck};
 use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId, MemcgOp, MemcgProfile, Segment};
 use crate::units::{Millis, Pages, Swappiness};
-use crate::vmscan::{SWAP_CLUSTER_MAX, ScanControl, ScanReason, Shrunk, TryAgain};
+use crate::vmscan::{Memory, SWAP_CLUSTER_MAX, ScanControl, ScanReason, Shrunk, TryAgain};
 
 impl Machine {
     /// One pass over the memcg LRU at one priority; it stops as soon as the aim is reached.
-    pub fn shrink_many<M: Memories>(
+    pub fn shrink_many<M: Memory>(
         &mut self,
         request: ReclaimRequest,
         priority: u32,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Shrunk {
         let reclaimer = self.lru_reclaimer(request, priority);
-        self.run_reclaimer(reclaimer, memories)
+        self.run_reclaimer(reclaimer, memory)
     }
 
     /// Reclaims one memcg's own pages and says what becomes of its entry. spec: memcg-lru.md 4.
-    pub fn shrink_one<M: Memories>(
+    pub fn shrink_one<M: Memory>(
         &mut self,
         id: MemcgId,
         request: ReclaimRequest,
         priority: u32,
-        memories: &mut M,
+        memory: &mut M,
     ) -> (MemcgOp, Shrunk) {
         let seed = self.memcg_lru.profile() == MemcgProfile::Seed;
         let swappiness = self.swappiness(id, request.swappiness);
@@ -44,12 +44,10 @@ impl Machine {
             self.tree.event(id, MemcgEvent::Low);
         }
         let sc = ScanControl {
-            priority,
             root: true,
-            online: self.tree.is_online(id),
-            ..ScanControl::new(request.reason, request.nr, swappiness, request.now)
+            ..self.scan_control(id, request, priority)
         };
-        let shrunk = self.shrink(id, &sc, memories);
+        let shrunk = self.shrink(id, &sc, memory);
         let op = match (seed, shrunk.aged) {
             (true, true) => MemcgOp::Young,
             (true, false) => MemcgOp::Nop,
@@ -111,7 +109,7 @@ impl Machine {
         if nr.0 < MIN_LRU_BATCH as u64 {
             return DEF_PRIORITY;
         }
-        let usage = self.tree.get(MemcgId::ROOT).usage().0;
+        let usage = self.tree.get(MemcgId::ROOT).charged().0;
         let (reclaimable, lowest) = match self.memcg_lru.profile() {
             MemcgProfile::Seed => (usage / 2, 0),
             MemcgProfile::Newer => (usage, DEF_PRIORITY / 2),
@@ -122,12 +120,8 @@ impl Machine {
     }
 
     /// Reclaims from the root, from an initial priority on and harder as long as it is not enough.
-    pub fn reclaim_root<M: Memories>(
-        &mut self,
-        request: ReclaimRequest,
-        memories: &mut M,
-    ) -> Shrunk {
-        let mut total = self.soft_limit_reclaim(request, memories);
+    pub fn reclaim_root<M: Memory>(&mut self, request: ReclaimRequest, memory: &mut M) -> Shrunk {
+        let mut total = self.soft_limit_reclaim(request, memory);
         if total.reclaimed >= request.nr {
             return total;
         }
@@ -137,7 +131,7 @@ impl Machine {
                 ..request
             };
             self.note_pressure(MemcgId::ROOT, (priority, request.reason), request.now);
-            total.add(self.shrink_many(rest, priority, memories));
+            total.add(self.shrink_many(rest, priority, memory));
             if total.reclaimed >= request.nr {
                 break;
             }
@@ -148,31 +142,35 @@ impl Machine {
     /// memory.reclaim of any memcg: of the root by the memcg LRU, below it by the hierarchy.
     ///
     /// # Errors
-    /// [`TryAgain`] when 16 passes got nothing before it was enough.
-    pub fn proactive_reclaim<M: Memories>(
+    /// [`TryAgain`] when 16 passes got nothing before it was enough, or one for want of swap.
+    pub fn proactive_reclaim<M: Memory>(
         &mut self,
         target: MemcgId,
         request: ReclaimRequest,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Result<Pages, TryAgain> {
         let (mut reclaimed, mut retries) = (Pages(0), MAX_RECLAIM_RETRIES);
         while reclaimed < request.nr {
-            let batch = Pages((request.nr.less(reclaimed).0 / 4).max(SWAP_CLUSTER_MAX));
+            let left = request.nr.less(reclaimed);
             let request = ReclaimRequest {
-                nr: batch,
+                nr: if self.is_exact(ScanReason::Proactive) {
+                    left
+                } else {
+                    Pages((left.0 / 4).max(SWAP_CLUSTER_MAX))
+                },
                 reason: ScanReason::Proactive,
                 ..request
             };
             let by_lru = self.config.global == GlobalReclaim::MemcgLru;
             let got = if target == MemcgId::ROOT && by_lru {
-                self.reclaim_root(request, memories)
+                self.reclaim_root(request, memory)
             } else {
-                self.reclaim_subtree(target, request, memories)
+                self.reclaim_subtree(target, request, memory)
             };
             reclaimed.0 += got.reclaimed.0;
             if got.reclaimed == Pages(0) {
                 retries -= 1;
-                if retries == 0 {
+                if retries == 0 || got.no_swap {
                     return Err(TryAgain { reclaimed });
                 }
             }

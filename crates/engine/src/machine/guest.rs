@@ -7,10 +7,10 @@
 //! Invariant: nothing is sent for a guest that was never configured; under pressure no more often than
 //! its threshold says.
 
-use super::{Machine, Memories};
+use super::Machine;
 use crate::memcg::MemcgId;
 use crate::units::Millis;
-use crate::vmscan::ScanReason;
+use crate::vmscan::{Memory, ScanReason};
 use crate::workingset::Balloon;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -50,50 +50,45 @@ impl Machine {
 
     /// The host sends `message` to guest `id`; the bytes of the answer, if there is one. `None` also
     /// for a tenant that is no guest.
-    pub fn balloon_message<M: Memories>(
+    pub fn balloon_message<M: Memory>(
         &mut self,
         id: MemcgId,
         message: &[u8],
         now: Millis,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Option<Vec<u8>> {
         let balloon = self.guests.balloons.get_mut(&id)?;
         match balloon.receive(message) {
-            Ok(true) => Some(self.balloon_report(id, now, memories)),
+            Ok(true) => Some(self.balloon_report(id, now, memory)),
             Ok(false) => None,
             Err(error) => Some(balloon.error_report(error)),
         }
     }
 
     /// The reports of guests that have come under pressure since the last call.
-    pub fn pressed_guests<M: Memories>(
+    pub fn pressed_guests<M: Memory>(
         &mut self,
         now: Millis,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Vec<(MemcgId, Vec<u8>)> {
         let pressed = core::mem::take(&mut self.guests.pressed);
         let mut reports = Vec::new();
         for id in pressed {
             if let Some(balloon) = self.guests.balloons.get_mut(&id) {
                 balloon.note_pressed(now);
-                reports.push((id, self.balloon_report(id, now, memories)));
+                reports.push((id, self.balloon_report(id, now, memory)));
             }
         }
         reports
     }
 
     /// The guest's report, refreshed if that is due.
-    fn balloon_report<M: Memories>(
-        &mut self,
-        id: MemcgId,
-        now: Millis,
-        memories: &mut M,
-    ) -> Vec<u8> {
+    fn balloon_report<M: Memory>(&mut self, id: MemcgId, now: Millis, memory: &mut M) -> Vec<u8> {
         let balloon = self.guests.balloons.get(&id);
         let due = balloon.and_then(|balloon| balloon.is_due(now));
         let report = due.map(|(bins, interval)| (bins.clone(), interval));
         let report =
-            report.map(|(bins, interval)| self.collect((id, interval), &bins, now, memories));
+            report.map(|(bins, interval)| self.collect((id, interval), &bins, now, memory));
         let Some(balloon) = self.guests.balloons.get_mut(&id) else {
             return Vec::new();
         };

@@ -3,27 +3,27 @@
 //!
 //! Invariant: nothing is killed for memory.high; a sleep is at most 2 s (I7).
 
-use super::{Machine, Memories, OomAt, ReclaimRequest};
+use super::{Machine, OomAt, ReclaimRequest};
 use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId};
 use crate::units::{Millis, Pages};
-use crate::vmscan::{SWAP_CLUSTER_MAX, ScanReason};
+use crate::vmscan::{Memory, SWAP_CLUSTER_MAX, ScanReason};
 
 impl Machine {
     /// What a task of `id` that has charged `nr` pages must go through before it goes on: reclaim at
     /// each level that is over memory.high, as long as a delay would be due and something comes, 16
     /// times in vain at most; then it must sleep for what is returned. HIGH is counted at each level
     /// that is over, of memory or of swap.
-    pub fn over_high<M: Memories>(
+    pub fn over_high<M: Memory>(
         &mut self,
         id: MemcgId,
         nr: Pages,
         now: Millis,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Millis {
         let mut retries = MAX_RECLAIM_RETRIES;
         self.note_high(id);
         loop {
-            let got = self.reclaim_high(id, now, memories);
+            let got = self.reclaim_high(id, now, memory);
             let delay = self.tree.high_overages(id).delay(nr);
             if delay == Millis(0) {
                 return delay;
@@ -51,13 +51,13 @@ impl Machine {
     }
 
     /// A batch from each level above `id` that is over memory.high.
-    fn reclaim_high<M: Memories>(&mut self, id: MemcgId, now: Millis, memories: &mut M) -> Pages {
+    fn reclaim_high<M: Memory>(&mut self, id: MemcgId, now: Millis, memory: &mut M) -> Pages {
         let (mut at, mut got) = (Some(id), Pages(0));
         while let Some(id) = at {
             at = self.tree.parent(id);
             if self.tree.get(id).over_high() > Pages(0) {
                 let request = direct(Pages(SWAP_CLUSTER_MAX), now);
-                got.0 += self.reclaim_subtree(id, request, memories).reclaimed.0;
+                got.0 += self.reclaim_subtree(id, request, memory).reclaimed.0;
             }
         }
         got
@@ -69,16 +69,16 @@ impl Machine {
     /// # Errors
     /// [`OomAt`] when memory.max is not reached: something there must be killed, and then this be
     /// called again. OOM is counted.
-    pub fn enforce_limits<M: Memories>(
+    pub fn enforce_limits<M: Memory>(
         &mut self,
         id: MemcgId,
         now: Millis,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Result<(), OomAt> {
         let high = self.tree.get(id).limits().high.pages();
-        self.shrink_to(id, high, now, memories);
+        self.shrink_to(id, high, now, memory);
         let max = self.tree.get(id).limits().max.pages();
-        if self.shrink_to(id, max, now, memories) {
+        if self.shrink_to(id, max, now, memory) {
             return Ok(());
         }
         self.tree.event(id, MemcgEvent::Oom);
@@ -86,12 +86,12 @@ impl Machine {
     }
 
     /// Reclaims until `id` uses no more than `limit`; false when 16 rounds got nothing.
-    fn shrink_to<M: Memories>(
+    fn shrink_to<M: Memory>(
         &mut self,
         id: MemcgId,
         limit: Pages,
         now: Millis,
-        memories: &mut M,
+        memory: &mut M,
     ) -> bool {
         let mut retries = MAX_RECLAIM_RETRIES;
         let mut drained = false;
@@ -105,7 +105,7 @@ impl Machine {
                 drained = true;
                 continue;
             }
-            let got = self.reclaim_subtree(id, direct(over, now), memories);
+            let got = self.reclaim_subtree(id, direct(over, now), memory);
             retries -= u32::from(got.reclaimed == Pages(0));
         }
     }

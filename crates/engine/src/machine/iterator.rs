@@ -4,13 +4,14 @@
 //! Direct reclaim continues where the last one stopped and ends once its aim is reached
 //! (`reclaimers.rs`). A full walk (background, memory.reclaim, and direct reclaim that got nothing)
 //! shrinks every memcg at each priority before it looks at the aim: that is what makes it overshoot
-//! with many tenants.
+//! with many tenants. With batches larger than the kernel's, memory.reclaim goes as direct reclaim, and
+//! a full walk ends at the aim.
 
-use super::{Machine, Memories, ReclaimRequest, Reclaimer};
+use super::{Machine, ReclaimRequest, Reclaimer};
 use crate::lru_gen::DEF_PRIORITY;
 use crate::memcg::{MemcgEvent, MemcgId, MemcgOp};
 use crate::units::Pages;
-use crate::vmscan::{ScanControl, ScanReason, Shrunk};
+use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk};
 
 /// What is done only after gentler ways got nothing, in this order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,36 +27,36 @@ pub(super) struct Force {
 impl Machine {
     /// Reclaims from `target` and all below it, with rising priority; of the root first from those
     /// above their soft limit.
-    pub fn reclaim_subtree<M: Memories>(
+    pub fn reclaim_subtree<M: Memory>(
         &mut self,
         target: MemcgId,
         request: ReclaimRequest,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Shrunk {
         let mut first = Shrunk::default();
         if target == MemcgId::ROOT {
-            first = self.soft_limit_reclaim(request, memories);
+            first = self.soft_limit_reclaim(request, memory);
         }
         if first.reclaimed > Pages(0) && first.reclaimed >= request.nr {
             return first;
         }
         let nr = request.nr.less(first.reclaimed);
-        first.add(self.reclaim_hierarchy(target, ReclaimRequest { nr, ..request }, memories));
+        first.add(self.reclaim_hierarchy(target, ReclaimRequest { nr, ..request }, memory));
         first
     }
 
-    fn reclaim_hierarchy<M: Memories>(
+    fn reclaim_hierarchy<M: Memory>(
         &mut self,
         target: MemcgId,
         request: ReclaimRequest,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Shrunk {
         let mut force = Force {
-            full: request.reason != ScanReason::Direct,
+            full: request.reason != ScanReason::Direct && !self.is_exact(request.reason),
             ..Force::default()
         };
         loop {
-            let total = self.each_priority(target, request, force, memories);
+            let total = self.each_priority(target, request, force, memory);
             if total.reclaimed > Pages(0) {
                 return total;
             }
@@ -71,34 +72,25 @@ impl Machine {
         }
     }
 
-    fn each_priority<M: Memories>(
+    fn each_priority<M: Memory>(
         &mut self,
         target: MemcgId,
         request: ReclaimRequest,
         force: Force,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Shrunk {
         let mut total = Shrunk::default();
         for priority in (0..=DEF_PRIORITY).rev() {
             self.note_pressure(target, (priority, request.reason), request.now);
             if force.full {
-                for id in self.tree.pre_order(target) {
-                    total.visited += 1;
-                    self.tree.calculate_protection(target, id);
-                    total.add(self.shrink_child(
-                        (target, id),
-                        (request, force),
-                        priority,
-                        memories,
-                    ));
-                }
+                total.add(self.walk_all((target, priority), (request, force), memory));
             } else {
                 let rest = ReclaimRequest {
                     nr: request.nr.less(total.reclaimed),
                     ..request
                 };
                 let reclaimer = Reclaimer::by_hierarchy(target, rest, priority);
-                total.add(self.run_reclaimer(reclaimer, memories));
+                total.add(self.run_reclaimer(reclaimer, memory));
             }
             if total.reclaimed >= request.nr || !self.tree.exists(target) {
                 break;
@@ -107,13 +99,36 @@ impl Machine {
         total
     }
 
+    /// Shrinks `target` and all below it, at one priority.
+    fn walk_all<M: Memory>(
+        &mut self,
+        (target, priority): (MemcgId, u32),
+        (request, force): (ReclaimRequest, Force),
+        memory: &mut M,
+    ) -> Shrunk {
+        let (mut total, is_exact) = (Shrunk::default(), self.is_exact(request.reason));
+        for id in self.tree.pre_order(target) {
+            let mut request = request;
+            if is_exact {
+                request.nr = request.nr.less(total.reclaimed);
+                if request.nr == Pages(0) {
+                    break;
+                }
+            }
+            total.visited += 1;
+            self.tree.calculate_protection(target, id);
+            total.add(self.shrink_child((target, id), (request, force), priority, memory));
+        }
+        total
+    }
+
     /// Shrinks `id` for a reclaim of `target`, if its protection, computed before, allows it.
-    pub(super) fn shrink_child<M: Memories>(
+    pub(super) fn shrink_child<M: Memory>(
         &mut self,
         (target, id): (MemcgId, MemcgId),
         (request, force): (ReclaimRequest, Force),
         priority: u32,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Shrunk {
         if self.tree.below_min(target, id) {
             return Shrunk::default();
@@ -127,14 +142,11 @@ impl Machine {
             }
             self.tree.event(id, MemcgEvent::Low);
         }
-        let swappiness = self.swappiness(id, request.swappiness);
         let sc = ScanControl {
-            priority,
-            online: self.tree.is_online(id),
             force_deactivate: force.deactivate,
-            ..ScanControl::new(request.reason, request.nr, swappiness, request.now)
+            ..self.scan_control(id, request, priority)
         };
-        let shrunk = self.shrink(id, &sc, memories);
+        let shrunk = self.shrink(id, &sc, memory);
         if shrunk.aged {
             self.memcg_lru.rotate(id, MemcgOp::Young);
         }

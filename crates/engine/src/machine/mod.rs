@@ -1,4 +1,5 @@
-//! Many tenants on one node: the memcg tree, a lruvec for each, and reclaim over all of them.
+//! Many tenants on one node: the memcg tree, a lruvec for each, and reclaim over all of them. One
+//! process is a tree of one ([`Machine::of_one`]). Simulated and real memory are driven through this.
 //!
 //! Reclaim of the root chooses by the memcg LRU (`global.rs`); reclaim of a subtree, and the baseline
 //! that the memcg LRU replaced, walk the hierarchy (`iterator.rs`).
@@ -6,128 +7,34 @@
 //! Invariants: a memcg's usage is its lruvec's resident pages, its descendants' usage and its
 //! stocks; every memcg that is not released is on the memcg LRU once.
 
+mod by_age;
 mod charge;
+mod config;
 mod global;
 mod guest;
 mod high;
 mod iterator;
+mod look;
+mod pages;
+mod phases;
 mod reclaimers;
 mod report;
+mod shrink;
 mod soft_limit;
 
 pub use charge::OomAt;
+pub use config::{GlobalReclaim, MachineConfig, ReclaimRequest};
 pub use reclaimers::Reclaimer;
 pub use report::Reports;
 pub use soft_limit::SOFT_LIMIT_EVENTS;
 
-use crate::folio::{FolioId, FolioType};
-use crate::lru_gen::Refault;
-use crate::lruvec::{FaultKind, Lruvec, Policy, Unmapped};
-use crate::memcg::{
-    MemcgEvent, MemcgId, MemcgLimits, MemcgLru, MemcgProfile, MemcgTree, OverMax, SharedPositions,
-};
+use crate::folio::FolioType;
+use crate::lruvec::Lruvec;
+use crate::memcg::{MemcgId, MemcgLimits, MemcgLru, MemcgTree, SharedPositions};
 use crate::units::{Limit, Millis, Pages, Swappiness};
-use crate::vmscan::{
-    Memory, PageOut, ScanControl, ScanReason, Shrunk, shrink_lruvec, usable_swappiness,
-};
-use crate::word::State;
 use alloc::vec::Vec;
 use guest::Guests;
 use soft_limit::SoftLimits;
-
-/// How reclaim of the root chooses among tenants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GlobalReclaim {
-    /// By the memcg LRU: a few tenants at a time.
-    #[default]
-    MemcgLru,
-    /// By the hierarchy: all of them, every time. What the memcg LRU replaced, to compare.
-    Iterator,
-}
-
-/// What a machine is made with.
-#[derive(Clone, Copy, Debug)]
-pub struct MachineConfig {
-    /// Which LRU every tenant gets.
-    pub policy: Policy,
-    /// How the root is reclaimed.
-    pub global: GlobalReclaim,
-    /// Whose memcg LRU.
-    pub memcg_profile: MemcgProfile,
-    /// Decides the random bins.
-    pub seed: u64,
-    /// Mount option memory_recursiveprot.
-    pub recursive_protection: bool,
-    /// Pages charged ahead; 1 is exact.
-    pub charge_batch: u64,
-    /// The swap there is.
-    pub swap: Limit,
-    /// Shadows are bounded, as where they cost memory.
-    pub bound_shadows: bool,
-}
-
-impl Default for MachineConfig {
-    fn default() -> Self {
-        Self {
-            policy: Policy::default(),
-            global: GlobalReclaim::default(),
-            memcg_profile: MemcgProfile::default(),
-            seed: 0,
-            recursive_protection: true,
-            charge_batch: 1,
-            swap: Limit::Max,
-            bound_shadows: false,
-        }
-    }
-}
-
-/// The memory of all tenants; see [`Memory`] for one.
-pub trait Memories {
-    /// [`Memory::walk`] for `memcg`.
-    fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec);
-    /// [`Self::walk`] that leaves nothing out (`force_scan`), where a walk may: ages are to be
-    /// reported.
-    fn walk_all(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
-        self.walk(memcg, lruvec);
-    }
-    /// [`Memory::look_around`] for `memcg`.
-    fn look_around(&mut self, _memcg: MemcgId, _lruvec: &mut Lruvec, _young: &[FolioId]) {}
-    /// [`Memory::page_out`] for `memcg`.
-    fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>);
-}
-
-/// One tenant's memory out of all.
-struct MemoryOf<'a, M> {
-    memcg: MemcgId,
-    memories: &'a mut M,
-}
-
-impl<M: Memories> Memory for MemoryOf<'_, M> {
-    fn walk(&mut self, lruvec: &mut Lruvec) {
-        self.memories.walk(self.memcg, lruvec);
-    }
-
-    fn look_around(&mut self, lruvec: &mut Lruvec, young: &[FolioId]) {
-        self.memories.look_around(self.memcg, lruvec, young);
-    }
-
-    fn page_out(&mut self, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
-        self.memories.page_out(self.memcg, batch, outcome);
-    }
-}
-
-/// What a reclaim of several tenants wants.
-#[derive(Clone, Copy, Debug)]
-pub struct ReclaimRequest {
-    /// Who asks.
-    pub reason: ScanReason,
-    /// The aim.
-    pub nr: Pages,
-    /// Overrides the tenants' own.
-    pub swappiness: Option<Swappiness>,
-    /// The present.
-    pub now: Millis,
-}
 
 /// The machine.
 #[derive(Debug)]
@@ -140,6 +47,8 @@ pub struct Machine {
     soft: SoftLimits,
     shared: SharedPositions,
     guests: Guests,
+    /// When memory last said that there is no swap: nobody asks again before time has gone on.
+    no_swap: Option<Millis>,
 }
 
 fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
@@ -172,7 +81,17 @@ impl Machine {
             soft: SoftLimits::default(),
             shared: SharedPositions::default(),
             guests: Guests::default(),
+            no_swap: None,
         }
+    }
+
+    /// A machine with one tenant below the root, [`MemcgId::FIRST`], with these limits.
+    #[must_use]
+    pub fn of_one(config: MachineConfig, limits: MemcgLimits, now: Millis) -> Self {
+        let mut machine = Self::new(config, now);
+        let id = machine.create(MemcgId::ROOT, now);
+        machine.set_limits(id, limits);
+        machine
     }
 
     /// The tree, to look at.
@@ -250,102 +169,6 @@ impl Machine {
         released
     }
 
-    /// The pages `nr` would fit below every max above `id`.
-    ///
-    /// # Errors
-    /// [`OverMax`] with the level that forbids it.
-    pub fn try_charge(&mut self, id: MemcgId, nr: Pages) -> Result<(), OverMax> {
-        self.tree.try_charge(0, id, nr)
-    }
-
-    /// A page came in, charged over the limits if need be; see [`crate::Engine::fault_in`].
-    pub fn fault_in(
-        &mut self,
-        memcg: MemcgId,
-        id: FolioId,
-        ty: FolioType,
-        kind: FaultKind,
-        has_recency: bool,
-    ) -> Option<Refault> {
-        let word = self.lruvec(memcg).folios().get(id);
-        if !word.is_present() {
-            if self.tree.try_charge(0, memcg, Pages(1)).is_err() {
-                self.tree.charge_forced(memcg, Pages(1));
-            }
-            self.note_charge(memcg);
-        }
-        if word.state() == State::Shadow && word.shadow_type() == FolioType::Anon {
-            self.tree.uncharge_swap(memcg, Pages(1));
-        }
-        let swap = self.tree.swap_available(memcg) > Pages(0);
-        self.lruvec_mut(memcg)
-            .fault_in(id, ty, kind, has_recency, swap)
-    }
-
-    /// A tenant's pages were removed by their program.
-    pub fn unmap_range(&mut self, memcg: MemcgId, start: FolioId, len: usize) -> Unmapped {
-        let gone = self.lruvec_mut(memcg).unmap_range(start, len);
-        if gone.present > Pages(0) {
-            self.tree.uncharge(0, memcg, gone.present);
-        }
-        self.tree
-            .uncharge_swap(memcg, gone.out[FolioType::Anon.index()]);
-        self.release_if_empty(memcg);
-        gone
-    }
-
-    fn swappiness(&self, id: MemcgId, set: Option<Swappiness>) -> Swappiness {
-        let set = set.unwrap_or(self.tree.get(id).swappiness());
-        usable_swappiness(set, self.tree.swap_available(id))
-    }
-
-    /// True when a pass over `id` leaves its anon pages alone for want of swap.
-    fn lacks_swap(&self, id: MemcgId) -> bool {
-        let wanted = self.tree.get(id).swappiness();
-        let (active, inactive) = self.lruvec(id).active_inactive(FolioType::Anon);
-        self.swappiness(id, None) != wanted && active.0 + inactive.0 > 0
-    }
-
-    /// A pass left anon pages of `id` where they are, for want of swap: MAX and FAIL at the level
-    /// whose swap.max it is; FAIL of `id` when there is no more swap at all. Once a pass.
-    fn swap_failed(&mut self, id: MemcgId) {
-        let available = |&id: &MemcgId| self.tree.get(id).swap_available();
-        match self.tree.ancestors(id).min_by_key(available) {
-            Some(limiting) if limiting != MemcgId::ROOT => {
-                self.tree.event(limiting, MemcgEvent::SwapMax);
-                self.tree.event(limiting, MemcgEvent::SwapFail);
-            }
-            _ => self.tree.event(id, MemcgEvent::SwapFail),
-        }
-    }
-
-    /// One pass over one lruvec, with its accounts.
-    fn shrink<M: Memories>(&mut self, id: MemcgId, sc: &ScanControl, memories: &mut M) -> Shrunk {
-        let (lacks_swap, available) = (self.lacks_swap(id), self.tree.swap_available(id));
-        let lruvec = self.lruvecs[id.index()].as_mut().expect("a released memcg");
-        let out = lruvec.out(FolioType::Anon);
-        let most_out = Pages(out.0.saturating_add(available.0));
-        let shrunk = shrink_lruvec(
-            lruvec,
-            &ScanControl { most_out, ..*sc },
-            &mut MemoryOf {
-                memcg: id,
-                memories,
-            },
-        );
-        let swapped = lruvec.out(FolioType::Anon).less(out);
-        lruvec.reclaim_shadow_nodes();
-        let gone = Pages(shrunk.reclaimed.0 + shrunk.forgotten.0);
-        if gone > Pages(0) {
-            self.tree.uncharge(0, id, gone);
-        }
-        self.tree.charge_swap(id, swapped);
-        if lacks_swap || shrunk.unswapped > 0 {
-            self.swap_failed(id);
-        }
-        shrunk
-    }
-
     /// Asserts every invariant. Costs a look at every page of every tenant.
     ///
     /// # Panics
@@ -360,21 +183,26 @@ impl Machine {
                 self.memcg_lru.slot_of(id).is_some(),
                 "{id:?} is not on the memcg LRU"
             );
-            let children: u64 = self
-                .tree
-                .children(id)
-                .iter()
-                .map(|&c| self.tree.get(c).usage().0)
-                .sum();
-            let own = self.lruvec(id).resident().0 + self.tree.stocked(id).0;
-            assert_eq!(
-                self.tree.get(id).usage(),
-                Pages(children + own),
-                "usage of {id:?}"
-            );
+            self.check_accounts(id);
         }
+    }
+
+    fn check_accounts(&self, id: MemcgId) {
+        let of = |f: fn(&crate::memcg::Memcg) -> Pages| {
+            let children = self.tree.children(id).iter();
+            let sum: u64 = children.map(|&child| f(self.tree.get(child)).0).sum();
+            (f(self.tree.get(id)), sum)
+        };
+        let own = self.lruvec(id).resident().0 + self.tree.stocked(id).0;
+        let (charged, children) = of(|memcg| memcg.charged());
+        assert_eq!(charged, Pages(children + own), "usage of {id:?}");
+        let out = self.lruvec(id).out(FolioType::Anon).0;
+        let (swapped, children) = of(|memcg| memcg.swap_usage());
+        assert_eq!(swapped, Pages(children + out), "swap usage of {id:?}");
     }
 }
 
+#[cfg(test)]
+mod canaries;
 #[cfg(test)]
 mod tests;

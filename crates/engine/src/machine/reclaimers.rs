@@ -8,11 +8,11 @@
 //! meanwhile; it stops once its aim is reached; by the hierarchy no memcg is visited twice in a round.
 
 use super::iterator::Force;
-use super::{GlobalReclaim, Machine, Memories, ReclaimRequest};
+use super::{GlobalReclaim, Machine, ReclaimRequest};
 use crate::lru_gen::DEF_PRIORITY;
 use crate::memcg::{MemcgId, MemcgWalk, SharedWalk};
 use crate::units::Pages;
-use crate::vmscan::Shrunk;
+use crate::vmscan::{Memory, Shrunk};
 use alloc::vec::Vec;
 
 /// One reclaimer at one priority, between two memcgs.
@@ -81,10 +81,10 @@ impl Machine {
     }
 
     /// Reclaims one memcg more and says which; `None` when the aim is reached or the walk is over.
-    pub fn step<M: Memories>(
+    pub fn step<M: Memory>(
         &mut self,
         reclaimer: &mut Reclaimer,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Option<MemcgId> {
         let enough = reclaimer.got.visited > 0 && reclaimer.got.reclaimed >= reclaimer.request.nr;
         if enough || !self.tree.exists(reclaimer.target) {
@@ -94,7 +94,7 @@ impl Machine {
         let (id, shrunk) = match &mut reclaimer.walk {
             Walk::Lru(walk) => {
                 let id = walk.next(&mut self.memcg_lru)?;
-                let (op, shrunk) = self.shrink_one(id, rest, priority, memories);
+                let (op, shrunk) = self.shrink_one(id, rest, priority, memory);
                 walk.pend(op);
                 self.release_if_empty(id);
                 (id, shrunk)
@@ -105,7 +105,7 @@ impl Machine {
                 let gently = (rest, Force::default());
                 (
                     id,
-                    self.shrink_child((target, id), gently, priority, memories),
+                    self.shrink_child((target, id), gently, priority, memory),
                 )
             }
         };
@@ -123,29 +123,29 @@ impl Machine {
     }
 
     /// One reclaimer alone, at one priority.
-    pub(super) fn run_reclaimer<M: Memories>(
+    pub(super) fn run_reclaimer<M: Memory>(
         &mut self,
         mut reclaimer: Reclaimer,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Shrunk {
-        while self.step(&mut reclaimer, memories).is_some() {}
+        while self.step(&mut reclaimer, memory).is_some() {}
         self.finish(reclaimer)
     }
 
     /// All of `requests` at once, as threads would that run short together, with rising priority.
     /// `pick` is given how many are still at it, and says which goes next (modulo that number).
     /// Returns what each got.
-    pub fn reclaim_together<M: Memories>(
+    pub fn reclaim_together<M: Memory>(
         &mut self,
         target: MemcgId,
         requests: &[ReclaimRequest],
         pick: &mut dyn FnMut(usize) -> usize,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Vec<Shrunk> {
         let mut totals = alloc::vec![Shrunk::default(); requests.len()];
         if target == MemcgId::ROOT {
             for (total, &request) in totals.iter_mut().zip(requests) {
-                *total = self.soft_limit_reclaim(request, memories);
+                *total = self.soft_limit_reclaim(request, memory);
             }
         }
         let first = requests
@@ -164,7 +164,7 @@ impl Machine {
             }
             while !running.is_empty() {
                 let at = pick(running.len()) % running.len();
-                if self.step(&mut running[at].1, memories).is_none() {
+                if self.step(&mut running[at].1, memory).is_none() {
                     let (n, reclaimer) = running.swap_remove(at);
                     totals[n].add(self.finish(reclaimer));
                 }

@@ -1,9 +1,9 @@
 //! Working-set reports of a machine's tenants. spec: workingset-report.md 3, 5, 6.
 
-use super::{Machine, Memories};
+use super::Machine;
 use crate::memcg::MemcgId;
 use crate::units::{Millis, Swappiness};
-use crate::vmscan::ScanReason;
+use crate::vmscan::{Memory, ScanReason};
 use crate::workingset::{Aggregation, Bins, PageAge, Report, ReportState};
 use alloc::vec::Vec;
 
@@ -54,30 +54,30 @@ impl Machine {
 
     /// Refreshes the report of `id` and all below it, if it is due: those whose youngest
     /// generation is older than the interval are aged first. False when reporting is disabled.
-    pub fn refresh<M: Memories>(&mut self, id: MemcgId, now: Millis, memories: &mut M) -> bool {
+    pub fn refresh<M: Memory>(&mut self, id: MemcgId, now: Millis, memory: &mut M) -> bool {
         let state = self.reports.state(id);
         if !state.is_enabled() || !state.is_due(now) {
             return state.is_enabled();
         }
         let interval = state.refresh_interval();
         let bins = self.reports.bins.clone();
-        let report = self.collect((id, interval), &bins, now, memories);
+        let report = self.collect((id, interval), &bins, now, memory);
         self.reports.state(id).store(report);
         true
     }
 
     /// A new report of `id` and all below it, of which those are aged first whose youngest generation
     /// is older than `interval`.
-    pub(super) fn collect<M: Memories>(
+    pub(super) fn collect<M: Memory>(
         &mut self,
         (id, interval): (MemcgId, Millis),
         bins: &Bins,
         now: Millis,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Report {
         let subtree = self.tree.pre_order(id);
         for &member in &subtree {
-            self.age_if_older(member, interval, now, memories);
+            self.age_if_older(member, interval, now, memory);
         }
         let (mut page_age, mut timestamp) = (PageAge::new(bins), now);
         for &member in &subtree {
@@ -94,12 +94,12 @@ impl Machine {
         }
     }
 
-    fn age_if_older<M: Memories>(
+    fn age_if_older<M: Memory>(
         &mut self,
         id: MemcgId,
         interval: Millis,
         now: Millis,
-        memories: &mut M,
+        memory: &mut M,
     ) {
         let lruvec = self.lruvec_mut(id);
         let Some(lru) = lruvec.multi_gen() else {
@@ -109,17 +109,17 @@ impl Machine {
         if birth.after(interval) >= now || !lruvec.begin_walk(seq) {
             return;
         }
-        memories.walk_all(id, lruvec);
+        memory.walk_all(id, lruvec);
         // Anon ages whether it could be swapped out or not.
         lruvec.inc_max_seq(seq, Swappiness::default(), now);
     }
 
     /// The aging thread: refreshes what is due, and says when it wants to be called next; `None`
     /// to sleep until an interval is set.
-    pub fn aging_thread<M: Memories>(&mut self, now: Millis, memories: &mut M) -> Option<Millis> {
+    pub fn aging_thread<M: Memory>(&mut self, now: Millis, memory: &mut M) -> Option<Millis> {
         let all = self.tree.pre_order(MemcgId::ROOT);
         for &id in &all {
-            self.refresh(id, now, memories);
+            self.refresh(id, now, memory);
         }
         all.iter()
             .filter_map(|&id| self.reports.state(id).next_refresh())
@@ -152,7 +152,7 @@ mod tests {
 
     struct Untouched;
 
-    impl Memories for Untouched {
+    impl Memory for Untouched {
         fn walk(&mut self, _: MemcgId, _: &mut Lruvec) {}
 
         fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {

@@ -8,11 +8,11 @@
 //! Invariant: every memcg with an excess when it was looked at last is in the order once, under that
 //! excess, until its reclaim gets nothing; nobody else is.
 
-use super::{Machine, Memories, ReclaimRequest};
+use super::{Machine, ReclaimRequest};
 use crate::lru_gen::DEF_PRIORITY;
 use crate::memcg::MemcgId;
 use crate::units::Pages;
-use crate::vmscan::{ScanControl, ScanReason, Shrunk};
+use crate::vmscan::{Memory, ScanReason, Shrunk};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -107,10 +107,10 @@ impl Machine {
 
     /// Takes from those above their soft limit, the largest excess first, down to the limit: until
     /// `request` is met or nobody has any excess that can go.
-    pub(super) fn soft_limit_reclaim<M: Memories>(
+    pub(super) fn soft_limit_reclaim<M: Memory>(
         &mut self,
         request: ReclaimRequest,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Shrunk {
         let mut total = Shrunk::default();
         while request.reason != ScanReason::Proactive && total.reclaimed < request.nr {
@@ -118,7 +118,7 @@ impl Machine {
                 break;
             };
             let nr = request.nr.less(total.reclaimed).min(self.excess(id));
-            let got = self.shrink_excess(id, ReclaimRequest { nr, ..request }, memories);
+            let got = self.shrink_excess(id, ReclaimRequest { nr, ..request }, memory);
             total.add(got);
             if self.tree.exists(id) {
                 let stuck = got.reclaimed == Pages(0);
@@ -130,11 +130,11 @@ impl Machine {
     }
 
     /// Takes `request.nr` pages of `top` and all below it; what min covers stays.
-    fn shrink_excess<M: Memories>(
+    fn shrink_excess<M: Memory>(
         &mut self,
         top: MemcgId,
         request: ReclaimRequest,
-        memories: &mut M,
+        memory: &mut M,
     ) -> Shrunk {
         let mut total = Shrunk::default();
         for priority in (0..=DEF_PRIORITY).rev() {
@@ -147,14 +147,13 @@ impl Machine {
                 if self.tree.below_min(MemcgId::ROOT, id) {
                     continue;
                 }
-                let swappiness = self.swappiness(id, request.swappiness);
-                let sc = ScanControl {
-                    priority,
-                    online: self.tree.is_online(id),
-                    ..ScanControl::new(request.reason, rest, swappiness, request.now)
+                let rest = ReclaimRequest {
+                    nr: rest,
+                    ..request
                 };
+                let sc = self.scan_control(id, rest, priority);
                 total.visited += 1;
-                total.add(self.shrink(id, &sc, memories));
+                total.add(self.shrink(id, &sc, memory));
                 self.release_if_empty(id);
             }
             if !self.tree.exists(top) {

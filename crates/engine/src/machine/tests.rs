@@ -1,14 +1,16 @@
 //! The numbered tests of memcg-lru.md 10 and reclaim-control.md 11 that need several tenants.
 
 use super::*;
-use crate::memcg::{MemcgEvent, MemcgOp, Segment};
-use crate::vmscan::TryAgain;
+use crate::folio::FolioId;
+use crate::lruvec::FaultKind;
+use crate::memcg::{MemcgEvent, MemcgOp, MemcgProfile, Segment};
+use crate::vmscan::{Memory, PageOut, ScanReason, Shrunk, TryAgain};
 use crate::vmstat::VmEvent;
 
 /// All pages can go; accessed bits are in the words.
 pub(super) struct Simple;
 
-impl Memories for Simple {
+impl Memory for Simple {
     fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
         lruvec.walk_accessed();
     }

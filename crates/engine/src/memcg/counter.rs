@@ -1,4 +1,7 @@
 //! A page counter: usage against one hard limit.
+//!
+//! Usage is what was charged and what was not: pages that were measured and never charged are *unseen*;
+//! there are less than none where fewer were measured than charged.
 
 use crate::units::{Limit, Pages};
 
@@ -12,7 +15,8 @@ pub struct OverLimit {
 /// Usage, its limit, its history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCounter {
-    usage: Pages,
+    charged: Pages,
+    unseen: i64,
     max: Limit,
     watermark: Pages,
     failcnt: u64,
@@ -21,8 +25,32 @@ pub struct PageCounter {
 impl PageCounter {
     /// Pages charged.
     #[must_use]
+    pub const fn charged(&self) -> Pages {
+        self.charged
+    }
+
+    /// Pages in use, as far as anybody knows.
+    #[must_use]
     pub const fn usage(&self) -> Pages {
-        self.usage
+        Pages(self.charged.0.saturating_add_signed(self.unseen))
+    }
+
+    /// Pages in use beyond those charged.
+    #[must_use]
+    pub const fn unseen(&self) -> i64 {
+        self.unseen
+    }
+
+    /// Sets them.
+    pub const fn set_unseen(&mut self, unseen: i64) {
+        self.unseen = unseen;
+        self.note_watermark();
+    }
+
+    const fn note_watermark(&mut self) {
+        if self.usage().0 > self.watermark.0 {
+            self.watermark = self.usage();
+        }
     }
 
     /// The limit.
@@ -53,7 +81,7 @@ impl PageCounter {
     /// # Errors
     /// [`OverLimit`] if not.
     pub const fn try_charge(&mut self, nr: Pages) -> Result<(), OverLimit> {
-        let by = Pages(self.usage.0.saturating_add(nr.0)).less(self.max.pages());
+        let by = Pages(self.usage().0.saturating_add(nr.0)).less(self.max.pages());
         if by.0 > 0 {
             self.failcnt += 1;
             return Err(OverLimit { by });
@@ -64,10 +92,8 @@ impl PageCounter {
 
     /// Charges `nr` pages, limit or not.
     pub const fn charge(&mut self, nr: Pages) {
-        self.usage.0 += nr.0;
-        if self.usage.0 > self.watermark.0 {
-            self.watermark = self.usage;
-        }
+        self.charged.0 += nr.0;
+        self.note_watermark();
     }
 
     /// Gives back `nr` pages.
@@ -75,7 +101,7 @@ impl PageCounter {
     /// # Panics
     /// When more is given back than was charged: somebody's books are wrong.
     pub const fn uncharge(&mut self, nr: Pages) {
-        assert!(self.usage.0 >= nr.0, "uncharged more than was charged");
-        self.usage.0 -= nr.0;
+        assert!(self.charged.0 >= nr.0, "uncharged more than was charged");
+        self.charged.0 -= nr.0;
     }
 }

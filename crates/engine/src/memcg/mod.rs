@@ -6,6 +6,7 @@
 
 mod counter;
 mod events;
+mod measured;
 mod memcg_lru;
 mod protection;
 mod shared_walk;
@@ -112,7 +113,22 @@ impl Memcg {
         }
     }
 
-    /// Pages in memory: memory.current.
+    /// Pages charged: those that the engine knows of, and stocks.
+    #[must_use]
+    pub const fn charged(&self) -> Pages {
+        self.memory.charged()
+    }
+
+    pub(crate) const fn unseen(&self) -> i64 {
+        self.memory.unseen()
+    }
+
+    pub(crate) const fn set_unseen(&mut self, unseen: i64) {
+        self.memory.set_unseen(unseen);
+    }
+
+    /// Pages in memory: memory.current. Those charged, unless usage was measured
+    /// ([`MemcgTree::set_measured`]).
     #[must_use]
     pub const fn usage(&self) -> Pages {
         self.memory.usage()
@@ -192,13 +208,6 @@ impl Memcg {
     /// Gives back `nr` pages.
     pub const fn uncharge(&mut self, nr: Pages) {
         self.memory.uncharge(nr);
-    }
-
-    /// A pass over this tenant left anon pages where they are, because they may not be swapped out:
-    /// MAX and FAIL. Counted once a pass: with little swap left no page is even looked at.
-    pub(crate) const fn swap_failed(&mut self) {
-        self.event(MemcgEvent::SwapMax);
-        self.event(MemcgEvent::SwapFail);
     }
 
     pub(crate) const fn charge_swap(&mut self, nr: Pages) {

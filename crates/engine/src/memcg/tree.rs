@@ -1,8 +1,9 @@
 //! The tree of memcgs: charges go to a memcg and all its ancestors. spec: reclaim-control.md 1, 2.
 //!
 //! Invariants:
-//! - a parent's usage is at least the sum of its children's (I1): the rest is its own pages and
-//!   what its workers have in stock;
+//! - what is charged to a parent is at least the sum of its children's charges (I1): the rest is its
+//!   own pages and what its workers have in stock;
+//! - usage beyond that is in `measured.rs`;
 //! - `children_min` and `children_low` of a node are the sums over its children of
 //!   min(usage, setting), which effective protection divides;
 //! - an offline memcg has no protection; its id is reused only after it is released.
@@ -20,6 +21,8 @@ pub struct MemcgId(pub u32);
 impl MemcgId {
     /// The root, which has no limits.
     pub const ROOT: Self = Self(0);
+    /// The first that is made below the root: the tenant of a tree of one.
+    pub const FIRST: Self = Self(1);
 
     /// Array index.
     #[must_use]
@@ -32,8 +35,10 @@ impl MemcgId {
 pub(super) struct Node {
     pub(super) memcg: Memcg,
     pub(super) parent: Option<MemcgId>,
-    children: Vec<MemcgId>,
+    pub(super) children: Vec<MemcgId>,
     online: bool,
+    /// Its usage was measured: not made of its children's.
+    pub(super) measured: bool,
     /// Events of this memcg itself; those of `memcg` include its descendants'.
     local: MemcgEvents,
     children_min: Pages,
@@ -124,6 +129,7 @@ impl MemcgTree {
             },
         );
         self.node_mut(id).online = false;
+        self.set_measured(id, None);
         self.stocks_drain(Some(id));
     }
 
@@ -138,11 +144,12 @@ impl MemcgTree {
         let node = self.node(id);
         let busy = node.online
             || !node.children.is_empty()
-            || node.memcg.usage() > Pages(0)
+            || node.memcg.charged() > Pages(0)
             || node.memcg.swap_usage() > Pages(0);
         let Some(parent) = node.parent.filter(|_| !busy) else {
             return false;
         };
+        self.set_measured(id, None);
         self.node_mut(parent).children.retain(|&child| child != id);
         self.nodes[id.index()] = None;
         self.free.push(id.0);
@@ -275,19 +282,27 @@ impl MemcgTree {
     }
 
     fn charge_all(&mut self, id: MemcgId, nr: Pages) -> Result<(), OverMax> {
-        let path: Vec<MemcgId> = self.ancestors(id).collect();
-        for (done, &at) in path.iter().enumerate() {
+        let mut next = Some(id);
+        while let Some(at) = next {
             let before = self.protected(at);
-            if self.node_mut(at).memcg.try_charge(nr).is_ok() {
-                self.update_parent(at, before);
-                continue;
+            if self.node_mut(at).memcg.try_charge(nr).is_err() {
+                self.uncharge_below(id, at, nr);
+                return Err(OverMax { at });
             }
-            for &undo in &path[..done] {
-                self.change(undo, |memcg| memcg.uncharge(nr));
-            }
-            return Err(OverMax { at });
+            self.update_parent(at, before);
+            next = self.parent(at);
         }
         Ok(())
+    }
+
+    /// Undoes a charge of `id` and its ancestors as far as `top`, which refused it.
+    fn uncharge_below(&mut self, id: MemcgId, top: MemcgId, nr: Pages) {
+        let mut at = id;
+        while at != top {
+            self.change(at, |memcg| memcg.uncharge(nr));
+            let Some(parent) = self.parent(at) else { break };
+            at = parent;
+        }
     }
 
     fn uncharge_all(&mut self, id: MemcgId, nr: Pages) {
@@ -319,7 +334,7 @@ impl MemcgTree {
         }
     }
 
-    fn change(&mut self, id: MemcgId, f: impl FnOnce(&mut Memcg)) {
+    pub(super) fn change(&mut self, id: MemcgId, f: impl FnOnce(&mut Memcg)) {
         let before = self.protected(id);
         f(&mut self.node_mut(id).memcg);
         self.update_parent(id, before);
@@ -436,8 +451,9 @@ impl MemcgTree {
             let sum = |f: &dyn Fn(MemcgId) -> Pages| {
                 Pages(node.children.iter().map(|&child| f(child).0).sum())
             };
-            let children = sum(&|id| self.get(id).usage());
-            assert!(children <= node.memcg.usage(), "I1: memcg {index}");
+            let children = sum(&|id| self.get(id).charged());
+            assert!(children <= node.memcg.charged(), "I1: memcg {index}");
+            self.check_measured(node);
             assert_eq!(
                 node.children_min,
                 sum(&|id| self.protected(id).min),
@@ -459,6 +475,7 @@ impl Node {
             parent,
             children: Vec::new(),
             online: true,
+            measured: false,
             local: MemcgEvents::default(),
             children_min: Pages(0),
             children_low: Pages(0),

@@ -4,46 +4,71 @@
 //! 1. **isolate** (engine): the coldest pages come off the lists;
 //! 2. **page out** ([`Memory`]): each leaves, or does not, for a reason that is data;
 //! 3. **put back or forget** (engine): what left becomes a shadow, the rest is listed again.
+//!
+//! Phases 2 and 3 are one function (`batch.rs`), whoever isolated: generations by size
+//! (`shrink.rs`) or by age (`by_age.rs`), or the classic lists (`classic.rs`).
 
-mod drivers;
+mod batch;
+mod by_age;
+mod classic;
 mod scan_control;
+mod settle;
 mod shrink;
 mod watermark;
 
-pub use drivers::{Oom, SWAP_CLUSTER_MAX, TryAgain};
-pub use scan_control::{ScanControl, ScanReason, Shrunk};
-pub use shrink::{Settled, shrink_lruvec, usable_swappiness};
+pub(crate) use batch::Batch;
+pub use by_age::shrink_older_than;
+pub use scan_control::{Kept, ScanControl, Shrunk, TryAgain};
+pub use settle::Settled;
+pub use shrink::{shrink_lruvec, usable_swappiness};
 pub use watermark::{Kswapd, KswapdStep, WATERMARK_SCALE_FACTOR, Watermarks, min_free_kbytes};
+
+pub use crate::units::SWAP_CLUSTER_MAX;
+pub use crate::vmstat::ScanReason;
 
 use crate::folio::FolioId;
 use crate::lruvec::Lruvec;
+use crate::memcg::MemcgId;
 use alloc::vec::Vec;
 
 /// What became of one isolated page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageOut {
-    /// Its bytes are safe in the store and it has left memory.
+    /// Its bytes are safe in swap, or in its file, and it has left memory.
     Stored,
     /// It was accessed meanwhile.
     Referenced,
-    /// It could not go now: shared, pinned, no space.
+    /// Others map it, too, and the kernel skips such pages.
+    Shared,
+    /// It is locked in memory.
+    Locked,
+    /// Swap is full or absent: no anon page can go, this one least of all.
+    NoSwap,
+    /// It did not leave, and the reason is unknown.
     Busy,
     /// Its program removed it.
     Gone,
 }
 
-/// What the engine needs of memory; simulated and real memory implement it.
+/// What the engine needs of the memory of all tenants; simulated and real memory implement it.
 pub trait Memory {
-    /// Tells `lruvec` which pages were accessed since the last walk, either one by one
-    /// ([`Lruvec::young`]) or, where the accessed bits are in the words, all at once
+    /// Tells `lruvec`, which is that of `memcg`, which pages were accessed since the last walk, either
+    /// one by one ([`Lruvec::young`]) or, where the accessed bits are in the words, all at once
     /// ([`Lruvec::walk_accessed`]).
-    fn walk(&mut self, lruvec: &mut Lruvec);
+    fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec);
+
+    /// [`Self::walk`] that leaves nothing out (`force_scan`), where a walk may: ages are to be
+    /// reported.
+    fn walk_all(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
+        self.walk(memcg, lruvec);
+    }
 
     /// Eviction found the pages of `young` in use, and has just learned it from their page tables:
     /// the place to look at their neighbours and to tell `lruvec` which are young ([`Lruvec::young`]).
     /// By default nobody looks. spec: lru-gen.md 7.
-    fn look_around(&mut self, _lruvec: &mut Lruvec, _young: &[FolioId]) {}
+    fn look_around(&mut self, _memcg: MemcgId, _lruvec: &mut Lruvec, _young: &[FolioId]) {}
 
-    /// Pages out `batch`, and appends what became of each page to `outcome`, in the same order.
-    fn page_out(&mut self, batch: &[FolioId], outcome: &mut Vec<PageOut>);
+    /// Pages out `batch` of `memcg`, and appends what became of each page to `outcome`, in the same
+    /// order.
+    fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>);
 }

@@ -1,23 +1,8 @@
 //! What one reclaim wants, and what it got.
 
-use crate::lru_gen::DEF_PRIORITY;
+use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH};
 use crate::units::{Millis, Pages, Swappiness};
-
-/// Who reclaims. Counters and events depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScanReason {
-    /// Below a watermark or above a limit, on nobody's time (kswapd).
-    Background,
-    /// On the time of whoever needs the memory.
-    Direct,
-    /// Asked for, by size or by age; no pressure (memory.reclaim).
-    Proactive,
-}
-
-impl ScanReason {
-    /// All reasons.
-    pub const ALL: [Self; 3] = [Self::Background, Self::Direct, Self::Proactive];
-}
+use crate::vmstat::ScanReason;
 
 /// What one reclaim wants. spec: lru-gen.md 5.5, 6.1.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +26,9 @@ pub struct ScanControl {
     /// Most anon pages of the lruvec that may be out: memory.swap.max of all levels, and the swap
     /// there is.
     pub most_out: Pages,
+    /// Most pages that are paged out at once. The kernel's 64 may overshoot the aim; see
+    /// [`Self::is_exact`].
+    pub batch: usize,
     /// The present.
     pub now: Millis,
 }
@@ -59,9 +47,61 @@ impl ScanControl {
             below_min: false,
             force_deactivate: false,
             most_out: Pages(u64::MAX),
+            batch: MIN_LRU_BATCH,
             now,
         }
     }
+
+    /// With batches larger than the kernel's, reclaim on somebody's behalf never takes more than was
+    /// asked for: one batch too many would be a good part of a small tenant.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.batch > MIN_LRU_BATCH && self.reason != ScanReason::Background
+    }
+
+    /// Most pages of the next batch, `got` having left already.
+    pub(crate) fn next_batch(&self, got: Pages) -> usize {
+        if !self.is_exact() {
+            return self.batch;
+        }
+        let left = usize::try_from(self.nr_to_reclaim.less(got).0).unwrap_or(usize::MAX);
+        left.clamp(1, self.batch)
+    }
+}
+
+/// Isolated pages that stayed, by the reason that memory gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Mapped by others, too.
+    pub shared: u64,
+    /// Locked.
+    pub locked: u64,
+    /// Accessed meanwhile.
+    pub referenced: u64,
+    /// They did not leave, and nobody knows why.
+    pub busy: u64,
+}
+
+impl Kept {
+    /// All of them.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.shared + self.locked + self.referenced + self.busy
+    }
+
+    const fn add(&mut self, other: Self) {
+        self.shared += other.shared;
+        self.locked += other.locked;
+        self.referenced += other.referenced;
+        self.busy += other.busy;
+    }
+}
+
+/// Proactive reclaim got less than was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TryAgain {
+    /// What it got.
+    pub reclaimed: Pages,
 }
 
 /// What one reclaim got.
@@ -77,6 +117,10 @@ pub struct Shrunk {
     pub forgotten: Pages,
     /// Anon pages that stayed because there is no swap for them.
     pub unswapped: u64,
+    /// Pages that stayed for other reasons.
+    pub kept: Kept,
+    /// Memory found swap full or absent: no anon page was asked for from then on.
+    pub no_swap: bool,
     /// Active pages stayed because their list is not too long (classic policy).
     pub kept_active: bool,
     /// Somebody was passed by for being below low.
@@ -93,6 +137,8 @@ impl Shrunk {
         self.reclaimed.0 += other.reclaimed.0;
         self.forgotten.0 += other.forgotten.0;
         self.unswapped += other.unswapped;
+        self.kept.add(other.kept);
+        self.no_swap |= other.no_swap;
         self.kept_active |= other.kept_active;
         self.low_skipped |= other.low_skipped;
         self.aged |= other.aged;

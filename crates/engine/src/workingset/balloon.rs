@@ -9,7 +9,7 @@ use super::PageAge;
 use super::{Bins, BinsError, MAX_NR_BINS, Report, ReportState};
 use crate::folio::FolioType;
 use crate::units::Millis;
-use crate::vmscan::ScanReason;
+use crate::vmstat::ScanReason;
 use alloc::vec::Vec;
 
 pub(super) const OP_REQUEST: u16 = 1;

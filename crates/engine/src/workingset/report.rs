@@ -8,7 +8,7 @@
 use super::{AgeBin, PageAge};
 use crate::lru_gen::DEF_PRIORITY;
 use crate::units::{Bytes, Millis};
-use crate::vmscan::ScanReason;
+use crate::vmstat::ScanReason;
 
 /// A report and the time it stands for: the oldest of its members' last aging.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -475,7 +475,7 @@ impl Naive {
                 };
             }
             PageOut::Gone => self.unmap(id),
-            PageOut::Referenced | PageOut::Busy => self.put_back(id, outcome),
+            _ => self.put_back(id, outcome),
         }
     }
 

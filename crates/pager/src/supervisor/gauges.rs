@@ -7,7 +7,7 @@
 use super::Supervisor;
 use crate::report::{AgeBin, NodeAge};
 use crate::target::{Target, proc};
-use engine::workingset::{Aggregation, Bins, PageAge};
+use engine::workingset::{Bins, PageAge};
 use engine::{FolioType, Millis};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -126,7 +126,7 @@ impl Supervisor {
         let bins = Bins::new(&edges).unwrap_or_default();
         let mut pages = vec![0; EDGES_S.len() + 1];
         for t in &self.targets {
-            let one: PageAge = t.lru.engine().page_age(now, &bins, Aggregation::Exact);
+            let one: PageAge = t.lru.page_age(now, &bins);
             for (sum, bin) in pages.iter_mut().zip(one.bins()) {
                 *sum += bin.pages[FolioType::Anon.index()].0;
             }

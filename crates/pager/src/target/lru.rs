@@ -6,14 +6,18 @@ use crate::record::{Event, Recorder};
 use engine::active_inactive::Stage;
 use engine::lru_gen::Profile;
 use engine::memcg::MemcgLimits;
+use engine::vmstat::VmStat;
+use engine::workingset::{Aggregation, Bins, PageAge};
 use engine::{
-    Engine, EngineConfig, FaultKind, FolioId, FolioType, Millis, PageOut, Pages, ScanReason,
-    Swappiness,
+    FaultKind, FolioId, FolioType, Lruvec, Machine, MachineConfig, MemcgId, Millis, PageOut, Pages,
+    ScanReason, Swappiness,
 };
+
+const ONE: MemcgId = MemcgId::FIRST;
 
 /// The order in which a target's pages leave. Anonymous memory only: file pages are the kernel's.
 pub(crate) struct Lru {
-    engine: Engine,
+    machine: Machine,
     out: Vec<FolioId>,
     record: Option<Recorder>,
     /// Pages handed out since the last look at what is in use.
@@ -39,13 +43,14 @@ impl Lru {
             }
         };
         // Limits are the supervisor's, which measures the kernel's own count.
-        let config = EngineConfig {
+        let config = MachineConfig {
             policy: order,
-            limits: MemcgLimits::default(),
-            swappiness: swappiness_of(policy),
+            ..MachineConfig::default()
         };
+        let mut machine = Machine::of_one(config, MemcgLimits::default(), now);
+        machine.set_swappiness(ONE, swappiness_of(policy));
         Lru {
-            engine: Engine::new(config, now),
+            machine,
             out: Vec::new(),
             since_watch: u64::MAX,
             record: None,
@@ -66,20 +71,22 @@ impl Lru {
     /// Whether to look at what is in use before more is taken. The multi-gen LRU asks by handing
     /// out nothing; the classic lists hand out pages for as long as they have any.
     pub(crate) fn wants_watch(&self) -> bool {
-        let classic = self.engine.lruvec().classic().is_some();
-        classic && self.since_watch > self.engine.resident_pages().0 / 4
+        let classic = self.lruvec().classic().is_some();
+        classic && self.since_watch > self.lruvec().resident().0 / 4
     }
 
     fn ensure(&mut self, id: PageId) {
         let need = id as usize + 1;
-        if self.engine.lruvec().folios().len() < need {
-            self.engine.ensure(need.next_multiple_of(1 << 16));
+        if self.lruvec().folios().len() < need {
+            self.machine
+                .lruvec_mut(ONE)
+                .ensure(need.next_multiple_of(1 << 16));
         }
     }
 
     /// Whether the page is resident by the engine's books.
     pub(crate) fn known(&self, id: PageId) -> bool {
-        let folios = self.engine.lruvec().folios();
+        let folios = self.lruvec().folios();
         (id as usize) < folios.len() && folios.get(FolioId(id)).is_present()
     }
 
@@ -103,15 +110,15 @@ impl Lru {
     fn comes_in(&mut self, id: PageId, kind: FaultKind) {
         self.ensure(id);
         let _ = self
-            .engine
-            .fault_in(FolioId(id), FolioType::Anon, kind, true);
+            .machine
+            .fault_in(ONE, FolioId(id), FolioType::Anon, kind, true);
     }
 
     /// The page was touched since the last pass.
     pub(crate) fn young(&mut self, id: PageId) {
         if self.known(id) {
             self.note(Event::Touched, id.into());
-            self.engine.young(FolioId(id));
+            self.machine.lruvec_mut(ONE).young(FolioId(id));
         }
     }
 
@@ -124,13 +131,13 @@ impl Lru {
                 .filter(known)
                 .for_each(|page| self.note(Event::Unmapped, page));
         }
-        self.engine.unmap_range(FolioId(first), pages);
+        self.machine.unmap_range(ONE, FolioId(first), pages);
     }
 
     /// A generation is made.
     pub(crate) fn age(&mut self, now: Millis) {
         self.since_watch = 0;
-        self.engine.age(now);
+        self.machine.age(ONE, now);
         self.note(Event::Aged, 0);
     }
 
@@ -138,7 +145,7 @@ impl Lru {
     /// first (or nothing is left).
     pub(crate) fn isolate(&mut self, reason: ScanReason, nr: usize) -> Vec<PageId> {
         self.out.clear();
-        self.engine.isolate(nr, reason, &mut self.out);
+        self.machine.isolate(ONE, nr, reason, &mut self.out);
         self.since_watch = self.since_watch.saturating_add(self.out.len() as u64);
         self.sorted()
     }
@@ -146,7 +153,8 @@ impl Lru {
     /// Isolates up to `nr` pages that were not touched for `age`.
     pub(crate) fn isolate_older(&mut self, age: Millis, now: Millis, nr: usize) -> Vec<PageId> {
         self.out.clear();
-        self.engine.isolate_older_than(age, nr, now, &mut self.out);
+        self.machine
+            .isolate_older_than(ONE, (age, now), nr, &mut self.out);
         self.sorted()
     }
 
@@ -161,21 +169,30 @@ impl Lru {
         if outcome == PageOut::Stored {
             self.note(Event::Evicted, id.into());
         }
-        self.engine.settle(FolioId(id), outcome, reason);
+        self.machine.settle(ONE, FolioId(id), (outcome, reason));
     }
 
     /// For how long the oldest pages have been idle at least, milliseconds; 0 where no ages are
     /// known.
     pub(crate) fn idle_ms(&self, now: Millis) -> u64 {
-        let lru = self.engine.lruvec().multi_gen();
+        let lru = self.lruvec().multi_gen();
         lru.map_or(0, |lru| {
             lru.idle_at_least(lru.min_seq(FolioType::Anon), now).0
         })
     }
 
-    /// The engine itself, to look at.
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.engine
+    /// The counters.
+    pub(crate) fn stats(&self) -> &VmStat {
+        self.machine.stats(ONE)
+    }
+
+    /// How old the pages are.
+    pub(crate) fn page_age(&self, now: Millis, bins: &Bins) -> PageAge {
+        self.machine.page_age(ONE, now, bins, Aggregation::Exact)
+    }
+
+    fn lruvec(&self) -> &Lruvec {
+        self.machine.lruvec(ONE)
     }
 }
 

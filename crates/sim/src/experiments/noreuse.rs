@@ -117,7 +117,7 @@ impl Encoder {
 
     fn touch_video(&mut self, page: u32) {
         let id = FolioId(self.hot + page);
-        if !self.tenant.engine_mut().lruvec_mut().touch(id) {
+        if !self.tenant.lruvec_mut().touch(id) {
             self.video_in += 1;
             let recency = self.video_recency;
             self.tenant
@@ -152,15 +152,15 @@ fn run_one(policy: Policy, hint: Hint, scale: u64, seed: u64) -> Run {
             }
         }
     }
-    encoder.tenant.engine().check_invariants();
-    let folios = encoder.tenant.engine().lruvec().folios();
+    encoder.tenant.machine().check_invariants();
+    let folios = encoder.tenant.lruvec().folios();
     let is_left = |&page: &u32| folios.get(FolioId(page)).is_present();
     Run {
         hot_back: encoder.tenant.stat(VmEvent::Pswpin),
         hot_out: encoder.tenant.stat(VmEvent::Pswpout),
         video_in: encoder.video_in,
         hot_left: (0..encoder.hot).filter(is_left).count() as u64,
-        scanned: encoder.tenant.engine().stats().pgscan(),
+        scanned: encoder.tenant.lruvec().stat().pgscan(),
     }
 }
 

@@ -8,9 +8,11 @@
 //! Invariant: no more than the limit is resident after any reference. Deterministic.
 
 use super::Cache;
-use engine::{
-    Engine, EngineConfig, FaultKind, FolioId, FolioType, Millis, PageOut, Policy, ScanReason,
-};
+use crate::in_words::InWords;
+use engine::memcg::MemcgLimits;
+use engine::{FaultKind, FolioId, FolioType, Machine, MachineConfig, MemcgId, Millis, Policy};
+
+const ONE: MemcgId = MemcgId::FIRST;
 
 /// Pages that one fault at the limit reclaims: the kernel's SWAP_CLUSTER_MAX.
 pub const RECLAIM_BATCH: usize = 32;
@@ -18,10 +20,9 @@ pub const RECLAIM_BATCH: usize = 32;
 /// A run.
 #[derive(Debug)]
 pub struct EngineRun {
-    engine: Engine,
+    machine: Machine,
     limit: u64,
     batch: usize,
-    isolated: Vec<FolioId>,
     resident: u64,
     now: u64,
 }
@@ -36,67 +37,63 @@ impl EngineRun {
     /// Reclaiming `batch` pages at a time.
     #[must_use]
     pub fn with_batch(policy: Policy, limit: u64, batch: usize) -> Self {
-        let config = EngineConfig {
+        let config = MachineConfig {
             policy,
-            ..EngineConfig::default()
+            ..MachineConfig::default()
         };
         Self {
-            engine: Engine::new(config, Millis(0)),
+            machine: Machine::of_one(config, MemcgLimits::default(), Millis(0)),
             limit: limit.max(1),
             batch: batch.max(1),
-            isolated: Vec::new(),
             resident: 0,
             now: 0,
         }
     }
 
     fn fault(&mut self, id: FolioId) {
-        let known = self.engine.lruvec().folios().len();
+        let known = self.machine.lruvec(ONE).folios().len();
         if id.index() >= known {
-            self.engine.ensure((id.index() + 1).next_power_of_two());
+            let len = (id.index() + 1).next_power_of_two();
+            self.machine.lruvec_mut(ONE).ensure(len);
         }
         if self.resident >= self.limit {
             self.reclaim();
         }
-        let first = self.engine.lruvec().folios().get(id).state() == engine::word::State::Absent;
+        let first =
+            self.machine.lruvec(ONE).folios().get(id).state() == engine::word::State::Absent;
         let kind = if first {
             FaultKind::FirstTouch
         } else {
             FaultKind::Refault
         };
-        self.engine.fault_in(id, FolioType::Anon, kind, true);
-        self.engine.lruvec_mut().touch(id);
+        self.machine.fault_in(ONE, id, FolioType::Anon, kind, true);
+        self.machine.lruvec_mut(ONE).touch(id);
         self.resident += 1;
     }
 
     /// Makes room for one page at least.
     fn reclaim(&mut self) {
         while self.resident >= self.limit {
-            self.isolated.clear();
-            let reason = ScanReason::Direct;
-            let done = self.engine.isolate(self.batch, reason, &mut self.isolated);
-            for &id in &self.isolated {
-                let accessed = self.engine.lruvec().folios().is_accessed(id);
-                let outcome = if accessed {
-                    PageOut::Referenced
-                } else {
-                    PageOut::Stored
-                };
-                self.engine.settle(id, outcome, reason);
-            }
-            self.resident = self.engine.resident_pages().0;
+            let (now, memory) = (Millis(self.now), &mut InWords);
+            let done = self.machine.evict_coldest(ONE, self.batch, now, memory);
+            self.resident = self.machine.lruvec(ONE).resident().0;
             if done.scanned == 0 && self.resident >= self.limit {
                 self.now += 1;
-                self.engine.lruvec_mut().walk_accessed();
-                self.engine.age(Millis(self.now));
+                self.machine.walk_and_age(ONE, Millis(self.now), memory);
             }
         }
     }
 
-    /// The engine, to look at.
+    /// Pages in memory.
     #[must_use]
-    pub const fn engine(&self) -> &Engine {
-        &self.engine
+    pub const fn resident(&self) -> u64 {
+        self.resident
+    }
+
+    /// The machine, to look at.
+    #[must_use]
+    pub const fn machine(&self) -> &Machine {
+        &self.machine
     }
 }
 
@@ -104,7 +101,7 @@ impl Cache for EngineRun {
     #[inline]
     fn access(&mut self, id: u32) -> bool {
         let id = FolioId(id);
-        if self.engine.lruvec_mut().touch(id) {
+        if self.machine.lruvec_mut(ONE).touch(id) {
             return true;
         }
         self.fault(id);

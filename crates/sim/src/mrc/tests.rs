@@ -124,9 +124,9 @@ proptest! {
         let mut missed = 0;
         for &id in &ids {
             missed += u64::from(!run.access(id));
-            prop_assert!(run.engine().resident_pages().0 <= size);
+            prop_assert!(run.resident() <= size);
         }
-        run.engine().check_invariants();
+        run.machine().check_invariants();
         prop_assert!(missed >= floor);
     }
 }

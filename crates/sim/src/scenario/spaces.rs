@@ -4,9 +4,7 @@
 //! resident is present in its space.
 
 use super::space::{Space, WalkCounts, WalkKind};
-use engine::machine::Memories;
-use engine::memcg::MemcgId;
-use engine::{FolioId, Lruvec, PageOut};
+use engine::{FolioId, Lruvec, MemcgId, Memory, PageOut};
 
 /// The address spaces of all tenants, by memcg.
 #[derive(Debug, Default)]
@@ -77,7 +75,7 @@ impl Spaces {
     }
 }
 
-impl Memories for Spaces {
+impl Memory for Spaces {
     fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
         self.walk_as(memcg, lruvec, WalkKind::Filtered);
     }

@@ -372,7 +372,7 @@ impl World {
         if !self.file.run.age_every.is_some_and(|every| due(every.0)) {
             return;
         }
-        use engine::machine::Memories;
+        use engine::Memory;
         for id in self.guests.iter().filter_map(|guest| guest.memcg) {
             let lruvec = self.machine.lruvec_mut(id);
             let Some(seq) = lruvec.multi_gen().map(engine::lru_gen::LruGen::max_seq) else {

@@ -5,10 +5,10 @@ use crate::active_inactive::Stage;
 use crate::folio::FolioType;
 use crate::lru_gen::{IsolateBudget, LruGen};
 use crate::lruvec::{FaultKind, Policy};
-use crate::machine::{Machine, MachineConfig, Memories, ReclaimRequest};
+use crate::machine::{Machine, MachineConfig, ReclaimRequest};
 use crate::memcg::MemcgId;
 use crate::units::{Millis, Pages, Swappiness};
-use crate::vmscan::{PageOut, ScanReason};
+use crate::vmscan::{Memory, PageOut, ScanReason};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -107,7 +107,7 @@ fn removed_pages_and_truncated_shadows_leave_their_node() {
 
 struct Simple;
 
-impl Memories for Simple {
+impl Memory for Simple {
     fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
         lruvec.walk_accessed();
     }

@@ -83,7 +83,7 @@ impl Machine {
     /// A touch by the thread on `cpu`.
     #[inline]
     pub fn touch(&mut self, page: u32, cpu: usize) {
-        if !self.tenant.engine_mut().lruvec_mut().touch(FolioId(page)) {
+        if !self.tenant.lruvec_mut().touch(FolioId(page)) {
             self.fault(page, cpu);
         }
     }

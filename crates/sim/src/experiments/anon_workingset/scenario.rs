@@ -51,7 +51,7 @@ fn run(kernel: Kernel, scale: u64) -> Swapped {
 
 /// Uses these pages until they are on the active list.
 fn activate(machine: &mut Machine, range: Range<u32>) {
-    let lruvec = machine.tenant_mut().engine_mut().lruvec_mut();
+    let lruvec = machine.tenant_mut().lruvec_mut();
     for page in range.map(FolioId) {
         lruvec.mark_accessed(page);
         lruvec.mark_accessed(page);

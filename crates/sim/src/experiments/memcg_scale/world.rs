@@ -3,11 +3,10 @@
 use super::REQUEST;
 use crate::rng::Rng;
 use crate::stats::number;
-use engine::machine::{GlobalReclaim, Memories, ReclaimRequest};
-use engine::memcg::MemcgId;
+use engine::machine::{GlobalReclaim, ReclaimRequest};
 use engine::{
-    FaultKind, FolioId, FolioType, Lruvec, Machine, MachineConfig, Millis, PageOut, Pages,
-    ScanReason, Swappiness,
+    FaultKind, FolioId, FolioType, Lruvec, Machine, MachineConfig, MemcgId, Memory, Millis,
+    PageOut, Pages, ScanReason, Swappiness,
 };
 use std::time::Instant;
 
@@ -55,7 +54,7 @@ impl Cost {
 #[derive(Default)]
 struct Taken(Vec<(MemcgId, FolioId)>);
 
-impl Memories for Taken {
+impl Memory for Taken {
     fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
         lruvec.walk_accessed();
     }

@@ -1,0 +1,72 @@
+//! What a machine is made with, and what a reclaim of it wants.
+
+use crate::lru_gen::MIN_LRU_BATCH;
+use crate::lruvec::Policy;
+use crate::memcg::MemcgProfile;
+use crate::units::{Limit, Millis, Pages, Swappiness};
+#[cfg(doc)]
+use crate::vmscan::ScanControl;
+use crate::vmscan::ScanReason;
+
+/// How reclaim of the root chooses among tenants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GlobalReclaim {
+    /// By the memcg LRU: a few tenants at a time.
+    #[default]
+    MemcgLru,
+    /// By the hierarchy: all of them, every time. What the memcg LRU replaced, to compare.
+    Iterator,
+}
+
+/// What a machine is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineConfig {
+    /// Which LRU every tenant gets.
+    pub policy: Policy,
+    /// How the root is reclaimed.
+    pub global: GlobalReclaim,
+    /// Whose memcg LRU.
+    pub memcg_profile: MemcgProfile,
+    /// Decides the random bins.
+    pub seed: u64,
+    /// Mount option memory_recursiveprot.
+    pub recursive_protection: bool,
+    /// Pages charged ahead; 1 is exact.
+    pub charge_batch: u64,
+    /// The swap there is.
+    pub swap: Limit,
+    /// Shadows are bounded, as where they cost memory.
+    pub bound_shadows: bool,
+    /// Most pages that are paged out at once. The kernel's 64 may overshoot an aim, as the kernel
+    /// does; more than that never do, but in background reclaim ([`ScanControl::is_exact`]).
+    pub batch: usize,
+}
+
+impl Default for MachineConfig {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            global: GlobalReclaim::default(),
+            memcg_profile: MemcgProfile::default(),
+            seed: 0,
+            recursive_protection: true,
+            charge_batch: 1,
+            swap: Limit::Max,
+            bound_shadows: false,
+            batch: MIN_LRU_BATCH,
+        }
+    }
+}
+
+/// What a reclaim of several tenants wants.
+#[derive(Clone, Copy, Debug)]
+pub struct ReclaimRequest {
+    /// Who asks.
+    pub reason: ScanReason,
+    /// The aim.
+    pub nr: Pages,
+    /// Overrides the tenants' own.
+    pub swappiness: Option<Swappiness>,
+    /// The present.
+    pub now: Millis,
+}

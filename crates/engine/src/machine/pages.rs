@@ -1,0 +1,95 @@
+//! Pages that come and go without the engine's asking, with their charges.
+//!
+//! Invariant: a present page is charged to its memcg, an anon page that is out to its swap.
+
+use super::Machine;
+use crate::folio::{FolioId, FolioType};
+use crate::lru_gen::Refault;
+use crate::lruvec::{FaultKind, Unmapped};
+use crate::memcg::{MemcgId, OverMax};
+use crate::units::Pages;
+use crate::word::State;
+
+impl Machine {
+    /// The pages `nr` would fit below every max above `id`.
+    ///
+    /// # Errors
+    /// [`OverMax`] with the level that forbids it.
+    pub fn try_charge(&mut self, id: MemcgId, nr: Pages) -> Result<(), OverMax> {
+        self.tree.try_charge(0, id, nr)
+    }
+
+    /// A page came in, charged over the limits if need be: it is there already. `has_recency`
+    /// is `vma_has_recency` of its VMA. Returns what its shadow told, if it had left one; `None` also for
+    /// a page that is there, which was accessed then.
+    ///
+    /// # Panics
+    /// When `id` is beyond what [`Lruvec::ensure`] made valid.
+    pub fn fault_in(
+        &mut self,
+        memcg: MemcgId,
+        id: FolioId,
+        ty: FolioType,
+        kind: FaultKind,
+        has_recency: bool,
+    ) -> Option<Refault> {
+        let word = self.lruvec(memcg).folios().get(id);
+        if !word.is_present() {
+            if self.tree.try_charge(0, memcg, Pages(1)).is_err() {
+                self.tree.charge_forced(memcg, Pages(1));
+            }
+            self.note_charge(memcg);
+        }
+        if word.state() == State::Shadow && word.shadow_type() == FolioType::Anon {
+            self.tree.uncharge_swap(memcg, Pages(1));
+        }
+        let swap = self.tree.swap_available(memcg) > Pages(0);
+        self.lruvec_mut(memcg)
+            .fault_in(id, ty, kind, has_recency, swap)
+    }
+
+    /// A tenant's pages were removed by their program.
+    pub fn unmap_range(&mut self, memcg: MemcgId, start: FolioId, len: usize) -> Unmapped {
+        let gone = self.lruvec_mut(memcg).unmap_range(start, len);
+        if gone.present > Pages(0) {
+            self.tree.uncharge(0, memcg, gone.present);
+        }
+        self.tree
+            .uncharge_swap(memcg, gone.out[FolioType::Anon.index()]);
+        self.release_if_empty(memcg);
+        gone
+    }
+
+    /// [`Self::fault_in`] of many pages, in order; what their shadows told is in the counters.
+    ///
+    /// # Panics
+    /// As [`Self::fault_in`].
+    pub fn fault_in_all(
+        &mut self,
+        memcg: MemcgId,
+        ids: &[FolioId],
+        (ty, kind, has_recency): (FolioType, FaultKind, bool),
+    ) {
+        self.lruvec(memcg).expect(ids);
+        for &id in ids {
+            self.fault_in(memcg, id, ty, kind, has_recency);
+        }
+    }
+
+    /// A tenant's page left memory by another's hand: the kernel's own reclaim swapped it out. What it
+    /// leaves is what an eviction leaves, a shadow and a charge of swap; but nobody stole it. False when
+    /// it was not there.
+    pub fn left(&mut self, memcg: MemcgId, id: FolioId) -> bool {
+        let Some(ty) = self.lruvec_mut(memcg).left(id) else {
+            return false;
+        };
+        self.tree.uncharge(0, memcg, Pages(1));
+        self.tree
+            .charge_swap(memcg, Pages(u64::from(ty == FolioType::Anon)));
+        self.release_if_empty(memcg);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

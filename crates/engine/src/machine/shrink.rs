@@ -1,0 +1,114 @@
+//! One pass over one lruvec, with its accounts and events: what all reclaim comes down to.
+//!
+//! Invariant: after memory has said that there is no swap, no anon page of anybody is asked for until
+//! time has gone on. A reclaim happens at one point in time, so this is at least until its end.
+
+use super::{Machine, ReclaimRequest};
+use crate::folio::FolioType;
+use crate::lruvec::Lruvec;
+use crate::memcg::{MemcgEvent, MemcgId};
+use crate::units::{Millis, Pages, Swappiness};
+use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk, shrink_lruvec, usable_swappiness};
+
+impl Machine {
+    pub(super) fn swappiness(&self, id: MemcgId, set: Option<Swappiness>) -> Swappiness {
+        let set = set.unwrap_or(self.tree.get(id).swappiness());
+        usable_swappiness(set, self.tree.swap_available(id))
+    }
+
+    /// The first scan control of a pass over `id`.
+    pub(super) fn scan_control(
+        &self,
+        id: MemcgId,
+        request: ReclaimRequest,
+        priority: u32,
+    ) -> ScanControl {
+        let swappiness = if self.no_swap == Some(request.now) {
+            Swappiness::FILE_ONLY
+        } else {
+            self.swappiness(id, request.swappiness)
+        };
+        ScanControl {
+            priority,
+            online: self.tree.is_online(id),
+            batch: self.config.batch,
+            ..ScanControl::new(request.reason, request.nr, swappiness, request.now)
+        }
+    }
+
+    /// [`ScanControl::is_exact`] of a reclaim for `reason`.
+    pub(super) fn is_exact(&self, reason: ScanReason) -> bool {
+        let none = ScanControl::new(reason, Pages(0), Swappiness::default(), Millis(0));
+        let batch = self.config.batch;
+        ScanControl { batch, ..none }.is_exact()
+    }
+
+    /// True when a pass over `id` leaves its anon pages alone for want of swap.
+    fn lacks_swap(&self, id: MemcgId) -> bool {
+        let wanted = self.tree.get(id).swappiness();
+        let (active, inactive) = self.lruvec(id).active_inactive(FolioType::Anon);
+        self.swappiness(id, None) != wanted && active.0 + inactive.0 > 0
+    }
+
+    /// A pass left anon pages of `id` where they are, for want of swap: MAX and FAIL at the level
+    /// whose swap.max it is; FAIL of `id` when there is no more swap at all. Once a pass.
+    fn swap_failed(&mut self, id: MemcgId) {
+        let available = |&id: &MemcgId| self.tree.get(id).swap_available();
+        match self.tree.ancestors(id).min_by_key(available) {
+            Some(limiting) if limiting != MemcgId::ROOT => {
+                self.tree.event(limiting, MemcgEvent::SwapMax);
+                self.tree.event(limiting, MemcgEvent::SwapFail);
+            }
+            _ => self.tree.event(id, MemcgEvent::SwapFail),
+        }
+    }
+
+    /// One pass over the lruvec of `id` by need.
+    pub(super) fn shrink<M: Memory>(
+        &mut self,
+        id: MemcgId,
+        sc: &ScanControl,
+        memory: &mut M,
+    ) -> Shrunk {
+        self.book(id, sc, |lruvec, sc| shrink_lruvec(id, lruvec, sc, memory))
+    }
+
+    /// One pass of any kind, `pass`, over the lruvec of `id`.
+    pub(super) fn book(
+        &mut self,
+        id: MemcgId,
+        sc: &ScanControl,
+        pass: impl FnOnce(&mut Lruvec, &ScanControl) -> Shrunk,
+    ) -> Shrunk {
+        let (lacks_swap, available) = (self.lacks_swap(id), self.tree.swap_available(id));
+        let lruvec = self.lruvecs[id.index()].as_mut().expect("a released memcg");
+        let (active, inactive) = lruvec.active_inactive(FolioType::File);
+        if self.no_swap == Some(sc.now) && active.0 + inactive.0 == 0 {
+            // Nothing can go: aging would only walk for nobody.
+            return Shrunk {
+                no_swap: true,
+                ..Shrunk::default()
+            };
+        }
+        let out = lruvec.out(FolioType::Anon);
+        let most_out = Pages(out.0.saturating_add(available.0));
+        let shrunk = pass(lruvec, &ScanControl { most_out, ..*sc });
+        let swapped = lruvec.out(FolioType::Anon).less(out);
+        lruvec.reclaim_shadow_nodes();
+        let gone = Pages(shrunk.reclaimed.0 + shrunk.forgotten.0);
+        if gone > Pages(0) {
+            self.tree.uncharge(0, id, gone);
+        }
+        self.tree.charge_swap(id, swapped);
+        if shrunk.no_swap {
+            self.no_swap = Some(sc.now);
+            self.tree.event(id, MemcgEvent::SwapFail);
+        } else if lacks_swap || shrunk.unswapped > 0 {
+            self.swap_failed(id);
+        }
+        shrunk
+    }
+}
+
+#[cfg(test)]
+mod tests;

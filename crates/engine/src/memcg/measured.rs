@@ -1,0 +1,50 @@
+//! Usage as measured, where not all of it is charged: on a host page cache counts, and so do pages that
+//! no walk has seen yet.
+//!
+//! A measurement sets how many pages of a memcg are *unseen*: measured less charged, and less than none
+//! where others are charged for some. What is charged and uncharged from then on counts on top, so that
+//! reclaim sees what it got, until the next measurement. A page that was in use when it was measured
+//! and is charged only afterwards counts twice until then: walk first, then measure.
+//!
+//! Invariant: the unseen pages of a memcg that was not measured itself are the sum of its children's; so
+//! its usage is its own pages and its children's usage. Those of one that was measured are what its
+//! measurement told, whatever its children's say.
+
+use super::tree::Node;
+use super::{MemcgId, MemcgTree};
+use crate::units::Pages;
+
+impl MemcgTree {
+    /// The usage of `id`, for its limits and its protection, is so many pages; `None` for what is
+    /// counted.
+    pub fn set_measured(&mut self, id: MemcgId, usage: Option<Pages>) {
+        let before = self.get(id).unseen();
+        let unseen = match usage {
+            Some(usage) => difference(usage, self.get(id).charged()),
+            None => self.unseen_below(self.node(id)),
+        };
+        self.node_mut(id).measured = usage.is_some();
+        self.change(id, |memcg| memcg.set_unseen(unseen));
+        let more = unseen - before;
+        let mut at = self.parent(id);
+        while let Some(above) = at.filter(|&above| more != 0 && !self.node(above).measured) {
+            self.change(above, |memcg| memcg.set_unseen(memcg.unseen() + more));
+            at = self.parent(above);
+        }
+    }
+
+    fn unseen_below(&self, node: &Node) -> i64 {
+        let children = node.children.iter();
+        children.map(|&child| self.get(child).unseen()).sum()
+    }
+
+    pub(super) fn check_measured(&self, node: &Node) {
+        let made_of_children = node.memcg.unseen() == self.unseen_below(node);
+        assert!(node.measured || made_of_children, "unseen pages");
+    }
+}
+
+fn difference(a: Pages, b: Pages) -> i64 {
+    let amount = i64::try_from(a.0.abs_diff(b.0)).unwrap_or(i64::MAX / 2);
+    if a < b { -amount } else { amount }
+}

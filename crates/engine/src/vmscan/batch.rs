@@ -1,0 +1,83 @@
+//! The second and the third phase for one batch of isolated pages: page out, then put back or forget.
+//!
+//! Invariant: once a batch has been paged out, none of its pages is isolated any more.
+
+use super::{Memory, PageOut, ScanControl, Settled, Shrunk};
+use crate::folio::FolioId;
+use crate::lruvec::Lruvec;
+use crate::memcg::MemcgId;
+use alloc::vec::Vec;
+
+/// Isolated pages, and the room for what becomes of them; kept from batch to batch.
+pub(crate) struct Batch {
+    pub(crate) pages: Vec<FolioId>,
+    outcome: Vec<PageOut>,
+}
+
+impl Batch {
+    /// Room for `nr` pages at once: grown page by page it would be allocated anew five times a visit.
+    pub(crate) fn with_room(nr: usize) -> Self {
+        Self {
+            pages: Vec::with_capacity(nr),
+            outcome: Vec::with_capacity(nr),
+        }
+    }
+
+    /// Pages out what of the batch may go, and puts each page where it belongs then. The pages looked
+    /// at are for the caller to count.
+    pub(crate) fn page_out<M: Memory>(
+        &mut self,
+        (memcg, lruvec): (MemcgId, &mut Lruvec),
+        sc: &ScanControl,
+        memory: &mut M,
+    ) -> Shrunk {
+        let mut shrunk = Shrunk::default();
+        // Isolation by the classic lists has looked at the accessed bits already.
+        let by_generations = lruvec.multi_gen().is_some();
+        if by_generations {
+            shrunk.kept.referenced = lruvec.keep_referenced(&mut self.pages);
+        }
+        shrunk.unswapped = lruvec.keep_unswappable(&mut self.pages, sc.most_out);
+        self.outcome.clear();
+        if self.pages.is_empty() {
+            return shrunk;
+        }
+        memory.page_out(memcg, &self.pages, &mut self.outcome);
+        assert_eq!(self.pages.len(), self.outcome.len(), "one outcome a page");
+        if by_generations {
+            self.look_around((memcg, lruvec), memory);
+        }
+        for (&id, &what) in self.pages.iter().zip(&self.outcome) {
+            shrunk.no_swap |= what == PageOut::NoSwap;
+            let settled = lruvec.settle(id, what, sc.reason);
+            count(&mut shrunk, what, settled);
+        }
+        shrunk
+    }
+
+    /// Lets memory look at the neighbours of pages that turned out to be in use, once all of the
+    /// batch have been looked at themselves.
+    fn look_around<M: Memory>(&self, (memcg, lruvec): (MemcgId, &mut Lruvec), memory: &mut M) {
+        let pairs = self.pages.iter().zip(&self.outcome);
+        let in_use = pairs.filter(|(_, what)| **what == PageOut::Referenced);
+        let young: Vec<FolioId> = in_use.map(|(&id, _)| id).collect();
+        if !young.is_empty() {
+            memory.look_around(memcg, lruvec, &young);
+        }
+    }
+}
+
+fn count(shrunk: &mut Shrunk, what: PageOut, settled: Settled) {
+    match settled {
+        Settled::Left => shrunk.reclaimed.0 += 1,
+        Settled::Forgotten => shrunk.forgotten.0 += 1,
+        Settled::NotIsolated => {}
+        Settled::Stayed => match what {
+            PageOut::Shared => shrunk.kept.shared += 1,
+            PageOut::Locked => shrunk.kept.locked += 1,
+            PageOut::Referenced => shrunk.kept.referenced += 1,
+            PageOut::NoSwap => shrunk.unswapped += 1,
+            PageOut::Busy | PageOut::Stored | PageOut::Gone => shrunk.kept.busy += 1,
+        },
+    }
+}

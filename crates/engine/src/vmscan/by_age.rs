@@ -1,0 +1,46 @@
+//! Shrinking one lruvec by age: what has been idle for long enough leaves, wanted or not.
+//!
+//! Invariants: no page is asked for twice in one reclaim; no more than the aim leaves.
+
+use super::{Batch, Memory, ScanControl, Shrunk};
+use crate::lruvec::Lruvec;
+use crate::memcg::MemcgId;
+use crate::units::{Millis, Pages, Swappiness};
+
+/// Evicts pages of `lruvec` that have been idle for `age`, as far as generations can tell
+/// (`lru_gen/by_age.rs`), the oldest first, until the aim of `sc` is reached, none is left, or a whole
+/// batch could not go. Nothing under the classic policy, which knows no ages. The caller uncharges.
+pub fn shrink_older_than<M: Memory>(
+    memcg: MemcgId,
+    lruvec: &mut Lruvec,
+    (age, sc): (Millis, &ScanControl),
+    memory: &mut M,
+) -> Shrunk {
+    let (mut total, mut sc) = (Shrunk::default(), *sc);
+    let mut batch = Batch::with_room(0);
+    // What is put back may land in a generation that is old enough, too: each page has one turn.
+    let mut turns = lruvec.resident().0;
+    while total.reclaimed < sc.nr_to_reclaim && turns > 0 {
+        let left = sc.nr_to_reclaim.less(total.reclaimed).0.min(turns);
+        let nr = usize::try_from(left).map_or(sc.batch, |left| left.min(sc.batch));
+        batch.pages.clear();
+        let idle = (age, sc.now);
+        let done = lruvec.isolate_older_than(idle, sc.swappiness, nr, &mut batch.pages);
+        if batch.pages.is_empty() {
+            break;
+        }
+        turns = turns.saturating_sub(batch.pages.len() as u64);
+        let shrunk = Shrunk {
+            scanned: done.scanned as u64,
+            ..batch.page_out((memcg, lruvec), &sc, memory)
+        };
+        total.add(shrunk);
+        if shrunk.no_swap {
+            // File pages need none.
+            sc.swappiness = Swappiness::FILE_ONLY;
+        } else if shrunk.reclaimed == Pages(0) && shrunk.forgotten == Pages(0) {
+            break;
+        }
+    }
+    total
+}

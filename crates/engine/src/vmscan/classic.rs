@@ -1,0 +1,144 @@
+//! Shrinking a lruvec with the classic lists. spec: classic-lru.md 4, 5.4.
+//!
+//! Invariant: a pass looks at no more of each list than its target, which section 5 names.
+
+use super::{Batch, Memory, SWAP_CLUSTER_MAX, ScanControl, Shrunk};
+use crate::active_inactive::{ScanInput, scan_targets};
+use crate::folio::FolioType;
+use crate::lruvec::Lruvec;
+use crate::memcg::MemcgId;
+use crate::units::Pages;
+
+/// One pass over the lists of `lruvec`: targets by section 5, 32 pages of each list in turn, or a whole
+/// batch where batches are larger than the kernel's.
+pub(super) fn shrink_classic<M: Memory>(
+    memcg: MemcgId,
+    lruvec: &mut Lruvec,
+    sc: &ScanControl,
+    memory: &mut M,
+) -> Shrunk {
+    let mut total = Shrunk::default();
+    let Some(lru) = lruvec.classic_mut().filter(|_| !sc.below_min) else {
+        return total;
+    };
+    let input = ScanInput {
+        memcg_reclaim: !sc.root,
+        online: sc.online,
+        ..lru.scan_input(sc.swappiness, sc.priority, sc.force_deactivate)
+    };
+    let kept =
+        |ty: FolioType| !input.may_deactivate[ty.index()] && input.sizes.active[ty.index()] > 0;
+    total.kept_active = FolioType::ALL.into_iter().any(kept);
+    let (mut pass, mut batch) = (Pass::new(input), Batch::with_room(0));
+    while pass.has_inactive_or_file() {
+        for ty in FolioType::ALL {
+            let nr = pass.take(ty, true, cluster(sc, total.reclaimed));
+            if nr > 0 && input.may_deactivate[ty.index()] {
+                total.scanned += lruvec.shrink_active(ty, nr);
+            }
+            if sc.is_exact() && total.reclaimed >= sc.nr_to_reclaim {
+                continue;
+            }
+            let nr = pass.take(ty, false, cluster(sc, total.reclaimed));
+            if nr > 0 {
+                let done = shrink_inactive((memcg, lruvec), (ty, nr), sc, (memory, &mut batch));
+                total.add(done);
+                if done.no_swap {
+                    pass.leave_anon();
+                }
+            }
+        }
+        let enough = total.reclaimed >= sc.nr_to_reclaim;
+        if enough && (sc.is_exact() || (!pass.adjusted && !pass.adjust())) {
+            break;
+        }
+    }
+    lruvec.age_anon(sc.swappiness);
+    total
+}
+
+/// Pages of one list that are looked at before it is the next list's turn.
+fn cluster(sc: &ScanControl, got: Pages) -> u64 {
+    if sc.is_exact() {
+        sc.next_batch(got) as u64
+    } else {
+        SWAP_CLUSTER_MAX
+    }
+}
+
+fn shrink_inactive<M: Memory>(
+    (memcg, lruvec): (MemcgId, &mut Lruvec),
+    (ty, nr): (FolioType, u64),
+    sc: &ScanControl,
+    (memory, batch): (&mut M, &mut Batch),
+) -> Shrunk {
+    batch.pages.clear();
+    let scanned = lruvec.isolate_inactive(sc.reason, ty, nr, &mut batch.pages);
+    let shrunk = Shrunk {
+        scanned,
+        ..batch.page_out((memcg, lruvec), sc, memory)
+    };
+    let Pages(reclaimed) = shrunk.reclaimed;
+    // Swapping an anon page out is I/O; a clean file page is just dropped.
+    let nr_io = if ty == FolioType::Anon { reclaimed } else { 0 };
+    if let Some(lru) = lruvec.classic_mut() {
+        lru.note_cost(ty, nr_io, scanned.saturating_sub(reclaimed));
+    }
+    shrunk
+}
+
+/// What is left to scan of each list in one pass.
+struct Pass {
+    targets: [[u64; 2]; 2],
+    left: [[u64; 2]; 2],
+    adjusted: bool,
+}
+
+impl Pass {
+    fn new(input: ScanInput) -> Self {
+        let targets = scan_targets(&input);
+        Self {
+            targets,
+            left: targets,
+            adjusted: false,
+        }
+    }
+
+    fn has_inactive_or_file(&self) -> bool {
+        self.left[0][0] > 0 || self.left[1][0] > 0 || self.left[1][1] > 0
+    }
+
+    /// The next pages of a list, `most` at most.
+    fn take(&mut self, ty: FolioType, active: bool, most: u64) -> u64 {
+        let left = &mut self.left[ty.index()][usize::from(active)];
+        let nr = (*left).min(most);
+        *left -= nr;
+        nr
+    }
+
+    /// Anon pages cannot go: none of them is looked at any more.
+    const fn leave_anon(&mut self) {
+        self.left[FolioType::Anon.index()] = [0, 0];
+    }
+
+    /// The aim is reached: stop the type with less left, and let the other go on only to the
+    /// percentage that this one was scanned by. False when a type has nothing left anyway.
+    fn adjust(&mut self) -> bool {
+        let rest = self.left.map(|lists| lists[0] + lists[1]);
+        if rest.contains(&0) {
+            return false;
+        }
+        let (stop, other) = if rest[0] < rest[1] { (0, 1) } else { (1, 0) };
+        let target: u64 = self.targets[stop].iter().sum();
+        let percent = rest[stop] * 100 / (target + 1);
+        self.left[stop] = [0, 0];
+        for list in 0..2 {
+            let target = self.targets[other][list];
+            let done = target - self.left[other][list];
+            let aim = target * (100 - percent) / 100;
+            self.left[other][list] = aim.saturating_sub(done);
+        }
+        self.adjusted = true;
+        true
+    }
+}

@@ -1,0 +1,85 @@
+//! What becomes of isolated pages: those that may not go at all before they are paged out, and each of
+//! the others afterwards.
+
+use super::{PageOut, ScanReason};
+use crate::folio::{FolioId, FolioType};
+use crate::lruvec::Lruvec;
+use crate::units::Pages;
+use crate::word::{Flag, State};
+use alloc::vec::Vec;
+
+/// What the third phase did with a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It left by our hand; its shadow stays.
+    Left,
+    /// It is on a list again.
+    Stayed,
+    /// Its program had removed it; nothing stays.
+    Forgotten,
+    /// It was unmapped, or even came back, since it was isolated: nothing was done.
+    NotIsolated,
+}
+
+impl Lruvec {
+    /// The reference check of 6.4, as far as the accessed bits know: isolated pages that were touched
+    /// since the last walk, through a VMA with recency, are put back and taken out of `batch`.
+    /// Returns how many.
+    pub fn keep_referenced(&mut self, batch: &mut Vec<FolioId>) -> u64 {
+        let before = batch.len();
+        self.folios().bring_bits_near(batch);
+        batch.retain(|&id| {
+            let young =
+                self.folios().is_accessed(id) && !self.folios().get(id).has(Flag::NoRecency);
+            if young {
+                self.put_back(id, true);
+            }
+            !young
+        });
+        (before - batch.len()) as u64
+    }
+
+    /// memory.swap.max is hard: anon pages of `batch` that would be more than `most_out` pages out are
+    /// put back and taken out of it. Returns how many. spec: reclaim-control.md 3.
+    pub(crate) fn keep_unswappable(&mut self, batch: &mut Vec<FolioId>, most_out: Pages) -> u64 {
+        let (mut room, before) = (most_out.less(self.out(FolioType::Anon)).0, batch.len());
+        if room >= before as u64 {
+            return 0;
+        }
+        batch.retain(|&id| {
+            let anon = self.folios().get(id).folio_type() == FolioType::Anon;
+            let stays = anon && room == 0;
+            room -= u64::from(anon && !stays);
+            if stays {
+                self.put_back(id, false);
+            }
+            !stays
+        });
+        (before - batch.len()) as u64
+    }
+
+    /// The third phase for one page.
+    pub fn settle(&mut self, id: FolioId, what: PageOut, reason: ScanReason) -> Settled {
+        if self.folios().get(id).state() != State::OffList {
+            return Settled::NotIsolated;
+        }
+        match what {
+            PageOut::Stored => {
+                self.evicted(id, reason);
+                Settled::Left
+            }
+            PageOut::Gone => {
+                self.unmap_range(id, 1);
+                Settled::Forgotten
+            }
+            PageOut::Referenced
+            | PageOut::Shared
+            | PageOut::Locked
+            | PageOut::NoSwap
+            | PageOut::Busy => {
+                self.put_back(id, what == PageOut::Referenced);
+                Settled::Stayed
+            }
+        }
+    }
+}
