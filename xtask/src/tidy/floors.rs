@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 5] = [
+const FLOORS: [(&str, &[&[&str]]); 6] = [
     (
         "crates/pagetables/src",
         &[
@@ -24,7 +24,7 @@ const FLOORS: [(&str, &[&[&str]]); 5] = [
             &["report", "system", "books"],
             &["ages", "wall"],
             &["watch"],
-            &["doctor"],
+            &["doctor", "manage"],
         ],
     ),
     (
@@ -46,8 +46,20 @@ const FLOORS: [(&str, &[&[&str]]); 5] = [
         ],
     ),
     (
+        "crates/host/src/manage",
+        &[
+            &["options", "ids", "members", "advise", "why"],
+            &["feed", "kernel", "room"],
+            &["act", "report"],
+        ],
+    ),
+    (
         "crates/host/src/ages",
-        &[&["found", "claim"], &["space"], &["pauses", "page"]],
+        &[
+            &["found", "claim", "listener"],
+            &["space"],
+            &["pauses", "page"],
+        ],
     ),
 ];
 

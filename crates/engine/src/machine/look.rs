@@ -63,6 +63,14 @@ impl Machine {
             .less(limits.max.pages().min(limits.high.pages()))
     }
 
+    /// How many pages `memcg` uses that neither its min nor its low protects: what proactive reclaim may take.
+    #[must_use]
+    pub fn unprotected(&self, memcg: MemcgId) -> Pages {
+        let memcg = self.tree.get(memcg);
+        let limits = memcg.limits();
+        memcg.usage().less(limits.min.max(limits.low))
+    }
+
     /// `memcg` uses so many pages, as measured: on a host, page cache counts, too, and pages that no walk
     /// has seen yet. It takes the place of what is counted, for limits and protection; see
     /// [`crate::memcg::MemcgTree::set_measured`].

@@ -89,7 +89,8 @@ impl Kept {
         self.shared + self.locked + self.referenced + self.busy
     }
 
-    const fn add(&mut self, other: Self) {
+    /// Adds another count.
+    pub const fn add(&mut self, other: Self) {
         self.shared += other.shared;
         self.locked += other.locked;
         self.referenced += other.referenced;

@@ -1,0 +1,262 @@
+//! Pages leave: by age, for a limit, because somebody asks; and come back, because somebody asks.
+//!
+//! Invariant: each of these is one call of the engine with the host as its memory; what it got is counted in one
+//! place ([`Manager::reclaim_with`]) and said with its reason.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use engine::machine::ReclaimRequest;
+use engine::{Millis, Pages, ScanReason};
+use pagetables::{Advice, Kind as EntryKind, Piece};
+
+use super::advise::{Advised, advise};
+use super::kernel::{Kernel, Tally, joined};
+use super::options::{Ask, Reclaimed};
+use super::{Manager, millis, room};
+use crate::system::{Identity, Kind};
+use crate::watch::WatchError;
+
+/// Most pages that one measurement asks for: then usage is measured again.
+const AT_ONCE: u64 = 8192;
+/// Holding limits gives way to looks and questions after so long.
+const HOLD_MAX: Duration = Duration::from_millis(50);
+
+/// What one call of the engine may take.
+enum Take {
+    /// So many pages.
+    Pages(Pages, ScanReason),
+    /// Pages that were idle for so long, as generations tell and as the books do.
+    Idle(Millis, Duration),
+    /// All that is not in use.
+    All,
+}
+
+impl Manager {
+    /// What the policy says.
+    pub(super) fn evict_by_age(&mut self) -> Result<(), WatchError> {
+        let (Some(at), Some(age)) = (self.next_eviction, self.settings.evict_older_than) else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        if now < at {
+            return Ok(());
+        }
+        self.next_eviction = Some(now.max(at + self.settings.every));
+        if self.looked.elapsed() * 2 > self.watch.interval() {
+            self.look()?;
+        }
+        // Looks are a little early or late; the books know exactly.
+        let nearly = Millis(millis(age - age / 8));
+        let tally = self.reclaim_with(Take::Idle(nearly, age));
+        self.tell(
+            &tally,
+            &format!(
+                "not accessed for {} ms (--evict-older-than)",
+                age.as_millis()
+            ),
+        );
+        Ok(())
+    }
+
+    /// Brings the tenant under its limits; how long usage need not be measured.
+    pub(super) fn hold_limits(&mut self) -> Result<Duration, WatchError> {
+        let begin = Instant::now();
+        loop {
+            let usage = room::usage(&self.watch, self.wall.as_ref());
+            self.machine.set_measured(self.memcg, usage);
+            let Some(wanted) = room::Room::wanted(&self.settings.limits, usage) else {
+                return Ok(Duration::MAX);
+            };
+            let cache = self.unmapped_cache(wanted.pages);
+            // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall.
+            let pages = wanted.pages.less(cache);
+            if pages == Pages(0) || begin.elapsed() > HOLD_MAX {
+                return Ok(self.room.pause(usage, wanted.left));
+            }
+            self.look_if_worth_it()?;
+            let most = Pages(pages.0.min(AT_ONCE));
+            let tally = self.reclaim_with(Take::Pages(most, ScanReason::Direct));
+            self.room.note(Pages(tally.evicted));
+            self.tell(
+                &tally,
+                "over --memory-high, or too near to --memory-max; the oldest first",
+            );
+            if tally.evicted == 0 {
+                return Ok(self.room.pause(usage, wanted.left));
+            }
+        }
+    }
+
+    fn unmapped_cache(&self, wanted: Pages) -> Pages {
+        let wall = self.wall.as_ref().filter(|_| wanted > Pages(0));
+        Pages(
+            wall.and_then(|wall| wall.cache_unmapped().ok())
+                .unwrap_or(0)
+                / 4096,
+        )
+    }
+
+    /// Takes what somebody asks for.
+    ///
+    /// # Errors
+    /// The target cannot be read any more.
+    pub fn reclaim(&mut self, ask: Ask) -> Result<Reclaimed, WatchError> {
+        self.look()?;
+        let resident = self.machine.lruvec(self.memcg).resident();
+        let (take, asked) = match ask {
+            Ask::Bytes(bytes) => {
+                let pages = Pages(bytes.div_ceil(4096));
+                (Take::Pages(pages, ScanReason::Proactive), pages)
+            }
+            Ask::OlderThan(age) => {
+                // Older generations than these have merged.
+                let known = self.watch.interval() * 2;
+                (Take::Idle(Millis(millis(age.min(known))), age), resident)
+            }
+            Ask::All => (Take::All, resident),
+        };
+        let tally = self.reclaim_with(take);
+        self.tell(&tally, "asked for by `pagetide reclaim`");
+        Ok(Reclaimed {
+            asked_pages: asked.0,
+            evicted_pages: tally.evicted,
+            kept: tally.kept,
+            no_swap: tally.no_swap,
+        })
+    }
+
+    /// One call of the engine.
+    fn reclaim_with(&mut self, take: Take) -> Tally {
+        let now = self.now();
+        let idle_since = match take {
+            Take::Idle(_, age) => Some(now.0.saturating_sub(millis(age))),
+            _ => None,
+        };
+        let (ages, proc) = self.watch.ages_and_proc();
+        let mut kernel = Kernel {
+            ids: &self.ids,
+            members: &mut self.members,
+            ages,
+            proc,
+            idle_since,
+            dry_run: self.settings.dry_run,
+            tally: Tally::default(),
+        };
+        let (machine, memcg) = (&mut self.machine, self.memcg);
+        let request = |nr: Pages, reason: ScanReason| ReclaimRequest {
+            reason,
+            nr,
+            swappiness: None,
+            now,
+        };
+        match take {
+            Take::Pages(nr, ScanReason::Proactive) => {
+                // Less than was asked for is told by the tally.
+                let _ = machine.proactive_reclaim(
+                    memcg,
+                    request(nr, ScanReason::Proactive),
+                    &mut kernel,
+                );
+            }
+            Take::Pages(nr, reason) => {
+                machine.reclaim_subtree(memcg, request(nr, reason), &mut kernel);
+            }
+            Take::Idle(age, _) => {
+                let most = machine.unprotected(memcg);
+                machine.reclaim_older_than(memcg, age, most, now, &mut kernel);
+            }
+            Take::All => {
+                let nr = machine.lruvec(memcg).resident();
+                let _ = machine.proactive_reclaim(
+                    memcg,
+                    request(nr, ScanReason::Proactive),
+                    &mut kernel,
+                );
+            }
+        }
+        let mut tally = kernel.tally;
+        if let Take::Pages(nr, _) = take {
+            while tally.would.len() as u64 > nr.0 {
+                tally.would.pop_last();
+            }
+        }
+        self.add(&tally);
+        tally
+    }
+
+    /// Says what was done, and why.
+    fn tell(&mut self, tally: &Tally, why: &str) {
+        let pages = tally.would.len();
+        if pages > 0 {
+            self.act(format!("would page out {pages} pages: {why}"));
+        }
+        if tally.evicted > 0 {
+            self.act(format!("paged out {} pages: {why}", tally.evicted));
+        }
+        if tally.no_swap {
+            self.act("stopped: no free swap (`pagetide swap status`)".to_owned());
+        }
+    }
+
+    /// Reads back what is in swap; how many pages that was.
+    ///
+    /// # Errors
+    /// The target cannot be read any more.
+    pub fn bring_back(&mut self) -> Result<u64, WatchError> {
+        self.look()?;
+        let members: Vec<Identity> = self.watch.members().to_vec();
+        let mut pages = 0;
+        for identity in members {
+            let ranges = self.swapped(identity);
+            let Some(owner) = self.watch.ages().space(identity).map(|space| space.owner) else {
+                continue;
+            };
+            let Some(pidfd) = self.members.pidfd(owner, self.watch.proc()) else {
+                continue;
+            };
+            if let Advised::Refused(error) = advise(pidfd, &ranges, Advice::WillNeed) {
+                self.act(format!("the kernel refused to read back: {error}"));
+                continue;
+            }
+            pages += ranges
+                .iter()
+                .map(|range| (range.end - range.start) / 4096)
+                .sum::<u64>();
+        }
+        Ok(pages)
+    }
+
+    /// What of a process is in swap, or may be: entries of shared memory do not say.
+    fn swapped(&mut self, identity: Identity) -> Vec<Range<u64>> {
+        let mappings = self.watch.mappings(identity.pid);
+        let (ages, _) = self.watch.ages_and_proc();
+        let is_read = |kind: Kind| matches!(kind, Kind::Anon | Kind::File);
+        let read = mappings.iter().filter(|mapping| is_read(mapping.kind));
+        let ranges: Vec<Range<u64>> = read.map(|mapping| mapping.start..mapping.end).collect();
+        let mut swapped = Vec::new();
+        // Of a process that is gone nothing is read back.
+        let _ = ages.peek(identity.pid, &ranges, &mut |_, piece| match piece {
+            Piece::Pages { start, entries } => {
+                let pages = (0_u64..).zip(entries);
+                let out = pages.filter(|(_, entry)| entry.kind() == EntryKind::Swapped);
+                swapped.extend(out.map(|(page, _)| start + page * 4096));
+            }
+            Piece::Whole {
+                start,
+                bytes,
+                entry,
+                ..
+            } if entry.kind() == EntryKind::Swapped => {
+                swapped.extend((0..bytes / 4096).map(|page| start + page * 4096));
+            }
+            _ => {}
+        });
+        let mut ranges = joined(&swapped);
+        let shared = mappings
+            .iter()
+            .filter(|mapping| mapping.kind == Kind::Shmem);
+        ranges.extend(shared.map(|mapping| mapping.start..mapping.end));
+        ranges
+    }
+}

@@ -1,0 +1,293 @@
+//! What a look tells the engine: which pages came, which were accessed, which left by another's hand, which
+//! are gone.
+//!
+//! Invariant: after [`Listener::end`] the engine's present pages of that address space are the pages that the reading
+//! found present and owned by it, and its shadows are pages that left memory and that their program has not
+//! removed since. A frame is one page of one owner: who else maps it tells the engine nothing.
+
+use engine::memcg::MemcgId;
+use engine::word::State;
+use engine::{FaultKind, FolioId, FolioType, Machine};
+use pagetables::{Entry, Kind as EntryKind, Piece};
+
+use super::ids::{CHUNK, CHUNK_PAGES, Ids};
+use super::members::Members;
+use crate::ages::{Listener, Told};
+use crate::books::Owner;
+use crate::system::{Identity, Kind};
+
+/// What looks found that nobody of ours did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Noticed {
+    /// Pages that had left and are back.
+    pub(super) came_back: u64,
+    /// Pages that the kernel's own reclaim took.
+    pub(super) left: u64,
+}
+
+/// One page, as a reading finds it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Page {
+    /// In memory, and whether it was accessed since the last look (or may have been).
+    In(FolioType, bool),
+    /// In swap.
+    Swapped,
+    /// Nothing in its entry. Of a file or of shared memory it may be out.
+    Empty(FolioType, bool),
+    /// Another's.
+    Others,
+}
+
+/// The chunk whose pages are being told.
+struct Open {
+    owner: Owner,
+    start: u64,
+    /// None until a page is found that needs ids.
+    first: Option<FolioId>,
+    /// One bit a page.
+    told: [u64; 8],
+}
+
+/// Tells a machine.
+pub(super) struct Feed<'a> {
+    machine: &'a mut Machine,
+    memcg: MemcgId,
+    ids: &'a mut Ids,
+    members: &'a mut Members,
+    reading: u64,
+    open: Option<Open>,
+    pub(super) noticed: Noticed,
+}
+
+impl<'a> Feed<'a> {
+    /// `reading` is another number than that of any look before.
+    pub(super) fn new(
+        (machine, memcg): (&'a mut Machine, MemcgId),
+        ids: &'a mut Ids,
+        members: &'a mut Members,
+        reading: u64,
+    ) -> Feed<'a> {
+        Feed {
+            machine,
+            memcg,
+            ids,
+            members,
+            reading,
+            open: None,
+            noticed: Noticed::default(),
+        }
+    }
+
+    /// The chunk at `start`; the one before is done with.
+    fn turn_to(&mut self, owner: Owner, start: u64) {
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.owner == owner && open.start == start)
+        {
+            return;
+        }
+        self.close();
+        let first = self.ids.find(owner, start, self.reading);
+        let told = [0; 8];
+        self.open = Some(Open {
+            owner,
+            start,
+            first,
+            told,
+        });
+    }
+
+    /// Pages of the open chunk that were not told are not mapped any more.
+    fn close(&mut self) {
+        let Some(Open {
+            first: Some(first),
+            told,
+            ..
+        }) = self.open.take()
+        else {
+            return;
+        };
+        for (word, bits) in (0_u32..).zip(told) {
+            for bit in 0..64 {
+                if bits >> bit & 1 == 0 {
+                    self.forget(FolioId(first.0 + word * 64 + bit), 1);
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, first: FolioId, pages: u32) {
+        self.machine.unmap_range(self.memcg, first, pages as usize);
+    }
+
+    /// Page number `at` of the open chunk.
+    fn tell(&mut self, at: u32, page: Page) {
+        let Some(open) = &mut self.open else {
+            return;
+        };
+        open.told[(at / 64) as usize] |= 1 << (at % 64);
+        let first = match (open.first, page) {
+            (Some(first), _) => first,
+            (None, Page::In(..)) => {
+                let made = self.ids.find_or_make(open.owner, open.start, self.reading);
+                let Some(first) = made else {
+                    return;
+                };
+                open.first = Some(first);
+                self.machine.lruvec_mut(self.memcg).ensure(self.ids.len());
+                first
+            }
+            (None, _) => return,
+        };
+        self.tell_engine(FolioId(first.0 + at), page);
+    }
+
+    fn tell_engine(&mut self, id: FolioId, page: Page) {
+        let word = self.machine.lruvec(self.memcg).folios().get(id);
+        let (present, out) = (word.is_present(), word.state() == State::Shadow);
+        match page {
+            Page::In(ty, young) => {
+                if !present {
+                    let kind = if out {
+                        FaultKind::Refault
+                    } else {
+                        FaultKind::FirstTouch
+                    };
+                    self.noticed.came_back += u64::from(out);
+                    self.machine.fault_in(self.memcg, id, ty, kind, true);
+                } else if young {
+                    self.machine.lruvec_mut(self.memcg).young(id);
+                }
+            }
+            Page::Swapped | Page::Empty(_, true) if present => {
+                self.noticed.left += 1;
+                self.machine.left(self.memcg, id);
+            }
+            Page::Swapped | Page::Empty(_, true) => {}
+            Page::Empty(_, false) | Page::Others => {
+                if present || out {
+                    self.forget(id, 1);
+                }
+            }
+        }
+    }
+
+    fn tell_pages(&mut self, told: &Told<'_>, start: u64, entries: &[Entry]) {
+        let chunk = start & !(CHUNK - 1);
+        self.turn_to(told.owner, chunk);
+        let at = page_number(start - chunk);
+        for (at, entry) in (at..).zip(entries) {
+            let page = classify(told, *entry, 0);
+            self.tell(at, page);
+        }
+    }
+
+    /// One entry for a part of a huge page, or for a hole of any size.
+    fn tell_whole(&mut self, told: &Told<'_>, (start, bytes): (u64, u64), span: u64, entry: Entry) {
+        let end = start + bytes;
+        let from = start & !(CHUNK - 1);
+        let chunks: Vec<u64> = if entry.is_present() {
+            (from / CHUNK..end.div_ceil(CHUNK))
+                .map(|number| number * CHUNK)
+                .collect()
+        } else {
+            let known = self.ids.within(told.owner, from..end);
+            known.into_iter().map(|(start, _)| start).collect()
+        };
+        for chunk in chunks {
+            self.turn_to(told.owner, chunk);
+            let (low, high) = (start.max(chunk), end.min(chunk + CHUNK));
+            for at in page_number(low - chunk)..page_number(high - chunk) {
+                let address = chunk + u64::from(at) * 4096;
+                let page = classify(told, entry, address & (span - 1));
+                self.tell(at, page);
+            }
+        }
+    }
+}
+
+impl Listener for Feed<'_> {
+    fn hear(&mut self, told: Told<'_>, piece: Piece<'_>) {
+        if matches!(told.mapping.kind, Kind::Device | Kind::Hugetlb) {
+            return;
+        }
+        match piece {
+            Piece::Pages { start, entries } => self.tell_pages(&told, start, entries),
+            Piece::Whole {
+                start,
+                bytes,
+                span,
+                entry,
+            } => {
+                self.tell_whole(&told, (start, bytes), span, entry);
+            }
+            Piece::Unsure { .. } => {}
+        }
+    }
+
+    fn end(&mut self, owner: Owner, identity: Identity, whole: bool) {
+        self.members.note(owner, identity);
+        if !whole {
+            // What was not told may be there all the same.
+            self.open = None;
+            return;
+        }
+        self.close();
+        for (start, first) in self.ids.untold(owner, self.reading) {
+            self.forget(first, CHUNK_PAGES);
+            self.ids.release(owner, start);
+        }
+    }
+
+    fn gone(&mut self, owner: Owner) {
+        self.open = None;
+        for (start, first) in self.ids.within(owner, 0..u64::MAX) {
+            self.forget(first, CHUNK_PAGES);
+            self.ids.release(owner, start);
+        }
+        self.members.forget(owner);
+    }
+}
+
+/// Pages in so many bytes of a chunk.
+fn page_number(bytes: u64) -> u32 {
+    u32::try_from(bytes / 4096)
+        .unwrap_or(CHUNK_PAGES)
+        .min(CHUNK_PAGES)
+}
+
+/// What an entry is, `offset` bytes into what it spans.
+fn classify(told: &Told<'_>, entry: Entry, offset: u64) -> Page {
+    let mapping = told.mapping;
+    let is_own = entry.is_dirty() || entry.is_writable();
+    let backed = match mapping.kind {
+        Kind::Anon => false,
+        Kind::File => mapping.shared || !is_own,
+        _ => true,
+    };
+    let ty = if mapping.kind == Kind::File && backed {
+        FolioType::File
+    } else {
+        FolioType::Anon
+    };
+    match entry.kind() {
+        EntryKind::Swapped => Page::Swapped,
+        // An entry of a file's mapping is empty before the first touch as after the page has left.
+        EntryKind::Empty => Page::Empty(ty, mapping.kind != Kind::Anon),
+        EntryKind::Other => Page::Others,
+        EntryKind::Present if entry.is_special() => Page::Others,
+        EntryKind::Present => {
+            let may_be_shared = backed || !entry.is_writable();
+            if may_be_shared {
+                let frame = (entry.physical(told.mask) + offset) >> 12;
+                let owner = told.books.look_up(frame).map(|(owner, _)| owner);
+                if owner != Some(told.owner) {
+                    return Page::Others;
+                }
+            }
+            let is_known = told.trusted && !told.hidden && !entry.is_vague();
+            Page::In(ty, entry.is_accessed() || !is_known)
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The engine's [`Memory`](engine::Memory) on a host: the kernel pages out what the engine has chosen.
+//!
+//! Invariant: a page is said to have left only if its entry was read afterwards and is not present any more. Bits
+//! are read once more right before, as MADV_PAGEOUT does not look at them; what was accessed stays.
+//!
+//! Paging out is done in steps of at most [`STEP`] pages of one process, so that bits are no older than some
+//! milliseconds when the kernel acts on them.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use engine::memcg::MemcgId;
+use engine::{FolioId, Lruvec, Memory, PageOut};
+use pagetables::{Advice, Entry, Kind as EntryKind, Piece};
+
+use super::advise::{Advised, advise};
+use super::ids::Ids;
+use super::members::Members;
+use super::options::Kept;
+use super::why::Why;
+use crate::ages::Ages;
+use crate::books::Owner;
+use crate::system::Proc;
+
+/// Pages of one step.
+const STEP: usize = 512;
+
+/// What paging out came to, in one reclaim.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) evicted: u64,
+    pub(super) kept: Kept,
+    pub(super) no_swap: bool,
+    /// In kernel calls that page out.
+    pub(super) took: Duration,
+    /// Why the kernel refused, if it did.
+    pub(super) refused: Option<String>,
+    /// In a dry run: pages that would have left.
+    pub(super) would: BTreeSet<u32>,
+}
+
+/// Memory as the kernel has it.
+pub(super) struct Kernel<'a> {
+    pub(super) ids: &'a Ids,
+    pub(super) members: &'a mut Members,
+    pub(super) ages: &'a mut Ages,
+    pub(super) proc: &'a Proc,
+    /// Pages that were accessed after this time of the books (milliseconds) stay.
+    pub(super) idle_since: Option<u64>,
+    pub(super) dry_run: bool,
+    pub(super) tally: Tally,
+}
+
+/// A page of a batch: its address, and its place in the batch.
+type Asked = (u64, usize);
+
+impl Kernel<'_> {
+    /// Pages of one process, by ascending address.
+    fn step(&mut self, owner: Owner, pages: &[Asked], outcome: &mut [PageOut]) {
+        let addresses: Vec<u64> = pages.iter().map(|(address, _)| *address).collect();
+        let Some(before) = self.entries(owner, &addresses) else {
+            pages
+                .iter()
+                .for_each(|(_, place)| outcome[*place] = PageOut::Gone);
+            return;
+        };
+        let mut leaving: Vec<Asked> = Vec::with_capacity(pages.len());
+        for (page, entry) in pages.iter().zip(before) {
+            match self.judge(owner, entry) {
+                Some(what) => outcome[page.1] = what,
+                None => leaving.push(*page),
+            }
+        }
+        self.bound_by_swap(&mut leaving, outcome);
+        if leaving.is_empty() {
+            return;
+        }
+        if self.dry_run {
+            for (address, place) in leaving {
+                outcome[place] = PageOut::Busy;
+                self.tally
+                    .would
+                    .extend(self.ids.id_of(owner, address).map(|id| id.0));
+            }
+            return;
+        }
+        let addresses: Vec<u64> = leaving.iter().map(|(address, _)| *address).collect();
+        self.advise(owner, &addresses);
+        self.verify(owner, &leaving, &addresses, outcome);
+    }
+
+    /// What an entry says before anything is done: none if the page may leave.
+    fn judge(&self, owner: Owner, entry: Entry) -> Option<PageOut> {
+        match entry.kind() {
+            EntryKind::Empty => return Some(PageOut::Gone),
+            EntryKind::Swapped => return Some(PageOut::Stored),
+            EntryKind::Other => return Some(PageOut::Busy),
+            EntryKind::Present => {}
+        }
+        let hidden = || {
+            let identity = self.members.identity(owner);
+            let space = identity.and_then(|identity| self.ages.space(identity));
+            space.is_none_or(|space| space.is_hidden())
+        };
+        if entry.is_accessed() || hidden() {
+            return Some(PageOut::Referenced);
+        }
+        let since = self.idle_since?;
+        let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
+        let known = self.ages.books().look_up(frame);
+        let is_idle = known
+            .and_then(|(_, last)| last)
+            .is_some_and(|last| last <= since);
+        (!is_idle).then_some(PageOut::Referenced)
+    }
+
+    /// No more than there is free swap for: a page without becomes active in the kernel's lists.
+    fn bound_by_swap(&mut self, leaving: &mut Vec<Asked>, outcome: &mut [PageOut]) {
+        let free = self.proc.swap_free_pages().unwrap_or(0);
+        let most = usize::try_from(free).unwrap_or(usize::MAX);
+        if leaving.len() > most {
+            for (_, place) in leaving.drain(most..) {
+                outcome[place] = PageOut::NoSwap;
+            }
+            self.tally.no_swap = true;
+        }
+    }
+
+    fn advise(&mut self, owner: Owner, addresses: &[u64]) {
+        let begin = Instant::now();
+        let ranges = joined(addresses);
+        if let Some(pidfd) = self.members.pidfd(owner, self.proc)
+            && let Advised::Refused(error) = advise(pidfd, &ranges, Advice::PageOut)
+        {
+            self.tally.refused.get_or_insert(error.to_string());
+        }
+        self.tally.took += begin.elapsed();
+    }
+
+    /// Asks the tables what has left, and the kernel why the rest has not.
+    fn verify(
+        &mut self,
+        owner: Owner,
+        leaving: &[Asked],
+        addresses: &[u64],
+        outcome: &mut [PageOut],
+    ) {
+        let after = self.entries(owner, addresses);
+        let mut why = None;
+        for (at, (address, place)) in leaving.iter().enumerate() {
+            let entry = after.as_ref().and_then(|after| after.get(at).copied());
+            let what = match entry {
+                None => PageOut::Gone,
+                Some(entry) if !entry.is_present() => PageOut::Stored,
+                Some(entry) if entry.is_accessed() => PageOut::Referenced,
+                Some(entry) => {
+                    let pid = self.members.pid(owner).unwrap_or(0);
+                    let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
+                    why.get_or_insert_with(|| Why::open(self.proc, pid))
+                        .ask(*address, frame)
+                }
+            };
+            outcome[*place] = what;
+        }
+    }
+
+    /// The entries of these pages; none if the process is gone.
+    fn entries(&mut self, owner: Owner, addresses: &[u64]) -> Option<Vec<Entry>> {
+        let pid = self.members.pid(owner)?;
+        let mut entries = Vec::with_capacity(addresses.len());
+        // Ranges are told in order, and each page of them once.
+        let told = self
+            .ages
+            .peek(pid, &joined(addresses), &mut |_, piece| match piece {
+                Piece::Pages { entries: some, .. } => entries.extend_from_slice(some),
+                Piece::Whole {
+                    start,
+                    bytes,
+                    span,
+                    entry,
+                } => {
+                    for page in 0..bytes / 4096 {
+                        let offset = (start + page * 4096) & (span - 1);
+                        entries.push(entry.part_at(offset));
+                    }
+                }
+                // Changing all the time: in use.
+                Piece::Unsure { bytes, .. } => {
+                    entries.extend((0..bytes / 4096).map(|_| Entry::IN_USE));
+                }
+            });
+        (told.is_ok() && entries.len() == addresses.len()).then_some(entries)
+    }
+
+    fn count(&mut self, what: PageOut) {
+        let tally = &mut self.tally;
+        match what {
+            PageOut::Stored => tally.evicted += 1,
+            PageOut::Referenced => tally.kept.referenced += 1,
+            PageOut::Shared => tally.kept.shared += 1,
+            PageOut::Locked => tally.kept.locked += 1,
+            PageOut::Busy | PageOut::NoSwap => tally.kept.busy += 1,
+            PageOut::Gone => {}
+        }
+    }
+}
+
+impl Memory for Kernel<'_> {
+    /// Which pages were accessed since the last look. Bits stay as they are: the next look tells ages by them.
+    fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
+        for owner in self.ids.owners() {
+            let Some(pid) = self.members.pid(owner) else {
+                continue;
+            };
+            let ids = self.ids;
+            let mut young = |start: u64, pages: u64| {
+                let addresses = (0..pages).map(|page| start + page * 4096);
+                for id in addresses.filter_map(|address| ids.id_of(owner, address)) {
+                    lruvec.young(id);
+                }
+            };
+            // A process that is gone has nothing young.
+            let _ = self
+                .ages
+                .peek(pid, &ids.ranges(owner), &mut |_, piece| match piece {
+                    Piece::Pages { start, entries } => {
+                        for (page, entry) in (0_u64..).zip(entries) {
+                            if entry.is_present() && entry.is_accessed() {
+                                young(start + page * 4096, 1);
+                            }
+                        }
+                    }
+                    Piece::Whole {
+                        start,
+                        bytes,
+                        entry,
+                        ..
+                    } => {
+                        if entry.is_present() && entry.is_accessed() {
+                            young(start, bytes / 4096);
+                        }
+                    }
+                    Piece::Unsure { start, bytes } => young(start, bytes / 4096),
+                });
+        }
+    }
+
+    fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+        let first = outcome.len();
+        outcome.resize(first + batch.len(), PageOut::Gone);
+        let outcome = &mut outcome[first..];
+        let places = batch.iter().enumerate();
+        let mut asked: Vec<(Owner, Asked)> = places
+            .filter_map(|(at, id)| {
+                let (owner, address) = self.ids.place(*id)?;
+                Some((owner, (address, at)))
+            })
+            .collect();
+        asked.sort_unstable();
+        for of_owner in asked.chunk_by(|one, next| one.0 == next.0) {
+            let pages: Vec<Asked> = of_owner.iter().map(|(_, page)| *page).collect();
+            for step in pages.chunks(STEP) {
+                self.step(of_owner[0].0, step, outcome);
+            }
+        }
+        for what in outcome.iter() {
+            self.count(*what);
+        }
+    }
+}
+
+/// Pages as ranges, neighbours joined.
+pub(super) fn joined(addresses: &[u64]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for address in addresses {
+        match ranges.last_mut() {
+            Some(last) if last.end == *address => last.end += 4096,
+            _ => ranges.push(*address..*address + 4096),
+        }
+    }
+    ranges
+}

@@ -1,0 +1,252 @@
+//! One tenant under management: some processes whose cold pages leave.
+//!
+//! Invariant: everything that decides which page leaves, and how many, is the engine's ([`engine::Machine`]);
+//! here is when it is asked (the clock of looks, of the policy and of the limits) and what a host tells it. The
+//! processes are changed in nothing but accessed bits and in where their pages are, which is the kernel's doing: whatever becomes of this manager,
+//! they run on.
+//!
+//! Floors: `options`; `ids`, `members`, `advise`, `why`; `feed` (a look tells the engine) and `kernel` (the
+//! engine's pages leave); `room` (limits as measured); here the clock.
+
+mod act;
+mod advise;
+mod feed;
+mod ids;
+mod kernel;
+mod members;
+mod options;
+mod report;
+mod room;
+mod why;
+
+use std::time::{Duration, Instant};
+
+use engine::memcg::{MemcgId, MemcgLimits};
+use engine::{Machine, MachineConfig, Millis, Pages, Policy};
+
+use crate::wall::Wall;
+use crate::watch::{self, Watch, WatchError};
+use feed::{Feed, Noticed};
+use ids::Ids;
+use kernel::Tally;
+use members::Members;
+pub use options::{Ask, Kept, Limits, Reclaimed, Settings};
+use room::Room;
+
+/// Pages that the engine isolates at a time: some milliseconds of paging out.
+const BATCH: usize = 2048;
+/// Looks may take this part of the time, more often than the interval, while reclaim needs fresh ages.
+const LOOKS_SHARE: u32 = 20;
+/// Between two such looks at least.
+const LOOKS_APART: Duration = Duration::from_millis(200);
+
+/// What was done until now.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    evicted: u64,
+    kept: Kept,
+    took: Duration,
+    noticed: Noticed,
+}
+
+/// A manager. See the module.
+pub struct Manager {
+    settings: Settings,
+    watch: Watch,
+    wall: Option<Wall>,
+    machine: Machine,
+    memcg: MemcgId,
+    ids: Ids,
+    members: Members,
+    room: Room,
+    sums: Sums,
+    readings: u64,
+    /// What the last look took, and when it was.
+    look_took: Duration,
+    looked: Instant,
+    next_look: Instant,
+    next_eviction: Option<Instant>,
+    /// When the engine's youngest generation was opened, milliseconds of the watch.
+    generation_ms: u64,
+    actions: Vec<String>,
+}
+
+impl Manager {
+    /// Looks at the processes for the first time; `wall` is the control group of ours that they are in.
+    ///
+    /// # Errors
+    /// There is no such target, no right to look at it, or no way to see ages.
+    pub fn start(settings: Settings, wall: Option<Wall>) -> Result<Manager, WatchError> {
+        let interval = match settings.evict_older_than {
+            Some(age) => settings.interval.min(age),
+            None => settings.interval,
+        };
+        let watch = Watch::open(watch::Settings {
+            target: settings.target.clone(),
+            interval,
+            max_wait: settings.max_wait,
+            source: None,
+        })?;
+        let policy = match settings.classic {
+            true => Policy::ActiveInactive(
+                engine::active_inactive::Stage::default(),
+                room::machine_pages(&watch),
+            ),
+            false => Policy::default(),
+        };
+        let config = MachineConfig {
+            policy,
+            batch: BATCH,
+            ..MachineConfig::default()
+        };
+        let now = Instant::now();
+        let mut machine = Machine::new(config, Millis(0));
+        let memcg = machine.create(MemcgId::ROOT, Millis(0));
+        machine.set_swappiness(memcg, settings.swappiness);
+        let mut manager = Manager {
+            next_eviction: settings.evict_older_than.map(|age| now + age),
+            settings,
+            watch,
+            wall,
+            machine,
+            memcg,
+            ids: Ids::default(),
+            members: Members::default(),
+            room: Room::default(),
+            sums: Sums::default(),
+            readings: 0,
+            look_took: Duration::ZERO,
+            looked: now,
+            next_look: now,
+            generation_ms: 0,
+            actions: Vec::new(),
+        };
+        manager.apply_limits();
+        manager.look()?;
+        Ok(manager)
+    }
+
+    /// Does what is due, and says how long nothing more will be.
+    ///
+    /// # Errors
+    /// The target cannot be read any more.
+    pub fn work(&mut self) -> Result<Duration, WatchError> {
+        let begin = Instant::now();
+        if begin >= self.next_look {
+            self.look()?;
+        } else {
+            self.watch.follow()?;
+        }
+        self.evict_by_age()?;
+        let pause = self.hold_limits()?;
+        let now = Instant::now();
+        let next = self
+            .next_eviction
+            .map_or(self.next_look, |at| at.min(self.next_look));
+        Ok(pause.min(next.saturating_duration_since(now)))
+    }
+
+    /// Whether all processes are gone.
+    #[must_use]
+    pub fn finished(&self) -> bool {
+        self.watch.finished()
+    }
+
+    /// What was done since the last call, or would have been, and why.
+    pub fn actions(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Replaces the limits.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.settings.limits = limits;
+        self.apply_limits();
+    }
+
+    fn apply_limits(&mut self) {
+        let Limits {
+            min,
+            low,
+            high,
+            max,
+            swap_max,
+        } = self.settings.limits;
+        let (min, low) = (min.pages(), low.pages());
+        let limits = MemcgLimits {
+            min,
+            low,
+            high,
+            max,
+            swap_max,
+            ..MemcgLimits::default()
+        };
+        self.machine.set_limits(self.memcg, limits);
+    }
+
+    fn now(&self) -> Millis {
+        Millis(self.watch.elapsed_ms())
+    }
+
+    /// Reads all tables, tells the engine, and opens a generation if it is time for one.
+    fn look(&mut self) -> Result<(), WatchError> {
+        let begin = Instant::now();
+        self.watch.advance();
+        self.readings += 1;
+        let mut feed = Feed::new(
+            (&mut self.machine, self.memcg),
+            &mut self.ids,
+            &mut self.members,
+            self.readings,
+        );
+        self.watch.look_now(&mut feed)?;
+        let noticed = feed.noticed;
+        self.sums.noticed.came_back += noticed.came_back;
+        self.sums.noticed.left += noticed.left;
+        // By age, generations must be as far apart as pages must be idle, else they merge too early.
+        let apart = self.settings.evict_older_than.map_or(0, millis);
+        let now = self.watch.elapsed_ms();
+        if now - self.generation_ms + 50 >= apart {
+            self.machine.age(self.memcg, Millis(now));
+            self.generation_ms = now;
+        }
+        self.looked = Instant::now();
+        self.look_took = self.looked - begin;
+        self.next_look = begin + self.watch.interval();
+        Ok(())
+    }
+
+    /// Looks between two intervals, if the last look is long enough ago for what looks cost.
+    fn look_if_worth_it(&mut self) -> Result<bool, WatchError> {
+        let apart = (self.look_took * LOOKS_SHARE).max(LOOKS_APART);
+        if self.looked.elapsed() < apart {
+            return Ok(false);
+        }
+        self.look().map(|()| true)
+    }
+
+    fn add(&mut self, tally: &Tally) {
+        self.sums.evicted += tally.evicted;
+        self.sums.kept.add(tally.kept);
+        self.sums.took += tally.took;
+        if let Some(refused) = &tally.refused {
+            self.act(format!("the kernel refused to page out: {refused}"));
+        }
+    }
+
+    fn act(&mut self, what: String) {
+        /// Nobody may ask for them: the latest stay.
+        const MOST: usize = 1000;
+        if self.actions.len() == MOST {
+            self.actions.remove(0);
+        }
+        self.actions.push(what);
+    }
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn bytes(pages: Pages) -> u64 {
+    pages.0 * 4096
+}

@@ -1,0 +1,87 @@
+//! What a manager is asked for, and what it answers.
+
+use std::time::Duration;
+
+pub use engine::vmscan::Kept;
+use engine::{Bytes, Limit, Swappiness};
+
+use crate::system::family::Target;
+
+/// Limits of a tenant, with the meaning of cgroup v2's files of these names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Never reclaimed for another tenant below this.
+    pub min: Limit,
+    /// Reclaimed below this only if nothing else is left.
+    pub low: Limit,
+    /// Reclaimed above this, and slowed where a control group lets us.
+    pub high: Limit,
+    /// Never above this: a control group of our own sees to it, else it holds between two looks.
+    pub max: Limit,
+    /// At most so much in swap by our hand.
+    pub swap_max: Limit,
+}
+
+/// Protects nothing.
+const NOTHING: Limit = Limit::Bytes(Bytes(0));
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            min: NOTHING,
+            low: NOTHING,
+            high: Limit::Max,
+            max: Limit::Max,
+            swap_max: Limit::Max,
+        }
+    }
+}
+
+/// What a manager is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whose memory.
+    pub target: Target,
+    /// Time between two looks, where nothing asks for more of them.
+    pub interval: Duration,
+    /// The longest that clearing accessed bits may hold up a program that takes page faults.
+    pub max_wait: Option<Duration>,
+    /// Its limits.
+    pub limits: Limits,
+    /// Active and inactive lists instead of generations.
+    pub classic: bool,
+    /// Anonymous memory against files.
+    pub swappiness: Swappiness,
+    /// Pages that were not accessed for so long leave,
+    pub evict_older_than: Option<Duration>,
+    /// so often.
+    pub every: Duration,
+    /// Decide, say why, and move nothing.
+    pub dry_run: bool,
+    /// Go on where something is missing.
+    pub best_effort: bool,
+}
+
+/// What may be asked of a manager.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// So many bytes, the coldest first.
+    Bytes(u64),
+    /// What was not accessed for so long.
+    OlderThan(Duration),
+    /// Everything that is not in use this moment (parking).
+    All,
+}
+
+/// What a reclaim got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reclaimed {
+    /// Pages that were asked for; as many as there are, by age or for all.
+    pub asked_pages: u64,
+    /// Pages that left, by the kernel's tables.
+    pub evicted_pages: u64,
+    /// Pages that did not.
+    pub kept: Kept,
+    /// It ended because there is no free swap.
+    pub no_swap: bool,
+}

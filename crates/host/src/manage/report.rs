@@ -1,0 +1,66 @@
+//! What a manager tells: the watch's report with what was done, and counters under the kernel's names.
+
+use engine::FolioType;
+
+use super::{Manager, bytes, room};
+use crate::report::{KeptPages, LimitsReport, Report};
+
+impl Manager {
+    /// Everything until now.
+    pub fn report(&mut self) -> Report {
+        let mut report = self.watch.report();
+        let limit = |limit: engine::Limit| match limit {
+            engine::Limit::Max => None,
+            limit => Some(bytes(limit.pages())),
+        };
+        let limits = &self.settings.limits;
+        report.limits = LimitsReport {
+            min_bytes: limit(limits.min).filter(|bytes| *bytes > 0),
+            low_bytes: limit(limits.low).filter(|bytes| *bytes > 0),
+            high_bytes: limit(limits.high),
+            max_bytes: limit(limits.max),
+            swap_max_bytes: limit(limits.swap_max),
+        };
+        report.evicted_pages = self.sums.evicted;
+        report.refaulted_pages = self.sums.noticed.came_back;
+        report.left_by_kernel_pages = self.sums.noticed.left;
+        let kept = self.sums.kept;
+        report.kept_pages = KeptPages {
+            shared: kept.shared,
+            locked: kept.locked,
+            referenced: kept.referenced,
+            busy: kept.busy,
+        };
+        report.overhead.page_out_ms = super::millis(self.sums.took);
+        if let Some(wall) = &self.wall {
+            report.charged_bytes = wall.charged().ok();
+            if let Ok(peak) = wall.peak() {
+                report.resident_peak_bytes = peak;
+            }
+        }
+        report
+    }
+
+    /// Counters under the names of cgroup v2's memory.stat.
+    #[must_use]
+    pub fn stat(&self) -> Vec<(&'static str, u64)> {
+        let lruvec = self.machine.lruvec(self.memcg);
+        let mut stat = Vec::new();
+        let usage = room::usage(&self.watch, self.wall.as_ref());
+        stat.push(("current", bytes(usage)));
+        for ty in FolioType::ALL {
+            let (active, inactive) = lruvec.active_inactive(ty);
+            let [name, active_name, inactive_name] = match ty {
+                FolioType::Anon => ["anon", "active_anon", "inactive_anon"],
+                FolioType::File => ["file_mapped", "active_file", "inactive_file"],
+            };
+            let all = engine::Pages(active.0 + inactive.0 + lruvec.off_list(ty).0);
+            stat.push((name, bytes(all)));
+            stat.push((active_name, bytes(active)));
+            stat.push((inactive_name, bytes(inactive)));
+        }
+        stat.push(("swapped", bytes(lruvec.out(FolioType::Anon))));
+        stat.extend(lruvec.stat().iter());
+        stat
+    }
+}

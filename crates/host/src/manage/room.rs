@@ -1,0 +1,173 @@
+//! How far a tenant is from its limits, as the kernel measures.
+//!
+//! Invariant: usage is never counted from pages: it is what the kernel charges to the control group of ours, or, without
+//! one, what the kernel says is resident. How much a limit asks for is the engine's arithmetic on it
+//! ([`engine::vmscan::Watermarks`]): reclaim begins ahead of need, so that the program hardly ever meets the wall.
+
+use std::time::Duration;
+
+use engine::vmscan::{Watermarks, min_free_kbytes};
+use engine::{Limit, Pages};
+
+use super::options::Limits;
+use crate::wall::Wall;
+use crate::watch::Watch;
+
+/// Ten-thousandths of the limit between two marks: a program may touch so much while we wake up.
+const SCALE: u64 = 100;
+/// Bytes a second that a program on one core touches for the first time, at most.
+const TOUCHED: u64 = 2 << 30;
+/// How long nobody looks at the usage: the shortest and the longest time.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(200));
+/// After a reclaim that got nothing.
+const IN_VAIN: Duration = Duration::from_millis(100);
+
+/// Where usage stands.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// At the last measurement, and when usage last grew.
+    usage: Pages,
+    /// Measurements since then.
+    still: u32,
+    /// Reclaims in a row that got nothing.
+    vain: u32,
+}
+
+/// What the limits ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Pages that must leave.
+    pub(super) pages: Pages,
+    /// Pages until reclaim begins; of the nearest limit.
+    pub(super) left: Pages,
+}
+
+impl Room {
+    /// What `usage` is short of, under `limits`.
+    pub(super) fn wanted(limits: &Limits, usage: Pages) -> Option<Wanted> {
+        let mut nearest: Option<Wanted> = None;
+        let marks = match limits.max {
+            Limit::Max => None,
+            limit => {
+                let max = limit.pages();
+                let min = Pages(min_free_kbytes(max.0 * 4) / 4).min(Pages(max.0 / 32));
+                let marks = Watermarks::new(max, min, SCALE);
+                Some((max.less(marks.low), max.less(marks.high)))
+            }
+        };
+        let high = match limits.high {
+            Limit::Max => None,
+            limit => Some((limit.pages(), limit.pages())),
+        };
+        for (begin, end) in marks.into_iter().chain(high) {
+            let one = match usage > begin {
+                true => Wanted {
+                    pages: usage.less(end),
+                    left: Pages(0),
+                },
+                false => Wanted {
+                    pages: Pages(0),
+                    left: begin.less(usage),
+                },
+            };
+            let other = nearest.unwrap_or(one);
+            nearest = Some(Wanted {
+                pages: one.pages.max(other.pages),
+                left: one.left.min(other.left),
+            });
+        }
+        nearest
+    }
+
+    /// How long to wait before usage is measured again: half the time in which the room that is left could be
+    /// used up; longer where nothing grows.
+    pub(super) fn pause(&mut self, usage: Pages, left: Pages) -> Duration {
+        self.still = if usage > self.usage {
+            0
+        } else {
+            self.still.saturating_add(1)
+        };
+        self.usage = usage;
+        let half = Duration::from_micros(left.0 * 4096 * 1_000_000 / TOUCHED / 2);
+        let patient = PAUSES.0 * (1 + self.still / 8).min(10);
+        let pause = half.max(patient).clamp(PAUSES.0, PAUSES.1);
+        if self.vain > 3 {
+            pause.max(IN_VAIN)
+        } else {
+            pause
+        }
+    }
+
+    /// A reclaim for the limits got so much.
+    pub(super) fn note(&mut self, got: Pages) {
+        self.vain = if got > Pages(0) {
+            0
+        } else {
+            self.vain.saturating_add(1)
+        };
+    }
+}
+
+/// What the tenant uses now.
+pub(super) fn usage(watch: &Watch, wall: Option<&Wall>) -> Pages {
+    if let Some(charged) = wall.and_then(|wall| wall.charged().ok()) {
+        return Pages(charged / 4096);
+    }
+    // The last look counted each frame once; since then each process may have come to more or less.
+    let mut sum = i64::try_from(watch.ages().books().pages()).unwrap_or(i64::MAX);
+    for identity in watch.members() {
+        let then = watch
+            .ages()
+            .space(*identity)
+            .map_or(0, |space| space.found.present);
+        let now = watch.proc().stat(identity.pid).ok().flatten();
+        let now = now.map_or(0, |stat| stat.resident);
+        sum += i64::try_from(now).unwrap_or(0) - i64::try_from(then).unwrap_or(0);
+    }
+    Pages(u64::try_from(sum).unwrap_or(0))
+}
+
+/// Pages of this machine.
+pub(super) fn machine_pages(watch: &Watch) -> Pages {
+    Pages(watch.proc().memory().map_or(0, |memory| memory.total) / 4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::Bytes;
+
+    fn limits(max: u64, high: Option<u64>) -> Limits {
+        let pages = |pages: u64| Limit::Bytes(Bytes(pages * 4096));
+        Limits {
+            max: pages(max),
+            high: high.map_or(Limit::Max, pages),
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn reclaim_begins_below_the_limit_and_ends_lower() {
+        let limits = limits(100_000, None);
+        assert_eq!(Room::wanted(&Limits::default(), Pages(1)), None);
+        let far = Room::wanted(&limits, Pages(50_000)).expect("a limit");
+        assert!(far.pages == Pages(0) && far.left > Pages(40_000));
+        let at = Room::wanted(&limits, Pages(100_000)).expect("a limit");
+        assert!(at.pages > Pages(2_000) && at.pages < Pages(5_000), "{at:?}");
+        let near = Room::wanted(&limits, Pages(100_000 - far.left.0.min(1))).expect("a limit");
+        assert!(near.pages > Pages(0));
+    }
+
+    #[test]
+    fn the_stricter_limit_counts() {
+        let both = limits(100_000, Some(60_000));
+        assert_eq!(
+            Room::wanted(&both, Pages(70_000)).map(|w| w.pages),
+            Some(Pages(10_000))
+        );
+        assert_eq!(
+            Room::wanted(&both, Pages(59_000)).map(|w| w.left),
+            Some(Pages(1_000))
+        );
+    }
+}

@@ -1,0 +1,45 @@
+//! Why a page did not leave.
+//!
+//! Invariant: what the kernel does not tell is `Busy`, never a guess.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use engine::PageOut;
+
+use crate::system::Proc;
+
+/// In pagemap: mapped exactly once.
+const EXCLUSIVE: u64 = 1 << 56;
+/// In kpageflags (KPF_UNEVICTABLE, KPF_MLOCKED): locked in memory.
+const LOCKED: u64 = 1 << 18 | 1 << 33;
+
+/// Asks the kernel about pages of one process.
+pub(super) struct Why {
+    pagemap: Option<File>,
+    flags: Option<File>,
+}
+
+impl Why {
+    pub(super) fn open(proc: &Proc, pid: u32) -> Why {
+        Why {
+            pagemap: File::open(proc.path(pid, "pagemap")).ok(),
+            flags: File::open(proc.own_path("kpageflags")).ok(),
+        }
+    }
+
+    pub(super) fn ask(&self, address: u64, frame: u64) -> PageOut {
+        let word = |file: &Option<File>, number: u64| {
+            let mut word = [0; 8];
+            let read = file.as_ref()?.read_exact_at(&mut word, number * 8);
+            read.is_ok().then(|| u64::from_ne_bytes(word))
+        };
+        if word(&self.flags, frame).is_some_and(|flags| flags & LOCKED != 0) {
+            return PageOut::Locked;
+        }
+        match word(&self.pagemap, address / 4096) {
+            Some(entry) if entry & EXCLUSIVE == 0 => PageOut::Shared,
+            _ => PageOut::Busy,
+        }
+    }
+}
