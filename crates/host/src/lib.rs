@@ -4,11 +4,13 @@
 //! Invariant: nothing here decides what leaves memory, and nothing changes a process but its accessed
 //! bits. Modules stand on floors: [`system`] reads what the kernel says; [`books`] keeps ages and
 //! knows no process; [`ages`] brings both together; [`watch`] keeps a pace and makes a [`report`].
+//! Beside `ages`, [`swap`] makes the room that memory can leave to, and takes it away again.
 #![forbid(unsafe_code)]
 
 pub mod ages;
 pub mod books;
 pub mod doctor;
 pub mod report;
+pub mod swap;
 pub mod system;
 pub mod watch;

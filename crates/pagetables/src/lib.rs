@@ -31,6 +31,6 @@ pub use page_tables::PageTables;
 pub use reader::{Reader, Space};
 pub use sizes::{Referenced, Sizes};
 pub use source::{Grain, Reading, Source, SourceKind};
-pub use sys::{cpu_time, uninterrupted};
+pub use sys::{cpu_time, swap_off, swap_on, uninterrupted};
 pub use unavailable::Unavailable;
 pub use walk::{Piece, Sink, Walked};

@@ -22,7 +22,7 @@ const FLOORS: [(&str, &[&[&str]]); 4] = [
         "crates/host/src",
         &[
             &["report", "system", "books"],
-            &["ages"],
+            &["ages", "swap"],
             &["watch"],
             &["doctor"],
         ],
