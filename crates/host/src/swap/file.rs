@@ -35,7 +35,10 @@ pub(super) fn place(path: &Path, size: u64) -> Result<PathBuf, SwapError> {
     };
     let folder = folder
         .canonicalize()
-        .map_err(|error| SwapError::io(what(), &error))?;
+        .map_err(|error| match SwapError::io(what(), &error) {
+            SwapError::Failed { what, why, .. } => SwapError::failed(what, why, DISK),
+            missing => missing,
+        })?;
     let found = statfs(&folder).map_err(|errno| SwapError::io(what(), &errno.into()))?;
     suits(&found).map_err(|why| SwapError::missing(what(), why, DISK))?;
     let free = found
@@ -58,7 +61,7 @@ pub(super) fn place(path: &Path, size: u64) -> Result<PathBuf, SwapError> {
 
 /// Whether a file system can be swapped to at all, as far as its kind tells; swapon has the last word.
 fn suits(found: &StatFs) -> Result<(), &'static str> {
-    match i64::from(found.f_type) {
+    match found.f_type {
         TMPFS | RAMFS => Err("it would be in memory itself (tmpfs)"),
         OVERLAY => Err("files of an overlay, as in a container, have no blocks to swap to"),
         _ => Ok(()),
@@ -99,7 +102,7 @@ pub(super) fn allocate(file: &File, path: &Path, size: u64) -> Result<(), SwapEr
 /// What an empty file needs before anything is written to it.
 pub(super) fn prepare(file: &File, path: &Path) -> Result<(), SwapError> {
     let set = || -> Result<(), Errno> {
-        if i64::from(fstatfs(file)?.f_type) == BTRFS {
+        if fstatfs(file)?.f_type == BTRFS {
             ioctl_setflags(file, ioctl_getflags(file)? | IFlags::NOCOW)?;
         }
         Ok(())

@@ -40,7 +40,10 @@ use places::Places;
 use record::Record;
 
 /// Ahead of disks, which get negative priorities unless somebody says otherwise.
-const PRIORITY: u16 = 100;
+const ZRAM_PRIORITY: u16 = 100;
+/// Ahead of them as well, and behind anybody's zram: areas of one priority are filled in turn, and a disk
+/// would then be waited for.
+const FILE_PRIORITY: u16 = 10;
 /// The owner whose area `pagetide swap` switches.
 const USER: &str = "swap";
 

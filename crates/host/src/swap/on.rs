@@ -16,7 +16,7 @@ use super::file;
 use super::header::{self, PAGES_MAX, Uuid};
 use super::record::Record;
 use super::zram::Zram;
-use super::{PRIORITY, Swap};
+use super::{FILE_PRIORITY, Swap, ZRAM_PRIORITY};
 use crate::system::swap::{SwapKind, page_size};
 
 /// Less is no help to anybody, and is rather a slip of the pen.
@@ -145,9 +145,11 @@ impl Swap {
                 |error| SwapError::io(format!("cannot set up {}", record.path.display()), &error);
             let device = zram.open(true).map_err(refused)?;
             write_header(&device, size, uuid).map_err(refused)?;
-            self.switch(&device, &record.path).map_err(|error| {
-                SwapError::io(format!("cannot swap to {}", record.path.display()), &error)
-            })?;
+            self.kernel
+                .on(&device, &record.path, ZRAM_PRIORITY)
+                .map_err(|error| {
+                    SwapError::io(format!("cannot swap to {}", record.path.display()), &error)
+                })?;
             Ok(algorithm)
         };
         let done = steps();
@@ -193,7 +195,9 @@ impl Swap {
                 SwapError::io(format!("cannot write {}", path.display()), &error)
             })?;
             file::allocate(&file, path, size)?;
-            let on = file.sync_all().and_then(|()| self.switch(&file, path));
+            let on = file
+                .sync_all()
+                .and_then(|()| self.kernel.on(&file, path, FILE_PRIORITY));
             on.map_err(|error| file::refused(path, &error))
         };
         let Err(why) = steps() else {
@@ -208,17 +212,16 @@ impl Swap {
         }
     }
 
-    fn switch(&self, area: &File, path: &Path) -> io::Result<()> {
-        self.kernel.on(area, path, PRIORITY)
-    }
-
     fn made(&self, record: &Record, algorithm: Option<String>) -> Made {
         Made {
             path: record.path.clone(),
             kind: record.kind,
             size_bytes: record.size,
             algorithm,
-            priority: PRIORITY,
+            priority: match record.kind {
+                SwapKind::Zram => ZRAM_PRIORITY,
+                _ => FILE_PRIORITY,
+            },
             page_cluster: self.places.page_cluster(),
             removed: None,
         }
