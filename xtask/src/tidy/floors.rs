@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 4] = [
+const FLOORS: [(&str, &[&[&str]]); 5] = [
     (
         "crates/pagetables/src",
         &[
@@ -34,6 +34,17 @@ const FLOORS: [(&str, &[&[&str]]); 4] = [
             &["timeline", "histogram", "tally", "frames"],
             &["owners"],
             &["see", "arrive", "rounds", "run"],
+        ],
+    ),
+    (
+        "crates/host/src/swap",
+        &[
+            &["error"],
+            &["header", "stat", "kernel"],
+            &["places", "record"],
+            &["zram", "file"],
+            &["area", "room"],
+            &["on", "off", "status"],
         ],
     ),
     (

@@ -6,7 +6,7 @@
 //! and what a killed one left is taken up by the owner's next. No sysctl is changed.
 //!
 //! Floors, from the ground: `error`; `header`, `stat`, `kernel`; `places`, `record`; `zram`, `file`;
-//! `area` (one that a record names, as it is now); `on`, `off`, `status`.
+//! `area` (one that a record names, as it is now) and `room`; `on`, `off`, `status`.
 
 mod area;
 mod error;

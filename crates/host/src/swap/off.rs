@@ -21,7 +21,7 @@ use crate::system::swap::{SwapArea, SwapKind};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Removed {
     /// The device or the file.
-    #[serde(serialize_with = "super::status::lossy")]
+    #[serde(serialize_with = "super::places::lossy")]
     pub path: PathBuf,
     /// zram or a file.
     pub kind: SwapKind,

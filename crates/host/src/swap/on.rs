@@ -40,7 +40,7 @@ pub struct Request {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Made {
     /// The device or the file.
-    #[serde(serialize_with = "super::status::lossy")]
+    #[serde(serialize_with = "super::places::lossy")]
     pub path: PathBuf,
     /// zram or a file.
     pub kind: SwapKind,

@@ -7,6 +7,8 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Serializer;
+
 use super::error::SwapError;
 use super::header::Uuid;
 use crate::system::Proc;
@@ -72,4 +74,9 @@ pub(super) fn line(path: &Path) -> io::Result<String> {
 pub(super) fn put(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
     file.write_all(text.as_bytes())
+}
+
+/// A path as text, what is no UTF-8 in it replaced.
+pub(super) fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }

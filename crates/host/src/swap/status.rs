@@ -2,9 +2,9 @@
 //!
 //! Invariant: nothing is changed, and no right is needed; what may not be read is left out.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::Swap;
 use super::area::{Now, look};
@@ -28,7 +28,7 @@ pub struct Status {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Area {
     /// The device or the file.
-    #[serde(serialize_with = "lossy")]
+    #[serde(serialize_with = "super::places::lossy")]
     pub path: PathBuf,
     /// What it is made of.
     pub kind: SwapKind,
@@ -132,9 +132,4 @@ fn compressed(zram: &Zram<'_>) -> Option<Compressed> {
         memory_bytes: stat.memory,
         ratio: (stat.original > 0 && stat.memory > 0).then(|| ratio(stat.original, stat.memory)),
     })
-}
-
-/// A path as text, what is no UTF-8 in it replaced.
-pub(super) fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
 }
