@@ -100,7 +100,7 @@ fn bad_usage_is_told_in_our_form() {
         ("swap on --size 0", "`0` is no swap at all", "50%"),
         ("swap on --size 0%", "`0%` is no swap at all", "50%"),
         ("swap on --size 500%", "more than all of it", "50%"),
-        ("swap on --size -1G", "never negative", "2G"),
+        ("swap on --size -1", "never negative", "2G"),
         ("swap on --size max", "without an end", "2G"),
         (
             "swap on --file /x --compress lz4",
