@@ -17,11 +17,13 @@ mod examples;
 mod knobs;
 mod mrc;
 mod report;
+mod swap;
 mod top;
 
 pub(crate) use knobs::{Knobs, with_max};
 pub(crate) use mrc::Mrc;
 pub(crate) use report::{Form, Plan, Report};
+pub(crate) use swap::{On as SwapOn, Swap as SwapVerb};
 pub(crate) use top::Top;
 
 /// Run any Linux program in less memory: its hot pages stay, its cold pages go to a compressed store.
@@ -122,6 +124,13 @@ pub(crate) enum Command {
         /// As a JSON object
         #[arg(long)]
         json: bool,
+    },
+    /// Show, make and remove the room that cold memory goes to
+    #[command(after_help = examples::SWAP)]
+    Swap {
+        /// What to do
+        #[command(subcommand)]
+        verb: SwapVerb,
     },
     /// Run an experiment on simulated memory: one of the built-in ones, or one from a TOML file
     ///

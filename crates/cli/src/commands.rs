@@ -17,6 +17,7 @@ mod screen;
 mod shell;
 mod sim;
 mod stop;
+mod swap;
 mod top;
 mod users;
 
@@ -42,6 +43,7 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
         Command::Top(args) => top::top(&args),
         Command::Stat { target, json } => inspect::stat(target.pid, json),
         Command::Reclaim { target, size, json } => inspect::reclaim(target.pid, size, json),
+        Command::Swap { verb } => swap::swap(&verb),
         Command::Sim(sim) => sim::sim(&sim),
         Command::Mrc(args) => mrc::mrc(&args),
         Command::Doctor { json } => doctor::doctor(json),

@@ -8,6 +8,7 @@ pub(crate) mod memory;
 mod report;
 mod sheet;
 mod status;
+pub(crate) mod swap;
 pub(crate) mod text;
 pub(crate) mod top;
 

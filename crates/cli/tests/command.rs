@@ -54,6 +54,8 @@ fn bad_usage_ends_with_2() {
         &["report", "1", "--all"],
         &["report", "1", "--for", "1s", "--age-every", "1m"],
         &["top", "--every", "1ms"],
+        &["swap", "on", "--size", "0"],
+        &["swap", "on", "--size", "500%"],
         &["man", "nonsense"],
     ] {
         let (code, told) = failure(args);

@@ -31,6 +31,9 @@ pub use page_tables::PageTables;
 pub use reader::{Reader, Space};
 pub use sizes::{Referenced, Sizes};
 pub use source::{Grain, Reading, Source, SourceKind};
-pub use sys::{ADVICE_RANGES_MAX, Advice, advise, close_on_exec_from, cpu_time, uninterrupted};
+pub use sys::{
+    ADVICE_RANGES_MAX, Advice, advise, close_on_exec_from, cpu_time, swap_off, swap_on,
+    uninterrupted,
+};
 pub use unavailable::Unavailable;
 pub use walk::{Piece, Sink, Walked};

@@ -3,9 +3,10 @@
 //! Invariant: nothing here decides. Each wrapper checks what it can, hands the kernel only memory that
 //! lives for the call, and gives the kernel's error number back as [`io::Error`].
 
+use std::ffi::CString;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 use std::time::Duration;
 
@@ -271,9 +272,55 @@ pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Switches swap on in an open file or block device that holds a swap header (swapon(2)). Areas of a
+/// higher `priority`, at most 32,767, are filled first.
+///
+/// # Errors
+/// What the kernel says: EPERM without CAP_SYS_ADMIN, EBUSY if somebody else uses the area, EINVAL if it
+/// has no header or its file system cannot be swapped to.
+pub fn swap_on(area: BorrowedFd<'_>, priority: u16) -> io::Result<()> {
+    const PREFER: libc::c_int = 0x8000;
+    const PRIORITY_MASK: u16 = 0x7fff;
+    let path = by_descriptor(area)?;
+    let flags = PREFER | libc::c_int::from(priority.min(PRIORITY_MASK));
+    // SAFETY: the kernel reads a path that lives for the call.
+    match unsafe { libc::swapon(path.as_ptr(), flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Reads back all that is out in an area, and switches it off (swapoff(2)). A signal ends it early: the
+/// area is on then, as before.
+///
+/// # Errors
+/// What the kernel says: EPERM without CAP_SYS_ADMIN, EINVAL if the area is not on, ENOMEM if what is out
+/// does not fit in memory.
+pub fn swap_off(area: BorrowedFd<'_>) -> io::Result<()> {
+    let path = by_descriptor(area)?;
+    // SAFETY: the kernel reads a path that lives for the call.
+    match unsafe { libc::swapoff(path.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A path that names what is open, whatever its own path names by now.
+fn by_descriptor(open: BorrowedFd<'_>) -> io::Result<CString> {
+    CString::new(format!("/proc/self/fd/{}", open.as_raw_fd())).map_err(io::Error::other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn what_is_no_swap_is_not_switched() {
+        let page = one_page().expect("a page");
+        assert!(swap_on(page.as_fd(), u16::MAX).is_err());
+        assert!(swap_off(page.as_fd()).is_err());
+    }
 
     #[test]
     fn cpu_time_of_a_process_that_works_grows() {

@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 6] = [
+const FLOORS: [(&str, &[&[&str]]); 7] = [
     (
         "crates/pagetables/src",
         &[
@@ -22,7 +22,7 @@ const FLOORS: [(&str, &[&[&str]]); 6] = [
         "crates/host/src",
         &[
             &["report", "system", "books"],
-            &["ages", "wall"],
+            &["ages", "swap", "wall"],
             &["watch"],
             &["doctor", "manage"],
         ],
@@ -51,6 +51,17 @@ const FLOORS: [(&str, &[&[&str]]); 6] = [
             &["options", "ids", "members", "advise", "why"],
             &["feed", "kernel", "room"],
             &["act", "report"],
+        ],
+    ),
+    (
+        "crates/host/src/swap",
+        &[
+            &["error"],
+            &["header", "stat", "kernel"],
+            &["places", "record"],
+            &["zram", "file"],
+            &["area", "room"],
+            &["on", "off", "status"],
         ],
     ),
     (

@@ -70,6 +70,27 @@ pub(super) const RECLAIM: &str = "\
 Examples:
   pagetide reclaim 1234 256M";
 
+pub(super) const SWAP: &str = "\
+Examples:
+  pagetide swap status
+  sudo pagetide swap on
+  sudo pagetide swap off";
+
+pub(super) const SWAP_STATUS: &str = "\
+Examples:
+  pagetide swap status
+  pagetide swap status --json | jq '.areas[] | select(.ours)'";
+
+pub(super) const SWAP_ON: &str = "\
+Examples:
+  sudo pagetide swap on                              half of the host's memory, by lz4
+  sudo pagetide swap on --size 2G --compress zstd
+  sudo pagetide swap on --file /var/pagetide.swap    where there is no zram";
+
+pub(super) const SWAP_OFF: &str = "\
+Examples:
+  sudo pagetide swap off";
+
 pub(super) const SIM: &str = "\
 Examples:
   pagetide sim --list

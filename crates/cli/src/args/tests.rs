@@ -97,6 +97,17 @@ fn bad_usage_is_told_in_our_form() {
         ),
         ("report --json --csv 5", "--csv", "usage: pagetide report"),
         ("atach 5", "atach", "attach"),
+        ("swap on --size 0", "`0` is no swap at all", "50%"),
+        ("swap on --size 0%", "`0%` is no swap at all", "50%"),
+        ("swap on --size 500%", "more than all of it", "50%"),
+        ("swap on --size -1", "never negative", "2G"),
+        ("swap on --size max", "without an end", "2G"),
+        (
+            "swap on --file /x --compress lz4",
+            "--compress",
+            "usage: pagetide swap on",
+        ),
+        ("swap of", "of", "off"),
     ] {
         let told = parse(line).expect_err(line);
         assert!(told.contains(what), "{line}: {told}");
@@ -249,6 +260,23 @@ fn only_what_a_manager_can_answer_goes_to_a_manager() {
 }
 
 #[test]
+fn swap_is_asked_for_in_bytes() {
+    let request = |line: &str| match parse(line) {
+        Ok(Command::Swap {
+            verb: SwapVerb::On(on),
+        }) => on.request(1000 << 20),
+        other => panic!("{line}: {other:?}"),
+    };
+    assert_eq!(request("swap on").size, Some(500 << 20));
+    assert_eq!(request("swap on --size 2G").size, Some(2 << 30));
+    let asked = request("swap on --compress zstd --size 12.5%");
+    assert_eq!(asked.algorithm.as_deref(), Some("zstd"));
+    assert_eq!(asked.size, Some(125 << 20));
+    let asked = request("swap on --file x");
+    assert_eq!(asked.file.as_deref(), Some(std::path::Path::new("x")));
+}
+
+#[test]
 fn commands_are_those_that_work_and_each_has_examples() {
     let mut cli = command();
     cli.build();
@@ -271,6 +299,7 @@ fn commands_are_those_that_work_and_each_has_examples() {
             "top",
             "stat",
             "reclaim",
+            "swap",
             "sim",
             "mrc",
             "doctor",
@@ -284,7 +313,7 @@ proptest! {
     /// Words that are nearly right, in any order: a command, or a complaint that names the usage.
     #[test]
     fn any_command_line_is_understood_or_refused(
-        line in "(run|attach|detach|adopt|report|top|stat|reclaim|doctor|demo|man)( (--memory-max|--memory-high=|--every|--evict-older-than|--watch|--json|--all|--cgroup|--for|--age-every|--once|--store|--compress|--dry-run|--swappiness|--|-[1-9]|[0-9]{1,22}[KMGTPs%]?|max|-h|[^ ]{0,4})){0,8}"
+        line in "(swap on|swap off|swap|run|attach|detach|adopt|report|top|stat|reclaim|doctor|demo|man)( (--memory-max|--size|--file|--memory-high=|--every|--evict-older-than|--watch|--json|--all|--cgroup|--for|--age-every|--once|--store|--compress|--dry-run|--swappiness|--|-[1-9]|[0-9]{1,22}[KMGTPs%]?|max|-h|[^ ]{0,4})){0,8}"
     ) {
         match parse(&line) {
             Ok(Command::Run { knobs, .. } | Command::Attach { knobs, .. } | Command::Adopt { knobs, .. }) => {

@@ -17,8 +17,6 @@ pub(super) struct Memory {
     /// PSI is on.
     pressure: bool,
     swaps: Vec<SwapArea>,
-    /// All memory of the machine.
-    total: u64,
     /// Soft RLIMIT_MEMLOCK; none is unlimited.
     lock_limit: Option<u64>,
     /// Locking ours.
@@ -30,9 +28,6 @@ impl Memory {
         Memory {
             pressure: proc.is_some_and(|proc| proc.pressure().is_ok_and(|found| found.is_some())),
             swaps: proc.and_then(|proc| proc.swaps().ok()).unwrap_or_default(),
-            total: proc
-                .and_then(|proc| proc.memory().ok())
-                .map_or(0, |memory| memory.total),
             lock_limit: getrlimit(Resource::Memlock).current,
             locked: lock(),
         }
@@ -56,14 +51,10 @@ impl Memory {
     fn judge_swap(&self) -> Finding {
         let topic = "swap";
         if self.swaps.is_empty() {
-            let half = (self.total >> 21).max(1);
             return Finding::limited(
                 topic,
                 "none: cold memory is found, and has nowhere to go",
-                format!(
-                    "`pagetide swap on` comes with the next release; until then, as root: \
-                     dev=$(zramctl --find --size {half}M) && mkswap $dev && swapon -p 100 $dev"
-                ),
+                "as root: pagetide swap on (compressed memory), or on a disk: pagetide swap on --file PATH",
             );
         }
         let areas: Vec<String> = self.swaps.iter().map(tell).collect();
@@ -75,7 +66,7 @@ impl Memory {
             return Finding::limited(
                 topic,
                 detail + ": nearly full",
-                "add another (zramctl, swapon)",
+                "add another, as root: pagetide swap on",
             );
         }
         Finding::ok(topic, detail)
@@ -109,13 +100,7 @@ fn lock() -> Result<(), Errno> {
 
 /// One area in words.
 fn tell(area: &SwapArea) -> String {
-    let path = area.path.display();
-    let name = area.path.file_name().unwrap_or_default().to_string_lossy();
-    let kind = match area.device {
-        true if name.starts_with("zram") => "zram",
-        true => "partition",
-        false => "file",
-    };
+    let (path, kind) = (area.path.display(), area.kind());
     let mib = |bytes: u64| bytes >> 20;
     format!(
         "{path} ({kind}, {} of {} MiB used)",
@@ -143,7 +128,6 @@ mod tests {
         Memory {
             pressure: true,
             swaps,
-            total: 8 << 30,
             lock_limit: Some(8 << 20),
             locked: Err(Errno::NOMEM),
         }
@@ -154,7 +138,7 @@ mod tests {
         let none = memory(Vec::new()).judge_swap();
         assert!(
             none.remedy
-                .is_some_and(|remedy| remedy.contains("--size 4096M"))
+                .is_some_and(|remedy| remedy.contains("pagetide swap on"))
         );
         let zram = memory(vec![area("/dev/zram0", true, 10), area("/swap", false, 0)]).judge_swap();
         assert_eq!(zram.state, State::Ok);

@@ -4,12 +4,15 @@
 //! Invariant: sizes are bytes.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+use serde::Serialize;
+
 use super::error::Error;
 use super::proc::Proc;
-use super::text::{key, kib, lines, number, unescape, words};
+use super::text::{key, kib, lines, number, number32, unescape, words};
 
 /// One area that is swapped to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +27,48 @@ pub struct SwapArea {
     pub used: u64,
     /// Higher ones are filled first.
     pub priority: i32,
+}
+
+/// What an area is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SwapKind {
+    /// Compressed memory.
+    Zram,
+    /// A disk, or a part of one.
+    Partition,
+    /// A file.
+    File,
+}
+
+impl fmt::Display for SwapKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            SwapKind::Zram => "zram",
+            SwapKind::Partition => "partition",
+            SwapKind::File => "file",
+        })
+    }
+}
+
+impl SwapArea {
+    /// What it is made of.
+    #[must_use]
+    pub fn kind(&self) -> SwapKind {
+        match self.device {
+            true if self.zram().is_some() => SwapKind::Zram,
+            true => SwapKind::Partition,
+            false => SwapKind::File,
+        }
+    }
+
+    /// The number of the zram device that it is.
+    #[must_use]
+    pub fn zram(&self) -> Option<u32> {
+        let name = self.path.file_name()?.to_str()?;
+        self.device.then_some(())?;
+        number32(name.strip_prefix("zram")?.as_bytes())
+    }
 }
 
 /// `Filename Type Size Used Priority`, sizes in KiB, under a line of titles.
@@ -145,6 +190,11 @@ mod tests {
         assert!(areas[0].device && areas[0].size == 1_048_572 << 10 && areas[0].used == 4096);
         assert_eq!(areas[1].path.to_str(), Some("/my swap (deleted)"));
         assert_eq!((areas[1].device, areas[1].priority), (false, -2));
+        assert_eq!(
+            (areas[0].kind(), areas[0].zram()),
+            (SwapKind::Zram, Some(0))
+        );
+        assert_eq!((areas[1].kind(), areas[1].zram()), (SwapKind::File, None));
     }
 
     proptest! {

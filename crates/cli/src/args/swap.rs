@@ -1,0 +1,88 @@
+//! What `swap` takes.
+
+use std::path::PathBuf;
+
+use host::swap::Request;
+use pager::options::{Bytes, Limit, UnitError};
+
+use super::examples;
+
+/// What to do with swap.
+#[derive(clap::Subcommand, Debug, Clone)]
+pub(crate) enum Swap {
+    /// Show all swap of the machine, and which of it pagetide made
+    ///
+    /// Needs no rights and changes nothing. Of zram: what it holds, and the memory that this takes.
+    #[command(after_help = examples::SWAP_STATUS)]
+    Status {
+        /// As a JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make compressed swap in memory (zram), or in a file, and switch it on
+    ///
+    /// Needs root. It is filled before other swap, and lasts until `swap off` or until the machine stops.
+    /// No sysctl is changed.
+    #[command(after_help = examples::SWAP_ON)]
+    On(On),
+    /// Bring back what is out in the swap that `swap on` made, and remove it
+    ///
+    /// Needs root. Other swap is never touched. If what is out does not fit in memory, nothing is done.
+    #[command(after_help = examples::SWAP_OFF)]
+    Off {
+        /// As a JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What kind of swap, and how much.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct On {
+    /// How much it holds: a size, or a share of the host's memory
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "50%",
+        value_parser = size,
+        allow_negative_numbers = true
+    )]
+    pub(crate) size: Limit,
+    /// What zram compresses with [default: the fastest that the kernel has, lz4 before all]
+    #[arg(long, value_name = "zstd|lz4|...")]
+    pub(crate) compress: Option<String>,
+    /// Make a file of this name instead, on a disk
+    #[arg(long, value_name = "PATH", conflicts_with = "compress")]
+    pub(crate) file: Option<PathBuf>,
+    /// As a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl On {
+    /// The request, on a host of so much memory.
+    pub(crate) fn request(&self, memory: u64) -> Request {
+        Request {
+            size: self.size.resolve(Bytes(memory)).map(|bytes| bytes.0),
+            algorithm: self.compress.clone(),
+            file: self.file.clone(),
+        }
+    }
+}
+
+/// The one place that knows how sizes are written here.
+fn size(text: &str) -> Result<Limit, UnitError> {
+    let hint = "write a size such as 2G, or a share of memory such as 50%";
+    match text.parse::<Limit>() {
+        Ok(Limit::Max) => Err(UnitError {
+            why: "swap without an end cannot be made".to_owned(),
+            hint,
+        }),
+        Ok(limit) if limit.resolve(Bytes(u64::MAX)) == Some(Bytes(0)) => Err(UnitError {
+            why: format!("`{text}` is no swap at all"),
+            hint,
+        }),
+        Ok(limit) => Ok(limit),
+        Err(error) => Err(UnitError { hint, ..error }),
+    }
+}

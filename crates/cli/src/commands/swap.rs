@@ -1,0 +1,55 @@
+//! `pagetide swap`.
+
+use std::io::{self, Write};
+
+use host::swap::{Swap, SwapError};
+use host::system::Proc;
+use serde::Serialize;
+
+use crate::args::{SwapOn, SwapVerb};
+use crate::failure::Failure;
+use crate::terminal::Style;
+use crate::view::{swap as view, text::json_lines};
+
+pub(super) fn swap(verb: &SwapVerb) -> Result<u8, Failure> {
+    match verb {
+        SwapVerb::Status { json } => {
+            let status = Swap::system().status()?;
+            show(*json, &status, || view::status(&status, Style::of_stdout()))
+        }
+        SwapVerb::On(args) => on(args),
+        SwapVerb::Off { json } => {
+            let removed = Swap::system().off()?;
+            show(*json, &removed, || {
+                view::removed(&removed, Style::of_stdout())
+            })
+        }
+    }
+}
+
+fn on(args: &SwapOn) -> Result<u8, Failure> {
+    let memory = Proc::system().and_then(|proc| proc.memory());
+    let memory = memory.map_err(SwapError::from)?.total;
+    let made = Swap::system().on(&args.request(memory))?;
+    show(args.json, &made, || view::made(&made, Style::of_stdout()))
+}
+
+fn show<T: Serialize>(json: bool, value: &T, text: impl FnOnce() -> String) -> Result<u8, Failure> {
+    let mut out = io::stdout().lock();
+    match json {
+        true => writeln!(out, "{}", json_lines(value))?,
+        false => write!(out, "{}", text())?,
+    }
+    Ok(0)
+}
+
+impl From<SwapError> for Failure {
+    fn from(error: SwapError) -> Failure {
+        let (what, hint) = (error.to_string(), error.hint());
+        match () {
+            () if error.is_bad_request() => Failure::usage(what, hint),
+            () if error.is_missing() => Failure::missing(what, hint),
+            () => Failure::new(what, hint),
+        }
+    }
+}

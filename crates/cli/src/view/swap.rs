@@ -1,0 +1,218 @@
+//! Swap in words: what there is, what was made, what was removed.
+//!
+//! Invariant: paths are as safe to show as all words of others ([`Sheet`] sees to it); advice names the
+//! command that follows it.
+
+use host::swap::{Area, Made, Removed, Status};
+use pager::options::Bytes;
+
+use crate::terminal::Style;
+
+use super::memory::per_cent;
+use super::sheet::Sheet;
+
+const PAGE_CLUSTER: &str = "sysctl vm.page-cluster=0";
+
+/// All areas, whose each is, and what to do about the rest.
+pub(crate) fn status(status: &Status, style: Style) -> String {
+    let mut sheet = Sheet::new(style);
+    if status.areas.is_empty() {
+        sheet.line("There is no swap: cold memory has nowhere to go.");
+        sheet.hanging("  -> ", "as root: pagetide swap on");
+    }
+    for area in &status.areas {
+        area_lines(area, &mut sheet);
+    }
+    if status.wants_page_cluster_0() {
+        sheet.blank();
+        cluster(status.page_cluster, &mut sheet);
+    }
+    for path in &status.left {
+        sheet.blank();
+        let text = format!("{path} was made by pagetide and is not swapped to any more");
+        sheet.hanging("", &text);
+        sheet.hanging("  -> ", "as root: pagetide swap off");
+    }
+    sheet.finish()
+}
+
+fn area_lines(area: &Area, sheet: &mut Sheet) {
+    let whose = match area.ours {
+        true => "made by pagetide",
+        false => "not pagetide's",
+    };
+    let (path, kind) = (area.path.display(), area.kind);
+    sheet.heading(&format!(
+        "{path}  ({kind}, {whose}, priority {})",
+        area.priority
+    ));
+    let share = per_cent(area.used_bytes, area.size_bytes);
+    let (used, size) = (Bytes(area.used_bytes), Bytes(area.size_bytes));
+    sheet.row("used", &format!("{used} of {size} ({share})"));
+    let Some(compressed) = &area.compressed else {
+        return;
+    };
+    let by = compressed
+        .algorithm
+        .as_deref()
+        .unwrap_or("an unknown algorithm");
+    let text = match compressed.ratio {
+        None => format!("by {by}, nothing yet"),
+        Some(ratio) => format!(
+            "{} by {by} to {}, in {} of memory (ratio {ratio:.1})",
+            Bytes(compressed.original_bytes),
+            Bytes(compressed.compressed_bytes),
+            Bytes(compressed.memory_bytes),
+        ),
+    };
+    sheet.row("compressed", &text);
+}
+
+/// What was made.
+pub(crate) fn made(made: &Made, style: Style) -> String {
+    let mut sheet = Sheet::new(style);
+    if let Some(removed) = &made.removed {
+        sheet.hanging("", &format!("removed {removed}"));
+    }
+    let by = made.algorithm.as_ref();
+    let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+    let (path, size, kind) = (made.path.display(), Bytes(made.size_bytes), made.kind);
+    let priority = made.priority;
+    sheet.hanging(
+        "",
+        &format!("swap is on: {path}, {size}, {kind}{by}, priority {priority}"),
+    );
+    sheet.hanging("", "`pagetide swap off` brings all back and removes it");
+    if made.kind == host::system::swap::SwapKind::Zram && made.page_cluster.is_some_and(|n| n > 0) {
+        cluster(made.page_cluster, &mut sheet);
+    }
+    sheet.finish()
+}
+
+/// What was taken away.
+pub(crate) fn removed(removed: &Removed, style: Style) -> String {
+    let mut sheet = Sheet::new(style);
+    let path = removed.path.display();
+    let text = match (removed.was_on, removed.brought_back_bytes) {
+        (false, _) => format!("{path} was not on any more; it is removed"),
+        (true, 0) => format!("swap is off: {path} is removed; nothing was out in it"),
+        (true, bytes) => format!("swap is off: {path} is removed; {} came back", Bytes(bytes)),
+    };
+    sheet.hanging("", &text);
+    sheet.finish()
+}
+
+/// Said, and left to the user: a sysctl belongs to the whole machine.
+fn cluster(page_cluster: Option<u32>, sheet: &mut Sheet) {
+    let exponent = page_cluster.unwrap_or_default();
+    let pages = 1u64.checked_shl(exponent).unwrap_or(u64::MAX);
+    let text = format!(
+        "vm.page-cluster is {exponent}: {pages} pages are read where zram gives one at once"
+    );
+    sheet.hanging("", &text);
+    sheet.hanging("  -> ", PAGE_CLUSTER);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use host::swap::Compressed;
+    use host::system::swap::SwapKind;
+
+    use super::*;
+
+    fn area(path: &str, ours: bool) -> Area {
+        Area {
+            path: PathBuf::from(path),
+            kind: SwapKind::File,
+            ours,
+            size_bytes: 2 << 30,
+            used_bytes: 512 << 20,
+            priority: -2,
+            compressed: None,
+        }
+    }
+
+    #[test]
+    fn each_area_with_whose_it_is_and_what_to_do() {
+        let zram = Area {
+            kind: SwapKind::Zram,
+            priority: 100,
+            compressed: Some(Compressed {
+                algorithm: Some("lz4".to_owned()),
+                original_bytes: 512 << 20,
+                compressed_bytes: 190 << 20,
+                memory_bytes: 200 << 20,
+                ratio: Some(2.56),
+            }),
+            ..area("/dev/zram1", true)
+        };
+        let all = Status {
+            areas: vec![zram, area("/my\x1b[2J swap", false)],
+            page_cluster: Some(3),
+            left: vec!["/old".to_owned()],
+        };
+        let want = "\
+/dev/zram1  (zram, made by pagetide, priority 100)
+  used       512 MiB of 2 GiB (25%)
+  compressed 512 MiB by lz4 to 190 MiB, in 200 MiB of memory (ratio 2.6)
+
+/my?[2J swap  (file, not pagetide's, priority -2)
+  used       512 MiB of 2 GiB (25%)
+
+vm.page-cluster is 3: 8 pages are read where zram gives one at once
+  -> sysctl vm.page-cluster=0
+
+/old was made by pagetide and is not swapped to any more
+  -> as root: pagetide swap off
+";
+        assert_eq!(status(&all, Style::PLAIN), want);
+    }
+
+    #[test]
+    fn a_host_without_swap_is_told_how_to_get_some() {
+        let none = Status {
+            areas: Vec::new(),
+            page_cluster: Some(3),
+            left: Vec::new(),
+        };
+        let text = status(&none, Style::PLAIN);
+        assert!(
+            text.contains("no swap") && text.contains("pagetide swap on"),
+            "{text}"
+        );
+        assert!(!text.contains("page-cluster"), "{text}");
+    }
+
+    #[test]
+    fn what_was_done_is_told() {
+        let mut one = Made {
+            path: PathBuf::from("/dev/zram1"),
+            kind: SwapKind::Zram,
+            size_bytes: 12 << 30,
+            algorithm: Some("lz4".to_owned()),
+            priority: 100,
+            page_cluster: Some(0),
+            removed: Some("/old, left by an earlier command".to_owned()),
+        };
+        let want = "\
+removed /old, left by an earlier command
+swap is on: /dev/zram1, 12 GiB, zram by lz4, priority 100
+`pagetide swap off` brings all back and removes it
+";
+        assert_eq!(made(&one, Style::PLAIN), want);
+        one.page_cluster = Some(3);
+        assert!(made(&one, Style::PLAIN).contains(PAGE_CLUSTER));
+        let mut gone = Removed {
+            path: PathBuf::from("/swap"),
+            kind: SwapKind::File,
+            size_bytes: 1 << 30,
+            brought_back_bytes: 3 << 20,
+            was_on: true,
+        };
+        assert!(removed(&gone, Style::PLAIN).contains("3 MiB came back"));
+        gone.was_on = false;
+        assert!(removed(&gone, Style::PLAIN).contains("not on any more"));
+    }
+}

@@ -1,0 +1,130 @@
+//! Swap of our own making: compressed memory (zram), or a file where there is no zram.
+//!
+//! Invariant: nothing is touched that [`Swap::on`] did not make. What it made is known by a record *and* by
+//! the header that lies in it (and, of a zram device, by the kernel's number of the disk): where they do not
+//! agree it is somebody else's by now. One owner has one area; a command that fails leaves nothing behind,
+//! and what a killed one left is taken up by the owner's next. No sysctl is changed.
+//!
+//! Floors, from the ground: `error`; `header`, `stat`, `kernel`; `places`, `record`; `zram`, `file`;
+//! `area` (one that a record names, as it is now) and `room`; `on`, `off`, `status`.
+
+mod area;
+mod error;
+mod file;
+mod header;
+mod kernel;
+mod off;
+mod on;
+mod places;
+mod record;
+mod room;
+mod stat;
+mod status;
+#[cfg(test)]
+mod tests;
+mod zram;
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+pub use error::SwapError;
+pub use off::Removed;
+pub use on::{Made, Request};
+pub use status::{Area, Compressed, Status};
+
+use kernel::{Kernel, Running};
+use places::Places;
+use record::Record;
+
+/// Ahead of disks, which get negative priorities unless somebody says otherwise.
+const ZRAM_PRIORITY: u16 = 100;
+/// Ahead of them as well, and behind anybody's zram: areas of one priority are filled in turn, and a disk
+/// would then be waited for.
+const FILE_PRIORITY: u16 = 10;
+/// The owner whose area `pagetide swap` switches.
+const USER: &str = "swap";
+
+/// The swap of one owner.
+#[derive(Debug)]
+pub struct Swap {
+    places: Places,
+    kernel: Box<dyn Kernel>,
+    /// The name of its record.
+    owner: &'static str,
+}
+
+impl Swap {
+    /// The user's own, which `pagetide swap` switches.
+    #[must_use]
+    pub fn system() -> Swap {
+        Swap::of(USER)
+    }
+
+    /// That of a part of pagetide that makes and removes its own beside the user's. An owner is a plain
+    /// word.
+    #[must_use]
+    pub fn of(owner: &'static str) -> Swap {
+        Swap {
+            places: Places::system(),
+            kernel: Box::new(Running),
+            owner,
+        }
+    }
+
+    fn record_path(&self) -> PathBuf {
+        self.places.run.join(self.owner)
+    }
+
+    /// What was recorded, if something is.
+    fn record(&self) -> Result<Option<Record>, SwapError> {
+        let path = self.record_path();
+        let what = || format!("cannot read {}", path.display());
+        match std::fs::read(&path) {
+            Ok(text) => Record::parse(&text).map(Some).ok_or_else(|| {
+                let hint = "see what there is (pagetide swap status), then remove that file";
+                SwapError::failed(what(), "no pagetide of this version wrote it", hint)
+            }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(SwapError::io(what(), &error)),
+        }
+    }
+
+    fn save(&self, record: &Record) -> Result<(), SwapError> {
+        let path = self.record_path();
+        let refused = |error| SwapError::io(format!("cannot write {}", path.display()), &error);
+        record.save(&path).map_err(refused)
+    }
+
+    fn forget(&self) -> Result<(), SwapError> {
+        let path = self.record_path();
+        let refused = |error| SwapError::io(format!("cannot remove {}", path.display()), &error);
+        std::fs::remove_file(&path).map_err(refused)
+    }
+
+    /// Sees that we may switch at all, before anything is made, and that nobody else is at it.
+    fn begin(&self, what: &str) -> Result<Turn, SwapError> {
+        if !self.kernel.may_switch() {
+            let why = "that takes CAP_SYS_ADMIN, which this user does not have";
+            return Err(SwapError::missing(
+                what,
+                why,
+                "run as root: sudo pagetide swap ...",
+            ));
+        }
+        let path = self.places.run.join("swap.lock");
+        let refused = |error| SwapError::io(format!("cannot write {}", path.display()), &error);
+        std::fs::create_dir_all(&self.places.run).map_err(refused)?;
+        let file = File::create(&path).map_err(refused)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Turn(file)),
+            Err(Errno::WOULDBLOCK) => Err(SwapError::Running),
+            Err(errno) => Err(refused(errno.into())),
+        }
+    }
+}
+
+/// Held while swap is switched; it ends with whoever holds it.
+struct Turn(#[expect(dead_code, reason = "the open file is the lock")] File);

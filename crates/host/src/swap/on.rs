@@ -1,0 +1,237 @@
+//! Switching swap on.
+//!
+//! Invariant: the record is written before what it names can be used by anybody; whichever step fails, what
+//! the steps before it made is removed again, then the record.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::area::{Now, look};
+use super::error::SwapError;
+use super::file;
+use super::header::{self, PAGES_MAX, Uuid};
+use super::record::Record;
+use super::zram::Zram;
+use super::{FILE_PRIORITY, Swap, ZRAM_PRIORITY};
+use crate::system::swap::{SwapKind, page_size};
+
+/// Less is no help to anybody, and is rather a slip of the pen.
+const SIZE_MIN: u64 = 1 << 20;
+/// Of memory. What is stored compresses two to four times; an entry of the device's table takes 1/256 of
+/// the page that may never come, and that memory is gone at once.
+const ZRAM_MOST: u64 = 4;
+
+/// What is asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Request {
+    /// Bytes; half of the host's memory without.
+    pub size: Option<u64>,
+    /// By the kernel's name, such as `lz4`; without, the fastest that the kernel's zram has.
+    pub algorithm: Option<String>,
+    /// A file instead of compressed memory.
+    pub file: Option<PathBuf>,
+}
+
+/// What was made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Made {
+    /// The device or the file.
+    #[serde(serialize_with = "super::places::lossy")]
+    pub path: PathBuf,
+    /// zram or a file.
+    pub kind: SwapKind,
+    /// How much it holds, its header included.
+    pub size_bytes: u64,
+    /// What zram compresses with, if the kernel tells.
+    pub algorithm: Option<String>,
+    /// Ahead of areas of a lower one.
+    pub priority: u16,
+    /// `vm.page-cluster`: 0 is right for zram, and is left to the user.
+    pub page_cluster: Option<u32>,
+    /// What an earlier command had left and was removed first.
+    pub removed: Option<String>,
+}
+
+impl Swap {
+    /// Makes an area and switches it on. Needs CAP_SYS_ADMIN.
+    ///
+    /// # Errors
+    /// A request that makes no sense, a right or a feature that is missing, an area of this owner that is on
+    /// already, or a step that failed.
+    pub fn on(&self, request: &Request) -> Result<Made, SwapError> {
+        let size = self.size(request)?;
+        let _turn = self.begin("cannot switch swap on")?;
+        let removed = self.take_up()?;
+        let mut made = match &request.file {
+            Some(path) => self.on_file(path, size)?,
+            None => self.on_zram(request.algorithm.as_deref(), size)?,
+        };
+        made.removed = removed;
+        Ok(made)
+    }
+
+    /// In whole pages.
+    fn size(&self, request: &Request) -> Result<u64, SwapError> {
+        let memory = self.places.proc()?.memory()?.total;
+        let most = match request.file {
+            Some(_) => PAGES_MAX.saturating_mul(page_size()),
+            None => memory.saturating_mul(ZRAM_MOST),
+        };
+        let asked = request.size.unwrap_or(memory / 2);
+        let bad =
+            |why: &str, hint: String| Err(SwapError::bad(format!("{asked} bytes are {why}"), hint));
+        if request.file.is_some() && request.algorithm.is_some() {
+            let hint = "leave --compress or --file out";
+            return Err(SwapError::bad("a file is not compressed", hint));
+        }
+        if asked < SIZE_MIN {
+            return bad(
+                "too few",
+                "ask for 1M or more, such as --size 50%".to_owned(),
+            );
+        }
+        if asked > most {
+            let most = most >> 20;
+            let hint = match request.file {
+                Some(_) => format!("{most}M is the most that a swap header can tell"),
+                None => format!(
+                    "{most}M, {ZRAM_MOST} times the memory of this host, is the most that makes sense in it"
+                ),
+            };
+            return bad("too many", hint);
+        }
+        Ok(asked - asked % page_size())
+    }
+
+    /// Removes what an earlier command left, if it is ours and not in use.
+    fn take_up(&self) -> Result<Option<String>, SwapError> {
+        let Some(record) = self.record()? else {
+            return Ok(None);
+        };
+        let path = record.path.display();
+        let told = match look(&self.places, &record)? {
+            Now::On(_) | Now::Nameless => return Err(SwapError::AlreadyOn { path: record.path }),
+            Now::Idle | Now::Empty => {
+                self.remove(&record)?;
+                Some(format!("{path}, left by an earlier command"))
+            }
+            Now::Gone | Now::Foreign(_) => None,
+        };
+        self.forget()?;
+        Ok(told)
+    }
+
+    fn on_zram(&self, algorithm: Option<&str>, size: u64) -> Result<Made, SwapError> {
+        let uuid = self.places.new_uuid()?;
+        let zram = Zram::add(&self.places)?;
+        let record = Record {
+            kind: SwapKind::Zram,
+            path: zram.path(),
+            size,
+            uuid,
+            boot: self.places.boot()?,
+            diskseq: zram.diskseq(),
+        };
+        let mut is_set = false;
+        let mut steps = || {
+            self.save(&record)?;
+            let algorithm = zram.set(algorithm, size)?;
+            is_set = true;
+            let refused =
+                |error| SwapError::io(format!("cannot set up {}", record.path.display()), &error);
+            let device = zram.open(true).map_err(refused)?;
+            write_header(&device, size, uuid).map_err(refused)?;
+            self.kernel
+                .on(&device, &record.path, ZRAM_PRIORITY)
+                .map_err(|error| {
+                    SwapError::io(format!("cannot swap to {}", record.path.display()), &error)
+                })?;
+            Ok(algorithm)
+        };
+        let done = steps();
+        match done {
+            Ok(algorithm) => Ok(self.made(&record, algorithm)),
+            // It has a size that we did not give it: somebody looked for a free device and found ours.
+            Err(why) if !is_set && !zram.is_empty() => {
+                let _ = self.forget();
+                Err(why)
+            }
+            Err(why) => match zram.remove() {
+                Ok(()) => {
+                    let _ = self.forget();
+                    Err(why)
+                }
+                Err(error) => Err(why.and_left(&record.path.display().to_string(), &error)),
+            },
+        }
+    }
+
+    fn on_file(&self, path: &Path, size: u64) -> Result<Made, SwapError> {
+        let record = Record {
+            kind: SwapKind::File,
+            path: file::place(path, size)?,
+            size,
+            uuid: self.places.new_uuid()?,
+            boot: self.places.boot()?,
+            diskseq: None,
+        };
+        let path = &record.path;
+        self.save(&record)?;
+        let file = match file::create(path) {
+            Ok(file) => file,
+            Err(why) => {
+                let _ = self.forget();
+                return Err(why);
+            }
+        };
+        let steps = || {
+            file::prepare(&file, path)?;
+            // First of all: from here on the file can be told to be ours.
+            write_header(&file, size, record.uuid).map_err(|error| {
+                SwapError::io(format!("cannot write {}", path.display()), &error)
+            })?;
+            file::allocate(&file, path, size)?;
+            let on = file
+                .sync_all()
+                .and_then(|()| self.kernel.on(&file, path, FILE_PRIORITY));
+            on.map_err(|error| file::refused(path, &error))
+        };
+        let Err(why) = steps() else {
+            return Ok(self.made(&record, None));
+        };
+        match file::remove(&file, path) {
+            Ok(()) => {
+                let _ = self.forget();
+                Err(why)
+            }
+            Err(error) => Err(why.and_left(&path.display().to_string(), &error)),
+        }
+    }
+
+    fn made(&self, record: &Record, algorithm: Option<String>) -> Made {
+        Made {
+            path: record.path.clone(),
+            kind: record.kind,
+            size_bytes: record.size,
+            algorithm,
+            priority: match record.kind {
+                SwapKind::Zram => ZRAM_PRIORITY,
+                _ => FILE_PRIORITY,
+            },
+            page_cluster: self.places.page_cluster(),
+            removed: None,
+        }
+    }
+}
+
+fn write_header(area: &File, size: u64, uuid: Uuid) -> io::Result<()> {
+    let page = usize::try_from(page_size()).map_err(io::Error::other)?;
+    let header = header::first_page(page, size / page_size(), uuid);
+    let header = header.ok_or_else(|| io::Error::other("no header can tell this size"))?;
+    area.write_all_at(&header, 0)?;
+    area.sync_all()
+}

@@ -1,0 +1,121 @@
+//! What zram says of itself: `comp_algorithm` and `mm_stat` (the kernel's admin guide, blockdev/zram).
+//!
+//! Invariant: parsers take any bytes; a figure that cannot be read is no figure.
+
+use crate::system::text::{number, printable, words};
+
+/// What a device can compress with.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Algorithms {
+    /// All, in the kernel's order.
+    pub(super) offered: Vec<String>,
+    /// The one in brackets.
+    pub(super) chosen: Option<String>,
+}
+
+/// Paging wants the answer before it wants the room: a page that comes back is waited for. So the fastest
+/// comes first, and zstd, several times slower, last.
+const PREFERENCE: [&str; 4] = ["lz4", "lzo-rle", "lzo", "zstd"];
+
+impl Algorithms {
+    /// `lzo [lzo-rle] lz4`.
+    pub(super) fn parse(text: &[u8]) -> Algorithms {
+        let mut found = Algorithms::default();
+        for word in words(text.trim_ascii()) {
+            let inner = word
+                .strip_prefix(b"[")
+                .and_then(|word| word.strip_suffix(b"]"));
+            let name = printable(inner.unwrap_or(word));
+            if inner.is_some() {
+                found.chosen = Some(name.clone());
+            }
+            found.offered.push(name);
+        }
+        found
+    }
+
+    /// The one that paging wants most; none if the kernel offers what nobody knows.
+    pub(super) fn best(&self) -> Option<&str> {
+        PREFERENCE
+            .into_iter()
+            .find(|name| self.has(name))
+            .or(self.chosen.as_deref())
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.offered.iter().any(|offered| offered == name)
+    }
+}
+
+/// The start of `mm_stat`, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct MmStat {
+    /// What was put in.
+    pub(super) original: u64,
+    /// The same, compressed.
+    pub(super) compressed: u64,
+    /// The memory that this takes, fragments and the allocator's own pages included.
+    pub(super) memory: u64,
+}
+
+impl MmStat {
+    /// `orig_data_size compr_data_size mem_used_total ...`; kernels add columns at the end.
+    pub(super) fn parse(text: &[u8]) -> Option<MmStat> {
+        let mut figures = words(text.trim_ascii()).map(number);
+        let mut next = || figures.next().flatten();
+        Some(MmStat {
+            original: next()?,
+            compressed: next()?,
+            memory: next()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_fastest_that_is_offered() {
+        let best = |text: &str| Algorithms::parse(text.as_bytes()).best().map(str::to_owned);
+        assert_eq!(best("[lzo-rle] lzo lz4 \n").as_deref(), Some("lz4"));
+        assert_eq!(best("lzo [zstd]").as_deref(), Some("lzo"));
+        assert_eq!(best("[842] deflate").as_deref(), Some("842"));
+        assert_eq!(best(""), None);
+        let found = Algorithms::parse(b"a [b] c");
+        assert_eq!(found.offered, ["a", "b", "c"]);
+        assert_eq!(found.chosen.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn sizes_of_old_and_new_kernels() {
+        let stat = MmStat {
+            original: 8192,
+            compressed: 100,
+            memory: 4096,
+        };
+        for text in [
+            "8192 100 4096 0 4096 0 0\n",
+            "   8192 100 4096 0 1 2 3 4 5",
+            "8192 100 4096",
+        ] {
+            assert_eq!(MmStat::parse(text.as_bytes()), Some(stat), "{text}");
+        }
+        assert_eq!(MmStat::parse(b"1 2"), None);
+        assert_eq!(MmStat::parse(b"1 2 -3"), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn anything_goes(bytes in any::<Vec<u8>>(), text in "[ a-z0-9\\[\\]\t\n]{0,40}") {
+            for text in [&bytes[..], text.as_bytes()] {
+                let found = Algorithms::parse(text);
+                prop_assert!(found.chosen.iter().all(|chosen| found.has(chosen)));
+                let _ = MmStat::parse(text);
+            }
+        }
+    }
+}
