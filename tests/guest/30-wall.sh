@@ -83,8 +83,9 @@ figures() {
 }
 [ -e $dir/memory.peak ] && test_that figures_are_the_kernels figures
 if [ "$GUEST_ZRAM_MIB" -gt 0 ]; then
+    # Linux 6.1 takes up to a third more than it is asked for.
     reclaim() {
-        ask "reclaim 20971520 100" && set -- $answer && at_least fell $2 18000000 && at_most fell $2 25000000 &&
+        ask "reclaim 20971520 100" && set -- $answer && at_least fell $2 18000000 && at_most fell $2 31457280 &&
             at_least memory.swap.current "$(value memory.swap.current)" 18000000 || { echo "$answer"; return 1; }
         echo "$answer" >>reclaim.out
     }

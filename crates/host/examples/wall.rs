@@ -4,6 +4,7 @@
 //!
 //! Lines: `max|high|swap BYTES|none`, `reclaim BYTES [SWAPPINESS]`, `get`, `lift`, `dismiss`, `guard`,
 //! `remove`. Each is answered by one line; `error: ...` if it failed.
+#![forbid(unsafe_code)]
 
 use std::io::{self, BufRead, Write};
 use std::path::Path;
