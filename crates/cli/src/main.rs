@@ -16,6 +16,7 @@ mod view;
 mod watching;
 
 use failure::Failure;
+use host::wall::guard;
 
 fn main() -> ExitCode {
     let code = match dispatch() {
@@ -27,11 +28,11 @@ fn main() -> ExitCode {
 
 /// The exit code of what was asked for.
 fn dispatch() -> Result<u8, Failure> {
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|arg| arg == demo::WORKLOAD)
-    {
-        return demo::workload();
+    let mut args = std::env::args_os().skip(1);
+    match args.next() {
+        Some(arg) if arg == demo::WORKLOAD => return demo::workload(),
+        Some(arg) if arg == guard::ARGUMENT => return Ok(guard::main(&args.collect::<Vec<_>>())),
+        _ => {}
     }
     let command = args::parse()?;
     commands::perform(command)

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use e2e::guard::{Run, send};
 use e2e::temp::{Serial, serial};
+use e2e::wait::Chance;
 use e2e::zram::Swap;
 use e2e::{proc, programs, wait};
 use rustix::process::Signal;
@@ -233,6 +234,39 @@ fn of_a_killed_manager_the_guard_lifts_the_wall() {
     let said = left(&wall.dir, true).expect("it is left");
     assert_eq!(said, "pids 0 max none gone true");
     assert!(!wall.dir.exists());
+}
+
+/// At any moment of its work: before a limit, while the limit is lowered for reclaim, while it is put back.
+#[test]
+fn a_manager_killed_at_any_moment_leaves_no_limit() {
+    let mut chance = Chance::from_env("wall kills");
+    let hotset = programs::c("hotset");
+    let swap = Swap::new(256);
+    let mut slowest = Duration::ZERO;
+    for round in 0..25 {
+        let mut wall = Managed::start(&[&hotset, "48", "4", "60", "--rate", "1000"]);
+        let filled = || proc::rss_anon(wall.program).unwrap_or(0) > 47 * MIB;
+        wait::until("filled", LIMIT, filled);
+        let orders = wall.orders.as_mut().expect("it listens");
+        for order in [
+            "max 60000000",
+            "reclaim 30000000 100",
+            "max 20000000",
+            "lift",
+        ] {
+            writeln!(orders, "{order}").expect("it listens");
+        }
+        std::thread::sleep(chance.millis(0, 250));
+        let begin = Instant::now();
+        wall.kill_manager();
+        // A limit may be there or not; without the guard, nobody takes it away.
+        wait::until("the guard's end", LIMIT, || !proc::is_alive(wall.guard));
+        slowest = slowest.max(begin.elapsed());
+        assert!(is_lifted(&wall.dir), "round {round}: {}", wall.limit());
+        assert!(proc::is_alive(wall.program), "round {round}");
+    }
+    eprintln!("the slowest guard ended {slowest:?} after the kill");
+    drop(swap);
 }
 
 #[test]

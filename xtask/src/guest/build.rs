@@ -29,20 +29,22 @@ const PROFILE: &str = "guest";
 
 /// The `pagetide` that users run, but static and without what only a debugger reads.
 pub(super) fn pagetide() -> Result<GuestFile, String> {
+    program("cli", "--bin", "pagetide", "pagetide")
+}
+
+/// The example of crate host that makes walls.
+pub(super) fn wall() -> Result<GuestFile, String> {
+    program("host", "--example", "wall", "examples/wall")
+}
+
+/// A program of this kind and name in a package, which cargo puts at `built`.
+fn program(package: &str, kind: &str, name: &str, built: &str) -> Result<GuestFile, String> {
     let target = target()?;
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut build: Command = limited(&cargo, BUILD_LIMIT);
     let status = build
-        .args([
-            "build",
-            "--quiet",
-            "--profile",
-            PROFILE,
-            "--package",
-            "cli",
-            "--bin",
-            "pagetide",
-        ])
+        .args(["build", "--quiet", "--profile", PROFILE])
+        .args(["--package", package, kind, name])
         .args(["--target", TRIPLE, "--target-dir"])
         .arg(&target)
         .current_dir(root())
@@ -51,13 +53,13 @@ pub(super) fn pagetide() -> Result<GuestFile, String> {
         .status()
         .map_err(|error| format!("cannot start cargo by setpriv(1): {error}"))?;
     if !status.success() {
-        return Err(format!("the static build of pagetide ended with {status}"));
+        return Err(format!("the static build of {name} ended with {status}"));
     }
-    let built = target.join(TRIPLE).join(PROFILE).join("pagetide");
-    let stripped = programs()?.join("pagetide");
+    let built = target.join(TRIPLE).join(PROFILE).join(built);
+    let stripped = programs()?.join(name);
     let args = ["-o".as_ref(), stripped.as_os_str(), built.as_os_str()];
     output("strip", args, &root(), COMPILE_LIMIT)?;
-    GuestFile::read(&stripped, "files/pagetide")
+    GuestFile::read(&stripped, &format!("files/{name}"))
 }
 
 /// The C programs in this folder, each by its name without the ending.

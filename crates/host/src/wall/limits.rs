@@ -143,7 +143,7 @@ impl Wall {
         }
     }
 
-    /// All limits off, but those that hold from beside ([`super::place`]). All are tried.
+    /// All limits off, but those of groups beside it that hold for it all the same. All are tried.
     ///
     /// # Errors
     /// The first refusal, if there is one.

@@ -1,8 +1,8 @@
 //! The wall: one control group of our own around what `run` starts, with the kernel's limits on it.
 //!
-//! Invariant: only a group that carries our name and our mark ([`mark`]), and whose lock we hold, is ever
+//! Invariant: only a group that carries our name and our mark (`mark.rs`), and whose lock we hold, is ever
 //! written; the limits of groups above it hold as before. Nobody but the processes that [`Wall::enter`] is
-//! given, and on version 2 our own manager ([`place`]), is moved. What is left when a manager is killed is
+//! given, and on version 2 our own manager (`place.rs`), is moved. What is left when a manager is killed is
 //! the group alone: its guard ([`guard`]) lifts the limits, and a later start takes it up ([`Wall::left_behind`]).
 
 mod error;
@@ -59,7 +59,7 @@ const LEAVING: Duration = Duration::from_millis(500);
 
 impl Wall {
     /// An empty group for a manager, below the group that we are in; on version 2, where a group that has
-    /// processes can have no group below it that counts memory, at the nearest place ([`place`]).
+    /// processes can have no group below it that counts memory, at the nearest place (`wall/place.rs`).
     ///
     /// `peers` are further processes of ours that may be moved out of our group with the calling one.
     ///
