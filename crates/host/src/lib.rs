@@ -9,6 +9,8 @@
 pub mod ages;
 pub mod books;
 pub mod doctor;
+pub mod manage;
 pub mod report;
 pub mod system;
+pub mod wall;
 pub mod watch;

@@ -3,10 +3,17 @@
 //! Invariant: nothing here decides. Each wrapper checks what it can, hands the kernel only memory that
 //! lives for the call, and gives the kernel's error number back as [`io::Error`].
 
+mod start;
+
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 use std::time::Duration;
+
+pub use start::{
+    Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found,
+    take_child_signal,
+};
 
 /// `union bpf_attr` as bytes: the kernel takes any length whose unknown tail is zero (bpf(2)).
 struct Attr([u64; 16]);

@@ -1,41 +1,41 @@
-//! What a user may ask for: limits, policy, store. Plain values, checked once, then never again.
+//! What a user may ask for: limits and policy. Plain values, checked once, then never again.
 //!
 //! Invariant: an [`Options`] that passed [`Options::check`] contradicts itself nowhere; the manager
 //! need not look for impossible combinations. Nothing here knows a process or a clock.
 
-use std::path::PathBuf;
+use std::time::Duration;
 
+pub use engine::units::{Bytes, Limit, Millis, Pages, Swappiness};
 use serde::{Deserialize, Serialize};
 
-pub mod units;
+mod units;
 
-pub use units::{Bytes, Limit, Millis, Percent, UnitError};
+pub use units::{Percent, Size, UnitError, bytes, millis};
 
 /// The memory limits of one target, with the meaning of cgroup v2's files of the same names
-/// (`interfaces.md`, LIMITS).
+/// (`--memory-max` and its kin).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Limits {
     /// Never reclaimed for another tenant below this.
-    pub min: Limit,
+    pub min: Size,
     /// Reclaimed below this only when nothing else is left.
-    pub low: Limit,
+    pub low: Size,
     /// Above this the target is reclaimed and slowed.
-    pub high: Limit,
+    pub high: Size,
     /// Resident bytes never stay above this.
-    pub max: Limit,
-    /// At most so many bytes of the target live in the store.
-    pub swap_max: Limit,
+    pub max: Size,
+    /// At most so many bytes of the target are in swap.
+    pub swap_max: Size,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        let none = Limit::Bytes(Bytes(0));
         Limits {
-            min: none,
-            low: none,
-            high: Limit::Max,
-            max: Limit::Max,
-            swap_max: Limit::Max,
+            min: Size::ZERO,
+            low: Size::ZERO,
+            high: Size::Max,
+            max: Size::Max,
+            swap_max: Size::Max,
         }
     }
 }
@@ -44,10 +44,10 @@ impl Default for Limits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
-    /// The multi-gen LRU (`spec/lru-gen.md`).
+    /// The multi-gen LRU.
     #[default]
     MultiGen,
-    /// The classic pair of lists (`spec/classic-lru.md`).
+    /// The classic pair of lists.
     ActiveInactive,
 }
 
@@ -68,11 +68,11 @@ pub struct Policy {
     /// Which engine.
     pub policy: Algorithm,
     /// A new generation is made this often; 10 s unless told.
-    pub age_every: Millis,
+    pub age_every: Duration,
     /// Pages untouched for longer leave even when no limit asks for it.
-    pub evict_older_than: Option<Millis>,
+    pub evict_older_than: Option<Duration>,
     /// How often pages are evicted by age; 40 s unless told.
-    pub every: Millis,
+    pub every: Duration,
     /// Anon against file, `0..=200`; 60 unless told (the kernel's default).
     pub swappiness: u8,
     /// Decide, explain, and touch nothing.
@@ -86,85 +86,26 @@ impl Default for Policy {
     fn default() -> Policy {
         Policy {
             policy: Algorithm::MultiGen,
-            age_every: Millis(10_000),
+            age_every: Duration::from_secs(10),
             evict_older_than: None,
-            every: Millis(40_000),
+            every: Duration::from_secs(40),
             swappiness: 60,
             dry_run: false,
         }
     }
 }
 
-/// Where evicted bytes live.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StorePlace {
-    /// A memory pool of the target's own.
-    #[default]
-    Mem,
-    /// An unlinked file in this directory, under a small memory pool.
-    Dir(PathBuf),
-}
-
-/// How evicted pages are compressed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Compress {
-    /// lz4, but zstd for pages that were put out because they were old.
-    #[default]
-    Tiered,
-    /// Fast.
-    Lz4,
-    /// Smaller, slower.
-    Zstd,
-    /// Not at all (same-filled pages are still free).
-    None,
-}
-
-impl Compress {
-    /// The name users write.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Compress::Tiered => "tiered",
-            Compress::Lz4 => "lz4",
-            Compress::Zstd => "zstd",
-            Compress::None => "none",
-        }
-    }
-}
-
-/// The store of one target.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct StoreOptions {
-    /// Where.
-    pub place: StorePlace,
-    /// How.
-    pub compress: Compress,
-}
-
 /// All that a user may ask of the manager of one target.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Options {
     /// How much memory.
     pub limits: Limits,
     /// Which pages go, and when.
     pub policy: Policy,
-    /// Where they go.
-    pub store: StoreOptions,
-    /// Time between two looks at the target: the delay within which a limit holds.
-    pub interval: Millis,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            limits: Limits::default(),
-            policy: Policy::default(),
-            store: StoreOptions::default(),
-            interval: Millis(50),
-        }
-    }
+    /// The longest that a clearing of accessed bits may hold a process up; none for what suits the pace.
+    pub max_wait: Option<Duration>,
+    /// Go on with less than was asked for, and say so.
+    pub best_effort: bool,
 }
 
 /// A combination that cannot be meant.
@@ -222,7 +163,7 @@ impl Options {
     /// # Errors
     /// The first contradiction found.
     pub fn check(&self) -> Result<(), OptionsError> {
-        if let Limit::Bytes(max) = self.limits.max
+        if let Size::Bytes(max) = self.limits.max
             && max < MAX_LEAST
         {
             return Err(OptionsError::MaxTooSmall(max));
@@ -231,9 +172,8 @@ impl Options {
         let periods = [
             ("age-every", self.policy.age_every),
             ("every", self.policy.every),
-            ("interval", self.interval),
         ];
-        if let Some((name, _)) = periods.iter().find(|(_, period)| period.0 == 0) {
+        if let Some((name, _)) = periods.iter().find(|(_, period)| period.is_zero()) {
             return Err(OptionsError::ZeroPeriod(name));
         }
         let by_age = self.policy.evict_older_than.is_some();
@@ -248,6 +188,12 @@ impl Options {
 }
 
 impl Limits {
+    /// Whether anything is to hold the program's memory down.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        self.max != Size::Max || self.high != Size::Max
+    }
+
     /// `min <= max`, `low <= max`, `high <= max`, `min <= high`: cgroup v2 lets these cross and lets
     /// the upper one win silently; a limit that is silently ignored is what we refuse.
     fn check_order(&self) -> Result<(), OptionsError> {
@@ -258,7 +204,7 @@ impl Limits {
             ("min", self.min, "high", self.high),
         ];
         for (lower, low, upper, high) in pairs {
-            let explicit = low != Limit::Max;
+            let explicit = low != Size::Max;
             if explicit && low.surely_above(high) {
                 return Err(OptionsError::Crossed { lower, upper });
             }
@@ -282,25 +228,25 @@ mod tests {
     #[test]
     fn crossed_limits_are_named() {
         let mut options = Options::default();
-        options.limits.max = Limit::Bytes(Bytes(1 << 20));
-        options.limits.high = Limit::Bytes(Bytes(2 << 20));
+        options.limits.max = Size::Bytes(Bytes(1 << 20));
+        options.limits.high = Size::Bytes(Bytes(2 << 20));
         let error = options.check().unwrap_err();
         assert_eq!(
             error.to_string(),
             "--memory-high is above --memory-max: both cannot hold"
         );
         assert!(error.hint().contains("raise --memory-max"));
-        options.limits.high = Limit::Max;
+        options.limits.high = Size::Max;
         assert_eq!(options.check(), Ok(()), "no high limit is no contradiction");
     }
 
     #[test]
     fn nothing_and_never_are_refused() {
         let mut options = Options::default();
-        options.limits.max = Limit::Bytes(Bytes(0));
+        options.limits.max = Size::Bytes(Bytes(0));
         assert!(matches!(options.check(), Err(OptionsError::MaxTooSmall(_))));
         let mut options = Options::default();
-        options.policy.every = Millis(0);
+        options.policy.every = Duration::ZERO;
         assert_eq!(options.check(), Err(OptionsError::ZeroPeriod("every")));
         let mut options = Options::default();
         options.policy.swappiness = 201;

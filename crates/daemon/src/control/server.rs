@@ -1,4 +1,4 @@
-//! The manager's end: a socket that the supervisor loop polls between two scans.
+//! The manager's end: a socket that the manager's loop polls between two looks.
 //!
 //! Invariant: every call returns without waiting, but for [`ControlServer::finish`], whose wait its
 //! caller bounds. At most [`CLIENTS_MAX`] clients at a time, each with one request of bounded
@@ -10,8 +10,9 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use super::protocol::{Complaint, REQUEST_BYTES_MAX, Request, Response};
-use super::{ControlError, socket_name};
+use super::protocol::{REQUEST_BYTES_MAX, Request, Response};
+use super::{ControlError, Tenant};
+use crate::error::Error;
 
 /// So many people do not ask one manager at a time; the rest wait in the backlog.
 pub(super) const CLIENTS_MAX: usize = 8;
@@ -42,18 +43,23 @@ enum Phase {
 }
 
 impl ControlServer {
-    /// Takes the name of `pid`. Fails if another manager has it, so that it also decides who of two
+    /// Takes the name of a tenant. Fails if another manager has it, so that it also decides who of two
     /// managers may manage the target.
     ///
     /// # Errors
-    /// [`ControlError::Bind`].
-    pub fn bind(pid: u32) -> Result<ControlServer, ControlError> {
-        let bound = SocketAddr::from_abstract_name(socket_name(pid))
+    /// [`ControlError::Bind`], which says who has it.
+    pub fn bind(tenant: &Tenant) -> Result<ControlServer, ControlError> {
+        let bound = SocketAddr::from_abstract_name(tenant.socket_name())
             .and_then(|address| UnixListener::bind_addr(&address))
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
         let listener = bound.map_err(|error| ControlError::Bind {
-            pid,
-            why: error.to_string(),
+            tenant: tenant.clone(),
+            why: match super::manager_of(tenant) {
+                Ok(Some(manager)) if error.kind() == ErrorKind::AddrInUse => {
+                    format!("the pagetide of pid {manager} manages it")
+                }
+                _ => format!("cannot listen for commands: {error}"),
+            },
         })?;
         Ok(ControlServer {
             listener,
@@ -67,6 +73,12 @@ impl ControlServer {
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let clients = self.clients.iter().map(|client| client.stream.as_fd());
         std::iter::once(self.listener.as_fd()).chain(clients)
+    }
+
+    /// Whether a client is being served.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.clients.is_empty()
     }
 
     /// Takes what has arrived, answers what is complete, drops what is late. Never waits; `handler`
@@ -137,12 +149,12 @@ impl Client {
                 self.since = Instant::now();
                 self.answer(&response);
             }
-            Some(Err(complaint)) => self.answer(&Response::Error(complaint)),
+            Some(Err(error)) => self.answer(&Response::Error(error)),
         }
     }
 
     /// The request, once its newline is here. Bytes after it are left unread.
-    fn read_line(&mut self) -> Option<Result<Request, Complaint>> {
+    fn read_line(&mut self) -> Option<Result<Request, Error>> {
         let Phase::Reading(line) = &mut self.phase else {
             return None;
         };

@@ -1,4 +1,4 @@
-//! How `report`, `stat`, `reclaim` and `detach` reach the manager of a target.
+//! How `report`, `stat`, `reclaim` and `detach` reach the manager of a tenant.
 //!
 //! The manager of PID binds the abstract Unix socket `pagetide.PID` (it leaves nothing behind when
 //! it is killed). One connection carries one JSON line each way. The kernel's word on who is at the
@@ -9,20 +9,19 @@
 
 mod client;
 mod error;
+mod find;
 mod protocol;
 mod server;
+mod tenant;
 
 pub use client::{ask, manager_of};
 pub use error::ControlError;
-pub use protocol::{Complaint, Pong, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, Request, Response};
+pub use find::{Managed, find, managed};
+pub use protocol::{
+    Ask, Done, Pong, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, Request, Response, Stat,
+};
 pub use server::ControlServer;
-
-/// Name of the socket of the manager of `pid`, without the leading zero byte. Abstract names live
-/// in the network namespace: manager and client must share it.
-#[must_use]
-pub fn socket_name(pid: u32) -> String {
-    format!("pagetide.{pid}")
-}
+pub use tenant::Tenant;
 
 #[cfg(test)]
 mod tests;

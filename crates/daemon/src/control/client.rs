@@ -13,15 +13,15 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::protocol::{RESPONSE_BYTES_MAX, Request, Response};
-use super::{ControlError, socket_name};
+use super::{ControlError, Tenant};
 
-/// Asks the manager of `pid`, waiting at most `within`.
+/// Asks the manager of a tenant, waiting at most `within`.
 ///
 /// # Errors
 /// [`ControlError`]; a [`Response::Error`] comes as [`ControlError::Refused`].
-pub fn ask(pid: u32, request: Request, within: Duration) -> Result<Response, ControlError> {
+pub fn ask(tenant: &Tenant, request: &Request, within: Duration) -> Result<Response, ControlError> {
     let call = Call {
-        pid,
+        tenant,
         begin: Instant::now(),
         within,
     };
@@ -30,24 +30,24 @@ pub fn ask(pid: u32, request: Request, within: Duration) -> Result<Response, Con
     call.send(&stream, &request.line())?;
     let line = call.receive(&stream)?;
     match serde_json::from_slice(&line) {
-        Ok(Response::Error(complaint)) => Err(ControlError::Refused(complaint)),
-        Ok(Response::Denied { owner }) => Err(ControlError::Denied { pid, owner }),
-        Ok(response) => Ok(response),
-        Err(error) => Err(ControlError::Protocol {
-            pid,
-            why: error.to_string(),
+        Ok(Response::Error(error)) => Err(ControlError::Refused(error)),
+        Ok(Response::Denied { owner }) => Err(ControlError::Denied {
+            tenant: tenant.clone(),
+            owner,
         }),
+        Ok(response) => Ok(response),
+        Err(error) => Err(call.broken(&error.to_string())),
     }
 }
 
-/// Who manages `pid`: the pid of the process at the other end of its socket (0 if that is in
+/// Who manages a tenant: the pid of the process at the other end of its socket (0 if that is in
 /// another pid namespace); none if nobody listens. Does not depend on the manager answering.
 ///
 /// # Errors
 /// [`ControlError::Io`], [`ControlError::Timeout`].
-pub fn manager_of(pid: u32) -> Result<Option<u32>, ControlError> {
+pub fn manager_of(tenant: &Tenant) -> Result<Option<u32>, ControlError> {
     let call = Call {
-        pid,
+        tenant,
         begin: Instant::now(),
         within: Duration::from_millis(500),
     };
@@ -61,16 +61,16 @@ pub fn manager_of(pid: u32) -> Result<Option<u32>, ControlError> {
 }
 
 /// One question and its deadline.
-struct Call {
-    pid: u32,
+struct Call<'a> {
+    tenant: &'a Tenant,
     begin: Instant,
     within: Duration,
 }
 
-impl Call {
+impl Call<'_> {
     fn io(&self, why: impl std::fmt::Display) -> ControlError {
         ControlError::Io {
-            pid: self.pid,
+            tenant: self.tenant.clone(),
             why: why.to_string(),
         }
     }
@@ -80,7 +80,7 @@ impl Call {
         let left = self.within.saturating_sub(self.begin.elapsed());
         if left.is_zero() {
             return Err(ControlError::Timeout {
-                pid: self.pid,
+                tenant: self.tenant.clone(),
                 waited_ms: u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX),
             });
         }
@@ -89,7 +89,7 @@ impl Call {
 
     /// Connects without ever waiting in the kernel: a full backlog (a stopped manager) is EAGAIN.
     fn connect(&self) -> Result<UnixStream, ControlError> {
-        let name = socket_name(self.pid);
+        let name = self.tenant.socket_name();
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(|e| self.io(e))?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
@@ -98,7 +98,9 @@ impl Call {
             match rustix::net::connect(&socket, &address) {
                 Ok(()) => break,
                 Err(Errno::CONNREFUSED) => {
-                    return Err(ControlError::NotManaged { pid: self.pid });
+                    return Err(ControlError::NotManaged {
+                        tenant: self.tenant.clone(),
+                    });
                 }
                 Err(Errno::AGAIN | Errno::INTR) => {
                     let pause = self.left()?.min(Duration::from_millis(5));
@@ -117,13 +119,16 @@ impl Call {
         let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|e| self.io(e))?;
         let owner = peer.uid.as_raw();
         let me = rustix::process::geteuid().as_raw();
-        let target = || std::fs::metadata(format!("/proc/{}", self.pid)).map(|meta| meta.uid());
-        let trusted = owner == 0 || owner == me || (me == 0 && target().is_ok_and(|t| t == owner));
+        let target = || {
+            let dir = format!("/proc/{}", self.tenant.pid()?);
+            std::fs::metadata(dir).ok().map(|meta| meta.uid())
+        };
+        let trusted = owner == 0 || owner == me || (me == 0 && target() == Some(owner));
         if trusted {
             Ok(())
         } else {
             Err(ControlError::Impostor {
-                pid: self.pid,
+                tenant: self.tenant.clone(),
                 owner,
             })
         }
@@ -170,7 +175,7 @@ impl Call {
 
     fn broken(&self, why: &str) -> ControlError {
         ControlError::Protocol {
-            pid: self.pid,
+            tenant: self.tenant.clone(),
             why: why.to_owned(),
         }
     }

@@ -1,15 +1,16 @@
-//! A limit: a size, a share of what is used, or none.
+//! A limit as users give it: a size, a share of what is used, or none.
 //!
-//! Invariant: a share stays a share until [`Limit::resolve`] is told of what; it is never turned
-//! into bytes by guessing.
+//! Invariant: a share stays a share until [`Size::of`] is told of what; it is never turned into bytes
+//! by guessing.
 
 use std::fmt;
 use std::str::FromStr;
 
+use engine::units::{Bytes, Limit};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::number::Number;
-use super::{Bytes, UnitError};
+use super::{UnitError, bytes};
 
 const LIMIT_HINT: &str = "write a size such as 512M, a share such as 50%, or max for no limit";
 
@@ -48,50 +49,58 @@ impl fmt::Display for Percent {
 
 /// One of the `memory.*` limits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Limit {
+pub enum Size {
     /// No limit.
     Max,
     /// So many bytes.
     Bytes(Bytes),
-    /// A share of what the target uses in all (resident and stored), or of a whole that the caller
-    /// of [`Limit::resolve`] knows better.
-    Percent(Percent),
+    /// A share of what the program uses, resident and swapped together.
+    Share(Percent),
 }
 
-impl Limit {
-    /// The limit in bytes when the whole is `whole`; `None` is no limit.
+impl Size {
+    /// Nothing.
+    pub const ZERO: Size = Size::Bytes(Bytes(0));
+
+    /// The limit when the whole is `whole`.
     #[must_use]
-    pub fn resolve(self, whole: Bytes) -> Option<Bytes> {
+    pub fn of(self, whole: Bytes) -> Limit {
         match self {
-            Limit::Max => None,
-            Limit::Bytes(bytes) => Some(bytes),
-            Limit::Percent(percent) => Some(percent.of(whole)),
+            Size::Max => Limit::Max,
+            Size::Bytes(bytes) => Limit::Bytes(bytes),
+            Size::Share(percent) => Limit::Bytes(percent.of(whole)),
         }
+    }
+
+    /// Whether it depends on what is used.
+    #[must_use]
+    pub fn is_share(self) -> bool {
+        matches!(self, Size::Share(_))
     }
 
     /// Whether it is above `other` whatever a share comes to.
     #[must_use]
-    pub fn surely_above(self, other: Limit) -> bool {
+    pub fn surely_above(self, other: Size) -> bool {
         match (self, other) {
-            (Limit::Bytes(a), Limit::Bytes(b)) => a > b,
-            (Limit::Percent(a), Limit::Percent(b)) => a > b,
-            (Limit::Max, Limit::Bytes(_) | Limit::Percent(_)) => true,
+            (Size::Bytes(a), Size::Bytes(b)) => a > b,
+            (Size::Share(a), Size::Share(b)) => a > b,
+            (Size::Max, Size::Bytes(_) | Size::Share(_)) => true,
             _ => false,
         }
     }
 }
 
-impl FromStr for Limit {
+impl FromStr for Size {
     type Err = UnitError;
 
-    fn from_str(text: &str) -> Result<Limit, UnitError> {
+    fn from_str(text: &str) -> Result<Size, UnitError> {
         let text = text.trim();
         if text.eq_ignore_ascii_case("max") {
-            return Ok(Limit::Max);
+            return Ok(Size::Max);
         }
         let Some(share) = text.strip_suffix('%') else {
             let to_limit = |error: UnitError| UnitError::new(error.why, LIMIT_HINT);
-            return text.parse().map(Limit::Bytes).map_err(to_limit);
+            return bytes(text).map(Size::Bytes).map_err(to_limit);
         };
         let number = Number::parse(share, "share", LIMIT_HINT)?;
         if !number.suffix.is_empty() {
@@ -99,7 +108,7 @@ impl FromStr for Limit {
         }
         let hundredths = number.times(100).and_then(|n| u16::try_from(n).ok());
         match hundredths.map(Percent) {
-            Some(percent) if percent <= Percent::ALL => Ok(Limit::Percent(percent)),
+            Some(percent) if percent <= Percent::ALL => Ok(Size::Share(percent)),
             _ => Err(UnitError::new(
                 format!("`{text}` is more than all of it"),
                 "a share goes from 0% to 100%",
@@ -108,41 +117,41 @@ impl FromStr for Limit {
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Limit::Max => f.pad("max"),
-            Limit::Bytes(bytes) => bytes.fmt(f),
-            Limit::Percent(percent) => percent.fmt(f),
+            Size::Max => f.pad("max"),
+            Size::Bytes(bytes) => bytes.fmt(f),
+            Size::Share(percent) => percent.fmt(f),
         }
     }
 }
 
 /// Bytes as a number, everything else as the text a user would write: `"max"`, `"50%"`.
-impl Serialize for Limit {
+impl Serialize for Size {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Limit::Bytes(bytes) => serializer.serialize_u64(bytes.0),
+            Size::Bytes(bytes) => serializer.serialize_u64(bytes.0),
             other => serializer.collect_str(other),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Limit {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Limit, D::Error> {
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
         struct Visitor;
         impl de::Visitor<'_> for Visitor {
-            type Value = Limit;
+            type Value = Size;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("bytes as a number, or a text such as \"512M\", \"50%\", \"max\"")
             }
 
-            fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Limit, E> {
-                Ok(Limit::Bytes(Bytes(bytes)))
+            fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Size, E> {
+                Ok(Size::Bytes(Bytes(bytes)))
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Limit, E> {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
                 text.parse().map_err(E::custom)
             }
         }

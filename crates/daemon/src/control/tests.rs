@@ -13,31 +13,32 @@ use proptest::prelude::*;
 
 use super::server::{CLIENTS_MAX, may_ask};
 use super::*;
-use crate::options::Bytes;
-use crate::report::Report;
+use crate::error::Error;
+use crate::options::Limits;
+use host::report::{Process, Report};
 
 /// Longer than anything here takes on a busy machine; only reached by a defect.
 const LONG: Duration = Duration::from_secs(30);
 
 /// A pid that no process can have, another one at each call and in each test process.
-fn free_pid() -> u32 {
+fn free() -> Tenant {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    (1 << 31) + std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed)
+    Tenant::Pid((1 << 31) + std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn address(pid: u32) -> SocketAddr {
-    SocketAddr::from_abstract_name(socket_name(pid)).expect("a short name")
+fn address(tenant: &Tenant) -> SocketAddr {
+    SocketAddr::from_abstract_name(tenant.socket_name()).expect("a short name")
 }
 
-fn connect(pid: u32) -> UnixStream {
-    let stream = UnixStream::connect_addr(&address(pid)).expect("somebody listens");
+fn connect(tenant: &Tenant) -> UnixStream {
+    let stream = UnixStream::connect_addr(&address(tenant)).expect("somebody listens");
     stream.set_read_timeout(Some(LONG)).expect("a timeout");
     stream
 }
 
 /// A manager that only polls its socket.
 struct Manager {
-    pid: u32,
+    tenant: Tenant,
     calls: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -45,12 +46,12 @@ struct Manager {
 
 impl Manager {
     fn start() -> Manager {
-        let pid = free_pid();
+        let tenant = free();
         let (calls, stop) = (
             Arc::new(AtomicUsize::new(0)),
             Arc::new(AtomicBool::new(false)),
         );
-        let mut server = ControlServer::bind(pid).expect("a free name");
+        let mut server = ControlServer::bind(&tenant).expect("a free name");
         let (seen, end) = (Arc::clone(&calls), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
             while !end.load(Ordering::Relaxed) {
@@ -63,7 +64,7 @@ impl Manager {
             server.finish(Duration::from_millis(100));
         });
         Manager {
-            pid,
+            tenant,
             calls,
             stop,
             thread: Some(thread),
@@ -75,7 +76,7 @@ impl Manager {
     }
 
     fn ping(&self) -> Result<Response, ControlError> {
-        ask(self.pid, Request::Ping {}, LONG)
+        ask(&self.tenant, &Request::Ping {}, LONG)
     }
 }
 
@@ -91,14 +92,18 @@ impl Drop for Manager {
 fn answer(request: Request) -> Response {
     match request {
         Request::Report {} => Response::Report(Box::new(Report {
-            pid: 7,
+            pid: Some(7),
             // More than a socket buffer holds, less than the longest line.
-            children: (0..100_000).collect(),
+            processes: vec![Process::default(); 2_500],
             ..Report::default()
         })),
-        Request::Stat {} => Response::Stat(crate::report::Stat::default()),
-        Request::Reclaim { bytes } => Response::Reclaimed { bytes },
-        Request::Detach {} => Response::Detached,
+        Request::Stat {} => Response::Stat(Stat::from([("anon".to_owned(), 5)])),
+        Request::Reclaim { .. } => Response::Reclaimed(Done::default()),
+        Request::Detach { bring_back } => Response::Detached {
+            pages: u64::from(bring_back),
+        },
+        Request::Limits { set } => Response::Limits(set.unwrap_or_default()),
+        Request::Manages { pid } => Response::Manages(pid == 5),
         Request::Ping {} => Response::Pong(Pong {
             manager: std::process::id(),
             version: "1".to_owned(),
@@ -106,34 +111,59 @@ fn answer(request: Request) -> Response {
     }
 }
 
+fn questions() -> Vec<Request> {
+    let limits = Box::new(Limits {
+        high: "50%".parse().expect("a share"),
+        ..Limits::default()
+    });
+    vec![
+        Request::Report {},
+        Request::Stat {},
+        Request::Reclaim { what: Ask::All },
+        Request::Reclaim {
+            what: Ask::Bytes(u64::MAX),
+        },
+        Request::Reclaim {
+            what: Ask::OlderThan(LONG),
+        },
+        Request::Limits { set: None },
+        Request::Limits { set: Some(limits) },
+        Request::Manages { pid: 5 },
+        Request::Ping {},
+        Request::Detach { bring_back: true },
+    ]
+}
+
 #[test]
 fn every_question_has_its_answer() {
     let manager = Manager::start();
-    let bytes = Bytes(5);
-    let questions = [
-        Request::Report {},
-        Request::Stat {},
-        Request::Reclaim { bytes },
-        Request::Ping {},
-        Request::Detach {},
-    ];
-    for request in questions {
-        assert_eq!(ask(manager.pid, request, LONG), Ok(answer(request)));
+    for request in questions() {
+        assert_eq!(
+            ask(&manager.tenant, &request, LONG),
+            Ok(answer(request.clone()))
+        );
     }
-    assert_eq!(manager_of(manager.pid), Ok(Some(std::process::id())));
+    assert_eq!(manager_of(&manager.tenant), Ok(Some(std::process::id())));
+    // Whose manager has process 5: this one, which has another name.
+    let found = find(&Tenant::Pid(5)).expect("no broken socket");
+    assert!(found.is_some_and(|managed| managed.manager == std::process::id()));
 }
 
 #[test]
 fn a_target_has_one_manager_and_then_none() {
-    let pid = free_pid();
-    let server = ControlServer::bind(pid).expect("a free name");
-    let second = ControlServer::bind(pid).expect_err("the name is taken");
+    let tenant = free();
+    let server = ControlServer::bind(&tenant).expect("a free name");
+    let second = ControlServer::bind(&tenant).expect_err("the name is taken");
     assert!(matches!(second, ControlError::Bind { .. }), "{second}");
+    let manager = format!("the pagetide of pid {} manages it", std::process::id());
+    assert!(second.to_string().contains(&manager), "{second}");
     drop(server);
-    let nobody = ControlError::NotManaged { pid };
-    assert_eq!(ask(pid, Request::Ping {}, LONG), Err(nobody));
-    assert_eq!(manager_of(pid), Ok(None));
-    drop(ControlServer::bind(pid).expect("free again"));
+    let nobody = ControlError::NotManaged {
+        tenant: tenant.clone(),
+    };
+    assert_eq!(ask(&tenant, &Request::Ping {}, LONG), Err(nobody));
+    assert_eq!(manager_of(&tenant), Ok(None));
+    drop(ControlServer::bind(&tenant).expect("free again"));
 }
 
 #[test]
@@ -146,12 +176,12 @@ fn nonsense_is_answered_with_a_complaint() {
         "hello\n",
         "{\"op\":\"dance\"}\n",
         "{\"op\":\"ping\",\"also\":1}\n",
-        "{\"op\":\"reclaim\",\"bytes\":-1}\n",
+        "{\"op\":\"reclaim\",\"what\":{\"bytes\":-1}}\n",
         "\u{0}\n",
         long.as_str(),
     ];
     for line in lines {
-        let mut client = connect(manager.pid);
+        let mut client = connect(&manager.tenant);
         client.write_all(line.as_bytes()).expect("room for it");
         let mut reply = String::new();
         // A close with unread bytes is a reset: what arrived before it counts.
@@ -170,7 +200,7 @@ fn clients_that_hang_up_are_forgotten() {
     let manager = Manager::start();
     for text in ["", "{\"op\":", "{\"op\":\"report\"}\n"] {
         for _ in 0..3 * CLIENTS_MAX {
-            let mut client = connect(manager.pid);
+            let mut client = connect(&manager.tenant);
             client.write_all(text.as_bytes()).expect("room for it");
         }
     }
@@ -180,10 +210,10 @@ fn clients_that_hang_up_are_forgotten() {
 #[test]
 fn silent_and_deaf_clients_only_cost_themselves() {
     let manager = Manager::start();
-    let silent: Vec<_> = (0..CLIENTS_MAX / 2).map(|_| connect(manager.pid)).collect();
+    let silent: Vec<_> = (0..CLIENTS_MAX / 2).map(|_| connect(&manager.tenant)).collect();
     let deaf: Vec<_> = (0..CLIENTS_MAX / 2)
         .map(|_| {
-            let mut client = connect(manager.pid);
+            let mut client = connect(&manager.tenant);
             client
                 .write_all(&Request::Report {}.line())
                 .expect("room for it");
@@ -205,7 +235,7 @@ fn silent_and_deaf_clients_only_cost_themselves() {
 #[test]
 fn a_byte_at_a_time_is_still_a_line() {
     let manager = Manager::start();
-    let mut client = connect(manager.pid);
+    let mut client = connect(&manager.tenant);
     for byte in (Request::Ping {}).line() {
         client.write_all(&[byte]).expect("room for it");
         std::thread::sleep(Duration::from_millis(1));
@@ -216,15 +246,15 @@ fn a_byte_at_a_time_is_still_a_line() {
 }
 
 /// A listener that is no manager: what it does to one client.
-fn impostor(act: fn(UnixStream)) -> (u32, JoinHandle<()>) {
-    let pid = free_pid();
-    let listener = UnixListener::bind_addr(&address(pid)).expect("a free name");
+fn impostor(act: fn(UnixStream)) -> (Tenant, JoinHandle<()>) {
+    let tenant = free();
+    let listener = UnixListener::bind_addr(&address(&tenant)).expect("a free name");
     let thread = std::thread::spawn(move || {
         if let Ok((stream, _)) = listener.accept() {
             act(stream);
         }
     });
-    (pid, thread)
+    (tenant, thread)
 }
 
 #[test]
@@ -236,8 +266,8 @@ fn a_client_survives_any_server() {
         let _ = stream.read(&mut [0; 64]);
     };
     for act in [hang_up, babble, lie] {
-        let (pid, thread) = impostor(act);
-        let error = ask(pid, Request::Ping {}, LONG).expect_err("no pong");
+        let (tenant, thread) = impostor(act);
+        let error = ask(&tenant, &Request::Ping {}, LONG).expect_err("no pong");
         let told = matches!(
             error,
             ControlError::Protocol { .. } | ControlError::Io { .. }
@@ -250,18 +280,19 @@ fn a_client_survives_any_server() {
 #[test]
 fn a_client_does_not_wait_for_ever() {
     // Nobody accepts: connections wait in the backlog, whether it has room for all or not.
-    let pid = free_pid();
-    let listener = UnixListener::bind_addr(&address(pid)).expect("a free name");
+    let tenant = free();
+    let listener = UnixListener::bind_addr(&address(&tenant)).expect("a free name");
     let within = Duration::from_millis(50);
     let crowd: Vec<_> = (0..200)
         .map_while(|_| {
-            let error = ask(pid, Request::Ping {}, Duration::from_millis(1)).expect_err("silence");
+            let error = ask(&tenant, &Request::Ping {}, Duration::from_millis(1)).expect_err("silence");
             matches!(error, ControlError::Timeout { .. }).then_some(error)
         })
         .collect();
     assert_eq!(crowd.len(), 200);
-    let error = ask(pid, Request::Ping {}, within).expect_err("silence");
-    assert_eq!(error, ControlError::Timeout { pid, waited_ms: 50 });
+    let error = ask(&tenant, &Request::Ping {}, within).expect_err("silence");
+    let waited_ms = 50;
+    assert_eq!(error, ControlError::Timeout { tenant, waited_ms });
     drop(listener);
 }
 
@@ -284,14 +315,8 @@ proptest! {
     }
 
     #[test]
-    fn a_request_survives_its_line(bytes: u64, which in 0usize..5) {
-        let request = [
-            Request::Report {},
-            Request::Stat {},
-            Request::Reclaim { bytes: Bytes(bytes) },
-            Request::Detach {},
-            Request::Ping {},
-        ][which];
+    fn a_request_survives_its_line(which in 0usize..10) {
+        let request = questions().swap_remove(which);
         let line = request.line();
         prop_assert!(line.len() <= REQUEST_BYTES_MAX);
         prop_assert_eq!(Request::parse(&line), Ok(request));
@@ -306,14 +331,14 @@ proptest! {
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..6),
         keep in any::<proptest::sample::Index>(),
     ) {
-        let report = Report { pid, resident_bytes: bytes, ..Report::default() };
-        let complaint = Complaint { what: "w\"{".to_owned(), hint: "h".to_owned(), exit: 1 };
+        let report = Report { pid: Some(pid), resident_bytes: bytes, ..Report::default() };
+        let done = Done { evicted_pages: bytes, ..Done::default() };
         let answers = [
             Response::Report(Box::new(report)),
-            Response::Reclaimed { bytes: Bytes(bytes) },
-            Response::Detached,
+            Response::Reclaimed(done),
+            Response::Detached { pages: bytes },
             Response::Pong(Pong { manager: pid, version: "1".to_owned() }),
-            Response::Error(complaint),
+            Response::Error(Error::failed("w\"{", "h")),
             Response::Denied { owner: pid },
         ];
         let mut line = answers[which].line();
