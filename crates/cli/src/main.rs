@@ -9,7 +9,6 @@ use std::process::ExitCode;
 
 mod args;
 mod commands;
-mod demo;
 mod failure;
 mod terminal;
 mod view;
@@ -27,11 +26,14 @@ fn main() -> ExitCode {
 
 /// The exit code of what was asked for.
 fn dispatch() -> Result<u8, Failure> {
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|arg| arg == demo::WORKLOAD)
-    {
-        return demo::workload();
+    let mut words = std::env::args_os().skip(1);
+    let hidden = words.next().unwrap_or_default();
+    // Processes of our own, not commands for people.
+    if hidden == daemon::manager::WORD {
+        return Ok(daemon::manager::main(&words.collect::<Vec<_>>()));
+    }
+    if hidden == host::wall::guard::WORD {
+        return Ok(host::wall::guard::main(&words.collect::<Vec<_>>()));
     }
     let command = args::parse()?;
     commands::perform(command)

@@ -42,7 +42,10 @@ pub fn main(args: &[OsString]) -> u8 {
     let told = match args.first().and_then(|word| word.to_str()) {
         Some(BEGIN) => begin(args),
         Some(SERVE) => serve(),
-        _ => Err(Error::failed("no command for people", "see pagetide --help")),
+        _ => Err(Error::failed(
+            "no command for people",
+            "see pagetide --help",
+        )),
     };
     told.map_or(1, |()| 0)
 }
@@ -77,14 +80,22 @@ fn begin(args: &[OsString]) -> Result<(), Error> {
 /// The manager.
 fn serve() -> Result<(), Error> {
     let broken = |error| {
-        Error::failed(format!("no channel to what is to be managed: {error}"), "use `pagetide run`")
+        Error::failed(
+            format!("no channel to what is to be managed: {error}"),
+            "use `pagetide run`",
+        )
     };
     let channel = channel().map_err(broken)?;
-    let output = duplicate(std::io::stdout()).map(File::from).map_err(broken)?;
+    let output = duplicate(std::io::stdout())
+        .map(File::from)
+        .map_err(broken)?;
     own_process();
     let setup: Option<Setup> = receive(&channel, UNTIL_EXEC).map_err(broken)?;
     let Some(setup) = setup else {
-        return Err(Error::failed("the program to be managed is gone", "start it again"));
+        return Err(Error::failed(
+            "the program to be managed is gone",
+            "start it again",
+        ));
     };
     let served = match served(&channel, &setup) {
         Ok(served) => served,
@@ -107,7 +118,10 @@ fn serve() -> Result<(), Error> {
 /// Begins to manage whoever made the channel.
 fn served(channel: &UnixStream, setup: &Setup) -> Result<Served, Error> {
     let peer = rustix::net::sockopt::socket_peercred(channel).map_err(|error| {
-        Error::failed(format!("no process to be managed: {error}"), "use `pagetide run`")
+        Error::failed(
+            format!("no process to be managed: {error}"),
+            "use `pagetide run`",
+        )
     })?;
     let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
     // It is as undumpable as we are until it becomes the program, so its user alone is asked for.
@@ -153,7 +167,8 @@ fn own_process() {
             maximum,
         };
         // So many descriptors as anybody has; no limit at all is not allowed there.
-        if current.is_some() && (resource == Resource::Nofile || setrlimit(resource, free).is_err()) {
+        if current.is_some() && (resource == Resource::Nofile || setrlimit(resource, free).is_err())
+        {
             let _ = setrlimit(resource, raised);
         }
     }
@@ -168,6 +183,9 @@ fn save(mut file: File, report: &Report) -> Result<(), Error> {
     let mut text = serde_json::to_vec_pretty(report).unwrap_or_default();
     text.push(b'\n');
     file.write_all(&text).map_err(|error| {
-        Error::failed(format!("cannot write the report: {error}"), "is the disk full?")
+        Error::failed(
+            format!("cannot write the report: {error}"),
+            "is the disk full?",
+        )
     })
 }

@@ -20,11 +20,7 @@ const GLANCE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// It cannot be managed, there is no swap, or somebody manages it.
-pub fn alone(
-    chosen: Chosen,
-    what: Ask,
-    watching: &mut dyn FnMut(Duration),
-) -> Result<Done, Error> {
+pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> Result<Done, Error> {
     preflight::swap(&Options::default())?;
     let _name = ControlServer::bind(&chosen.tenant)?;
     let (interval, time) = match what {

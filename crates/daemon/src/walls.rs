@@ -19,8 +19,8 @@ const EXE: &str = "/proc/self/exe";
 /// There is no control group to be had. Then nothing is left of it.
 pub(crate) fn raise(pid: u32) -> Result<Wall, Error> {
     let wall = Wall::make(&Proc::system()?, &format!("pagetide-{pid}"))?;
-    let entered = guard::start(&wall, std::process::id(), Path::new(EXE))
-        .and_then(|_| wall.enter(pid));
+    let entered =
+        guard::start(&wall, std::process::id(), Path::new(EXE)).and_then(|_| wall.enter(pid));
     match entered {
         Ok(()) => Ok(wall),
         Err(error) => {

@@ -43,7 +43,9 @@ pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
 /// Processes that have a manager, by a text of `/proc/net/unix`.
 #[must_use]
 pub fn managed(sockets: &str) -> Vec<Tenant> {
-    let names = sockets.lines().filter_map(|line| line.split_whitespace().last());
+    let names = sockets
+        .lines()
+        .filter_map(|line| line.split_whitespace().last());
     let pids = names.filter_map(|name| name.strip_prefix("@pagetide.")?.parse().ok());
     let mut pids: Vec<u32> = pids.collect();
     pids.sort_unstable();

@@ -210,7 +210,9 @@ fn clients_that_hang_up_are_forgotten() {
 #[test]
 fn silent_and_deaf_clients_only_cost_themselves() {
     let manager = Manager::start();
-    let silent: Vec<_> = (0..CLIENTS_MAX / 2).map(|_| connect(&manager.tenant)).collect();
+    let silent: Vec<_> = (0..CLIENTS_MAX / 2)
+        .map(|_| connect(&manager.tenant))
+        .collect();
     let deaf: Vec<_> = (0..CLIENTS_MAX / 2)
         .map(|_| {
             let mut client = connect(&manager.tenant);
@@ -285,7 +287,8 @@ fn a_client_does_not_wait_for_ever() {
     let within = Duration::from_millis(50);
     let crowd: Vec<_> = (0..200)
         .map_while(|_| {
-            let error = ask(&tenant, &Request::Ping {}, Duration::from_millis(1)).expect_err("silence");
+            let error =
+                ask(&tenant, &Request::Ping {}, Duration::from_millis(1)).expect_err("silence");
             matches!(error, ControlError::Timeout { .. }).then_some(error)
         })
         .collect();

@@ -63,13 +63,24 @@ fn runnable(path: &Path) -> Result<(), Errno> {
 pub(super) fn refused(program: &OsStr, error: &io::Error) -> Error {
     let is_absent = error.kind() == io::ErrorKind::NotFound;
     // A file that is there and gives this error names an interpreter that is not.
-    let is_interpreter = is_absent && program.as_bytes().contains(&b'/') && Path::new(program).exists();
+    let is_interpreter =
+        is_absent && program.as_bytes().contains(&b'/') && Path::new(program).exists();
     let (exit, hint) = match (is_absent, is_interpreter) {
         (true, false) => (ExitCode::NotFound, "is it installed, and on PATH?"),
-        (true, true) => (ExitCode::NotFound, "its interpreter is missing: see its first line, or `ldd`"),
-        (false, _) => (ExitCode::NotExecutable, "is it a program for this machine, and executable (chmod +x)?"),
+        (true, true) => (
+            ExitCode::NotFound,
+            "its interpreter is missing: see its first line, or `ldd`",
+        ),
+        (false, _) => (
+            ExitCode::NotExecutable,
+            "is it a program for this machine, and executable (chmod +x)?",
+        ),
     };
-    Error::ending(exit, format!("cannot run {}: {error}", program.display()), hint)
+    Error::ending(
+        exit,
+        format!("cannot run {}: {error}", program.display()),
+        hint,
+    )
 }
 
 #[cfg(test)]
@@ -95,7 +106,8 @@ mod tests {
 
     #[test]
     fn exit_codes_are_those_of_shells() {
-        let of = |program: &str, errno: Errno| refused(OsStr::new(program), &errno.into()).exit_code();
+        let of =
+            |program: &str, errno: Errno| refused(OsStr::new(program), &errno.into()).exit_code();
         assert_eq!(of("x", Errno::NOENT), 127);
         assert_eq!(of("x", Errno::ACCESS), 126);
         assert_eq!(of("x", Errno::NOEXEC), 126);

@@ -48,7 +48,8 @@ pub fn run(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Error {
 fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CString>, Error> {
     let before = Before::note();
     if geteuid() != getuid() {
-        let what = "cannot run a program: pagetide's file is setuid, and the program would be root's";
+        let what =
+            "cannot run a program: pagetide's file is setuid, and the program would be root's";
         let hint = "give it file capabilities instead; `pagetide doctor` says which";
         return Err(Error::missing(what, hint));
     }
@@ -81,7 +82,10 @@ fn words(command: &[OsString]) -> Result<Vec<CString>, Error> {
     let words = command.iter().map(|word| CString::new(word.as_bytes()));
     words.collect::<Result<_, _>>().map_err(|error| {
         // Our own arguments came without one.
-        Error::failed(format!("cannot run a program: {error}"), "give another command")
+        Error::failed(
+            format!("cannot run a program: {error}"),
+            "give another command",
+        )
     })
 }
 

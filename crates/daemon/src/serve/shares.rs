@@ -41,7 +41,9 @@ impl Shares {
             max,
             swap_max,
         } = self.limits;
-        [min, low, high, max, swap_max].into_iter().any(Size::is_share)
+        [min, low, high, max, swap_max]
+            .into_iter()
+            .any(Size::is_share)
     }
 
     /// So much is used: the limits, if they are others now.
@@ -66,7 +68,11 @@ impl Shares {
         let limits = self.limits;
         let (mut high, mut max) = (of(limits.high), of(limits.max));
         if self.is_starting && limits.max.is_share() {
-            high = if max.pages() < high.pages() { max } else { high };
+            high = if max.pages() < high.pages() {
+                max
+            } else {
+                high
+            };
             max = Limit::Max;
         }
         manage::Limits {

@@ -48,10 +48,17 @@ impl Wake {
     }
 
     /// Waits at most for `time`.
-    pub(super) fn wait<'a>(&mut self, others: impl Iterator<Item = BorrowedFd<'a>>, time: Duration) {
+    pub(super) fn wait<'a>(
+        &mut self,
+        others: impl Iterator<Item = BorrowedFd<'a>>,
+        time: Duration,
+    ) {
         let others: Vec<BorrowedFd<'a>> = others.collect();
         let has_ended = {
-            let own = [Some(&self.signals as &dyn AsBorrowed), self.first.as_ref().map(|fd| fd as _)];
+            let own = [
+                Some(&self.signals as &dyn AsBorrowed),
+                self.first.as_ref().map(|fd| fd as _),
+            ];
             let own = own.into_iter().flatten().map(AsBorrowed::borrowed);
             let mut fds: Vec<PollFd<'_>> = own
                 .chain(others)

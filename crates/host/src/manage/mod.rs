@@ -129,8 +129,12 @@ impl Manager {
     pub fn work(&mut self) -> Result<Duration, WatchError> {
         let changes = self.family.update(self.events.as_mut())?;
         for gone in &changes.gone {
-            if let (Target::Descendants(first), Departure::Ended { status: Some(status) }) =
-                (&self.settings.target, gone.how)
+            if let (
+                Target::Descendants(first),
+                Departure::Ended {
+                    status: Some(status),
+                },
+            ) = (&self.settings.target, gone.how)
                 && *first == gone.identity.pid
             {
                 let (code, signal) = (status >> 8 & 0xff, status & 0x7f);

@@ -144,7 +144,9 @@ pub fn block_no_signal() {
 pub fn child_signal_waits() -> bool {
     let mut set = set_of(None);
     // SAFETY: the C library writes one set to a place that is ours, and reads it.
-    unsafe { libc::sigpending(&raw mut set) == 0 && libc::sigismember(&raw const set, libc::SIGCHLD) == 1 }
+    unsafe {
+        libc::sigpending(&raw mut set) == 0 && libc::sigismember(&raw const set, libc::SIGCHLD) == 1
+    }
 }
 
 /// Takes a SIGCHLD that waits.
