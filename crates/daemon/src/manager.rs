@@ -18,20 +18,13 @@ use host::system::start;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 
 use crate::error::Error;
-use crate::launch::handshake::{Reply, Setup, receive, send};
+pub use crate::handshake::WORD;
+use crate::handshake::{BEGIN, EXE, NAME, Reply, Setup, receive, send};
 use crate::preflight;
 use crate::serve::{Nobody, Served};
 
-/// First argument of a manager's process. Not a command for people.
-pub const WORD: &str = "__manager";
-/// Second argument: start a manager, and end.
-pub(crate) const BEGIN: &str = "begin";
 /// Second argument: be the manager.
 const SERVE: &str = "serve";
-/// Our own program, whatever became of its file.
-pub(crate) const EXE: &str = "/proc/self/exe";
-/// What `ps` shows.
-pub(crate) const NAME: &str = "pagetide";
 
 /// A process that does not become its program within this time is managed as it is.
 const UNTIL_EXEC: Duration = Duration::from_secs(10);

@@ -55,8 +55,16 @@ fn exit_codes_and_signals_are_the_programs_own() {
         assert_eq!(said.status, Some(status));
     }
     for signal in ["KILL", "TERM", "SEGV", "ABRT", "PIPE"] {
-        let said = same(&format!("ulimit -c 0; $RUN sh -c 'kill -{signal} $$' 2>&-; echo $?"));
-        assert!(said.stdout.trim().parse::<i32>().is_ok_and(|code| code > 128), "{said:?}");
+        let said = same(&format!(
+            "ulimit -c 0; $RUN sh -c 'kill -{signal} $$' 2>&-; echo $?"
+        ));
+        assert!(
+            said.stdout
+                .trim()
+                .parse::<i32>()
+                .is_ok_and(|code| code > 128),
+            "{said:?}"
+        );
     }
 }
 
@@ -67,7 +75,10 @@ fn it_is_the_same_process() {
     // own pid first and then becomes the program.
     let script = "echo $$ > $DIR/pid; exec $RUN cat /proc/self/stat";
     let folder = TempDir::new();
-    for run in [String::new(), format!("{} run --best-effort --", pagetide::binary())] {
+    for run in [
+        String::new(),
+        format!("{} run --best-effort --", pagetide::binary()),
+    ] {
         let said = said(
             Command::new("sh")
                 .args(["-c", script])
@@ -77,9 +88,18 @@ fn it_is_the_same_process() {
         let fields: Vec<&str> = said.stdout.split_whitespace().collect();
         let pid = std::fs::read_to_string(folder.path().join("pid")).expect("told");
         assert_eq!(fields[0], pid.trim(), "{said:?}");
-        assert_eq!(fields[3], std::process::id().to_string(), "the parent: {said:?}");
+        assert_eq!(
+            fields[3],
+            std::process::id().to_string(),
+            "the parent: {said:?}"
+        );
         let own = proc::read(std::process::id(), "stat").expect("we are here");
-        let own: Vec<&str> = own.rsplit_once(')').expect("a name").1.split_whitespace().collect();
+        let own: Vec<&str> = own
+            .rsplit_once(')')
+            .expect("a name")
+            .1
+            .split_whitespace()
+            .collect();
         assert_eq!(fields[4..7], own[2..5], "group, session, terminal");
     }
 }
@@ -87,7 +107,8 @@ fn it_is_the_same_process() {
 #[test]
 fn signals_limits_and_masks_are_as_they_were() {
     let _serial = serial();
-    let lines = "grep -E '^(Sig|Shd|Seccomp:|NoNewPrivs|Cap|Cpus_allowed:|Umask)' /proc/self/status";
+    let lines =
+        "grep -E '^(Sig|Shd|Seccomp:|NoNewPrivs|Cap|Cpus_allowed:|Umask)' /proc/self/status";
     for script in [
         format!("$RUN {lines}"),
         format!("trap '' PIPE HUP CHLD; $RUN {lines}"),
@@ -115,8 +136,16 @@ fn a_broken_pipe_ends_a_program_quietly() {
 fn descriptors_are_those_that_were_given() {
     let _serial = serial();
     // The listing itself is one more, the same in both.
-    for around in ["", "exec 0<&-;", "exec 1>&2 2>&-;", "exec 5</dev/null 9</etc/passwd;", "exec 0<&- 2>&-;"] {
-        same(&format!("{around} $RUN sh -c 'cd /proc/$$/fd && echo *' 2>&1 >$(mktemp -u) || true"));
+    for around in [
+        "",
+        "exec 0<&-;",
+        "exec 1>&2 2>&-;",
+        "exec 5</dev/null 9</etc/passwd;",
+        "exec 0<&- 2>&-;",
+    ] {
+        same(&format!(
+            "{around} $RUN sh -c 'cd /proc/$$/fd && echo *' 2>&1 >$(mktemp -u) || true"
+        ));
         same(&format!("{around} $RUN ls /proc/self/fd"));
     }
 }
@@ -140,7 +169,9 @@ fn no_child_is_seen_that_the_program_did_not_start() {
     assert_eq!(said.stdout, "none\n");
     // One that was there before is still there.
     let script = "import os\nprint(os.waitpid(-1, 0)[1])\nopen('/dev/null').close()";
-    let said = same(&format!("sh -c 'sleep 0.2 & exec $RUN python3 -c \"{script}\"'"));
+    let said = same(&format!(
+        "sh -c 'sleep 0.2 & exec $RUN python3 -c \"{script}\"'"
+    ));
     assert_eq!(said.stdout, "0\n");
 }
 
@@ -175,7 +206,11 @@ fn programs_that_cannot_run_end_as_in_a_shell() {
         ("/tmp".to_owned(), 126),
     ] {
         let (alone, managed) = beside(&format!("env $RUN {command}"));
-        assert_eq!((alone.status, managed.status), (Some(code), Some(code)), "{managed:?}");
+        assert_eq!(
+            (alone.status, managed.status),
+            (Some(code), Some(code)),
+            "{managed:?}"
+        );
         assert!(managed.stderr.contains("hint:"), "{managed:?}");
         assert!(managed.stderr.contains(&command), "{managed:?}");
     }
@@ -205,10 +240,18 @@ fn who_has_no_rights_is_told_before_the_start() {
         said(Command::new("su").args(["nobody", "-s", "/bin/sh", "-c", &script]))
     };
     let refused = as_nobody("");
-    assert_eq!((refused.status, refused.stdout.as_str()), (Some(3), ""), "{refused:?}");
+    assert_eq!(
+        (refused.status, refused.stdout.as_str()),
+        (Some(3), ""),
+        "{refused:?}"
+    );
     assert!(refused.stderr.contains("hint:"), "{refused:?}");
     let runs = as_nobody("--best-effort");
-    assert_eq!((runs.status, runs.stdout.as_str()), (Some(0), "started\n"), "{runs:?}");
+    assert_eq!(
+        (runs.status, runs.stdout.as_str()),
+        (Some(0), "started\n"),
+        "{runs:?}"
+    );
     assert!(runs.stderr.contains("goes on with less"), "{runs:?}");
 }
 
@@ -223,13 +266,24 @@ fn the_report_comes_when_the_last_process_has_ended() {
     );
     let said = said(Command::new("sh").args(["-c", &script]));
     assert_eq!(said.status, Some(9));
-    let read = || std::fs::read_to_string(&path).ok().filter(|text| !text.is_empty());
+    let read = || {
+        std::fs::read_to_string(&path)
+            .ok()
+            .filter(|text| !text.is_empty())
+    };
     let text = wait::poll(SOON, read).expect("the report comes");
     let report: serde_json::Value = serde_json::from_str(&text).expect("JSON, all of it");
     assert!(report["exit"] == 9 || report["exit"].is_null(), "{report}");
-    let bad = format!("{} run --report /no/such/dir/x -- echo started", pagetide::binary());
+    let bad = format!(
+        "{} run --report /no/such/dir/x -- echo started",
+        pagetide::binary()
+    );
     let told = self::said(Command::new("sh").args(["-c", &bad]));
-    assert_eq!((told.status, told.stdout.as_str()), (Some(1), ""), "{told:?}");
+    assert_eq!(
+        (told.status, told.stdout.as_str()),
+        (Some(1), ""),
+        "{told:?}"
+    );
 }
 
 /// The manager stands beside: asked by the pid, told to let go, and the program goes on.
@@ -239,7 +293,9 @@ fn a_program_under_run_is_managed_once_and_let_go() {
     let run = pagetide::run(&["--best-effort"], &e2e::guard::Run::new(["sleep", "60"]));
     let running = run.start();
     let pid = running.pid();
-    wait::until("it is sleep", SOON, || proc::comm(pid).as_deref() == Some("sleep"));
+    wait::until("it is sleep", SOON, || {
+        proc::comm(pid).as_deref() == Some("sleep")
+    });
     let stat = pagetide::on("stat", pid);
     assert!(stat.status.success(), "{}", stat.stderr);
     let second = pagetide::command(["attach", "--best-effort", "--for", "1s", &pid.to_string()]);
@@ -248,6 +304,8 @@ fn a_program_under_run_is_managed_once_and_let_go() {
     assert!(second.stderr.contains("manages it"), "{}", second.stderr);
     let detached = pagetide::on("detach", pid);
     assert!(detached.status.success(), "{}", detached.stderr);
-    wait::until("nobody manages it", SOON, || !pagetide::on("stat", pid).status.success());
+    wait::until("nobody manages it", SOON, || {
+        !pagetide::on("stat", pid).status.success()
+    });
     assert!(proc::is_alive(pid), "the program runs on");
 }

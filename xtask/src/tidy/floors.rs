@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 4] = [
+const FLOORS: [(&str, &[&[&str]]); 5] = [
     (
         "crates/pagetables/src",
         &[
@@ -23,8 +23,22 @@ const FLOORS: [(&str, &[&[&str]]); 4] = [
         &[
             &["report", "system", "books"],
             &["ages"],
+            &["wall"],
             &["watch"],
+            &["manage"],
             &["doctor"],
+        ],
+    ),
+    (
+        "crates/daemon/src",
+        &[
+            &["options"],
+            &["error"],
+            &["control", "rights", "walls", "handshake"],
+            &["preflight"],
+            &["serve"],
+            &["reclaim"],
+            &["manager", "launch"],
         ],
     ),
     (

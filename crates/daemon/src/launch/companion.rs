@@ -10,9 +10,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::handshake::{Reply, Setup, receive, send};
 use crate::error::Error;
-use crate::manager::{BEGIN, EXE, NAME, WORD};
+use crate::handshake::{BEGIN, EXE, NAME, Reply, Setup, WORD, receive, send};
 use crate::options::Options;
 
 /// A manager that has not answered by then will not.

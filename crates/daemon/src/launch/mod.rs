@@ -6,7 +6,6 @@
 
 mod companion;
 mod find;
-pub(crate) mod handshake;
 mod restore;
 
 use std::ffi::{CString, OsString};

@@ -13,6 +13,15 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::options::Options;
 
+/// First argument of a manager's process. Not a command for people.
+pub const WORD: &str = "__manager";
+/// Second argument: start a manager, and end.
+pub(crate) const BEGIN: &str = "begin";
+/// Our own program, whatever became of its file.
+pub(crate) const EXE: &str = "/proc/self/exe";
+/// What `ps` shows.
+pub(crate) const NAME: &str = "pagetide";
+
 /// Longest line either way, bytes.
 const LINE_MAX: usize = 64 << 10;
 
