@@ -14,20 +14,6 @@ fn cargo(args: &[&str]) -> Command {
 }
 
 const CLIPPY: [&str; 5] = ["clippy", "--workspace", "--all-targets", "--quiet", "--"];
-// The blob has no unwinding, so only its own profile builds it.
-const CLIPPY_KEEPER: [&str; 11] = [
-    "clippy",
-    "--profile",
-    "keeper",
-    "--quiet",
-    "-p",
-    "keeper",
-    "--features",
-    "blob",
-    "--bin",
-    "pagetide-keeper",
-    "--",
-];
 
 /// The part of the guests' tests that is short enough to run each time: the kernel that has what this
 /// machine's may lack. All of them: `cargo xtask guest suite`.
@@ -47,10 +33,6 @@ pub(crate) fn run(with_e2e: bool) -> bool {
     steps.run("needs", || needs::ensure().map(|()| Counts::default()));
     steps.command("format", &mut cargo(&["fmt", "--all", "--check"]));
     steps.command("lints", cargo(&CLIPPY).args(["-D", "warnings"]));
-    steps.command(
-        "lints of the keeper",
-        cargo(&CLIPPY_KEEPER).args(["-D", "warnings"]),
-    );
     let mut doc = cargo(&[
         "doc",
         "--workspace",

@@ -4,29 +4,30 @@
 //! Invariant: what parses is meant; values are checked while they are parsed, combinations right
 //! after it ([`knobs`]), and every complaint has the form of all our complaints.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
-use pager::options::{Bytes, Millis, UnitError};
+use daemon::options::UnitError;
 
 use crate::failure::Failure;
 
 mod examples;
 mod knobs;
+mod manage;
 mod mrc;
 mod report;
 mod swap;
 mod top;
 
-pub(crate) use knobs::{Knobs, with_max};
+pub(crate) use knobs::Knobs;
+pub(crate) use manage::{Attach, Reclaim, Run, Whose};
 pub(crate) use mrc::Mrc;
 pub(crate) use report::{Form, Plan, Report};
 pub(crate) use swap::{On as SwapOn, Swap as SwapVerb};
 pub(crate) use top::Top;
 
-/// Run any Linux program in less memory: its hot pages stay, its cold pages go to a compressed store.
+/// See how much memory programs really need, and run them in less: hot pages stay, cold pages go to swap.
 #[derive(Parser, Debug)]
 #[command(name = "pagetide", version, after_help = examples::TOP)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
@@ -37,60 +38,27 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// See it work: a program of pagetide's own, in half of its memory
-    ///
-    /// Starts a workload as a separate, unmodified process: once alone, to learn its peak and speed,
-    /// then managed with half of that peak. The same checksum, or the demo fails.
-    #[command(after_help = examples::DEMO)]
-    Demo {
-        /// Print only the result, as JSON
-        #[arg(long)]
-        json: bool,
-    },
     /// Start a program under management
     ///
-    /// Standard streams, signals and the exit status pass through. Children by fork and exec are
-    /// managed too. If pagetide is killed, the program runs on.
+    /// pagetide becomes the program: same pid, parent, terminal, signals and exit status. The manager is
+    /// a process beside it. All descendants are managed too. If the manager is killed, the program runs
+    /// on. What this host cannot give is said before the program starts (exit code 3).
     #[command(after_help = examples::RUN)]
-    Run {
-        #[command(flatten)]
-        knobs: Knobs,
-        /// Write the final report there, as JSON
-        #[arg(long, value_name = "FILE")]
-        report: Option<PathBuf>,
-        /// Log touches, refaults and evictions there, as a trace for `pagetide mrc`
-        #[arg(long, value_name = "FILE")]
-        record: Option<PathBuf>,
-        /// The program and its arguments
-        #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
-        command: Vec<OsString>,
-    },
+    Run(Run),
     /// Manage a process that already runs
     ///
-    /// Stays in front until the process ends or ^C is pressed, which detaches: everything comes
-    /// back and the process is as if never touched.
+    /// Stays in front until the process ends or ^C is pressed. The process is left as it is: what is out
+    /// stays in the kernel's swap and comes back as it is touched.
     #[command(after_help = examples::ATTACH)]
-    Attach {
-        #[command(flatten)]
-        knobs: Knobs,
-        #[command(flatten)]
-        front: Front,
-    },
-    /// Free a process: everything back, the keeper gone
+    Attach(Attach),
+    /// Let go of a process: its manager ends
     #[command(after_help = examples::DETACH)]
     Detach {
         #[command(flatten)]
-        target: Target,
-    },
-    /// Take over a target whose pagetide has died
-    ///
-    /// Stays in front as `attach` does.
-    #[command(after_help = examples::ADOPT)]
-    Adopt {
-        #[command(flatten)]
-        knobs: Knobs,
-        #[command(flatten)]
-        front: Front,
+        whose: Whose,
+        /// Read back in what is out; works also where nobody manages the process
+        #[arg(long)]
+        bring_back: bool,
     },
     /// Show what processes really need: memory by page age, without managing them
     ///
@@ -108,23 +76,17 @@ pub(crate) enum Command {
     #[command(after_help = examples::STAT)]
     Stat {
         #[command(flatten)]
-        target: Target,
+        whose: Whose,
         /// As a JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Put out so much of a managed process now, its coldest first
+    /// Put memory of a process out now, its coldest first
+    ///
+    /// Asks the manager of the process, if there is one; else looks, reclaims and ends. Ends with 1 if
+    /// less could leave than was asked for.
     #[command(after_help = examples::RECLAIM)]
-    Reclaim {
-        #[command(flatten)]
-        target: Target,
-        /// How much, e.g. 256M
-        #[arg(value_name = "SIZE", allow_negative_numbers = true)]
-        size: Bytes,
-        /// As a JSON object
-        #[arg(long)]
-        json: bool,
-    },
+    Reclaim(Reclaim),
     /// Show, make and remove the room that cold memory goes to
     #[command(after_help = examples::SWAP)]
     Swap {
@@ -147,8 +109,8 @@ pub(crate) enum Command {
     Mrc(Mrc),
     /// Say what this kernel and user can do, and how to get the rest
     ///
-    /// First what `report` and `top` need, then what paging needs. Ends with 3 if no ages can be had
-    /// here, or paging cannot work; the last line says which commands work.
+    /// Ends with 3 if no ages can be had here, or there is no swap; the last line says which commands
+    /// work.
     #[command(after_help = examples::DOCTOR)]
     Doctor {
         /// As a JSON object
@@ -206,27 +168,6 @@ pub(crate) struct Sim {
     /// Write each table as Parquet to this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) parquet: Option<PathBuf>,
-}
-
-/// Which process.
-#[derive(clap::Args, Debug, Clone, Copy)]
-pub(crate) struct Target {
-    /// Its process id
-    #[arg(value_name = "PID", value_parser = pid, allow_negative_numbers = true)]
-    pub(crate) pid: u32,
-}
-
-/// What the commands that stay in front take.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Front {
-    #[command(flatten)]
-    pub(crate) target: Target,
-    /// Detach after this time
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
-    pub(crate) detach_after: Option<Millis>,
-    /// Print the final report as JSON, and nothing else
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 fn pid(text: &str) -> Result<u32, UnitError> {

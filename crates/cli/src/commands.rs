@@ -1,16 +1,16 @@
 //! One module a group of commands; each ends with the exit code.
 
 use crate::args::Command;
-use crate::demo;
 use crate::failure::Failure;
 
+mod ask;
+mod attach;
 mod doctor;
-mod front;
-mod inspect;
 mod live;
 mod looks;
 mod mrc;
 mod page;
+mod reclaim;
 mod report;
 mod run;
 mod screen;
@@ -21,28 +21,19 @@ mod swap;
 mod top;
 mod users;
 
-pub(crate) use live::Live;
-
 /// Does what was asked for.
 ///
 /// # Errors
 /// What is to be told.
 pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
     match command {
-        Command::Demo { json } => demo::demo(json),
-        Command::Run {
-            knobs,
-            report,
-            record,
-            command,
-        } => run::run(&knobs, (report.as_deref(), record.as_deref()), &command),
-        Command::Attach { knobs, front } => front::attach(&knobs, &front),
-        Command::Adopt { knobs, front } => front::adopt(&knobs, &front),
-        Command::Detach { target } => inspect::detach(target.pid),
+        Command::Run(args) => run::run(&args),
+        Command::Attach(args) => attach::attach(&args),
+        Command::Detach { whose, bring_back } => ask::detach(&whose, bring_back),
         Command::Report(args) => report::report(&args),
         Command::Top(args) => top::top(&args),
-        Command::Stat { target, json } => inspect::stat(target.pid, json),
-        Command::Reclaim { target, size, json } => inspect::reclaim(target.pid, size, json),
+        Command::Stat { whose, json } => ask::stat(&whose, json),
+        Command::Reclaim(args) => reclaim::reclaim(&args),
         Command::Swap { verb } => swap::swap(&verb),
         Command::Sim(sim) => sim::sim(&sim),
         Command::Mrc(args) => mrc::mrc(&args),

@@ -5,10 +5,9 @@
 
 use std::io::{self, Write};
 
-use pager::control::ControlError;
-use pager::options::OptionsError;
-use pager::vet::Refusal;
-use pager::{Error, ExitCode};
+use daemon::control::ControlError;
+use daemon::options::OptionsError;
+use daemon::{Error, ExitCode};
 
 /// What to tell, and the exit code.
 #[derive(Debug)]
@@ -16,7 +15,6 @@ pub(crate) struct Failure {
     what: String,
     hint: String,
     exit: u8,
-    gone: bool,
 }
 
 impl Failure {
@@ -26,21 +24,7 @@ impl Failure {
             what: what.into(),
             hint: hint.into(),
             exit: ExitCode::Failure as u8,
-            gone: false,
         }
-    }
-
-    /// There is nobody to ask (any more).
-    pub(crate) fn gone(what: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure {
-            gone: true,
-            ..Failure::new(what, hint)
-        }
-    }
-
-    /// Whether it is [`Failure::gone`].
-    pub(crate) fn is_gone(&self) -> bool {
-        self.gone
     }
 
     /// Bad usage: 2.
@@ -85,9 +69,8 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure {
             what: error.to_string(),
-            hint: error.hint(),
-            exit: error.exit_code() as u8,
-            gone: false,
+            hint: error.hint().to_owned(),
+            exit: error.exit_code(),
         }
     }
 }
@@ -101,12 +84,6 @@ impl From<ControlError> for Failure {
 impl From<OptionsError> for Failure {
     fn from(error: OptionsError) -> Failure {
         Error::from(error).into()
-    }
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
-        Error::from(refusal).into()
     }
 }
 

@@ -9,7 +9,6 @@ use std::process::ExitCode;
 
 mod args;
 mod commands;
-mod demo;
 mod failure;
 mod terminal;
 mod view;
@@ -28,11 +27,14 @@ fn main() -> ExitCode {
 
 /// The exit code of what was asked for.
 fn dispatch() -> Result<u8, Failure> {
-    let mut args = std::env::args_os().skip(1);
-    match args.next() {
-        Some(arg) if arg == demo::WORKLOAD => return demo::workload(),
-        Some(arg) if arg == guard::ARGUMENT => return Ok(guard::main(&args.collect::<Vec<_>>())),
-        _ => {}
+    let mut words = std::env::args_os().skip(1);
+    let hidden = words.next().unwrap_or_default();
+    // Processes of our own, not commands for people.
+    if hidden == daemon::manager::WORD {
+        return Ok(daemon::manager::main(&words.collect::<Vec<_>>()));
+    }
+    if hidden == host::wall::guard::ARGUMENT {
+        return Ok(host::wall::guard::main(&words.collect::<Vec<_>>()));
     }
     let command = args::parse()?;
     commands::perform(command)

@@ -1,24 +1,17 @@
 //! Reports as people and scripts read them. Text in, text out: nothing here prints.
 
 mod bars;
-pub(crate) mod csv;
 pub(crate) mod curves;
 pub(crate) mod findings;
 pub(crate) mod memory;
-mod report;
 mod sheet;
 mod status;
 pub(crate) mod swap;
 pub(crate) mod text;
 pub(crate) mod top;
 
-pub(crate) use bars::{age_rows, bar};
-pub(crate) use report::report;
-pub(crate) use status::{resident_bar, status};
-pub(crate) use text::cut;
-
-use pager::options::{Bytes, Limit};
-use pager::report::Report;
+pub(crate) use bars::bar;
+pub(crate) use status::status;
 
 /// `12,345`.
 pub(crate) fn count(n: u64) -> String {
@@ -43,13 +36,6 @@ pub(crate) fn clock(ms: u64) -> String {
         3_600..86_400 => format!("{}h {:02}m", s / 3_600, s / 60 % 60),
         _ => format!("{}d {:02}h", s / 86_400, s / 3_600 % 24),
     }
-}
-
-/// The first of `max` and `high` that limits something, in bytes, with its name.
-pub(crate) fn effective_limit(report: &Report) -> Option<(&'static str, Bytes)> {
-    let whole = Bytes(report.resident_bytes.saturating_add(report.stored_bytes));
-    let named = |name, limit: Limit| Some((name, limit.resolve(whole)?));
-    named("max", report.limits.max).or_else(|| named("high", report.limits.high))
 }
 
 /// `part / whole` as a share of 0 to 1; 0 of nothing.

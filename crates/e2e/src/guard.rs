@@ -1,8 +1,7 @@
 //! Running processes that do not outlive their test.
 //!
 //! Each is started with a mark of its own in the environment. Everything it starts inherits the mark,
-//! also what is re-parented after its manager was killed, and keepers, which share the memory the
-//! environment lies in. `Drop` kills by that mark, each process by its id.
+//! also managers, which are nobody's children. `Drop` kills by that mark, each process by its id.
 
 use std::fs::File;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -148,7 +147,7 @@ impl Running {
         self.child.id()
     }
 
-    /// All processes that carry its mark: itself, what it started, their keepers. A program may
+    /// All processes that carry its mark: itself, what it started, its manager. A program may
     /// overwrite its environment (redis does), so its children count as well while it runs.
     #[must_use]
     pub fn tree(&self) -> Vec<u32> {
@@ -161,19 +160,13 @@ impl Running {
         found
     }
 
-    /// The processes of the tree that are not keepers and have this comm, lowest id first.
+    /// The processes of the tree that have this comm, lowest id first.
     #[must_use]
     pub fn named(&self, comm: &str) -> Vec<u32> {
         let is = |pid: &u32| proc::comm(*pid).is_some_and(|found| found == comm);
         let mut found: Vec<u32> = self.tree().into_iter().filter(is).collect();
         found.sort_unstable();
         found
-    }
-
-    /// The keepers of the tree.
-    #[must_use]
-    pub fn keepers(&self) -> Vec<u32> {
-        self.named(proc::KEEPER_COMM)
     }
 
     /// What it printed so far.

@@ -3,9 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-/// The comm of every keeper (interfaces: how a keeper is told from its target).
-pub const KEEPER_COMM: &str = "ptide-keeper";
-
 /// A file in `/proc/PID`.
 #[must_use]
 pub fn read(pid: u32, name: &str) -> Option<String> {
@@ -40,12 +37,6 @@ pub fn number(pid: u32, name: &str) -> Option<u64> {
 #[must_use]
 pub fn comm(pid: u32) -> Option<String> {
     read(pid, "comm").map(|text| text.trim_end().to_owned())
-}
-
-/// Whether it is a keeper.
-#[must_use]
-pub fn is_keeper(pid: u32) -> bool {
-    comm(pid).is_some_and(|comm| comm == KEEPER_COMM)
 }
 
 /// Its state letter; `Z` for a zombie.

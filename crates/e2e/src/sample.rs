@@ -45,13 +45,13 @@ pub fn until_end(mut running: Running, limit: Duration) -> (Outcome, Vec<Sample>
     (running.wait(limit.saturating_sub(begin.elapsed())), samples)
 }
 
-/// The tree without keepers and without the manager.
+/// The tree without the manager.
 fn targets(running: &Running) -> BTreeSet<u32> {
     let manages = |pid: &u32| proc::comm(*pid).is_some_and(|comm| comm == "pagetide");
     running
         .tree()
         .into_iter()
-        .filter(|pid| !proc::is_keeper(*pid) && !manages(pid))
+        .filter(|pid| !manages(pid))
         .collect()
 }
 

@@ -1,6 +1,8 @@
 //! Numbers with units. The engine has no clock: a [`Millis`] is always an argument, counted from
 //! whatever instant the embedder likes, and never runs backwards.
 
+mod display;
+
 /// Bytes in a base page.
 pub const PAGE_SIZE: u64 = 4096;
 /// Fewest pages that reclaim is asked for at a time.

@@ -3,12 +3,19 @@
 //! Invariant: nothing here decides. Each wrapper checks what it can, hands the kernel only memory that
 //! lives for the call, and gives the kernel's error number back as [`io::Error`].
 
+mod start;
+
 use std::ffi::CString;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 use std::time::Duration;
+
+pub use start::{
+    Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found,
+    take_child_signal,
+};
 
 /// `union bpf_attr` as bytes: the kernel takes any length whose unknown tail is zero (bpf(2)).
 struct Attr([u64; 16]);
@@ -225,28 +232,6 @@ pub fn advise(pidfd: &OwnedFd, ranges: &[Range<u64>], advice: Advice) -> io::Res
         )
     };
     u64::try_from(done).map_err(|_| io::Error::last_os_error())
-}
-
-/// Marks all descriptors from `first` on close-on-exec: what this process was given, and whoever it starts
-/// has no use for, stays with it (close_range(2), Linux 5.11).
-///
-/// # Errors
-/// The kernel has no such call.
-pub fn close_on_exec_from(first: u32) -> io::Result<()> {
-    const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
-    // SAFETY: no memory is handed over, and no descriptor is closed in this process.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            first,
-            libc::c_uint::MAX,
-            CLOSE_RANGE_CLOEXEC,
-        )
-    };
-    if done != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 /// Runs `work` at the lowest real-time priority, so that other programs do not take the processor

@@ -1,21 +1,18 @@
-//! Rule: who may know whom. The engine knows nobody; simulator and pager never meet.
+//! Rule: who may know whom. The engine knows nobody; simulator and host never meet.
 
 use super::metadata::Metadata;
 
 /// Each crate of the workspace and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("engine", &[]),
-    ("uffd", &[]),
     ("pagetables", &[]),
     ("host", &["engine", "pagetables"]),
-    ("keeper", &["uffd"]),
-    ("pager", &["engine", "uffd", "keeper"]),
     ("sim", &["engine"]),
     ("memcgfs", &["engine"]),
-    ("daemon", &["pager", "memcgfs", "host"]),
-    ("cli", &["pager", "host", "daemon", "sim"]),
+    ("daemon", &["engine", "memcgfs", "host"]),
+    ("cli", &["host", "daemon", "sim"]),
     ("xtask", &[]),
-    ("e2e", &["keeper"]),
+    ("e2e", &[]),
 ];
 
 pub(super) fn problems(metadata: &Metadata) -> Vec<String> {
@@ -66,14 +63,14 @@ mod tests {
 
     #[test]
     fn a_wrong_arrow_is_found_also_in_tests() {
-        assert_eq!(problems(&with_edge("engine", "uffd", true)).len(), 1);
+        assert_eq!(problems(&with_edge("engine", "host", true)).len(), 1);
         assert_eq!(problems(&with_edge("engine", "sim", false)).len(), 1);
-        assert_eq!(problems(&with_edge("sim", "pager", true)).len(), 1);
+        assert_eq!(problems(&with_edge("sim", "host", true)).len(), 1);
     }
 
     #[test]
     fn a_right_arrow_is_not() {
-        assert!(problems(&with_edge("pager", "engine", true)).is_empty());
+        assert!(problems(&with_edge("host", "engine", true)).is_empty());
     }
 
     #[test]

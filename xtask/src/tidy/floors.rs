@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 7] = [
+const FLOORS: [(&str, &[&[&str]]); 8] = [
     (
         "crates/pagetables/src",
         &[
@@ -34,6 +34,18 @@ const FLOORS: [(&str, &[&[&str]]); 7] = [
             &["error", "limits"],
             &["mark", "place", "reclaim"],
             &["guard"],
+        ],
+    ),
+    (
+        "crates/daemon/src",
+        &[
+            &["options"],
+            &["error"],
+            &["control", "rights", "walls", "handshake"],
+            &["preflight"],
+            &["serve"],
+            &["reclaim"],
+            &["manager", "launch"],
         ],
     ),
     (

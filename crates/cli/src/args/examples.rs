@@ -2,7 +2,6 @@
 
 pub(super) const TOP: &str = "\
 Examples:
-  pagetide demo                                  see it work, in half a minute
   pagetide run --memory-max 512M -- ./program    a program in 512 MiB
   pagetide attach --memory-max 50% 1234          half of what process 1234 uses now
   pagetide report 1234                           what it really needs
@@ -12,37 +11,27 @@ Examples:
 Exit codes: the program's own for `run`; 1 a failure, 2 bad usage, 3 missing privilege or kernel
 feature.";
 
-pub(super) const DEMO: &str = "\
-Examples:
-  pagetide demo
-  pagetide demo --json | jq .speed_ratio";
-
 pub(super) const RUN: &str = "\
 Examples:
   pagetide run --memory-max 512M -- python3 work.py
   pagetide run --evict-older-than 10s --every 40s -- redis-server
-  pagetide run --memory-max 1G --store /var/tmp --compress zstd -- java -jar app.jar
+  pagetide run --memory-max 1G --best-effort -- java -jar app.jar
   pagetide run --memory-max 256M --dry-run --report report.json -- ./program
-  pagetide run --age-every 1s --record touches.log -- ./program && pagetide mrc touches.log
 
-The exit status is the program's own (128 + N if signal N ended it).";
+The exit status is the program's own: pagetide becomes it. 126 and 127 are a shell's: it cannot be run,
+or was not found. The report is written when the last process has ended, a moment after the program.";
 
 pub(super) const ATTACH: &str = "\
 Examples:
   pagetide attach --memory-max 1G $(pgrep -o redis-server)
-  pagetide attach --evict-older-than 1m --detach-after 10m 1234
-  pagetide attach --dry-run --evict-older-than 10s --detach-after 1m --json 1234";
+  pagetide attach --evict-older-than 1m --for 10m 1234
+  pagetide attach --memory-high 2G --cgroup system.slice/nginx.service
+  pagetide attach --dry-run --evict-older-than 10s --for 1m --json 1234";
 
 pub(super) const DETACH: &str = "\
 Examples:
-  pagetide detach 1234";
-
-pub(super) const ADOPT: &str = "\
-Examples:
-  pagetide adopt 1234
-  pagetide adopt --memory-max 1G 1234
-
-Without limits the process keeps what is resident, and what is stored comes back as it is touched.";
+  pagetide detach 1234
+  pagetide detach --bring-back 1234      and everything of it is back in memory";
 
 pub(super) const REPORT: &str = "\
 Examples:
@@ -68,7 +57,10 @@ Examples:
 
 pub(super) const RECLAIM: &str = "\
 Examples:
-  pagetide reclaim 1234 256M";
+  pagetide reclaim 1234 256M
+  pagetide reclaim 1234 --older-than 10s
+  pagetide reclaim 1234 --all                    park it; detach --bring-back wakes it
+  pagetide reclaim --cgroup user.slice 1G";
 
 pub(super) const SWAP: &str = "\
 Examples:

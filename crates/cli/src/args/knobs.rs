@@ -1,19 +1,14 @@
-//! LIMITS, POLICY and STORE of `interfaces.md`: what `run`, `attach` and `adopt` have in common.
+//! Limits and policy: what `run` and `attach` have in common.
 
-use std::convert::Infallible;
-use std::path::PathBuf;
-use std::str::FromStr;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use pager::options::{
-    Algorithm, Bytes, Compress, Limit, Limits, Millis, Options, Policy, StoreOptions, StorePlace,
-};
+use daemon::options::{Algorithm, Limits, Millis, Options, Policy, Size, millis};
 
 use crate::failure::Failure;
 
 const LIMITS: &str = "Limits (512M, 2G; 50% of what the program uses; max)";
 const POLICY: &str = "Policy (times: 500ms, 10s, 2m)";
-const STORE: &str = "Store";
 
 /// The options of a target's manager.
 #[derive(clap::Args, Debug, Clone)]
@@ -21,23 +16,23 @@ pub(crate) struct Knobs {
     /// Hold resident memory within this
     #[arg(long, value_name = "SIZE", default_value = "max", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
-    memory_max: Limit,
+    memory_max: Size,
     /// Above this, reclaim and slow the program
     #[arg(long, value_name = "SIZE", default_value = "max", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
-    memory_high: Limit,
+    memory_high: Size,
     /// Below this, reclaim only when nothing else is left
     #[arg(long, value_name = "SIZE", default_value = "0", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
-    memory_low: Limit,
+    memory_low: Size,
     /// Below this, never reclaim
     #[arg(long, value_name = "SIZE", default_value = "0", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
-    memory_min: Limit,
-    /// Keep at most so much of the program in the store
+    memory_min: Size,
+    /// Keep at most so much of the program in swap
     #[arg(long, value_name = "SIZE", default_value = "max", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
-    swap_max: Limit,
+    swap_max: Size,
 
     /// Which pages go first
     #[arg(long, value_name = "NAME", default_value = "multi-gen", help_heading = POLICY)]
@@ -45,14 +40,15 @@ pub(crate) struct Knobs {
     policy: Algorithm,
     /// Make a new generation this often
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = POLICY)]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(value_parser = millis, allow_negative_numbers = true)]
     age_every: Millis,
     /// Put out what was not touched for so long, whatever the limits
-    #[arg(long, value_name = "TIME", help_heading = POLICY, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", help_heading = POLICY)]
+    #[arg(value_parser = millis, allow_negative_numbers = true)]
     evict_older_than: Option<Millis>,
     /// How often to do that
     #[arg(long, value_name = "TIME", default_value = "40s", help_heading = POLICY)]
-    #[arg(requires = "evict_older_than", allow_negative_numbers = true)]
+    #[arg(requires = "evict_older_than", value_parser = millis, allow_negative_numbers = true)]
     every: Millis,
     /// Anon (200) against file pages (0)
     #[arg(long, value_name = "0..200", default_value = "60", help_heading = POLICY)]
@@ -61,21 +57,20 @@ pub(crate) struct Knobs {
     /// Decide and explain, and leave every page where it is
     #[arg(long, help_heading = POLICY)]
     dry_run: bool,
-
-    /// Where cold pages go: memory, or an unnamed file in a directory
-    #[arg(long, value_name = "mem|DIR", default_value = "mem", help_heading = STORE)]
-    store: Place,
-    /// How they are compressed; tiered: zstd for what left because of its age, else lz4
-    #[arg(long, value_name = "HOW", default_value = "tiered", help_heading = STORE)]
-    #[arg(value_parser = compress())]
-    compress: Compress,
+    /// How long a look may make the program wait [default: as for `report`]
+    #[arg(long, value_name = "TIME", help_heading = POLICY)]
+    #[arg(value_parser = millis, allow_negative_numbers = true)]
+    max_wait: Option<Millis>,
+    /// Where something is missing on this host, go on without it, and say so
+    #[arg(long)]
+    best_effort: bool,
 }
 
 impl Knobs {
-    /// The options, without contradictions and with a store that can be written.
+    /// The options, without contradictions.
     ///
     /// # Errors
-    /// What contradicts what, or what is wrong with the store's directory.
+    /// What contradicts what.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let options = Options {
             limits: Limits {
@@ -87,39 +82,22 @@ impl Knobs {
             },
             policy: Policy {
                 policy: self.policy,
-                age_every: self.age_every,
-                evict_older_than: self.evict_older_than,
-                every: self.every,
+                age_every: duration(self.age_every),
+                evict_older_than: self.evict_older_than.map(duration),
+                every: duration(self.every),
                 swappiness: self.swappiness,
                 dry_run: self.dry_run,
             },
-            store: StoreOptions {
-                place: self.store.0.clone(),
-                compress: self.compress,
-            },
-            ..Options::default()
+            max_wait: self.max_wait.map(duration),
+            best_effort: self.best_effort,
         };
         options.check()?;
-        if let StorePlace::Dir(dir) = &options.store.place {
-            pager::vet::store_dir(dir)?;
-        }
         Ok(options)
     }
 }
 
-/// `mem`, or a directory. A directory of that name is `./mem`.
-#[derive(Clone, Debug)]
-struct Place(StorePlace);
-
-impl FromStr for Place {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Place, Infallible> {
-        Ok(Place(match text {
-            "mem" => StorePlace::Mem,
-            dir => StorePlace::Dir(PathBuf::from(dir)),
-        }))
-    }
+fn duration(time: Millis) -> Duration {
+    Duration::from_millis(time.0)
 }
 
 fn algorithm() -> impl TypedValueParser<Value = Algorithm> {
@@ -128,28 +106,4 @@ fn algorithm() -> impl TypedValueParser<Value = Algorithm> {
         let named = ALL.into_iter().find(|one| one.name() == name);
         named.unwrap_or_default()
     })
-}
-
-fn compress() -> impl TypedValueParser<Value = Compress> {
-    const ALL: [Compress; 4] = [
-        Compress::Tiered,
-        Compress::Lz4,
-        Compress::Zstd,
-        Compress::None,
-    ];
-    PossibleValuesParser::new(ALL.map(Compress::name)).map(|name| {
-        let named = ALL.into_iter().find(|one| one.name() == name);
-        named.unwrap_or_default()
-    })
-}
-
-/// What no option changes: what `demo` starts from.
-pub(crate) fn with_max(max: Bytes) -> Options {
-    Options {
-        limits: Limits {
-            max: Limit::Bytes(max),
-            ..Limits::default()
-        },
-        ..Options::default()
-    }
 }

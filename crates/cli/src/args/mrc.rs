@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use pager::options::{Bytes, UnitError};
+use daemon::options::{UnitError, bytes};
 use sim::mrc::{CurvePolicy, Job, Size};
 use sim::trace::{Column, CsvOptions, Format, Header, Ids, TraceOptions};
 
@@ -136,7 +136,7 @@ impl FromStr for SizeArg {
         } else if let Ok(pages) = text.trim().parse() {
             Size::Pages(pages)
         } else {
-            let bytes: Bytes = text.parse().map_err(|_| bad("is no size"))?;
+            let bytes = bytes(text).map_err(|_| bad("is no size"))?;
             Size::Pages(bytes.0 / PAGE)
         };
         match size {

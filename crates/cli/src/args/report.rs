@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use daemon::options::{Millis, millis};
 use host::report::AgeSource;
-use pager::options::Millis;
 
 use crate::failure::Failure;
 use crate::watching::{Settings, Target};
@@ -40,14 +40,14 @@ pub(crate) struct Report {
     #[arg(long, group = "target")]
     pub(crate) all: bool,
     /// Watch so long [default: 10s, or three looks if that is longer; with --watch: until ^C]
-    #[arg(long = "for", value_name = "TIME", allow_negative_numbers = true)]
+    #[arg(long = "for", value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) time: Option<Millis>,
     /// A report after each look, or each TIME, until ^C
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "1s")]
+    #[arg(default_missing_value = "1s", value_parser = millis)]
     pub(crate) watch: Option<Millis>,
     /// Time between two looks [default: 1s, or the TIME of --watch, or up to 10s with a long --for]
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) age_every: Option<Millis>,
     /// How long a look may make a program wait [default: 5ms, or 1/500 of the time between two looks]
     ///
@@ -56,7 +56,7 @@ pub(crate) struct Report {
     /// would take longer than this (a very large program), the marks stay, nothing waits, and those
     /// ages are reported as unknown. A program that took no page fault since the last look needs no
     /// new pages: it does not wait, and may be looked at for up to 1/50 of the time between two looks.
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) max_wait: Option<Millis>,
     /// Where ages come from [default: the best that works here]
     #[arg(long, value_name = "SOURCE", value_enum)]
@@ -154,17 +154,6 @@ impl Report {
             time: time.map(duration),
             each: self.watch.map(duration),
         })
-    }
-
-    /// The pid, if nothing was asked for that only our own looks can answer: what a manager of the
-    /// process may be asked instead.
-    pub(crate) fn of_managed(&self) -> Option<u32> {
-        let new = self.time.is_some()
-            || self.age_every.is_some()
-            || self.max_wait.is_some()
-            || self.source.is_some()
-            || self.html.is_some();
-        self.pid.filter(|_| !new)
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::Parser;
-use pager::options::{Algorithm, Compress, Limit, StorePlace};
+use daemon::control::Ask;
+use daemon::options::{Algorithm, Bytes, Size};
 use proptest::prelude::*;
 
 use super::*;
@@ -26,36 +27,38 @@ fn the_definition_is_sound() {
 fn every_option_of_the_interface_is_there() {
     let line = "run --memory-max 512M --memory-high 50% --memory-low 1M --memory-min 4096 \
         --swap-max 2G --policy multi-gen --age-every 5s --evict-older-than 10s --every 40s \
-        --swappiness 200 --dry-run --store mem --compress zstd --report out.json -- ls -l --color";
-    let Ok(Command::Run {
+        --swappiness 200 --dry-run --best-effort --max-wait 3ms --report out.json -- ls -l --color";
+    let Ok(Command::Run(Run {
         knobs,
         report,
         command,
-        ..
-    }) = parse(line)
+    })) = parse(line)
     else {
         panic!("{:?}", parse(line));
     };
     assert_eq!(report.as_deref(), Some(std::path::Path::new("out.json")));
     assert_eq!(command, ["ls", "-l", "--color"]);
     let options = knobs.options().expect("no contradiction");
-    assert_eq!(options.limits.max, Limit::Bytes(Bytes(512 << 20)));
+    assert_eq!(options.limits.max, Size::Bytes(Bytes(512 << 20)));
     assert_eq!(options.limits.high.to_string(), "50%");
-    assert_eq!(options.limits.swap_max, Limit::Bytes(Bytes(2 << 30)));
+    assert_eq!(options.limits.swap_max, Size::Bytes(Bytes(2 << 30)));
     assert_eq!(options.policy.policy, Algorithm::MultiGen);
-    assert_eq!(options.policy.evict_older_than, Some(Millis(10_000)));
+    assert_eq!(
+        options.policy.evict_older_than,
+        Some(Duration::from_secs(10))
+    );
     assert_eq!(
         (options.policy.swappiness, options.policy.dry_run),
         (200, true)
     );
-    assert_eq!(options.store.place, StorePlace::Mem);
-    assert_eq!(options.store.compress, Compress::Zstd);
+    assert_eq!(options.max_wait, Some(Duration::from_millis(3)));
+    assert!(options.best_effort);
 }
 
 #[test]
 fn the_classic_policy_knows_no_ages() {
     let policy = |line| match parse(line) {
-        Ok(Command::Run { knobs, .. }) => knobs.options().map(|options| options.policy.policy),
+        Ok(Command::Run(Run { knobs, .. })) => knobs.options().map(|options| options.policy.policy),
         other => panic!("{other:?}"),
     };
     let classic = policy("run --policy active-inactive -- ls");
@@ -65,12 +68,12 @@ fn the_classic_policy_knows_no_ages() {
 
 #[test]
 fn without_options_nothing_is_limited() {
-    let Ok(Command::Run { knobs, command, .. }) = parse("run ls -l") else {
+    let Ok(Command::Run(Run { knobs, command, .. })) = parse("run ls -l") else {
         panic!("{:?}", parse("run ls -l"));
     };
     assert_eq!(command, ["ls", "-l"], "the program's options are its own");
     let options = knobs.options().expect("no contradiction");
-    assert_eq!(options, pager::options::Options::default());
+    assert_eq!(options, daemon::options::Options::default());
 }
 
 #[test]
@@ -85,9 +88,10 @@ fn bad_usage_is_told_in_our_form() {
         ("run --age-every 10 ls", "has no unit", "500ms"),
         ("attach 12x", "`12x` is no process id", "pgrep"),
         ("attach -5", "`-5` is no process id", "pgrep"),
-        ("reclaim 5 50%", "unknown suffix `%`", "1.5G"),
         ("run --swappiness 201 ls", "201", "--help"),
-        ("run --compress lzo ls", "lzo", "lz4"),
+        ("run --policy clock ls", "clock", "multi-gen"),
+        ("attach", "required", "usage: pagetide attach"),
+        ("attach --cgroup /a 5", "--cgroup", "usage: pagetide attach"),
         ("run --memory-mx 5M ls", "--memory-mx", "--memory-max"),
         ("run", "required", "usage: pagetide run"),
         (
@@ -122,7 +126,8 @@ fn bad_usage_is_told_in_our_form() {
 
 #[test]
 fn contradictions_are_bad_usage() {
-    let Ok(Command::Run { knobs, .. }) = parse("run --memory-max 1M --memory-min 2M ls") else {
+    let Ok(Command::Run(Run { knobs, .. })) = parse("run --memory-max 1M --memory-min 2M ls")
+    else {
         panic!("it parses");
     };
     let told = format!("{:?}", knobs.options().expect_err("crossed"));
@@ -239,23 +244,40 @@ fn reports_that_cannot_be_are_bad_usage() {
 }
 
 #[test]
-fn only_what_a_manager_can_answer_goes_to_a_manager() {
-    let asks = |line| match parse(line) {
-        Ok(Command::Report(report)) => report.of_managed(),
+fn what_is_to_leave_is_said_once() {
+    let plan = |line: &str| match parse(line)? {
+        Command::Reclaim(args) => args
+            .plan()
+            .map(|(whose, ask)| (whose.pid, whose.cgroup.is_some(), ask))
+            .map_err(|failure| format!("{failure:?}")),
         other => panic!("{line}: {other:?}"),
     };
-    for line in ["report 5", "report --json 5", "report --csv --watch=10s 5"] {
-        assert_eq!(asks(line), Some(5), "{line}");
-    }
-    for line in [
-        "report --for 1m 5",
-        "report --age-every 1s 5",
-        "report --max-wait 1ms 5",
-        "report --html x 5",
-        "report --all",
-        "report --cgroup /a",
+    for (line, want) in [
+        ("reclaim 5 1M", (Some(5), false, Ask::Bytes(1 << 20))),
+        ("reclaim --cgroup /a 1M", (None, true, Ask::Bytes(1 << 20))),
+        (
+            "reclaim 5 --older-than 10s",
+            (Some(5), false, Ask::OlderThan(Duration::from_secs(10))),
+        ),
+        ("reclaim --all 5", (Some(5), false, Ask::All)),
     ] {
-        assert_eq!(asks(line), None, "{line}");
+        assert_eq!(plan(line), Ok(want), "{line}");
+    }
+    for (line, what) in [
+        ("reclaim", "whose memory"),
+        ("reclaim 5", "how much"),
+        ("reclaim 5 50%", "unknown suffix `%`"),
+        ("reclaim x 5M", "`x` is no process id"),
+        ("reclaim 5 1M 2M", "2M"),
+        ("reclaim 5 1M --all", "only one of"),
+        ("reclaim 5 --all --older-than 1s", "--older-than"),
+        ("reclaim --cgroup /a 5 1M", "too many words"),
+    ] {
+        let told = plan(line).expect_err(line);
+        assert!(
+            told.contains(what) && told.contains("exit: 2"),
+            "{line}: {told}"
+        );
     }
 }
 
@@ -290,11 +312,9 @@ fn commands_are_those_that_work_and_each_has_examples() {
     assert_eq!(
         names,
         [
-            "demo",
             "run",
             "attach",
             "detach",
-            "adopt",
             "report",
             "top",
             "stat",
@@ -313,14 +333,17 @@ proptest! {
     /// Words that are nearly right, in any order: a command, or a complaint that names the usage.
     #[test]
     fn any_command_line_is_understood_or_refused(
-        line in "(swap on|swap off|swap|run|attach|detach|adopt|report|top|stat|reclaim|doctor|demo|man)( (--memory-max|--size|--file|--memory-high=|--every|--evict-older-than|--watch|--json|--all|--cgroup|--for|--age-every|--once|--store|--compress|--dry-run|--swappiness|--|-[1-9]|[0-9]{1,22}[KMGTPs%]?|max|-h|[^ ]{0,4})){0,8}"
+        line in "(swap on|swap off|swap|run|attach|detach|report|top|stat|reclaim|doctor|man)( (--memory-max|--size|--file|--memory-high=|--every|--evict-older-than|--watch|--json|--all|--cgroup|--for|--age-every|--once|--older-than|--best-effort|--dry-run|--swappiness|--|-[1-9]|[0-9]{1,22}[KMGTPs%]?|max|-h|[^ ]{0,4})){0,8}"
     ) {
         match parse(&line) {
-            Ok(Command::Run { knobs, .. } | Command::Attach { knobs, .. } | Command::Adopt { knobs, .. }) => {
+            Ok(Command::Run(Run { knobs, .. }) | Command::Attach(Attach { knobs, .. })) => {
                 let _ = knobs.options();
             }
             Ok(Command::Report(report)) => {
                 let _ = report.plan();
+            }
+            Ok(Command::Reclaim(args)) => {
+                let _ = args.plan();
             }
             Ok(Command::Top(top)) => {
                 let _ = top.plan();

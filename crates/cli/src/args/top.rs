@@ -1,6 +1,6 @@
 //! What `top` takes.
 
-use pager::options::Millis;
+use daemon::options::{Millis, millis};
 
 use crate::failure::Failure;
 use crate::view::top::{By, Sort};
@@ -20,6 +20,7 @@ pub(crate) struct Top {
         long,
         value_name = "TIME",
         default_value = "2s",
+        value_parser = millis,
         allow_negative_numbers = true
     )]
     pub(crate) every: Millis,
@@ -30,7 +31,7 @@ pub(crate) struct Top {
     #[arg(long, value_name = "N")]
     pub(crate) rows: Option<usize>,
     /// End after this time
-    #[arg(long = "for", value_name = "TIME", allow_negative_numbers = true)]
+    #[arg(long = "for", value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) time: Option<Millis>,
     /// Show one table, after the time of --for or, without, after one interval
     #[arg(long)]

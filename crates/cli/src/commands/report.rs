@@ -16,20 +16,12 @@ use crate::view::memory::{self, History};
 use crate::view::text::{json_line, json_lines, plain};
 use crate::watching;
 
-use super::inspect;
 use super::looks::{User, due, follow};
 use super::page::Page;
 use super::screen::Screen;
 use super::stop::stop_flag;
 
 pub(super) fn report(args: &args::Report) -> Result<u8, Failure> {
-    // Processes under an old-style manager: it knows more than we can see from outside. This goes
-    // when such managers go.
-    if let Some(pid) = args.of_managed()
-        && let Some(code) = inspect::report(pid, args.watch, args.form())?
-    {
-        return Ok(code);
-    }
     let plan = args.plan()?;
     let stop = stop_flag()?;
     // Before the work, not after it, for what cannot be written.

@@ -9,7 +9,7 @@ pub(crate) use page::html;
 
 use std::fmt::Write;
 
-use pager::options::Bytes;
+use daemon::options::Bytes;
 use serde_json::json;
 use sim::mrc::Curves;
 

@@ -1,4 +1,4 @@
-//! The doctor's table: what this host can do, part by part, and which commands work here.
+//! The doctor's table: what this host can do, and which commands work here.
 //!
 //! Invariant: every lack has its remedy below it; the last line names the commands that work.
 
@@ -8,16 +8,6 @@ use serde::Serialize;
 use crate::terminal::Style;
 
 use super::sheet::{Ink, Sheet};
-
-/// What a finding is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Part {
-    /// What `report` and `top` need.
-    Reading,
-    /// What `run` and `attach` need today.
-    Paging,
-}
 
 /// How something is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -34,7 +24,6 @@ pub(crate) enum State {
 /// One line of the table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Finding {
-    pub(crate) part: Part,
     pub(crate) topic: String,
     pub(crate) state: State,
     pub(crate) detail: String,
@@ -48,7 +37,7 @@ pub(crate) struct Health {
     pub(crate) findings: Vec<Finding>,
     /// The best source of ages that works here; `None` if nobody looked.
     pub(crate) age_source: Option<AgeSource>,
-    /// Whether paging can work.
+    /// Whether there is swap.
     pub(crate) paging: bool,
 }
 
@@ -64,15 +53,8 @@ pub(crate) fn text(health: &Health, style: Style) -> String {
     let topics = health.findings.iter().map(|f| f.topic.len());
     let width = topics.max().unwrap_or(0);
     let mut sheet = Sheet::new(style);
-    for (part, title) in [
-        (Part::Reading, "Reading ages"),
-        (Part::Paging, "Paging (old way)"),
-    ] {
-        let mut findings = health.findings.iter().filter(|f| f.part == part).peekable();
-        if findings.peek().is_some() {
-            sheet.heading(title);
-        }
-        for finding in findings {
+    {
+        for finding in &health.findings {
             let state: (Ink, &str) = match finding.state {
                 State::Ok => (Style::green, "ok     "),
                 State::Limited => (Style::yellow, "limited"),
@@ -98,14 +80,14 @@ fn verdict(health: &Health) -> String {
         _ => "report, top",
     };
     if !health.paging {
-        return format!("Works here: {ages}, sim, mrc. Does not: demo, run, attach.");
+        return format!("Works here: {ages}, sim, mrc. Does not (no swap): run, attach, reclaim.");
     }
     if !health.ready() {
-        return format!("Works here: {ages}, sim, mrc, demo, run, attach.");
+        return format!("Works here: {ages}, sim, mrc, run, attach, reclaim.");
     }
     match less {
         true => "All commands work here, some with less (see above).".to_owned(),
-        false => "All commands work here: try `pagetide demo`.".to_owned(),
+        false => "All commands work here: try `pagetide top`.".to_owned(),
     }
 }
 
@@ -113,9 +95,8 @@ fn verdict(health: &Health) -> String {
 mod tests {
     use super::*;
 
-    fn finding(part: Part, topic: &str, state: State, remedy: Option<&str>) -> Finding {
+    fn finding(topic: &str, state: State, remedy: Option<&str>) -> Finding {
         Finding {
-            part,
             topic: topic.to_owned(),
             state,
             detail: "detail".to_owned(),
@@ -126,9 +107,9 @@ mod tests {
     fn health() -> Health {
         Health {
             findings: vec![
-                finding(Part::Reading, "page tables", State::Limited, Some("sudo")),
-                finding(Part::Paging, "kernel", State::Ok, None),
-                finding(Part::Paging, "fork events", State::Missing, Some("setcap")),
+                finding("page tables", State::Limited, Some("sudo")),
+                finding("kernel", State::Ok, None),
+                finding("fork events", State::Missing, Some("setcap")),
             ],
             age_source: Some(AgeSource::IdleBitmap),
             paging: false,
@@ -138,16 +119,13 @@ mod tests {
     #[test]
     fn a_lack_has_its_remedy_below() {
         let want = "\
-Reading ages
 limited  page tables  detail
                       -> sudo
-
-Paging (old way)
 ok       kernel       detail
 missing  fork events  detail
                       -> setcap
 
-Works here: report, top, sim, mrc. Does not: demo, run, attach.
+Works here: report, top, sim, mrc. Does not (no swap): run, attach, reclaim.
 ";
         assert_eq!(text(&health(), Style::PLAIN), want);
     }
@@ -162,11 +140,11 @@ Works here: report, top, sim, mrc. Does not: demo, run, attach.
         one.age_source = Some(AgeSource::None);
         assert!(!one.ready() && last(&one).contains("sizes only"), "{one:?}");
         one.paging = true;
-        assert!(!one.ready() && last(&one).contains("run, attach."));
+        assert!(!one.ready() && last(&one).contains("run, attach, reclaim."));
         one.age_source = Some(AgeSource::Referenced);
         assert!(one.ready() && last(&one).contains("some with less"));
         one.findings.clear();
-        assert!(last(&one).contains("try `pagetide demo`"));
+        assert!(last(&one).contains("try `pagetide top`"));
     }
 
     #[test]

@@ -19,8 +19,8 @@ pub(crate) use page::html;
 use words::cold;
 pub(crate) use words::{per_cent, source};
 
+use daemon::options::Bytes;
 use host::report::Report;
-use pager::options::Bytes;
 
 use crate::terminal::Style;
 

@@ -1,20 +1,26 @@
 //! One line about a target while it runs.
 
-use pager::options::Bytes;
-use pager::report::Report;
+use daemon::options::{Bytes, Limits, Size};
+use host::report::Report;
 
 use crate::terminal::Style;
 
-use super::{bar, clock, count, effective_limit, share};
+use super::{bar, clock, count, share};
 
 /// Columns of a bar.
 const BAR: usize = 20;
 /// The same in a status line of a narrow terminal, where figures say more.
 const SHORT_BAR: usize = 8;
 
-/// Resident bytes against a limit, as a bar in brackets.
-pub(crate) fn resident_bar(resident: u64, limit: Bytes, style: Style) -> String {
-    bar_of(resident, limit, BAR, style)
+/// The first of `max` and `high` that limits something, in bytes.
+fn effective_limit(report: &Report, limits: Limits) -> Option<Bytes> {
+    let whole = Bytes(report.resident_bytes.saturating_add(report.swapped_bytes));
+    let bytes = |size: Size| match size {
+        Size::Max => None,
+        Size::Bytes(bytes) => Some(bytes),
+        Size::Share(share) => Some(share.of(whole)),
+    };
+    bytes(limits.max).or_else(|| bytes(limits.high))
 }
 
 fn bar_of(resident: u64, limit: Bytes, columns: usize, style: Style) -> String {
@@ -33,9 +39,9 @@ fn bar_of(resident: u64, limit: Bytes, columns: usize, style: Style) -> String {
     format!("{open}{drawn}{close}")
 }
 
-/// `12s  resident 96 MiB of 96 MiB [####] stored 100 MiB in 31 MiB  refaults 1,234`, no wider than
+/// `12s  resident 96 MiB of 96 MiB [####] swapped 100 MiB  out 12,345  back 1,234`, no wider than
 /// the terminal (what is left out is at the end, and least needed).
-pub(crate) fn status(report: &Report, style: Style) -> String {
+pub(crate) fn status(report: &Report, limits: Limits, style: Style) -> String {
     let resident = Bytes(report.resident_bytes);
     let mut parts = vec![clock(report.wall_ms)];
     let mut width = parts[0].len();
@@ -45,8 +51,8 @@ pub(crate) fn status(report: &Report, style: Style) -> String {
             parts.push(shown);
         }
     };
-    match effective_limit(report) {
-        Some((_, limit)) => {
+    match effective_limit(report, limits) {
+        Some(limit) => {
             let text = format!("resident {resident} of {limit}");
             add(&text, text.clone());
             if style.live {
@@ -60,13 +66,15 @@ pub(crate) fn status(report: &Report, style: Style) -> String {
             add(&text, text.clone());
         }
     }
-    let stored = format!(
-        "stored {} in {}",
-        Bytes(report.stored_bytes),
-        Bytes(report.store_used_bytes)
-    );
-    add(&stored, stored.clone());
-    let refaults = format!("refaults {}", count(report.refaulted_pages));
-    add(&refaults, refaults.clone());
+    let swapped = format!("swapped {}", Bytes(report.swapped_bytes));
+    add(&swapped, swapped.clone());
+    let moved = [
+        ("out", report.evicted_pages),
+        ("back", report.refaulted_pages),
+    ];
+    for (name, pages) in moved {
+        let text = format!("{name} {}", count(pages));
+        add(&text, text.clone());
+    }
     parts.join("  ")
 }

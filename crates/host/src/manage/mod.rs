@@ -22,7 +22,7 @@ mod why;
 use std::time::{Duration, Instant};
 
 use engine::memcg::{MemcgId, MemcgLimits};
-use engine::{Machine, MachineConfig, Millis, Pages, Policy};
+use engine::{Limit, Machine, MachineConfig, Millis, Pages, Policy};
 
 use crate::wall::Wall;
 use crate::watch::{self, Watch, WatchError};
@@ -163,6 +163,12 @@ impl Manager {
         self.apply_limits();
     }
 
+    /// Ends, and gives back the wall, whose limits stay until somebody lifts them.
+    #[must_use]
+    pub fn end(self) -> Option<Wall> {
+        self.wall
+    }
+
     fn apply_limits(&mut self) {
         let Limits {
             min,
@@ -181,6 +187,26 @@ impl Manager {
             ..MemcgLimits::default()
         };
         self.machine.set_limits(self.memcg, limits);
+        let Some(wall) = self.wall.clone() else {
+            return;
+        };
+        // In a dry run nothing holds the program.
+        let hard = match max {
+            Limit::Bytes(bytes) if !self.settings.dry_run => Some(bytes.0),
+            _ => None,
+        };
+        if let Err(error) = wall.set_max(hard) {
+            self.act(format!(
+                "the limit holds between looks alone: {} does not take it: {error}",
+                wall.group().path.display()
+            ));
+        }
+        if let Limit::Bytes(bytes) = high
+            && !self.settings.dry_run
+        {
+            // Version 1 has no such file; reclaim holds it alone.
+            let _ = wall.set_high(Some(bytes.0));
+        }
     }
 
     fn now(&self) -> Millis {

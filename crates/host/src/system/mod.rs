@@ -16,6 +16,7 @@ pub mod nodes;
 pub mod pressure;
 pub mod proc;
 pub mod process;
+pub mod start;
 pub mod swap;
 #[cfg(test)]
 pub(crate) mod testing;

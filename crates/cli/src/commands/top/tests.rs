@@ -15,7 +15,7 @@ fn written(args: &Top, plan: &Plan, style: fn() -> Style) -> String {
 fn args(json: bool) -> Top {
     Top {
         by: By::Process,
-        every: pager::options::Millis(1000),
+        every: daemon::options::Millis(1000),
         sort: Sort::Resident,
         rows: None,
         time: None,

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use pager::options::Bytes;
+use daemon::options::Bytes;
 use sim::mrc::Curves;
 
 use crate::view::text::escaped;

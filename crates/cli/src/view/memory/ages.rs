@@ -1,7 +1,7 @@
 //! The page-age histogram as bars, and what has no known age.
 
+use daemon::options::Bytes;
 use host::report::{AgeBin, AgeSource, Report};
-use pager::options::Bytes;
 
 use crate::view::bars::{ROWS_S, age, filled_steps};
 use crate::view::share;

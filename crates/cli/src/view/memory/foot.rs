@@ -1,7 +1,7 @@
 //! How it was measured: source, interval, what it cost, and what a reader should know.
 
+use daemon::options::{Bytes, Millis};
 use host::report::Report;
-use pager::options::{Bytes, Millis};
 
 use crate::view::sheet::Sheet;
 use crate::view::{clock, count};

@@ -10,8 +10,8 @@ mod measured;
 mod style;
 mod tables;
 
+use daemon::options::Bytes;
 use host::report::Report;
-use pager::options::Bytes;
 
 use crate::view::text::escaped;
 

@@ -2,8 +2,8 @@
 //!
 //! Invariant: the largest first, as the report has them; how many are left out is said.
 
+use daemon::options::Bytes;
 use host::report::Report;
-use pager::options::Bytes;
 
 use crate::view::count;
 use crate::view::sheet::Sheet;

@@ -1,8 +1,8 @@
 //! The re-access histogram (the kernel's word: promotion) in words: what taking memory out at some
 //! age would have brought back.
 
+use daemon::options::{Bytes, Millis};
 use host::report::Report;
-use pager::options::{Bytes, Millis};
 
 use crate::view::bars::{age, bar};
 use crate::view::sheet::Sheet;

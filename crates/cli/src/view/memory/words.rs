@@ -1,7 +1,7 @@
 //! What a report is about, in words.
 
+use daemon::options::{Bytes, Millis};
 use host::report::{AgeGrain, AgeSource, Report};
-use pager::options::{Bytes, Millis};
 
 use crate::view::{clock, count, share};
 

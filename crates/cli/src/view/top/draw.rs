@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pager::options::{Bytes, Millis};
+use daemon::options::{Bytes, Millis};
 
 use crate::terminal::Style;
 use crate::view::memory::per_cent;

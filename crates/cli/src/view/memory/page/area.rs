@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use pager::options::{Bytes, Millis};
+use daemon::options::{Bytes, Millis};
 
 use crate::view::share;
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use daemon::options::Bytes;
 use host::report::{AgeBin, Report};
-use pager::options::Bytes;
 
 use crate::view::{count, share};
 

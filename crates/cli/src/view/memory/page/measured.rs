@@ -1,7 +1,7 @@
 //! How the figures of the page came about.
 
+use daemon::options::Bytes;
 use host::report::Report;
-use pager::options::Bytes;
 
 use crate::view::text::escaped;
 use crate::view::{clock, count};

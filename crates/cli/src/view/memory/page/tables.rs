@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use daemon::options::Bytes;
 use host::report::Report;
-use pager::options::Bytes;
 
 use crate::view::bars::{ROWS_S, age};
 use crate::view::count;

@@ -1,0 +1,111 @@
+//! `pagetide attach`: stays in front until the process ends, a time has passed, or ^C.
+//!
+//! Invariant: ^C and SIGTERM let go, in order; a second one ends pagetide at once. Either way the process is
+//! left as it is.
+
+use std::time::{Duration, Instant};
+
+use daemon::options::Limits;
+use daemon::serve::{Served, Watcher};
+use host::report::Report;
+
+use crate::args::Attach;
+use crate::failure::Failure;
+use crate::terminal::Style;
+use crate::view;
+use crate::view::memory;
+use crate::view::text::{json_lines, plain};
+
+use super::ask;
+use super::live::Live;
+
+/// Time between two status lines where nothing can be redrawn.
+const PLAIN_PACE: Duration = Duration::from_secs(10);
+/// Time between two status lines on a terminal.
+const LIVE_PACE: Duration = Duration::from_secs(1);
+
+pub(super) fn attach(args: &Attach) -> Result<u8, Failure> {
+    let options = args.knobs.options()?;
+    let chosen = ask::chosen(&args.whose)?;
+    let name = chosen.tenant.to_string();
+    let served = Served::begin(chosen, options.clone(), false)?;
+    let style = Style::of_stdout();
+    let mut front = Front {
+        live: (!args.json).then(|| Live::new(style, PLAIN_PACE)),
+        style,
+        limits: options.limits,
+        end: args
+            .time
+            .map(|time| Instant::now() + Duration::from_millis(time.0)),
+        pace: if style.live { LIVE_PACE } else { PLAIN_PACE },
+        last: None,
+    };
+    front.say(&format!(
+        "managing {}; ^C lets go",
+        plain(&name, style.unicode)
+    ));
+    for note in served.notes() {
+        front.say(&format!("goes on with less: {note}"));
+    }
+    let report = served.stay(&mut front)?;
+    if let Some(live) = front.live {
+        live.close();
+    }
+    let text = match args.json {
+        true => json_lines(&report) + "\n",
+        false => memory::human(&report, style),
+    };
+    std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes())?;
+    Ok(0)
+}
+
+/// Who looks on from a terminal or a log.
+struct Front {
+    live: Option<Live>,
+    style: Style,
+    limits: Limits,
+    end: Option<Instant>,
+    pace: Duration,
+    last: Option<Instant>,
+}
+
+impl Front {
+    fn say(&mut self, line: &str) {
+        if let Some(live) = &mut self.live {
+            live.say(line);
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        self.end.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+impl Watcher for Front {
+    fn is_due(&self) -> bool {
+        let shows = self.live.is_some() && self.last.is_none_or(|last| last.elapsed() >= self.pace);
+        shows || self.is_late()
+    }
+
+    fn pace(&self) -> Option<Duration> {
+        let left = self
+            .end
+            .map(|end| end.saturating_duration_since(Instant::now()));
+        Some(left.unwrap_or(self.pace).min(self.pace))
+    }
+
+    fn actions(&mut self, lines: &[String]) {
+        for line in lines {
+            self.say(&plain(line, self.style.unicode));
+        }
+    }
+
+    fn report(&mut self, report: &Report) -> bool {
+        self.last = Some(Instant::now());
+        let line = view::status(report, self.limits, self.style);
+        if let Some(live) = &mut self.live {
+            live.update(&line);
+        }
+        !self.is_late()
+    }
+}

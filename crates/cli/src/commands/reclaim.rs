@@ -1,0 +1,114 @@
+//! `pagetide reclaim`.
+//!
+//! Invariant: what left is the kernel's count; less than was asked for is a failure that says why.
+
+use std::io::Write;
+
+use daemon::control::{Ask, Done, Request, Response, ask};
+use daemon::options::{Bytes, Millis, Pages};
+
+use crate::args::Reclaim;
+use crate::failure::Failure;
+use crate::view::count;
+
+use super::ask::{LONG, chosen, manager, unexpected};
+
+pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
+    let (whose, what) = args.plan()?;
+    let chosen = chosen(&whose)?;
+    let name = chosen.tenant.to_string();
+    let done = match manager(&chosen.tenant)? {
+        Some(managed) => match ask(&managed.tenant, &Request::Reclaim { what }, LONG)? {
+            Response::Reclaimed(done) => done,
+            _ => return Err(unexpected()),
+        },
+        None => daemon::reclaim::alone(chosen, what, &mut |time| {
+            let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            // Progress: no result, and no failure when nobody reads it.
+            let _ = writeln!(
+                std::io::stderr(),
+                "nobody watched {name} until now: watching it for {}",
+                Millis(ms)
+            );
+        })?,
+    };
+    print(&done, args.json)?;
+    short(&name, what, &done).map_or(Ok(0), Err)
+}
+
+fn print(done: &Done, json: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        writeln!(out, "{}", crate::view::text::json_line(done))?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "put out {} ({} pages)",
+        Pages(done.evicted_pages).bytes(),
+        count(done.evicted_pages)
+    )?;
+    let stayed = stayed(done);
+    if !stayed.is_empty() {
+        writeln!(out, "stayed: {stayed}")?;
+    }
+    Ok(())
+}
+
+/// What stayed, by reason.
+fn stayed(done: &Done) -> String {
+    let kept = [
+        ("mapped more than once", done.shared_pages),
+        ("locked", done.locked_pages),
+        ("accessed meanwhile", done.referenced_pages),
+        ("in use by the kernel", done.busy_pages),
+    ];
+    let kept = kept.into_iter().filter(|(_, pages)| *pages > 0);
+    let words: Vec<String> = kept
+        .map(|(why, pages)| format!("{} {why}", Pages(pages).bytes()))
+        .collect();
+    words.join(", ")
+}
+
+/// The failure, if less left than was asked for (as memory.reclaim has it).
+fn short(name: &str, what: Ask, done: &Done) -> Option<Failure> {
+    let out = Pages(done.evicted_pages).bytes();
+    if done.no_swap {
+        let what = format!("cannot reclaim more of {name}: swap is full ({out} left)");
+        return Some(Failure::new(what, "make more room: `pagetide swap status`"));
+    }
+    match what {
+        Ask::Bytes(bytes) if out < Bytes(bytes) => Some(Failure::new(
+            format!(
+                "cannot reclaim all of {} from {name}: {out} could leave",
+                Bytes(bytes)
+            ),
+            "what is in use or pinned stays; `--all` takes what can leave",
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_than_asked_for_is_a_failure() {
+        let done = Done {
+            evicted_pages: 256,
+            locked_pages: 1,
+            ..Done::default()
+        };
+        assert!(short("pid 5", Ask::Bytes(1 << 20), &done).is_none());
+        let told = format!("{:?}", short("pid 5", Ask::Bytes(2 << 20), &done));
+        assert!(told.contains("cannot reclaim all of 2 MiB from pid 5: 1 MiB could leave"));
+        assert!(short("pid 5", Ask::All, &done).is_none());
+        let full = Done {
+            no_swap: true,
+            ..done
+        };
+        assert!(format!("{:?}", short("pid 5", Ask::All, &full)).contains("swap is full"));
+        assert_eq!(stayed(&done), "4 KiB locked");
+    }
+}

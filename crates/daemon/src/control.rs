@@ -1,0 +1,27 @@
+//! How `report`, `stat`, `reclaim` and `detach` reach the manager of a tenant.
+//!
+//! The manager of PID binds the abstract Unix socket `pagetide.PID` (it leaves nothing behind when
+//! it is killed). One connection carries one JSON line each way. The kernel's word on who is at the
+//! other end (`SO_PEERCRED`, unix(7)) is the only access control, checked by both sides.
+//!
+//! Invariant: nothing a client does can block the manager or make it grow: every buffer, the number
+//! of clients and their time are bounded; a client that is slow is dropped.
+
+mod client;
+mod error;
+mod find;
+mod protocol;
+mod server;
+mod tenant;
+
+pub use client::{ask, manager_of};
+pub use error::ControlError;
+pub use find::{Managed, find, managed};
+pub use protocol::{
+    Ask, Done, Pong, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, Request, Response, Stat,
+};
+pub use server::ControlServer;
+pub use tenant::Tenant;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Why a manager could not be asked.
+
+use super::Tenant;
+use crate::error::Error;
+
+/// Why a manager could not be asked, or could not listen.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Nobody listens.
+    #[error("cannot reach the manager of {tenant}: no pagetide manages it")]
+    NotManaged {
+        /// The target.
+        tenant: Tenant,
+    },
+    /// The manager belongs to somebody else.
+    #[error("cannot use the manager of {tenant}: it belongs to user {owner}")]
+    Denied {
+        /// The target.
+        tenant: Tenant,
+        /// User of the manager.
+        owner: u32,
+    },
+    /// Somebody else sits on the socket's name.
+    #[error("will not talk to the socket of {tenant}: it is held by user {owner}")]
+    Impostor {
+        /// The target.
+        tenant: Tenant,
+        /// Who answered.
+        owner: u32,
+    },
+    /// It did not answer in time.
+    #[error("no answer from the manager of {tenant}: it was silent for {waited_ms} ms")]
+    Timeout {
+        /// The target.
+        tenant: Tenant,
+        /// How long we waited.
+        waited_ms: u64,
+    },
+    /// The manager said no.
+    #[error("{0}")]
+    Refused(Error),
+    /// The answer makes no sense.
+    #[error("cannot understand the manager of {tenant}: {why}")]
+    Protocol {
+        /// The target.
+        tenant: Tenant,
+        /// What is wrong.
+        why: String,
+    },
+    /// The socket's name is taken.
+    #[error("cannot manage {tenant}: {why}")]
+    Bind {
+        /// The target.
+        tenant: Tenant,
+        /// The kernel's reason.
+        why: String,
+    },
+    /// A system call failed.
+    #[error("cannot talk to the manager of {tenant}: {why}")]
+    Io {
+        /// The target.
+        tenant: Tenant,
+        /// The kernel's reason.
+        why: String,
+    },
+}
+
+impl ControlError {
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            ControlError::NotManaged { tenant } => match tenant.pid() {
+                Some(pid) => format!("manage it with `pagetide attach {pid}`"),
+                None => "manage it with `pagetide attach --cgroup PATH`".to_owned(),
+            },
+            ControlError::Denied { .. } => "run the command as that user, or as root".to_owned(),
+            ControlError::Impostor { tenant, .. } => {
+                let name = tenant.socket_name();
+                format!("find it with `ss -xlp | grep {name}` and end it")
+            }
+            ControlError::Timeout { .. } => {
+                "is the manager stopped? `ps -C pagetide -o pid,stat,cmd` shows T for stopped"
+                    .to_owned()
+            }
+            ControlError::Refused(error) => error.hint().to_owned(),
+            ControlError::Protocol { .. } => {
+                "use the pagetide command of the same version".to_owned()
+            }
+            ControlError::Bind { tenant, .. } => {
+                let detach = tenant.pid().map(|pid| format!("`pagetide detach {pid}`"));
+                let detach = detach.unwrap_or_else(|| "detach that one".to_owned());
+                format!("ask that manager instead, or end it first: {detach}")
+            }
+            ControlError::Io { .. } => "see whether the manager still runs".to_owned(),
+        }
+    }
+}
+
+impl From<ControlError> for Error {
+    fn from(error: ControlError) -> Error {
+        let (what, hint) = (error.to_string(), error.hint());
+        match error {
+            ControlError::Refused(error) => error,
+            ControlError::Denied { .. } => Error::missing(what, hint),
+            _ => Error::failed(what, hint),
+        }
+    }
+}

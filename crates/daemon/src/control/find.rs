@@ -1,0 +1,70 @@
+//! Whose manager has a process among its own: asked of all managers that listen here.
+//!
+//! Invariant: a manager that does not answer, or may not be asked, says no within [`WITHIN`]; a stranger
+//! that took a manager's name can at most say no.
+
+use std::time::Duration;
+
+use super::{ControlError, Request, Response, Tenant, ask, manager_of};
+
+/// How long one manager has for its answer.
+const WITHIN: Duration = Duration::from_millis(500);
+
+/// A tenant that is managed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Managed {
+    /// By which name.
+    pub tenant: Tenant,
+    /// Its manager's pid (0 if that is in another pid namespace).
+    pub manager: u32,
+}
+
+/// Who manages a tenant: under its own name, or, for a process, whoever has it among its descendants.
+///
+/// # Errors
+/// [`ControlError`] of the tenant's own name.
+pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
+    if let Some(manager) = manager_of(tenant)? {
+        let tenant = tenant.clone();
+        return Ok(Some(Managed { tenant, manager }));
+    }
+    let Some(pid) = tenant.pid() else {
+        return Ok(None);
+    };
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    Ok(managed(&sockets).into_iter().find_map(|tenant| {
+        let answer = ask(&tenant, &Request::Manages { pid }, WITHIN);
+        let has = matches!(answer, Ok(Response::Manages(true)));
+        let manager = manager_of(&tenant).ok().flatten()?;
+        has.then_some(Managed { tenant, manager })
+    }))
+}
+
+/// Processes that have a manager, by a text of `/proc/net/unix`.
+#[must_use]
+pub fn managed(sockets: &str) -> Vec<Tenant> {
+    let names = sockets
+        .lines()
+        .filter_map(|line| line.split_whitespace().last());
+    let pids = names.filter_map(|name| name.strip_prefix("@pagetide.")?.parse().ok());
+    let mut pids: Vec<u32> = pids.collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids.into_iter().map(Tenant::Pid).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn managers_are_known_by_their_sockets() {
+        let text = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            000: 00000002 00000000 00010000 0001 01 12 @pagetide.77\n\
+            000: 00000003 00000000 00000000 0001 03 13 @pagetide.77\n\
+            000: 00000002 00000000 00010000 0001 01 14 /run/systemd/notify\n\
+            000: 00000002 00000000 00010000 0001 01 15\n\
+            000: 00000002 00000000 00010000 0001 01 16 @pagetide.group.00ff\n";
+        assert_eq!(managed(text), [Tenant::Pid(77)]);
+    }
+}

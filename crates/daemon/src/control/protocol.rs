@@ -1,0 +1,169 @@
+//! The two JSON lines.
+//!
+//! Invariant: a line that decodes is one of the enums below; everything else is an error that
+//! names what was wrong. Decoding is total: no input makes it panic or allocate beyond the line.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use host::report::Report;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::options::Limits;
+
+/// Longest request line, bytes, with its newline.
+pub const REQUEST_BYTES_MAX: usize = 512;
+
+/// Longest response line, bytes, with its newline; a report of thousands of children fits.
+pub const RESPONSE_BYTES_MAX: usize = 1 << 20;
+
+/// What is to leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// So many bytes, the coldest first.
+    Bytes(u64),
+    /// What was not accessed for so long.
+    OlderThan(Duration),
+    /// Everything that can.
+    All,
+}
+
+/// What a client asks.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// The report as it is now.
+    Report {},
+    /// The counters under the kernel's names.
+    Stat {},
+    /// Put pages out, whatever the limits.
+    Reclaim {
+        /// Which.
+        what: Ask,
+    },
+    /// Let go of the target, which stays as it is.
+    Detach {
+        /// Read back in what is out.
+        bring_back: bool,
+    },
+    /// The limits that hold, or other ones from now on.
+    Limits {
+        /// Other ones.
+        set: Option<Box<Limits>>,
+    },
+    /// Is this process among those that are managed?
+    Manages {
+        /// Which.
+        pid: u32,
+    },
+    /// Who manages this target?
+    Ping {},
+}
+
+/// Who answered a ping.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Pong {
+    /// The manager.
+    pub manager: u32,
+    /// Its version.
+    pub version: String,
+}
+
+/// Counters under the names of cgroup v2's memory.stat.
+pub type Stat = BTreeMap<String, u64>;
+
+/// What a reclaim came to, in pages of 4 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Done {
+    /// Pages that were advised to leave.
+    pub asked_pages: u64,
+    /// Pages that left, by the kernel's word.
+    pub evicted_pages: u64,
+    /// Stayed: mapped more than once.
+    pub shared_pages: u64,
+    /// Stayed: locked.
+    pub locked_pages: u64,
+    /// Stayed: accessed meanwhile.
+    pub referenced_pages: u64,
+    /// Stayed: in use by the kernel.
+    pub busy_pages: u64,
+    /// Swap is full.
+    pub no_swap: bool,
+}
+
+/// What the manager answers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    /// To [`Request::Report`].
+    Report(Box<Report>),
+    /// To [`Request::Stat`].
+    Stat(Stat),
+    /// To [`Request::Reclaim`].
+    Reclaimed(Done),
+    /// To [`Request::Detach`]: pages that were asked back in.
+    Detached {
+        /// Pages.
+        pages: u64,
+    },
+    /// To [`Request::Limits`]: those that hold.
+    Limits(Box<Limits>),
+    /// To [`Request::Manages`].
+    Manages(bool),
+    /// To [`Request::Ping`].
+    Pong(Pong),
+    /// The request was understood and could not be done, or not understood.
+    Error(Error),
+    /// The client's user may not ask.
+    Denied {
+        /// The manager's user.
+        owner: u32,
+    },
+}
+
+impl Request {
+    /// Decodes one line, with or without its newline.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(line: &[u8]) -> Result<Request, Error> {
+        if line.len() > REQUEST_BYTES_MAX {
+            let why = format!("it is longer than {REQUEST_BYTES_MAX} bytes");
+            return Err(unreadable(why));
+        }
+        serde_json::from_slice(line).map_err(unreadable)
+    }
+
+    /// The line, newline included.
+    #[must_use]
+    pub fn line(&self) -> Vec<u8> {
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        line.push(b'\n');
+        debug_assert!(line.len() <= REQUEST_BYTES_MAX);
+        line
+    }
+}
+
+impl Response {
+    /// The line, newline included; a response that is too long becomes an error that says so.
+    #[must_use]
+    pub fn line(&self) -> Vec<u8> {
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        if line.is_empty() || line.len() >= RESPONSE_BYTES_MAX {
+            let what = format!("cannot answer: the answer is {} bytes long", line.len());
+            let error = Error::failed(what, "ask for `stat` instead");
+            line = serde_json::to_vec(&Response::Error(error)).unwrap_or_default();
+        }
+        line.push(b'\n');
+        line
+    }
+}
+
+fn unreadable(why: impl std::fmt::Display) -> Error {
+    Error::failed(
+        format!("cannot read the request: {why}"),
+        "use the pagetide command of the same version",
+    )
+}

@@ -1,0 +1,222 @@
+//! The manager's end: a socket that the manager's loop polls between two looks.
+//!
+//! Invariant: every call returns without waiting, but for [`ControlServer::finish`], whose wait its
+//! caller bounds. At most [`CLIENTS_MAX`] clients at a time, each with one request of bounded
+//! length and [`CLIENT_TIME`] to be done.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use super::protocol::{REQUEST_BYTES_MAX, Request, Response};
+use super::{ControlError, Tenant};
+use crate::error::Error;
+
+/// So many people do not ask one manager at a time; the rest wait in the backlog.
+pub(super) const CLIENTS_MAX: usize = 8;
+
+/// A client that has not sent its line and read its answer by then is dropped.
+const CLIENT_TIME: Duration = Duration::from_secs(2);
+
+/// Listens for the commands about one target.
+#[derive(Debug)]
+pub struct ControlServer {
+    listener: UnixListener,
+    clients: Vec<Client>,
+    owner: u32,
+}
+
+#[derive(Debug)]
+struct Client {
+    stream: UnixStream,
+    since: Instant,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Reading(Vec<u8>),
+    Writing { line: Vec<u8>, written: usize },
+    Done,
+}
+
+impl ControlServer {
+    /// Takes the name of a tenant. Fails if another manager has it, so that it also decides who of two
+    /// managers may manage the target.
+    ///
+    /// # Errors
+    /// [`ControlError::Bind`], which says who has it.
+    pub fn bind(tenant: &Tenant) -> Result<ControlServer, ControlError> {
+        let bound = SocketAddr::from_abstract_name(tenant.socket_name())
+            .and_then(|address| UnixListener::bind_addr(&address))
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+        let listener = bound.map_err(|error| ControlError::Bind {
+            tenant: tenant.clone(),
+            why: match super::manager_of(tenant) {
+                Ok(Some(manager)) if error.kind() == ErrorKind::AddrInUse => {
+                    format!("the pagetide of pid {manager} manages it")
+                }
+                _ => format!("cannot listen for commands: {error}"),
+            },
+        })?;
+        Ok(ControlServer {
+            listener,
+            clients: Vec::new(),
+            owner: rustix::process::geteuid().as_raw(),
+        })
+    }
+
+    /// The descriptors to wait on for readability; more clients may need [`ControlServer::poll`]
+    /// than these show, so wait no longer than an interval.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let clients = self.clients.iter().map(|client| client.stream.as_fd());
+        std::iter::once(self.listener.as_fd()).chain(clients)
+    }
+
+    /// Whether a client is being served.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.clients.is_empty()
+    }
+
+    /// Takes what has arrived, answers what is complete, drops what is late. Never waits; `handler`
+    /// is called at most once a client.
+    pub fn poll(&mut self, handler: &mut dyn FnMut(Request) -> Response) {
+        self.accept();
+        for client in &mut self.clients {
+            client.step(handler);
+        }
+        self.clients.retain(Client::alive);
+        debug_assert!(self.clients.len() <= CLIENTS_MAX);
+    }
+
+    /// Sends the answers that are still under way (a detach's), at most for `within`, and gives the
+    /// name back.
+    pub fn finish(mut self, within: Duration) {
+        let end = Instant::now() + within;
+        let busy = |client: &Client| matches!(client.phase, Phase::Writing { .. });
+        while self.clients.iter().any(busy) && Instant::now() < end {
+            for client in &mut self.clients {
+                client.write();
+            }
+            self.clients.retain(Client::alive);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn accept(&mut self) {
+        while self.clients.len() < CLIENTS_MAX {
+            // Any error ends the round: WouldBlock is the normal one, EMFILE and the like pass.
+            let Ok((stream, _)) = self.listener.accept() else {
+                return;
+            };
+            if let Some(client) = Client::admit(stream, self.owner) {
+                self.clients.push(client);
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Root and the manager's own user may ask; others are told whose it is.
+    fn admit(stream: UnixStream, owner: u32) -> Option<Client> {
+        stream.set_nonblocking(true).ok()?;
+        let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
+        let uid = peer.uid.as_raw();
+        let mut client = Client {
+            stream,
+            since: Instant::now(),
+            phase: Phase::Reading(Vec::new()),
+        };
+        if !may_ask(uid, owner) {
+            client.answer(&Response::Denied { owner });
+        }
+        Some(client)
+    }
+
+    fn alive(&self) -> bool {
+        !matches!(self.phase, Phase::Done) && self.since.elapsed() < CLIENT_TIME
+    }
+
+    fn step(&mut self, handler: &mut dyn FnMut(Request) -> Response) {
+        match self.read_line() {
+            None => self.write(),
+            Some(Ok(request)) => {
+                let response = handler(request);
+                // The handler may have taken long (a detach); that is not the client's time.
+                self.since = Instant::now();
+                self.answer(&response);
+            }
+            Some(Err(error)) => self.answer(&Response::Error(error)),
+        }
+    }
+
+    /// The request, once its newline is here. Bytes after it are left unread.
+    fn read_line(&mut self) -> Option<Result<Request, Error>> {
+        let Phase::Reading(line) = &mut self.phase else {
+            return None;
+        };
+        let mut chunk = [0; REQUEST_BYTES_MAX];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => {
+                    self.phase = Phase::Done;
+                    return None;
+                }
+                Ok(n) => line.extend_from_slice(&chunk[..n]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    if error.kind() != ErrorKind::WouldBlock {
+                        self.phase = Phase::Done;
+                    }
+                    return None;
+                }
+            }
+            if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
+                return Some(Request::parse(&line[..end]));
+            }
+            if line.len() > REQUEST_BYTES_MAX {
+                return Some(Request::parse(line));
+            }
+        }
+    }
+
+    fn answer(&mut self, response: &Response) {
+        self.phase = Phase::Writing {
+            line: response.line(),
+            written: 0,
+        };
+        self.write();
+    }
+
+    fn write(&mut self) {
+        let Phase::Writing { line, written } = &mut self.phase else {
+            return;
+        };
+        match write_some(&self.stream, line, written) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            _ => self.phase = Phase::Done,
+        }
+    }
+}
+
+/// Root, and the user the manager runs as.
+pub(super) const fn may_ask(uid: u32, owner: u32) -> bool {
+    uid == 0 || uid == owner
+}
+
+/// Writes `line` from `written` on as far as the socket takes it. Rust ignores SIGPIPE, so a client
+/// that left is an error here.
+fn write_some(mut stream: &UnixStream, line: &[u8], written: &mut usize) -> io::Result<()> {
+    while *written < line.len() {
+        match stream.write(&line[*written..]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(n) => *written += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! What a manager manages, and the name of its socket.
+//!
+//! Invariant: one tenant has one name; names of different tenants differ (paths of control groups by a
+//! hash of 64 bits, because names are short).
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// What one manager manages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Tenant {
+    /// A process and its descendants.
+    Pid(u32),
+    /// The processes of a control group, by its path below the mount.
+    Group(PathBuf),
+}
+
+impl Tenant {
+    /// Name of the socket of its manager, without the leading zero byte. Abstract names live in the
+    /// network namespace: manager and client must share it.
+    #[must_use]
+    pub fn socket_name(&self) -> String {
+        match self {
+            Tenant::Pid(pid) => format!("pagetide.{pid}"),
+            Tenant::Group(path) => format!("pagetide.group.{:016x}", hash(&path.to_string_lossy())),
+        }
+    }
+
+    /// The process, unless it is a group.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        match self {
+            Tenant::Pid(pid) => Some(*pid),
+            Tenant::Group(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Tenant::Pid(pid) => write!(f, "pid {pid}"),
+            Tenant::Group(path) => write!(f, "control group {}", path.display()),
+        }
+    }
+}
+
+/// FNV-1a: the same in every version, which the standard library's hashes are not.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_and_differ() {
+        let group = |path: &str| Tenant::Group(path.into()).socket_name();
+        assert_eq!(Tenant::Pid(7).socket_name(), "pagetide.7");
+        assert_ne!(group("/a/b"), group("/a/c"));
+        assert!(group(&"/long".repeat(1000)).len() < 100);
+    }
+}

@@ -1,0 +1,360 @@
+//! The socket under friends and enemies. Servers are polled by a thread as the supervisor would;
+//! a server that blocked would show as a client's timeout.
+
+use std::io::{Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::server::{CLIENTS_MAX, may_ask};
+use super::*;
+use crate::error::Error;
+use crate::options::Limits;
+use host::report::{Process, Report};
+
+/// Longer than anything here takes on a busy machine; only reached by a defect.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A pid that no process can have, another one at each call and in each test process.
+fn free() -> Tenant {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    Tenant::Pid((1 << 31) + std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn address(tenant: &Tenant) -> SocketAddr {
+    SocketAddr::from_abstract_name(tenant.socket_name()).expect("a short name")
+}
+
+fn connect(tenant: &Tenant) -> UnixStream {
+    let stream = UnixStream::connect_addr(&address(tenant)).expect("somebody listens");
+    stream.set_read_timeout(Some(LONG)).expect("a timeout");
+    stream
+}
+
+/// A manager that only polls its socket.
+struct Manager {
+    tenant: Tenant,
+    calls: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Manager {
+    fn start() -> Manager {
+        let tenant = free();
+        let (calls, stop) = (
+            Arc::new(AtomicUsize::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let mut server = ControlServer::bind(&tenant).expect("a free name");
+        let (seen, end) = (Arc::clone(&calls), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                server.poll(&mut |request| {
+                    seen.fetch_add(1, Ordering::Relaxed);
+                    answer(request)
+                });
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            server.finish(Duration::from_millis(100));
+        });
+        Manager {
+            tenant,
+            calls,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    fn ping(&self) -> Result<Response, ControlError> {
+        ask(&self.tenant, &Request::Ping {}, LONG)
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the manager survives its clients");
+        }
+    }
+}
+
+fn answer(request: Request) -> Response {
+    match request {
+        Request::Report {} => Response::Report(Box::new(Report {
+            pid: Some(7),
+            // More than a socket buffer holds, less than the longest line.
+            processes: vec![Process::default(); 2_500],
+            ..Report::default()
+        })),
+        Request::Stat {} => Response::Stat(Stat::from([("anon".to_owned(), 5)])),
+        Request::Reclaim { .. } => Response::Reclaimed(Done::default()),
+        Request::Detach { bring_back } => Response::Detached {
+            pages: u64::from(bring_back),
+        },
+        Request::Limits { set } => Response::Limits(set.unwrap_or_default()),
+        Request::Manages { pid } => Response::Manages(pid == 5),
+        Request::Ping {} => Response::Pong(Pong {
+            manager: std::process::id(),
+            version: "1".to_owned(),
+        }),
+    }
+}
+
+fn questions() -> Vec<Request> {
+    let limits = Box::new(Limits {
+        high: "50%".parse().expect("a share"),
+        ..Limits::default()
+    });
+    vec![
+        Request::Report {},
+        Request::Stat {},
+        Request::Reclaim { what: Ask::All },
+        Request::Reclaim {
+            what: Ask::Bytes(u64::MAX),
+        },
+        Request::Reclaim {
+            what: Ask::OlderThan(LONG),
+        },
+        Request::Limits { set: None },
+        Request::Limits { set: Some(limits) },
+        Request::Manages { pid: 5 },
+        Request::Ping {},
+        Request::Detach { bring_back: true },
+    ]
+}
+
+#[test]
+fn every_question_has_its_answer() {
+    let manager = Manager::start();
+    for request in questions() {
+        assert_eq!(
+            ask(&manager.tenant, &request, LONG),
+            Ok(answer(request.clone()))
+        );
+    }
+    assert_eq!(manager_of(&manager.tenant), Ok(Some(std::process::id())));
+    // Whose manager has process 5: this one, which has another name.
+    let found = find(&Tenant::Pid(5)).expect("no broken socket");
+    assert!(found.is_some_and(|managed| managed.manager == std::process::id()));
+}
+
+#[test]
+fn a_target_has_one_manager_and_then_none() {
+    let tenant = free();
+    let server = ControlServer::bind(&tenant).expect("a free name");
+    let second = ControlServer::bind(&tenant).expect_err("the name is taken");
+    assert!(matches!(second, ControlError::Bind { .. }), "{second}");
+    let manager = format!("the pagetide of pid {} manages it", std::process::id());
+    assert!(second.to_string().contains(&manager), "{second}");
+    drop(server);
+    let nobody = ControlError::NotManaged {
+        tenant: tenant.clone(),
+    };
+    assert_eq!(ask(&tenant, &Request::Ping {}, LONG), Err(nobody));
+    assert_eq!(manager_of(&tenant), Ok(None));
+    drop(ControlServer::bind(&tenant).expect("free again"));
+}
+
+#[test]
+fn nonsense_is_answered_with_a_complaint() {
+    let manager = Manager::start();
+    let long = "x".repeat(3 * REQUEST_BYTES_MAX);
+    let lines = [
+        "\n",
+        "{}\n",
+        "hello\n",
+        "{\"op\":\"dance\"}\n",
+        "{\"op\":\"ping\",\"also\":1}\n",
+        "{\"op\":\"reclaim\",\"what\":{\"bytes\":-1}}\n",
+        "\u{0}\n",
+        long.as_str(),
+    ];
+    for line in lines {
+        let mut client = connect(&manager.tenant);
+        client.write_all(line.as_bytes()).expect("room for it");
+        let mut reply = String::new();
+        // A close with unread bytes is a reset: what arrived before it counts.
+        let _ = client.read_to_string(&mut reply);
+        assert!(
+            reply.contains("cannot read the request"),
+            "{line:?}: {reply:?}"
+        );
+    }
+    assert_eq!(manager.calls(), 0, "nonsense must not reach the handler");
+    assert!(manager.ping().is_ok());
+}
+
+#[test]
+fn clients_that_hang_up_are_forgotten() {
+    let manager = Manager::start();
+    for text in ["", "{\"op\":", "{\"op\":\"report\"}\n"] {
+        for _ in 0..3 * CLIENTS_MAX {
+            let mut client = connect(&manager.tenant);
+            client.write_all(text.as_bytes()).expect("room for it");
+        }
+    }
+    assert!(manager.ping().is_ok());
+}
+
+#[test]
+fn silent_and_deaf_clients_only_cost_themselves() {
+    let manager = Manager::start();
+    let silent: Vec<_> = (0..CLIENTS_MAX / 2)
+        .map(|_| connect(&manager.tenant))
+        .collect();
+    let deaf: Vec<_> = (0..CLIENTS_MAX / 2)
+        .map(|_| {
+            let mut client = connect(&manager.tenant);
+            client
+                .write_all(&Request::Report {}.line())
+                .expect("room for it");
+            client
+        })
+        .collect();
+    // All places are taken; the answer comes once they are dropped for being slow.
+    assert!(manager.ping().is_ok());
+    for mut client in silent {
+        let read = client.read(&mut [0; 16]);
+        assert!(
+            matches!(read, Ok(0) | Err(_)),
+            "dropped, not answered: {read:?}"
+        );
+    }
+    drop(deaf);
+}
+
+#[test]
+fn a_byte_at_a_time_is_still_a_line() {
+    let manager = Manager::start();
+    let mut client = connect(&manager.tenant);
+    for byte in (Request::Ping {}).line() {
+        client.write_all(&[byte]).expect("room for it");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).expect("an answer");
+    assert!(reply.starts_with("{\"pong\""), "{reply}");
+}
+
+/// A listener that is no manager: what it does to one client.
+fn impostor(act: fn(UnixStream)) -> (Tenant, JoinHandle<()>) {
+    let tenant = free();
+    let listener = UnixListener::bind_addr(&address(&tenant)).expect("a free name");
+    let thread = std::thread::spawn(move || {
+        if let Ok((stream, _)) = listener.accept() {
+            act(stream);
+        }
+    });
+    (tenant, thread)
+}
+
+#[test]
+fn a_client_survives_any_server() {
+    let hang_up: fn(UnixStream) = drop;
+    let babble: fn(UnixStream) = |mut stream| while stream.write_all(&[b'x'; 4096]).is_ok() {};
+    let lie: fn(UnixStream) = |mut stream| {
+        let _ = stream.write_all(b"{\"pong\":7}\n");
+        let _ = stream.read(&mut [0; 64]);
+    };
+    for act in [hang_up, babble, lie] {
+        let (tenant, thread) = impostor(act);
+        let error = ask(&tenant, &Request::Ping {}, LONG).expect_err("no pong");
+        let told = matches!(
+            error,
+            ControlError::Protocol { .. } | ControlError::Io { .. }
+        );
+        assert!(told, "{error}");
+        thread.join().expect("an impostor ends");
+    }
+}
+
+#[test]
+fn a_client_does_not_wait_for_ever() {
+    // Nobody accepts: connections wait in the backlog, whether it has room for all or not.
+    let tenant = free();
+    let listener = UnixListener::bind_addr(&address(&tenant)).expect("a free name");
+    let within = Duration::from_millis(50);
+    let crowd: Vec<_> = (0..200)
+        .map_while(|_| {
+            let error =
+                ask(&tenant, &Request::Ping {}, Duration::from_millis(1)).expect_err("silence");
+            matches!(error, ControlError::Timeout { .. }).then_some(error)
+        })
+        .collect();
+    assert_eq!(crowd.len(), 200);
+    let error = ask(&tenant, &Request::Ping {}, within).expect_err("silence");
+    let waited_ms = 50;
+    assert_eq!(error, ControlError::Timeout { tenant, waited_ms });
+    drop(listener);
+}
+
+#[test]
+fn only_root_and_the_owner_may_ask() {
+    assert!(may_ask(0, 1000) && may_ask(1000, 1000) && may_ask(0, 0));
+    assert!(!may_ask(1001, 1000) && !may_ask(1000, 0));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_parser_panic(line in proptest::collection::vec(any::<u8>(), 0..1024)) {
+        let parsed = Request::parse(&line);
+        prop_assert!(parsed.is_err() || line.len() <= REQUEST_BYTES_MAX);
+    }
+
+    #[test]
+    fn near_json_does_not_panic(line in "\\{(\"op\"|\"bytes\"|[:,{}\\[\\]]|-?[0-9]{1,30}|\"ping\"|null){0,12}\\}") {
+        let _ = Request::parse(line.as_bytes());
+    }
+
+    #[test]
+    fn a_request_survives_its_line(which in 0usize..10) {
+        let request = questions().swap_remove(which);
+        let line = request.line();
+        prop_assert!(line.len() <= REQUEST_BYTES_MAX);
+        prop_assert_eq!(Request::parse(&line), Ok(request));
+    }
+
+    /// Answers as a manager writes them, changed and cut off: read, or refused with a reason.
+    #[test]
+    fn changed_answers_are_read_or_refused(
+        which in 0usize..6,
+        pid: u32,
+        bytes: u64,
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..6),
+        keep in any::<proptest::sample::Index>(),
+    ) {
+        let report = Report { pid: Some(pid), resident_bytes: bytes, ..Report::default() };
+        let done = Done { evicted_pages: bytes, ..Done::default() };
+        let answers = [
+            Response::Report(Box::new(report)),
+            Response::Reclaimed(done),
+            Response::Detached { pages: bytes },
+            Response::Pong(Pong { manager: pid, version: "1".to_owned() }),
+            Response::Error(Error::failed("w\"{", "h")),
+            Response::Denied { owner: pid },
+        ];
+        let mut line = answers[which].line();
+        prop_assert_eq!(&serde_json::from_slice::<Response>(&line).expect("its own line"), &answers[which]);
+        for (at, byte) in changes {
+            let at = at.index(line.len());
+            line[at] = byte;
+        }
+        if keep.index(3) == 0 {
+            line.truncate(keep.index(line.len()));
+        }
+        if let Ok(read) = serde_json::from_slice::<Response>(&line) {
+            prop_assert!(serde_json::from_slice::<Response>(&read.line()).is_ok());
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Starting the manager beside this process.
+//!
+//! Invariant: the manager is a child of nobody here: a process between starts it and ends, and is waited for
+//! before this one becomes the program. It has none of the program's descriptors, terminal or session.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::handshake::{BEGIN, EXE, NAME, Reply, Setup, WORD, receive, send};
+use crate::options::Options;
+
+/// A manager that has not answered by then will not.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Starts a manager of this process and waits until it is ready; what it does without.
+///
+/// # Errors
+/// There is no manager, and why.
+pub(super) fn start(options: &Options, report: Option<File>) -> Result<Vec<String>, Error> {
+    let broken = |what: &str, error: &dyn std::fmt::Display| {
+        let hint = "is /proc mounted, and the limit of processes (ulimit -u) high enough?";
+        Error::failed(format!("{what}: {error}"), hint)
+    };
+    let unstarted = |error| broken("the manager cannot be started", &error);
+    let (ours, theirs) = UnixStream::pair().map_err(unstarted)?;
+    let setup = Setup {
+        options: options.clone(),
+        has_report: report.is_some(),
+    };
+    let mut between = Command::new(EXE)
+        .arg0(NAME)
+        .args([WORD, BEGIN, &std::process::id().to_string()])
+        .stdin(OwnedFd::from(theirs))
+        .stdout(report.map_or_else(Stdio::null, Stdio::from))
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(unstarted)?;
+    // Where SIGCHLD is ignored nobody can be waited for, and nobody needs to be.
+    let _ = between.wait();
+    let silent = |error| broken("the manager does not answer", &error);
+    send(&ours, &setup).map_err(silent)?;
+    match receive(&ours, PATIENCE).map_err(silent)? {
+        Some(Reply::Ready(notes)) => Ok(notes),
+        Some(Reply::Failed(error)) => Err(error),
+        None => Err(broken("the manager does not answer", &"it ended")),
+    }
+}

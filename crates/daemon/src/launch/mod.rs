@@ -1,0 +1,98 @@
+//! `run`: becoming a program, with a manager beside it.
+//!
+//! Invariant: the program starts as it would alone: same pid, parent, terminal, session, signals, limits,
+//! environment and descriptors; no child of ours is left that it could wait for. All that can be checked is
+//! checked before it starts; after that nothing of ours stops it.
+
+mod companion;
+mod find;
+mod restore;
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use host::system::start;
+use rustix::process::{geteuid, getuid};
+
+use crate::error::{Error, ExitCode};
+use crate::options::Options;
+use crate::rights;
+use restore::Before;
+
+/// What to start, and how to manage it.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The program and its arguments.
+    pub command: &'a [OsString],
+    /// How to manage it.
+    pub options: &'a Options,
+    /// Where the last report goes.
+    pub report: Option<&'a Path>,
+}
+
+/// Becomes the program; comes back only with why not. `tell` is told what `--best-effort` does without.
+pub fn run(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Error {
+    match prepare(launch, tell) {
+        Err(error) => error,
+        Ok(argv) => {
+            let error = start::become_program(&argv);
+            find::refused(&launch.command[0], &error)
+        }
+    }
+}
+
+/// Everything up to the exec: the words of the command line.
+fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CString>, Error> {
+    let before = Before::note();
+    if geteuid() != getuid() {
+        let what =
+            "cannot run a program: pagetide's file is setuid, and the program would be root's";
+        let hint = "give it file capabilities instead; `pagetide doctor` says which";
+        return Err(Error::missing(what, hint));
+    }
+    launch.options.check()?;
+    // From here on files and programs are opened with the user's own rights.
+    rights::drop_capabilities_of_file()?;
+    let Some(program) = launch.command.first() else {
+        let what = "cannot run a program: none is named";
+        return Err(Error::ending(ExitCode::Usage, what, "pagetide run -- CMD"));
+    };
+    find::check(program)?;
+    let argv = words(launch.command)?;
+    let report = launch.report.map(create).transpose()?;
+    let notes = match companion::start(launch.options, report) {
+        Ok(notes) => notes,
+        Err(error) if launch.options.best_effort => vec![error.to_string()],
+        Err(error) => {
+            let wanted = format!("cannot run {}", program.display());
+            return Err(error.wanting(&wanted));
+        }
+    };
+    for note in notes {
+        tell(&note);
+    }
+    before.restore();
+    Ok(argv)
+}
+
+fn words(command: &[OsString]) -> Result<Vec<CString>, Error> {
+    let words = command.iter().map(|word| CString::new(word.as_bytes()));
+    words.collect::<Result<_, _>>().map_err(|error| {
+        // Our own arguments came without one.
+        Error::failed(
+            format!("cannot run a program: {error}"),
+            "give another command",
+        )
+    })
+}
+
+fn create(path: &Path) -> Result<File, Error> {
+    File::create(path).map_err(|error| {
+        Error::failed(
+            format!("cannot write the report to {}: {error}", path.display()),
+            "give another file with --report",
+        )
+    })
+}

@@ -1,0 +1,22 @@
+//! Managers beside programs: how they are started, asked and ended.
+//!
+//! Invariant: a program that is managed is never waited for, stopped or ended by anything here. A
+//! manager may be killed at any instant. Floors, from the ground: [`options`]; [`error`]; [`control`], the
+//! socket, [`rights`], `walls`, the control group of our own, and `handshake`; [`preflight`], what is checked
+//! before; [`serve`], a manager's loop; [`reclaim`] without one; [`launch`], which becomes a program, and
+//! [`manager`], the process beside it.
+#![forbid(unsafe_code)]
+
+pub mod control;
+pub mod error;
+mod handshake;
+pub mod launch;
+pub mod manager;
+pub mod options;
+pub mod preflight;
+pub mod reclaim;
+pub mod rights;
+pub mod serve;
+mod walls;
+
+pub use error::{Error, ExitCode};

@@ -1,0 +1,255 @@
+//! What a user may ask for: limits and policy. Plain values, checked once, then never again.
+//!
+//! Invariant: an [`Options`] that passed [`Options::check`] contradicts itself nowhere; the manager
+//! need not look for impossible combinations. Nothing here knows a process or a clock.
+
+use std::time::Duration;
+
+pub use engine::units::{Bytes, Limit, Millis, Pages, Swappiness};
+use serde::{Deserialize, Serialize};
+
+mod units;
+
+pub use units::{Percent, Size, UnitError, bytes, millis};
+
+/// The memory limits of one target, with the meaning of cgroup v2's files of the same names
+/// (`--memory-max` and its kin).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Limits {
+    /// Never reclaimed for another tenant below this.
+    pub min: Size,
+    /// Reclaimed below this only when nothing else is left.
+    pub low: Size,
+    /// Above this the target is reclaimed and slowed.
+    pub high: Size,
+    /// Resident bytes never stay above this.
+    pub max: Size,
+    /// At most so many bytes of the target are in swap.
+    pub swap_max: Size,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            min: Size::ZERO,
+            low: Size::ZERO,
+            high: Size::Max,
+            max: Size::Max,
+            swap_max: Size::Max,
+        }
+    }
+}
+
+/// Which reclaim engine orders the pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// The multi-gen LRU.
+    #[default]
+    MultiGen,
+    /// The classic pair of lists.
+    ActiveInactive,
+}
+
+impl Algorithm {
+    /// The name users write.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::MultiGen => "multi-gen",
+            Algorithm::ActiveInactive => "active-inactive",
+        }
+    }
+}
+
+/// When and how pages age and leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Policy {
+    /// Which engine.
+    pub policy: Algorithm,
+    /// A new generation is made this often; 10 s unless told.
+    pub age_every: Duration,
+    /// Pages untouched for longer leave even when no limit asks for it.
+    pub evict_older_than: Option<Duration>,
+    /// How often pages are evicted by age; 40 s unless told.
+    pub every: Duration,
+    /// Anon against file, `0..=200`; 60 unless told (the kernel's default).
+    pub swappiness: u8,
+    /// Decide, explain, and touch nothing.
+    pub dry_run: bool,
+}
+
+/// Upper end of [`Policy::swappiness`].
+pub const SWAPPINESS_MAX: u8 = 200;
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            policy: Algorithm::MultiGen,
+            age_every: Duration::from_secs(10),
+            evict_older_than: None,
+            every: Duration::from_secs(40),
+            swappiness: 60,
+            dry_run: false,
+        }
+    }
+}
+
+/// All that a user may ask of the manager of one target.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Options {
+    /// How much memory.
+    pub limits: Limits,
+    /// Which pages go, and when.
+    pub policy: Policy,
+    /// The longest that a clearing of accessed bits may hold a process up; none for what suits the pace.
+    pub max_wait: Option<Duration>,
+    /// Go on with less than was asked for, and say so.
+    pub best_effort: bool,
+}
+
+/// A combination that cannot be meant.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OptionsError {
+    /// A program cannot run in nothing.
+    #[error("--memory-max {0}: a program needs some resident memory to run")]
+    MaxTooSmall(Bytes),
+    /// A lower limit above an upper one.
+    #[error("--memory-{lower} is above --memory-{upper}: both cannot hold")]
+    Crossed {
+        /// Name of the limit that should be the lower one.
+        lower: &'static str,
+        /// Name of the limit that should be the upper one.
+        upper: &'static str,
+    },
+    /// A period of zero would spin.
+    #[error("--{0} 0: a period must be longer than nothing")]
+    ZeroPeriod(&'static str),
+    /// The classic lists know no ages.
+    #[error("--policy active-inactive with --evict-older-than: it knows no ages")]
+    NoAges,
+    /// Outside the kernel's range.
+    #[error("--swappiness {0}: it goes from 0 (only file pages) to {SWAPPINESS_MAX} (only anon)")]
+    Swappiness(u8),
+}
+
+impl OptionsError {
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            OptionsError::MaxTooSmall(_) => {
+                format!("give at least {MAX_LEAST}, e.g. `--memory-max 64M`")
+            }
+            OptionsError::Crossed { lower, upper } => {
+                format!("lower --memory-{lower}, or raise --memory-{upper} above it")
+            }
+            OptionsError::ZeroPeriod(name) => format!("write e.g. `--{name} 10s`"),
+            OptionsError::NoAges => {
+                "leave out one of them; multi-gen is the policy that knows ages".to_owned()
+            }
+            OptionsError::Swappiness(_) => "60 is the kernel's default".to_owned(),
+        }
+    }
+}
+
+/// The smallest `memory.max` that is accepted: 64 pages, some thread stacks and their TLS.
+pub const MAX_LEAST: Bytes = Bytes(256 << 10);
+
+impl Options {
+    /// Refuses what contradicts itself. Percentages are compared only with percentages: what they
+    /// come to is known later.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        if let Size::Bytes(max) = self.limits.max
+            && max < MAX_LEAST
+        {
+            return Err(OptionsError::MaxTooSmall(max));
+        }
+        self.limits.check_order()?;
+        let periods = [
+            ("age-every", self.policy.age_every),
+            ("every", self.policy.every),
+        ];
+        if let Some((name, _)) = periods.iter().find(|(_, period)| period.is_zero()) {
+            return Err(OptionsError::ZeroPeriod(name));
+        }
+        let by_age = self.policy.evict_older_than.is_some();
+        if by_age && self.policy.policy == Algorithm::ActiveInactive {
+            return Err(OptionsError::NoAges);
+        }
+        if self.policy.swappiness > SWAPPINESS_MAX {
+            return Err(OptionsError::Swappiness(self.policy.swappiness));
+        }
+        Ok(())
+    }
+}
+
+impl Limits {
+    /// Whether anything is to hold the program's memory down.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        self.max != Size::Max || self.high != Size::Max
+    }
+
+    /// `min <= max`, `low <= max`, `high <= max`, `min <= high`: cgroup v2 lets these cross and lets
+    /// the upper one win silently; a limit that is silently ignored is what we refuse.
+    fn check_order(&self) -> Result<(), OptionsError> {
+        let pairs = [
+            ("min", self.min, "max", self.max),
+            ("low", self.low, "max", self.max),
+            ("high", self.high, "max", self.max),
+            ("min", self.min, "high", self.high),
+        ];
+        for (lower, low, upper, high) in pairs {
+            let explicit = low != Size::Max;
+            if explicit && low.surely_above(high) {
+                return Err(OptionsError::Crossed { lower, upper });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_pass_and_round_trip_through_json() {
+        let options = Options::default();
+        assert_eq!(options.check(), Ok(()));
+        let text = serde_json::to_string(&options).unwrap();
+        assert_eq!(serde_json::from_str::<Options>(&text).unwrap(), options);
+    }
+
+    #[test]
+    fn crossed_limits_are_named() {
+        let mut options = Options::default();
+        options.limits.max = Size::Bytes(Bytes(1 << 20));
+        options.limits.high = Size::Bytes(Bytes(2 << 20));
+        let error = options.check().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--memory-high is above --memory-max: both cannot hold"
+        );
+        assert!(error.hint().contains("raise --memory-max"));
+        options.limits.high = Size::Max;
+        assert_eq!(options.check(), Ok(()), "no high limit is no contradiction");
+    }
+
+    #[test]
+    fn nothing_and_never_are_refused() {
+        let mut options = Options::default();
+        options.limits.max = Size::Bytes(Bytes(0));
+        assert!(matches!(options.check(), Err(OptionsError::MaxTooSmall(_))));
+        let mut options = Options::default();
+        options.policy.every = Duration::ZERO;
+        assert_eq!(options.check(), Err(OptionsError::ZeroPeriod("every")));
+        let mut options = Options::default();
+        options.policy.swappiness = 201;
+        assert_eq!(options.check(), Err(OptionsError::Swappiness(201)));
+    }
+}

@@ -1,0 +1,160 @@
+//! A limit as users give it: a size, a share of what is used, or none.
+//!
+//! Invariant: a share stays a share until [`Size::of`] is told of what; it is never turned into bytes
+//! by guessing.
+
+use std::fmt;
+use std::str::FromStr;
+
+use engine::units::{Bytes, Limit};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::number::Number;
+use super::{UnitError, bytes};
+
+const LIMIT_HINT: &str = "write a size such as 512M, a share such as 50%, or max for no limit";
+
+/// A share in hundredths of a percent, `0..=10_000`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Percent(u16);
+
+impl Percent {
+    /// The whole.
+    pub const ALL: Percent = Percent(10_000);
+
+    /// A share of whole percents; `None` above 100.
+    #[must_use]
+    pub fn new(percent: u16) -> Option<Percent> {
+        (percent <= 100).then_some(Percent(percent * 100))
+    }
+
+    /// This share of `whole`, rounded down.
+    #[must_use]
+    pub fn of(self, whole: Bytes) -> Bytes {
+        let part = u128::from(whole.0) * u128::from(self.0) / 10_000;
+        Bytes(u64::try_from(part).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, hundredths) = (self.0 / 100, self.0 % 100);
+        match hundredths {
+            0 => f.pad(&format!("{whole}%")),
+            h if h % 10 == 0 => f.pad(&format!("{whole}.{}%", h / 10)),
+            h => f.pad(&format!("{whole}.{h:02}%")),
+        }
+    }
+}
+
+/// One of the `memory.*` limits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Size {
+    /// No limit.
+    Max,
+    /// So many bytes.
+    Bytes(Bytes),
+    /// A share of what the program uses, resident and swapped together.
+    Share(Percent),
+}
+
+impl Size {
+    /// Nothing.
+    pub const ZERO: Size = Size::Bytes(Bytes(0));
+
+    /// The limit when the whole is `whole`.
+    #[must_use]
+    pub fn of(self, whole: Bytes) -> Limit {
+        match self {
+            Size::Max => Limit::Max,
+            Size::Bytes(bytes) => Limit::Bytes(bytes),
+            Size::Share(percent) => Limit::Bytes(percent.of(whole)),
+        }
+    }
+
+    /// Whether it depends on what is used.
+    #[must_use]
+    pub fn is_share(self) -> bool {
+        matches!(self, Size::Share(_))
+    }
+
+    /// Whether it is above `other` whatever a share comes to.
+    #[must_use]
+    pub fn surely_above(self, other: Size) -> bool {
+        match (self, other) {
+            (Size::Bytes(a), Size::Bytes(b)) => a > b,
+            (Size::Share(a), Size::Share(b)) => a > b,
+            (Size::Max, Size::Bytes(_) | Size::Share(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Size, UnitError> {
+        let text = text.trim();
+        if text.eq_ignore_ascii_case("max") {
+            return Ok(Size::Max);
+        }
+        let Some(share) = text.strip_suffix('%') else {
+            let to_limit = |error: UnitError| UnitError::new(error.why, LIMIT_HINT);
+            return bytes(text).map(Size::Bytes).map_err(to_limit);
+        };
+        let number = Number::parse(share, "share", LIMIT_HINT)?;
+        if !number.suffix.is_empty() {
+            return Err(number.unknown_suffix("share", LIMIT_HINT));
+        }
+        let hundredths = number.times(100).and_then(|n| u16::try_from(n).ok());
+        match hundredths.map(Percent) {
+            Some(percent) if percent <= Percent::ALL => Ok(Size::Share(percent)),
+            _ => Err(UnitError::new(
+                format!("`{text}` is more than all of it"),
+                "a share goes from 0% to 100%",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Size::Max => f.pad("max"),
+            Size::Bytes(bytes) => bytes.fmt(f),
+            Size::Share(percent) => percent.fmt(f),
+        }
+    }
+}
+
+/// Bytes as a number, everything else as the text a user would write: `"max"`, `"50%"`.
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Size::Bytes(bytes) => serializer.serialize_u64(bytes.0),
+            other => serializer.collect_str(other),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Size;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes as a number, or a text such as \"512M\", \"50%\", \"max\"")
+            }
+
+            fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Size, E> {
+                Ok(Size::Bytes(Bytes(bytes)))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}

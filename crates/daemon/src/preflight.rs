@@ -1,0 +1,112 @@
+//! What is checked before anything is started or touched.
+//!
+//! Invariant: what a host cannot give at all is said here, with the way to get it, and never found out
+//! later. Nothing is changed.
+
+use std::path::PathBuf;
+
+use host::report::AgeSource;
+use host::system::{Groups, Proc, Target};
+use rustix::process::getuid;
+
+use crate::control::Tenant;
+use crate::error::Error;
+use crate::options::{Options, Size};
+use crate::rights;
+
+/// A tenant that exists and may be managed.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// Its name.
+    pub tenant: Tenant,
+    /// Its processes.
+    pub target: Target,
+}
+
+/// The process that a manager was started by, to be managed from its start on.
+#[must_use]
+pub(crate) fn own(pid: u32) -> Chosen {
+    Chosen {
+        tenant: Tenant::Pid(pid),
+        target: Target::Descendants(pid),
+    }
+}
+
+/// A process with its descendants.
+///
+/// # Errors
+/// It does not exist, is a thread or ourselves, or may not be managed.
+pub fn process(pid: u32) -> Result<Chosen, Error> {
+    let wanted = format!("cannot manage pid {pid}");
+    let proc = Proc::system()?;
+    let status = proc.status(pid)?.ok_or_else(|| {
+        let what = format!("{wanted}: there is no such process");
+        Error::failed(what, "`pagetide top` shows those that run")
+    })?;
+    if status.tgid != pid {
+        let first = status.tgid;
+        let what = format!("{wanted}: it is a thread of process {first}");
+        return Err(Error::failed(what, format!("give {first}")));
+    }
+    if pid == std::process::id() {
+        let what = format!("{wanted}: that is pagetide itself");
+        return Err(Error::failed(what, "give another process"));
+    }
+    if proc.stat(pid)?.is_some_and(|stat| stat.is_kernel()) {
+        let what = format!("{wanted}: it is a thread of the kernel");
+        return Err(Error::failed(what, "give a program's process"));
+    }
+    rights::may_manage(pid)?;
+    Ok(own(pid))
+}
+
+/// The processes of a control group.
+///
+/// # Errors
+/// There is none of that name, or the user is not root: who else is in a group is nothing that one user
+/// could answer for.
+pub fn group(typed: &str) -> Result<Chosen, Error> {
+    let group = Groups::find(&Proc::system()?)?.resolve(typed)?;
+    if !getuid().is_root() {
+        let path = group.path.display();
+        return Err(Error::missing(
+            format!("cannot manage control group {path}: that is root's"),
+            "run pagetide as root, or give a process of your own",
+        ));
+    }
+    Ok(Chosen {
+        tenant: Tenant::Group(PathBuf::clone(&group.path)),
+        target: Target::Group(group),
+    })
+}
+
+/// Whether pages have somewhere to go.
+///
+/// # Errors
+/// There is no swap, and it would be used.
+pub fn swap(options: &Options) -> Result<(), Error> {
+    if options.policy.dry_run || options.limits.swap_max == Size::ZERO {
+        return Ok(());
+    }
+    if Proc::system()?.memory()?.swap_total > 0 {
+        return Ok(());
+    }
+    Err(Error::missing(
+        "this host has no swap, so cold memory has nowhere to go",
+        "`pagetide swap on` makes compressed swap in memory\n--best-effort goes on without",
+    ))
+}
+
+/// Whether ages are known at all.
+///
+/// # Errors
+/// They are not.
+pub fn source(source: AgeSource) -> Result<(), Error> {
+    if source != AgeSource::None {
+        return Ok(());
+    }
+    Err(Error::missing(
+        "nothing here tells which memory is in use",
+        "`pagetide doctor` says what is missing, and how to get it\n--best-effort goes on without",
+    ))
+}

@@ -1,0 +1,68 @@
+//! Reclaim and bring-back of a target that nobody manages: a manager for that alone.
+//!
+//! Invariant: nothing is left running; a reclaim by age watches for at least that long first, because an
+//! age is never longer than one watched.
+
+use std::time::{Duration, Instant};
+
+use host::manage::Manager;
+
+use crate::control::{Ask, ControlServer, Done};
+use crate::error::Error;
+use crate::options::Options;
+use crate::preflight::{self, Chosen};
+use crate::serve::{done, once, wanted};
+
+/// What is watched before the coldest pages are asked for: two looks of this distance.
+const GLANCE: Duration = Duration::from_secs(1);
+
+/// Puts pages of an unmanaged target out. `watching` is told how long that takes, if it takes long.
+///
+/// # Errors
+/// It cannot be managed, there is no swap, or somebody manages it.
+pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> Result<Done, Error> {
+    preflight::swap(&Options::default())?;
+    let _name = ControlServer::bind(&chosen.tenant)?;
+    let (interval, time) = match what {
+        Ask::Bytes(_) => (GLANCE, GLANCE),
+        Ask::OlderThan(age) => {
+            let interval = (age / 5).clamp(Duration::from_millis(100), Duration::from_secs(10));
+            (interval, age + interval)
+        }
+        Ask::All => (GLANCE, Duration::ZERO),
+    };
+    if time > GLANCE {
+        watching(time);
+    }
+    let mut manager = Manager::start(once(chosen, interval), None)?;
+    watch(&mut manager, time)?;
+    let reclaimed = manager.reclaim(wanted(what));
+    drop(manager.end());
+    Ok(done(reclaimed?))
+}
+
+/// Reads back in what is out of an unmanaged target; pages that were asked for.
+///
+/// # Errors
+/// It cannot be managed, or somebody manages it.
+pub fn bring_back(chosen: Chosen) -> Result<u64, Error> {
+    let _name = ControlServer::bind(&chosen.tenant)?;
+    let mut manager = Manager::start(once(chosen, GLANCE), None)?;
+    watch(&mut manager, Duration::ZERO)?;
+    let pages = manager.bring_back();
+    drop(manager.end());
+    Ok(pages?)
+}
+
+/// Looks for `time`, and once at least.
+fn watch(manager: &mut Manager, time: Duration) -> Result<(), Error> {
+    let end = Instant::now() + time;
+    loop {
+        let next = manager.work()?;
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || manager.finished() {
+            return Ok(());
+        }
+        std::thread::sleep(next.min(left).max(Duration::from_millis(1)));
+    }
+}

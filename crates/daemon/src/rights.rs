@@ -1,0 +1,99 @@
+//! Whom a user may manage, when pagetide has capabilities from its file.
+//!
+//! Invariant: capabilities of our file open nothing to a user that the user could not trace without
+//! them, and none of them reaches a program that we become.
+
+use std::os::unix::fs::MetadataExt;
+
+use rustix::process::{getgid, getuid};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+use crate::error::Error;
+
+/// Capabilities that the user gave us, as opposed to our file: the kernel clears these when a file has some.
+fn ambient() -> CapabilitySet {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    CapabilitySet::from_bits_retain(hex(&status, "CapAmb:").unwrap_or(0))
+}
+
+fn hex(status: &str, name: &str) -> Option<u64> {
+    let text = status.lines().find_map(|line| line.strip_prefix(name))?;
+    u64::from_str_radix(text.trim(), 16).ok()
+}
+
+/// Gives up what our file gave us, so that files are opened and programs are found with the user's rights.
+/// Root's are root's.
+///
+/// # Errors
+/// The kernel's.
+pub fn drop_capabilities_of_file() -> Result<(), Error> {
+    if getuid().is_root() {
+        return Ok(());
+    }
+    let dropped = capabilities(None).and_then(|mut sets| {
+        let own = ambient();
+        sets.effective = sets.effective.intersection(own);
+        sets.permitted = sets.permitted.intersection(own);
+        set_capabilities(None, sets)
+    });
+    dropped.map_err(|error| {
+        let what = format!("cannot give up the capabilities of pagetide's file: {error}");
+        Error::missing(what, "this should not happen; please report it")
+    })
+}
+
+/// Whether the user may manage a process: root and who has CAP_SYS_PTRACE may all that the kernel lets
+/// them, others their own processes that can be traced (ptrace(2), access mode checking).
+///
+/// # Errors
+/// Why not.
+pub fn may_manage(pid: u32) -> Result<(), Error> {
+    if getuid().is_root() || ambient().contains(CapabilitySet::SYS_PTRACE) {
+        return Ok(());
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let owner = std::fs::metadata(format!("/proc/{pid}")).map_or(u32::MAX, |meta| meta.uid());
+    match reason(&status, owner, (getuid().as_raw(), getgid().as_raw())) {
+        None => Ok(()),
+        Some(why) => Err(Error::missing(
+            format!("cannot manage pid {pid}: {why}"),
+            "run pagetide as that process's user, or as root",
+        )),
+    }
+}
+
+/// Why a user may not trace a process, by its status and the owner of its directory in /proc.
+fn reason(status: &str, owner: u32, (uid, gid): (u32, u32)) -> Option<&'static str> {
+    let all = |name: &str, id: u32| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.is_some_and(|ids| ids.split_whitespace().all(|one| one.parse() == Ok(id)))
+    };
+    if !all("Uid:", uid) || !all("Gid:", gid) {
+        return Some("it belongs to another user or group");
+    }
+    if hex(status, "CapPrm:") != Some(0) {
+        return Some("it has capabilities");
+    }
+    (owner != uid).then_some("it does not let itself be traced (PR_SET_DUMPABLE)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_could_be_traced_may_be_managed() {
+        let status = |uid: &str, caps: &str| {
+            format!("Name:\tx\nUid:\t{uid}\nGid:\t7\t7\t7\t7\nCapPrm:\t{caps}\n")
+        };
+        let own = status("5\t5\t5\t5", "0000000000000000");
+        assert_eq!(reason(&own, 5, (5, 7)), None);
+        assert!(reason(&own, 0, (5, 7)).is_some(), "not dumpable");
+        assert!(reason(&own, 5, (5, 8)).is_some(), "another group");
+        let setuid = status("5\t0\t0\t0", "0000000000000000");
+        assert!(reason(&setuid, 5, (5, 7)).is_some());
+        let capable = status("5\t5\t5\t5", "0000000000200000");
+        assert!(reason(&capable, 5, (5, 7)).is_some());
+        assert!(reason("", 5, (5, 7)).is_some(), "gone");
+    }
+}

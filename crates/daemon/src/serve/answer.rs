@@ -1,0 +1,98 @@
+//! Answers to commands.
+//!
+//! Invariant: a request that cannot be done is answered with why; the manager goes on all the same.
+
+use host::manage::{Manager, Reclaimed};
+
+use crate::control::{Ask, Done, Pong, Request, Response};
+use crate::error::Error;
+
+use super::Served;
+use super::shares::Shares;
+
+impl Served {
+    /// Answers what has arrived.
+    pub(super) fn answer(&mut self) {
+        let Served {
+            manager,
+            server,
+            shares,
+            options,
+            is_detached,
+            ..
+        } = self;
+        server.poll(&mut |request| {
+            let answer = match request {
+                Request::Detach { bring_back } => detach(manager, bring_back).inspect(|_| {
+                    *is_detached = true;
+                }),
+                Request::Limits { set: Some(limits) } => {
+                    let mut other = options.clone();
+                    other.limits = *limits;
+                    other.check().map_err(Error::from).map(|()| {
+                        *shares = Shares::new(*limits, false);
+                        manager.set_limits(shares.now());
+                        Response::Limits(limits)
+                    })
+                }
+                Request::Limits { set: None } => Ok(Response::Limits(Box::new(shares.limits()))),
+                other => simple(manager, &other),
+            };
+            answer.unwrap_or_else(Response::Error)
+        });
+    }
+}
+
+fn detach(manager: &mut Manager, bring_back: bool) -> Result<Response, Error> {
+    let pages = match bring_back {
+        true => manager.bring_back()?,
+        false => 0,
+    };
+    Ok(Response::Detached { pages })
+}
+
+/// What changes nothing but pages.
+fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
+    Ok(match request {
+        Request::Report {} => Response::Report(Box::new(manager.report())),
+        Request::Stat {} => {
+            let named = |(name, count): (&str, u64)| (name.to_owned(), count);
+            Response::Stat(manager.stat().into_iter().map(named).collect())
+        }
+        Request::Reclaim { what } => Response::Reclaimed(done(manager.reclaim(wanted(*what))?)),
+        Request::Manages { pid } => {
+            let report = manager.report();
+            Response::Manages(report.processes.iter().any(|process| process.pid == *pid))
+        }
+        Request::Ping {} | Request::Detach { .. } | Request::Limits { .. } => {
+            Response::Pong(Pong {
+                manager: std::process::id(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            })
+        }
+    })
+}
+
+/// As the manager has it.
+#[must_use]
+pub fn wanted(ask: Ask) -> host::manage::Ask {
+    match ask {
+        Ask::Bytes(bytes) => host::manage::Ask::Bytes(bytes),
+        Ask::OlderThan(age) => host::manage::Ask::OlderThan(age),
+        Ask::All => host::manage::Ask::All,
+    }
+}
+
+/// As it travels.
+pub(crate) fn done(reclaimed: Reclaimed) -> Done {
+    let kept = reclaimed.kept;
+    Done {
+        asked_pages: reclaimed.asked_pages,
+        evicted_pages: reclaimed.evicted_pages,
+        shared_pages: kept.shared,
+        locked_pages: kept.locked,
+        referenced_pages: kept.referenced,
+        busy_pages: kept.busy,
+        no_swap: reclaimed.no_swap,
+    }
+}

@@ -1,0 +1,215 @@
+//! A manager's loop for one tenant: what is due, what is asked, and the end of it.
+//!
+//! Invariant: it waits in one place ([`wake::Wake::wait`]), where commands, signals and the end of the
+//! first process are heard at once. However it ends, in order: commands are answered, limits lifted, the
+//! wall removed, and the program left as it is.
+
+mod answer;
+mod shares;
+mod wake;
+
+use std::time::{Duration, Instant};
+
+use host::manage::{Manager, Settings};
+use host::report::Report;
+use host::wall::Wall;
+
+use crate::control::ControlServer;
+use crate::error::Error;
+use crate::options::{Algorithm, Options, Swappiness};
+use crate::preflight::{self, Chosen};
+use crate::walls;
+
+pub(crate) use answer::done;
+pub use answer::wanted;
+use shares::Shares;
+use wake::Wake;
+
+/// How often a share of what is used is worked out anew.
+const SHARES_EVERY: Duration = Duration::from_secs(1);
+/// While a client is being served, its answer is looked after so often.
+const CLIENT_PULSE: Duration = Duration::from_millis(5);
+/// Answers that are under way at the end have so long.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
+
+/// Who looks on while a manager works.
+pub trait Watcher {
+    /// Whether a report is wanted now.
+    fn is_due(&self) -> bool {
+        false
+    }
+
+    /// How long until that may change; none for never.
+    fn pace(&self) -> Option<Duration> {
+        None
+    }
+
+    /// What was done since the last time, and why.
+    fn actions(&mut self, _lines: &[String]) {}
+
+    /// All until now; whether to go on.
+    fn report(&mut self, _report: &Report) -> bool {
+        true
+    }
+}
+
+/// Nobody looks on.
+pub struct Nobody;
+
+impl Watcher for Nobody {}
+
+/// A manager that has begun.
+pub struct Served {
+    manager: Manager,
+    server: ControlServer,
+    options: Options,
+    shares: Shares,
+    shared_at: Option<Instant>,
+    wake: Wake,
+    notes: Vec<String>,
+    is_detached: bool,
+}
+
+impl Served {
+    /// Checks everything, takes the tenant's name, raises a wall where one is wanted and begins; nothing is
+    /// read of the target yet.
+    ///
+    /// # Errors
+    /// What cannot be had; then nothing is left behind.
+    pub fn begin(chosen: Chosen, options: Options, wants_wall: bool) -> Result<Served, Error> {
+        options.check()?;
+        let mut notes = Vec::new();
+        let mut need = |result: Result<(), Error>| match result {
+            Err(error) if options.best_effort => {
+                notes.push(error.to_string());
+                Ok(())
+            }
+            other => other,
+        };
+        need(preflight::swap(&options))?;
+        if let Some(managed) = crate::control::find(&chosen.tenant)? {
+            return Err(Error::failed(
+                format!(
+                    "cannot manage {}: the pagetide of pid {} manages it, as {}",
+                    chosen.tenant, managed.manager, managed.tenant
+                ),
+                "ask that manager instead, or end it first with `pagetide detach`",
+            ));
+        }
+        let server = ControlServer::bind(&chosen.tenant)?;
+        let wake = Wake::new(chosen.tenant.pid())?;
+        let mut wall = None;
+        if let (true, true, Some(pid)) = (wants_wall, options.limits.hold(), chosen.tenant.pid()) {
+            need(walls::raise(pid).map(|made| wall = Some(made)))?;
+        }
+        let shares = Shares::new(options.limits, wants_wall);
+        let mut manager = start(settings(chosen, &options, &shares), wall)?;
+        if let Err(error) = need(preflight::source(manager.report().age_source)) {
+            walls::fall(manager.end());
+            return Err(error);
+        }
+        Ok(Served {
+            manager,
+            server,
+            options,
+            shares,
+            shared_at: None,
+            wake,
+            notes,
+            is_detached: false,
+        })
+    }
+
+    /// What could not be had, and is done without.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Works until the target has ended, a command or a signal says to let go, or `watcher` does; the last
+    /// report.
+    ///
+    /// # Errors
+    /// The target can no longer be read; it was let go.
+    pub fn stay(mut self, watcher: &mut dyn Watcher) -> Result<Report, Error> {
+        let ended = self.work(watcher);
+        let mut report = self.manager.report();
+        report.notes.extend(self.notes);
+        walls::fall(self.manager.end());
+        self.server.finish(LAST_ANSWER);
+        ended.map(|()| report)
+    }
+
+    fn work(&mut self, watcher: &mut dyn Watcher) -> Result<(), Error> {
+        loop {
+            let next = self.manager.work()?;
+            if self.manager.finished() {
+                return Ok(());
+            }
+            self.hold_shares();
+            let actions = self.manager.actions();
+            if !actions.is_empty() {
+                watcher.actions(&actions);
+            }
+            if watcher.is_due() && !watcher.report(&self.manager.report()) {
+                return Ok(());
+            }
+            let mut wait = next.min(watcher.pace().unwrap_or(next));
+            if self.server.is_busy() {
+                wait = wait.min(CLIENT_PULSE);
+            }
+            self.wake.wait(self.server.fds(), wait);
+            self.answer();
+            if self.is_detached || self.wake.is_stopped() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Brings limits that are shares of what is used up to date.
+    fn hold_shares(&mut self) {
+        let fresh = |at: Instant| at.elapsed() < SHARES_EVERY;
+        if !self.shares.vary() || self.shared_at.is_some_and(fresh) {
+            return;
+        }
+        self.shared_at = Some(Instant::now());
+        let report = self.manager.report();
+        let used = report.resident_bytes.saturating_add(report.swapped_bytes);
+        if let Some(limits) = self.shares.used(used) {
+            self.manager.set_limits(limits);
+        }
+    }
+}
+
+fn start(settings: Settings, wall: Option<Wall>) -> Result<Manager, Error> {
+    Ok(Manager::start(settings, wall)?)
+}
+
+/// The settings of a tenant's manager.
+fn settings(chosen: Chosen, options: &Options, shares: &Shares) -> Settings {
+    let policy = options.policy;
+    Settings {
+        target: chosen.target,
+        interval: policy.age_every,
+        max_wait: options.max_wait,
+        limits: shares.now(),
+        classic: policy.policy == Algorithm::ActiveInactive,
+        swappiness: Swappiness::new(policy.swappiness).unwrap_or_default(),
+        evict_older_than: policy.evict_older_than,
+        every: policy.every,
+        dry_run: policy.dry_run,
+        best_effort: options.best_effort,
+    }
+}
+
+/// The settings of a manager that does one thing and ends.
+pub(crate) fn once(chosen: Chosen, interval: Duration) -> Settings {
+    let options = Options {
+        policy: crate::options::Policy {
+            age_every: interval,
+            ..crate::options::Policy::default()
+        },
+        ..Options::default()
+    };
+    settings(chosen, &options, &Shares::new(options.limits, false))
+}

@@ -1,0 +1,99 @@
+//! Where a manager waits: commands, signals, and the end of the first process.
+//!
+//! Invariant: one wait; each of these ends it at once. The first SIGINT, SIGTERM or SIGHUP says to let go
+//! in order, the second ends us, which the target does not notice.
+
+use std::io::Read;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::error::Error;
+
+/// What ends a wait.
+#[derive(Debug)]
+pub(super) struct Wake {
+    signals: UnixStream,
+    stop: Arc<AtomicBool>,
+    /// The first process, until it has ended.
+    first: Option<OwnedFd>,
+}
+
+impl Wake {
+    /// Signals from now on, and the end of `first`.
+    pub(super) fn new(first: Option<u32>) -> Result<Wake, Error> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let signals = listen(&stop).map_err(|error| {
+            let what = format!("cannot listen for signals: {error}");
+            Error::failed(what, "this should not happen; please report it")
+        })?;
+        let first = first.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        Ok(Wake {
+            signals,
+            stop,
+            // Without (Linux before 5.3), its end is found by the next look.
+            first: first.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
+        })
+    }
+
+    /// Whether a signal said to let go.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Waits at most for `time`.
+    pub(super) fn wait<'a>(
+        &mut self,
+        others: impl Iterator<Item = BorrowedFd<'a>>,
+        time: Duration,
+    ) {
+        let others: Vec<BorrowedFd<'a>> = others.collect();
+        let has_ended = {
+            let own = [
+                Some(&self.signals as &dyn AsBorrowed),
+                self.first.as_ref().map(|fd| fd as _),
+            ];
+            let own = own.into_iter().flatten().map(AsBorrowed::borrowed);
+            let mut fds: Vec<PollFd<'_>> = own
+                .chain(others)
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                .collect();
+            // A time that is too long for the kernel is no limit; a signal ends the wait, too.
+            let time = Timespec::try_from(time).ok();
+            let _ = poll(&mut fds, time.as_ref());
+            self.first.is_some() && fds.get(1).is_some_and(|fd| !fd.revents().is_empty())
+        };
+        if has_ended {
+            self.first = None;
+        }
+        let _ = (&self.signals).read(&mut [0; 16]);
+    }
+}
+
+/// What can be waited on.
+trait AsBorrowed {
+    fn borrowed(&self) -> BorrowedFd<'_>;
+}
+
+impl<T: std::os::fd::AsFd> AsBorrowed for T {
+    fn borrowed(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+}
+
+fn listen(stop: &Arc<AtomicBool>) -> std::io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(stop))?;
+        signal_hook::flag::register(signal, Arc::clone(stop))?;
+        signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
+    }
+    Ok(ours)
+}

@@ -1,0 +1,311 @@
+//! `pagetide run` becomes the program: each trait that an exec passes on is asked for twice, alone and under
+//! `run`, and must be the same.
+#![forbid(unsafe_code)]
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use e2e::temp::{TempDir, serial};
+use e2e::{pagetide, proc, wait};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// What a program said and how it ended.
+#[derive(PartialEq, Eq, Debug)]
+struct Said {
+    stdout: String,
+    stderr: String,
+    status: Option<i32>,
+    signal: Option<i32>,
+}
+
+fn said(command: &mut Command) -> Said {
+    use std::os::unix::process::ExitStatusExt;
+    let output = command.stdin(Stdio::null()).output().expect("sh is there");
+    Said {
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        status: output.status.code(),
+        signal: output.status.signal(),
+    }
+}
+
+/// A script of sh around `$RUN COMMAND`, with `$RUN` empty and with it `pagetide run`.
+fn beside(script: &str) -> (Said, Said) {
+    let with = |run: &str| {
+        let mut command = Command::new("timeout");
+        command.args(["60", "sh", "-c", script]).env("RUN", run);
+        said(&mut command)
+    };
+    let run = format!("{} run --best-effort --", pagetide::binary());
+    (with(""), with(&run))
+}
+
+fn same(script: &str) -> Said {
+    let (alone, managed) = beside(script);
+    assert_eq!(alone, managed, "{script}");
+    managed
+}
+
+#[test]
+fn exit_codes_and_signals_are_the_programs_own() {
+    let _serial = serial();
+    for status in [0, 1, 3, 37, 126, 255] {
+        let said = same(&format!("exec $RUN sh -c 'exit {status}'"));
+        assert_eq!(said.status, Some(status));
+    }
+    for signal in ["KILL", "TERM", "SEGV", "ABRT", "PIPE"] {
+        let said = same(&format!(
+            "ulimit -c 0; $RUN sh -c 'kill -{signal} $$' 2>&-; echo $?"
+        ));
+        assert!(
+            said.stdout
+                .trim()
+                .parse::<i32>()
+                .is_ok_and(|code| code > 128),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
+fn it_is_the_same_process() {
+    let _serial = serial();
+    // pid, parent, group, session, terminal: fields 1, 4, 5, 6, 7 of /proc/self/stat. The shell tells its
+    // own pid first and then becomes the program.
+    let script = "echo $$ > $DIR/pid; exec $RUN cat /proc/self/stat";
+    let folder = TempDir::new();
+    for run in [
+        String::new(),
+        format!("{} run --best-effort --", pagetide::binary()),
+    ] {
+        let said = said(
+            Command::new("sh")
+                .args(["-c", script])
+                .env("RUN", run)
+                .env("DIR", folder.path()),
+        );
+        let fields: Vec<&str> = said.stdout.split_whitespace().collect();
+        let pid = std::fs::read_to_string(folder.path().join("pid")).expect("told");
+        assert_eq!(fields[0], pid.trim(), "{said:?}");
+        assert_eq!(
+            fields[3],
+            std::process::id().to_string(),
+            "the parent: {said:?}"
+        );
+        let own = proc::read(std::process::id(), "stat").expect("we are here");
+        let own: Vec<&str> = own
+            .rsplit_once(')')
+            .expect("a name")
+            .1
+            .split_whitespace()
+            .collect();
+        assert_eq!(fields[4..7], own[2..5], "group, session, terminal");
+    }
+}
+
+#[test]
+fn signals_limits_and_masks_are_as_they_were() {
+    let _serial = serial();
+    let lines =
+        "grep -E '^(Sig|Shd|Seccomp:|NoNewPrivs|Cap|Cpus_allowed:|Umask)' /proc/self/status";
+    for script in [
+        format!("$RUN {lines}"),
+        format!("trap '' PIPE HUP CHLD; $RUN {lines}"),
+        format!("umask 027; ulimit -n 77; ulimit -l 64; ulimit -v 4000000; $RUN {lines}"),
+        format!("taskset -c 0 $RUN {lines}"),
+        "trap '' CHLD; $RUN cat /proc/self/limits".to_owned(),
+        "ulimit -s 4096; ulimit -c 0; nice -n 3 $RUN sh -c 'ulimit -a; nice; cat /proc/self/oom_score_adj'"
+            .to_owned(),
+        "cd /usr && $RUN pwd".to_owned(),
+    ] {
+        same(&script);
+    }
+}
+
+/// A shell that pipes knows SIGPIPE; Rust's runtime ignores it: `yes | head` would complain.
+#[test]
+fn a_broken_pipe_ends_a_program_quietly() {
+    let _serial = serial();
+    let said = same("$RUN sh -c 'yes; echo still here >&2' | head -1");
+    assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("y\n", ""));
+    same("trap '' PIPE; $RUN sh -c 'yes 2>&1 | head -1; trap'");
+}
+
+#[test]
+fn descriptors_are_those_that_were_given() {
+    let _serial = serial();
+    // The listing itself is one more, the same in both.
+    for around in [
+        "",
+        "exec 0<&-;",
+        "exec 1>&2 2>&-;",
+        "exec 5</dev/null 9</etc/passwd;",
+        "exec 0<&- 2>&-;",
+    ] {
+        same(&format!(
+            "{around} $RUN sh -c 'cd /proc/$$/fd && echo *' 2>&1 >$(mktemp -u) || true"
+        ));
+        same(&format!("{around} $RUN ls /proc/self/fd"));
+    }
+}
+
+#[test]
+fn environment_and_arguments_are_the_same() {
+    let _serial = serial();
+    same("A='x y' B= $RUN env | sort");
+    same("env -i $RUN /usr/bin/env");
+    same("unset PATH; $RUN /bin/echo a 'b  c' '' -- --help");
+    same("$RUN -- 2>/dev/null; $RUN printf '%s|' \"$(printf '\\377')\" '*' \"a\nb\"");
+}
+
+#[test]
+fn no_child_is_seen_that_the_program_did_not_start() {
+    let _serial = serial();
+    let script = "import os\n\
+        try:\n    print(os.waitpid(-1, 0))\n\
+        except ChildProcessError:\n    print('none')\n";
+    let said = same(&format!("$RUN python3 -c \"{script}\""));
+    assert_eq!(said.stdout, "none\n");
+    // One that was there before is still there.
+    let script = "import os\nprint(os.waitpid(-1, 0)[1])\nopen('/dev/null').close()";
+    let said = same(&format!(
+        "sh -c 'sleep 0.2 & exec $RUN python3 -c \"{script}\"'"
+    ));
+    assert_eq!(said.stdout, "0\n");
+}
+
+/// The manager must hold no end of any pipe: a reader would wait for it.
+#[test]
+fn substitutions_and_pipes_end_with_the_program() {
+    let _serial = serial();
+    let said = same("x=$($RUN sh -c 'sleep 0.1; echo done'); echo got $x");
+    assert_eq!(said.stdout, "got done\n");
+    same("$RUN echo one | cat | $RUN cat");
+    // A child that stays keeps the pipe, as it does alone; here it does not.
+    same("x=$($RUN sh -c 'sleep 3 >/dev/null 2>&1 & echo left'); echo $x");
+}
+
+#[test]
+fn programs_that_cannot_run_end_as_in_a_shell() {
+    let _serial = serial();
+    let folder = TempDir::public();
+    std::fs::write(folder.path().join("plain"), "echo hello\n").expect("a file");
+    std::fs::write(folder.path().join("locked"), "#!/bin/sh\n").expect("a file");
+    std::fs::write(folder.path().join("lost"), "#!/no/such/shell\n").expect("a file");
+    for name in ["plain", "lost"] {
+        let file = folder.file(name);
+        assert!(said(Command::new("chmod").args(["755", &file])).status == Some(0));
+    }
+    let dir = folder.path().display();
+    for (command, code) in [
+        ("/no/such/program".to_owned(), 127),
+        ("no-such-program-anywhere".to_owned(), 127),
+        (format!("{dir}/locked"), 126),
+        (format!("{dir}/lost"), 127),
+        ("/tmp".to_owned(), 126),
+    ] {
+        let (alone, managed) = beside(&format!("env $RUN {command}"));
+        assert_eq!(
+            (alone.status, managed.status),
+            (Some(code), Some(code)),
+            "{managed:?}"
+        );
+        assert!(managed.stderr.contains("hint:"), "{managed:?}");
+        assert!(managed.stderr.contains(&command), "{managed:?}");
+    }
+    // A script without a first line is sh's, as execvp(3) has it.
+    let said = same(&format!("env $RUN {dir}/plain"));
+    assert_eq!(said.stdout, "hello\n");
+}
+
+#[test]
+fn wrappers_around_and_inside_change_nothing() {
+    let _serial = serial();
+    same("timeout 20 nice -n 1 env X=1 $RUN sh -c 'sh -c \"exit 5\"'");
+    same("$RUN timeout 20 sh -c 'exit 6'");
+    same("$RUN setsid -w sh -c 'exit 7'");
+    same("su nobody -s /bin/sh -c 'exit 8'; $RUN su nobody -s /bin/sh -c 'id -un; exit 8'");
+}
+
+/// Another user has no right to what managing takes: said before the start, or done without.
+#[test]
+fn who_has_no_rights_is_told_before_the_start() {
+    let _serial = serial();
+    let folder = TempDir::public();
+    let copy = folder.file("pagetide");
+    std::fs::copy(pagetide::binary(), &copy).expect("room for a copy");
+    let as_nobody = |words: &str| {
+        let script = format!("{copy} run --memory-max 64M {words} -- echo started");
+        said(Command::new("su").args(["nobody", "-s", "/bin/sh", "-c", &script]))
+    };
+    let refused = as_nobody("");
+    assert_eq!(
+        (refused.status, refused.stdout.as_str()),
+        (Some(3), ""),
+        "{refused:?}"
+    );
+    assert!(refused.stderr.contains("hint:"), "{refused:?}");
+    let runs = as_nobody("--best-effort");
+    assert_eq!(
+        (runs.status, runs.stdout.as_str()),
+        (Some(0), "started\n"),
+        "{runs:?}"
+    );
+    assert!(runs.stderr.contains("goes on with less"), "{runs:?}");
+}
+
+#[test]
+fn the_report_comes_when_the_last_process_has_ended() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let path = folder.file("report.json");
+    let script = format!(
+        "{} run --best-effort --report {path} -- sh -c 'sleep 1 >/dev/null & exit 9' 2>/dev/null",
+        pagetide::binary()
+    );
+    let said = said(Command::new("sh").args(["-c", &script]));
+    assert_eq!(said.status, Some(9));
+    let read = || {
+        std::fs::read_to_string(&path)
+            .ok()
+            .filter(|text| !text.is_empty())
+    };
+    let text = wait::poll(SOON, read).expect("the report comes");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON, all of it");
+    assert!(report["exit"] == 9 || report["exit"].is_null(), "{report}");
+    let bad = format!(
+        "{} run --report /no/such/dir/x -- echo started",
+        pagetide::binary()
+    );
+    let told = self::said(Command::new("sh").args(["-c", &bad]));
+    assert_eq!(
+        (told.status, told.stdout.as_str()),
+        (Some(1), ""),
+        "{told:?}"
+    );
+}
+
+/// The manager stands beside: asked by the pid, told to let go, and the program goes on.
+#[test]
+fn a_program_under_run_is_managed_once_and_let_go() {
+    let _serial = serial();
+    let run = pagetide::run(&["--best-effort"], &e2e::guard::Run::new(["sleep", "60"]));
+    let running = run.start();
+    let pid = running.pid();
+    wait::until("it is sleep", SOON, || {
+        proc::comm(pid).as_deref() == Some("sleep")
+    });
+    let stat = pagetide::on("stat", pid);
+    assert!(stat.status.success(), "{}", stat.stderr);
+    let second = pagetide::command(["attach", "--best-effort", "--for", "1s", &pid.to_string()]);
+    let second = second.finish(SOON);
+    assert_eq!(second.status.code(), Some(1), "{}", second.stderr);
+    assert!(second.stderr.contains("manages it"), "{}", second.stderr);
+    let detached = pagetide::on("detach", pid);
+    assert!(detached.status.success(), "{}", detached.stderr);
+    wait::until("nobody manages it", SOON, || {
+        !pagetide::on("stat", pid).status.success()
+    });
+    assert!(proc::is_alive(pid), "the program runs on");
+}

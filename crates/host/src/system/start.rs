@@ -1,0 +1,7 @@
+//! How this process was started, and becoming another program the same way; the calls are `pagetables`',
+//! where all unsafe code of the product is.
+
+pub use pagetables::{
+    Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found,
+    take_child_signal,
+};
