@@ -15,7 +15,6 @@ mod view;
 mod watching;
 
 use failure::Failure;
-use host::wall::guard;
 
 fn main() -> ExitCode {
     let code = match dispatch() {

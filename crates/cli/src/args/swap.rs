@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use daemon::options::{Bytes, Size, UnitError};
+use engine::Limit;
 use host::swap::Request;
-use pager::options::{Bytes, Limit, UnitError};
 
 use super::examples;
 
@@ -47,7 +48,7 @@ pub(crate) struct On {
         value_parser = size,
         allow_negative_numbers = true
     )]
-    pub(crate) size: Limit,
+    pub(crate) size: Size,
     /// What zram compresses with [default: the fastest that the kernel has, lz4 before all]
     #[arg(long, value_name = "zstd|lz4|...")]
     pub(crate) compress: Option<String>,
@@ -63,7 +64,10 @@ impl On {
     /// The request, on a host of so much memory.
     pub(crate) fn request(&self, memory: u64) -> Request {
         Request {
-            size: self.size.resolve(Bytes(memory)).map(|bytes| bytes.0),
+            size: match self.size.of(Bytes(memory)) {
+                Limit::Bytes(bytes) => Some(bytes.0),
+                Limit::Max => None,
+            },
             algorithm: self.compress.clone(),
             file: self.file.clone(),
         }
@@ -71,18 +75,18 @@ impl On {
 }
 
 /// The one place that knows how sizes are written here.
-fn size(text: &str) -> Result<Limit, UnitError> {
+fn size(text: &str) -> Result<Size, UnitError> {
     let hint = "write a size such as 2G, or a share of memory such as 50%";
-    match text.parse::<Limit>() {
-        Ok(Limit::Max) => Err(UnitError {
+    match text.parse::<Size>() {
+        Ok(Size::Max) => Err(UnitError {
             why: "swap without an end cannot be made".to_owned(),
             hint,
         }),
-        Ok(limit) if limit.resolve(Bytes(u64::MAX)) == Some(Bytes(0)) => Err(UnitError {
+        Ok(size) if size.of(Bytes(u64::MAX)) == Limit::Bytes(Bytes(0)) => Err(UnitError {
             why: format!("`{text}` is no swap at all"),
             hint,
         }),
-        Ok(limit) => Ok(limit),
+        Ok(size) => Ok(size),
         Err(error) => Err(UnitError { hint, ..error }),
     }
 }

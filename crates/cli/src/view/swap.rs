@@ -3,8 +3,8 @@
 //! Invariant: paths are as safe to show as all words of others ([`Sheet`] sees to it); advice names the
 //! command that follows it.
 
+use daemon::options::Bytes;
 use host::swap::{Area, Made, Removed, Status};
-use pager::options::Bytes;
 
 use crate::terminal::Style;
 

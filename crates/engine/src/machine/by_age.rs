@@ -11,7 +11,9 @@ use crate::vmscan::{Memory, ScanReason, Shrunk, shrink_older_than};
 impl Machine {
     /// Evicts up to `most` pages of `memcg` and all below it that have been idle for `age` at least, as
     /// far as generations can tell: age at intervals of `age` ([`Self::walk_and_age`]), and never at
-    /// half of it or less. A memcg of which a whole batch could not go is left alone for this time.
+    /// half of it or less. A page of the oldest generation that a walk finds young for the first time is
+    /// only marked there (lru-gen.md 3), and aging clears the mark: a memory that knows each access tells
+    /// [`crate::Lruvec::young`] twice, which moves it to the youngest. A memcg of which a whole batch could not go is left alone for this time.
     /// Nothing under the classic policy, which knows no ages.
     pub fn reclaim_older_than<M: Memory>(
         &mut self,

@@ -111,4 +111,4 @@ impl Machine {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

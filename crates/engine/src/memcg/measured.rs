@@ -44,7 +44,10 @@ impl MemcgTree {
     }
 }
 
+/// More pages than any machine has, and few enough that those of all memcgs can be summed.
+const MOST: u64 = 1 << 44;
+
 fn difference(a: Pages, b: Pages) -> i64 {
-    let amount = i64::try_from(a.0.abs_diff(b.0)).unwrap_or(i64::MAX / 2);
+    let amount = a.0.abs_diff(b.0).min(MOST).cast_signed();
     if a < b { -amount } else { amount }
 }

@@ -1,1 +1,110 @@
-//! Filled below.
+//! Reclaim by age through the three phases: who goes, how many, and when it gives up.
+
+use super::*;
+use crate::folio::{FolioId, FolioType};
+use crate::lruvec::Policy;
+use crate::machine::shrink::tests::{Scripted, cold};
+use crate::memcg::MemcgLimits;
+use crate::vmscan::PageOut;
+use crate::vmstat::VmEvent;
+use alloc::vec::Vec;
+
+const ONE: MemcgId = MemcgId::FIRST;
+const ALL: Pages = Pages(u64::MAX);
+
+#[test]
+fn what_was_idle_goes_and_what_was_touched_stays() {
+    for batch in [64, 2048] {
+        let mut machine = cold(batch, Policy::default(), [3000, 0]);
+        let mut out = Vec::new();
+        let mut memory = Scripted::new(|id| {
+            out.push(id.0);
+            PageOut::Stored
+        });
+        for now in [10_000, 20_000, 30_000] {
+            // Told once, a page of the oldest generation is only marked, and aging clears the mark.
+            let lruvec = machine.lruvec_mut(ONE);
+            (0..2000).for_each(|id| lruvec.young(FolioId(id / 2)));
+            machine.walk_and_age(ONE, Millis(now), &mut memory);
+        }
+        let age = Millis(10_000);
+        let early =
+            machine.reclaim_older_than(ONE, Millis(30_000), ALL, Millis(30_000), &mut memory);
+        assert_eq!(early.reclaimed, Pages(0), "nothing is that old");
+        let some = machine.reclaim_older_than(ONE, age, Pages(300), Millis(30_000), &mut memory);
+        assert_eq!(some.reclaimed, Pages(300), "no more than asked for");
+        let rest = machine.reclaim_older_than(ONE, age, ALL, Millis(30_000), &mut memory);
+        assert_eq!(rest.reclaimed, Pages(1700));
+        let largest = memory.batches.iter().max().copied();
+        assert_eq!(largest, Some(batch.min(1700)));
+        assert!(out.iter().all(|&id| id >= 1000));
+        let stat = machine.stats(ONE);
+        assert_eq!(stat.get(VmEvent::PgstealProactive), 2000);
+        machine.check_invariants();
+    }
+}
+
+/// All pages are shared with other processes: one batch finds it out, not all of memory.
+#[test]
+fn a_batch_of_which_nothing_goes_is_the_last() {
+    let mut machine = cold(256, Policy::default(), [3000, 0]);
+    let mut memory = Scripted::new(|_| PageOut::Shared);
+    let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    assert_eq!((got.reclaimed, got.kept.shared), (Pages(0), 256));
+    assert_eq!(memory.batches, [256]);
+    machine.check_invariants();
+}
+
+/// One page in a hundred goes: that must not keep reclaim going round for ever.
+#[test]
+fn nobody_is_asked_twice() {
+    let mut machine = cold(256, Policy::default(), [3000, 0]);
+    let mut memory = Scripted::new(|id| {
+        if id.0 % 100 == 0 {
+            PageOut::Stored
+        } else {
+            PageOut::Locked
+        }
+    });
+    machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    assert!(memory.batches.iter().sum::<usize>() <= 3000);
+    machine.check_invariants();
+}
+
+#[test]
+fn without_swap_only_file_pages_go_by_age() {
+    let mut machine = cold(64, Policy::default(), [1000, 1000]);
+    let mut anon = 0;
+    let mut memory = Scripted::new(|id| {
+        anon += u32::from(id.0 < 1000);
+        if id.0 < 1000 {
+            PageOut::NoSwap
+        } else {
+            PageOut::Stored
+        }
+    });
+    let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    assert_eq!((got.reclaimed, got.no_swap), (Pages(1000), true));
+    assert!(anon <= 64, "{anon} anon pages were asked for");
+    assert_eq!(machine.lruvec(ONE).resident(), Pages(1000));
+    machine.check_invariants();
+}
+
+#[test]
+fn a_child_below_its_min_keeps_its_pages() {
+    let mut machine = cold(64, Policy::default(), [100, 0]);
+    let limits = MemcgLimits {
+        min: Pages(100),
+        ..MemcgLimits::default()
+    };
+    machine.set_limits(ONE, limits);
+    let mut memory = Scripted::new(|_| PageOut::Stored);
+    let root = MemcgId::ROOT;
+    let got = machine.reclaim_older_than(root, Millis(0), ALL, Millis(9), &mut memory);
+    assert_eq!((got.reclaimed, memory.batches.len()), (Pages(0), 0));
+    // Asked for itself, its own min does not count.
+    let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    assert_eq!(got.reclaimed, Pages(100));
+    assert_eq!(machine.lruvec(ONE).out(FolioType::Anon), Pages(100));
+    machine.check_invariants();
+}

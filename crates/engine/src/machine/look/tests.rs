@@ -1,1 +1,141 @@
-//! Filled below.
+//! Usage as measured: limits and protection go by it, and the tree stays sound.
+
+use super::*;
+use crate::lru_gen::Verdict;
+use crate::lruvec::Policy;
+use crate::machine::shrink::tests::{Scripted, cold};
+use crate::machine::{Machine, ReclaimRequest};
+use crate::memcg::MemcgLimits;
+use crate::units::{Bytes, Limit};
+use crate::vmscan::{PageOut, ScanReason};
+
+const ONE: MemcgId = MemcgId::FIRST;
+
+fn pages(n: u64) -> Limit {
+    Limit::Bytes(Bytes(n * 4096))
+}
+
+fn limited(max: u64, high: u64) -> Machine {
+    let mut machine = cold(64, Policy::default(), [1000, 0]);
+    let limits = MemcgLimits {
+        max: pages(max),
+        high: pages(high),
+        ..MemcgLimits::default()
+    };
+    machine.set_limits(ONE, limits);
+    machine
+}
+
+/// A host's page cache fills the group: the pages we know are below the limit, the group is not.
+#[test]
+fn limits_go_by_what_was_measured() {
+    let mut machine = limited(1200, 1100);
+    assert_eq!(machine.over_limit(ONE), Pages(0));
+    machine.set_measured(ONE, Pages(1500));
+    assert_eq!(machine.over_limit(ONE), Pages(400));
+    assert_eq!(machine.tree().get(ONE).charged(), Pages(1000));
+    let root = machine.tree().get(MemcgId::ROOT);
+    assert_eq!(root.usage(), Pages(1500), "its parent's usage holds it");
+    machine.check_invariants();
+    let mut memory = Scripted::new(|_| PageOut::Stored);
+    let made = machine.make_room(ONE, Pages(1), Millis(9), &mut memory);
+    assert!(
+        made.is_ok(),
+        "what can go makes room for what cannot be seen"
+    );
+    assert!(machine.tree().get(ONE).usage() < Pages(1200));
+    assert_eq!(machine.enforce_limits(ONE, Millis(9), &mut memory), Ok(()));
+    assert_eq!(machine.over_limit(ONE), Pages(0));
+    machine.check_invariants();
+    machine.forget_measured(ONE);
+    let memcg = machine.tree().get(ONE);
+    assert_eq!(memcg.usage(), memcg.charged());
+    machine.check_invariants();
+}
+
+#[test]
+fn without_limits_nothing_is_over() {
+    let mut machine = cold(64, Policy::default(), [10, 0]);
+    machine.set_measured(ONE, Pages(u64::MAX / 4));
+    assert_eq!(machine.over_limit(ONE), Pages(0));
+    machine.check_invariants();
+}
+
+/// Fewer were measured than counted: shared pages are charged to others.
+#[test]
+fn less_than_counted() {
+    let mut machine = limited(2000, 2000);
+    machine.set_measured(ONE, Pages(300));
+    assert_eq!(machine.tree().get(ONE).usage(), Pages(300));
+    machine.unmap_range(ONE, FolioId(0), 1000);
+    assert_eq!(
+        machine.tree().get(ONE).usage(),
+        Pages(0),
+        "not below nothing"
+    );
+    machine.check_invariants();
+}
+
+/// The parent of measured and counted children; then a measurement of its own; then they go.
+#[test]
+fn the_tree_stays_sound() {
+    let mut machine = cold(64, Policy::default(), [1000, 0]);
+    let slice = machine.create(MemcgId::ROOT, Millis(0));
+    let [a, b] = [0; 2].map(|_| machine.create(slice, Millis(0)));
+    let usage = |machine: &Machine, id| machine.tree().get(id).usage().0;
+    machine.set_measured(a, Pages(70));
+    machine.set_measured(b, Pages(30));
+    assert_eq!(
+        (usage(&machine, slice), usage(&machine, MemcgId::ROOT)),
+        (100, 1100)
+    );
+    machine.set_measured(slice, Pages(250));
+    assert_eq!(usage(&machine, MemcgId::ROOT), 1250);
+    machine.set_measured(a, Pages(500));
+    assert_eq!(usage(&machine, slice), 250, "it was measured itself");
+    machine.check_invariants();
+    machine.forget_measured(slice);
+    assert_eq!(usage(&machine, slice), 530);
+    machine.offline(a);
+    assert!(!machine.tree().exists(a), "it had no page");
+    assert_eq!(
+        (usage(&machine, slice), usage(&machine, MemcgId::ROOT)),
+        (30, 1030)
+    );
+    machine.check_invariants();
+}
+
+/// min covers what the engine counts, and not what was measured: the tenant is fair game.
+#[test]
+fn protection_goes_by_what_was_measured() {
+    let mut machine = cold(64, Policy::default(), [1000, 0]);
+    let limits = MemcgLimits {
+        min: Pages(1000),
+        ..MemcgLimits::default()
+    };
+    machine.set_limits(ONE, limits);
+    let mut memory = Scripted::new(|_| PageOut::Stored);
+    let mut take = |machine: &mut Machine, now| {
+        let request = ReclaimRequest {
+            reason: ScanReason::Background,
+            nr: Pages(100),
+            swappiness: None,
+            now: Millis(now),
+        };
+        let got = machine.reclaim_root(request, &mut memory);
+        machine.check_invariants();
+        got.reclaimed
+    };
+    assert_eq!(take(&mut machine, 10), Pages(0));
+    machine.set_measured(ONE, Pages(1500));
+    assert!(take(&mut machine, 11) >= Pages(100));
+}
+
+#[test]
+fn a_page_is_explained() {
+    let machine = cold(64, Policy::default(), [10, 0]);
+    let told = machine.explain(ONE, FolioId(3), Millis(100));
+    assert_eq!(told.verdict, Verdict::Candidate);
+    assert!(told.idle_at_least >= Millis(97), "{told:?}");
+    assert_eq!(machine.oldest_age(ONE, Millis(100)), Some(Millis(100)));
+}

@@ -1,1 +1,95 @@
-//! Filled below.
+//! Pages that left by another's hand.
+
+use super::*;
+use crate::lruvec::Policy;
+use crate::machine::shrink::tests::{Scripted, cold};
+use crate::units::Millis;
+use crate::vmscan::{PageOut, ScanReason};
+use crate::vmstat::VmEvent;
+use crate::word::Flag;
+use alloc::vec::Vec;
+
+const ONE: MemcgId = MemcgId::FIRST;
+
+fn classic() -> Policy {
+    Policy::ActiveInactive(crate::active_inactive::Stage::Detection, Pages(4000))
+}
+
+/// The kernel swapped pages out under pressure of its own: they come back as refaults.
+#[test]
+fn what_the_kernel_took_is_a_shadow_and_refaults() {
+    for policy in [Policy::default(), classic()] {
+        let mut machine = cold(64, policy, [200, 200]);
+        for id in (100..300).map(FolioId) {
+            assert!(machine.left(ONE, id));
+            assert!(!machine.left(ONE, id), "only once");
+            machine.check_invariants();
+        }
+        let memcg = machine.tree().get(ONE);
+        assert_eq!(
+            (memcg.usage(), memcg.swap_usage()),
+            (Pages(200), Pages(100))
+        );
+        let stat = machine.stats(ONE);
+        assert_eq!((stat.pgsteal(), stat.pgscan()), (0, 0), "nobody stole them");
+        assert_eq!(stat.get(VmEvent::Pswpout), 100);
+        let refault =
+            machine.fault_in(ONE, FolioId(150), FolioType::Anon, FaultKind::Refault, true);
+        assert!(refault.is_some(), "{policy:?}");
+        assert_eq!(machine.stats(ONE).get(VmEvent::WorkingsetRefaultAnon), 1);
+        assert_eq!(machine.tree().get(ONE).swap_usage(), Pages(99));
+        machine.check_invariants();
+    }
+}
+
+#[test]
+fn isolated_unevictable_touched_and_absent_ones() {
+    let mut machine = cold(64, Policy::default(), [200, 0]);
+    let mut out = Vec::new();
+    machine.isolate(ONE, 10, ScanReason::Direct, &mut out);
+    assert!(machine.left(ONE, out[0]));
+    let late = (PageOut::Stored, ScanReason::Direct);
+    assert_eq!(
+        machine.settle(ONE, out[0], late),
+        crate::vmscan::Settled::NotIsolated
+    );
+    machine
+        .lruvec_mut(ONE)
+        .set_flag(FolioId(150), Flag::Unevictable, true);
+    assert!(machine.lruvec_mut(ONE).touch(FolioId(151)));
+    assert!(machine.left(ONE, FolioId(150)) && machine.left(ONE, FolioId(151)));
+    machine.unmap_range(ONE, FolioId(152), 1);
+    assert!(!machine.left(ONE, FolioId(152)), "it was removed");
+    machine.check_invariants();
+    // The accessed bit of a page that left is nobody's: it must come back as it is.
+    machine.fault_in(
+        ONE,
+        FolioId(151),
+        FolioType::Anon,
+        FaultKind::Readahead,
+        true,
+    );
+    assert!(!machine.lruvec(ONE).folios().is_accessed(FolioId(151)));
+    machine.check_invariants();
+}
+
+/// All of a tenant leaves and comes back, many times over: lists and swap charge stay sound.
+#[test]
+fn leaving_and_coming_back_for_long() {
+    for policy in [Policy::default(), classic()] {
+        let mut machine = cold(64, policy, [500, 0]);
+        let mut memory = Scripted::new(|_| PageOut::Stored);
+        for round in 0..40u32 {
+            let ids = (0..500u32).filter(|id| (id * 7 + round) % 3 == 0);
+            for id in ids.map(FolioId) {
+                machine.left(ONE, id);
+            }
+            machine.walk_and_age(ONE, Millis(u64::from(round) + 10), &mut memory);
+            for id in (0..500).map(FolioId) {
+                machine.fault_in(ONE, id, FolioType::Anon, FaultKind::Refault, true);
+            }
+            machine.check_invariants();
+        }
+        assert_eq!(machine.tree().get(ONE).swap_usage(), Pages(0));
+    }
+}

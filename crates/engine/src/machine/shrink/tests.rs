@@ -1,1 +1,208 @@
-//! Filled below.
+//! Batches, reasons and the lack of swap, through a memory that a test scripts.
+
+use super::*;
+use crate::folio::FolioId;
+use crate::lruvec::{FaultKind, Policy};
+use crate::machine::MachineConfig;
+use crate::memcg::MemcgLimits;
+use crate::vmscan::{Kept, PageOut, TryAgain};
+use alloc::vec::Vec;
+
+const ONE: MemcgId = MemcgId::FIRST;
+
+/// Answers what `of` says, and remembers how large the batches were.
+pub(in crate::machine) struct Scripted<F> {
+    pub(in crate::machine) of: F,
+    pub(in crate::machine) batches: Vec<usize>,
+    pub(in crate::machine) walks: u32,
+}
+
+impl<F: FnMut(FolioId) -> PageOut> Scripted<F> {
+    pub(in crate::machine) fn new(of: F) -> Self {
+        Self {
+            of,
+            batches: Vec::new(),
+            walks: 0,
+        }
+    }
+}
+
+impl<F: FnMut(FolioId) -> PageOut> Memory for Scripted<F> {
+    fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
+        self.walks += 1;
+        lruvec.walk_accessed();
+    }
+
+    fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+        self.batches.push(batch.len());
+        outcome.extend(batch.iter().map(|&id| (self.of)(id)));
+    }
+}
+
+/// One tenant of so many cold anon pages, and file pages behind them.
+pub(in crate::machine) fn cold(batch: usize, policy: Policy, pages: [u32; 2]) -> Machine {
+    let config = MachineConfig {
+        batch,
+        policy,
+        ..MachineConfig::default()
+    };
+    let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));
+    let total = pages[0] + pages[1];
+    machine.lruvec_mut(ONE).ensure(total as usize);
+    for id in (0..total).map(FolioId) {
+        let ty = FolioType::ALL[usize::from(id.0 >= pages[0])];
+        machine.fault_in(ONE, id, ty, FaultKind::Readahead, true);
+    }
+    (1..4).for_each(|now| machine.age(ONE, Millis(now)));
+    machine
+}
+
+fn request(nr: u64, now: u64) -> ReclaimRequest {
+    ReclaimRequest {
+        reason: ScanReason::Proactive,
+        nr: Pages(nr),
+        swappiness: None,
+        now: Millis(now),
+    }
+}
+
+const CLASSIC: Policy =
+    Policy::ActiveInactive(crate::active_inactive::Stage::Detection, Pages(1 << 20));
+
+/// A host's kernel call takes thousands of pages; asked for fewer, it gets fewer.
+#[test]
+fn large_batches_are_used_and_never_overshoot() {
+    for policy in [Policy::default(), CLASSIC] {
+        for nr in [1, 63, 65, 700, 5000] {
+            let mut machine = cold(2048, policy, [8000, 0]);
+            let mut memory = Scripted::new(|_| PageOut::Stored);
+            let got = machine.proactive_reclaim(ONE, request(nr, 10), &mut memory);
+            assert_eq!(got, Ok(Pages(nr)), "{policy:?}");
+            let largest = memory.batches.iter().max().copied();
+            assert!(largest <= Some(2048), "{policy:?}: {largest:?}");
+            let calls = memory.batches.len() as u64;
+            assert!(
+                calls <= nr / 2048 + 16,
+                "{policy:?}: {calls} calls for {nr}"
+            );
+            machine.check_invariants();
+        }
+    }
+}
+
+#[test]
+fn what_some_refuse_is_taken_elsewhere_without_overshoot() {
+    let mut machine = cold(2048, Policy::default(), [8000, 0]);
+    let mut memory = Scripted::new(|id| {
+        if id.0 % 3 == 0 {
+            PageOut::Shared
+        } else {
+            PageOut::Stored
+        }
+    });
+    let got = machine.proactive_reclaim(ONE, request(3000, 10), &mut memory);
+    assert_eq!(got, Ok(Pages(3000)));
+    machine.check_invariants();
+}
+
+/// Direct reclaim of several tenants: the aim is that of all of them together.
+#[test]
+fn large_batches_do_not_overshoot_in_a_tree() {
+    let mut machine = cold(2048, Policy::default(), [4000, 0]);
+    let other = machine.create(MemcgId::ROOT, Millis(0));
+    machine.lruvec_mut(other).ensure(4000);
+    for id in (0..4000).map(FolioId) {
+        machine.fault_in(other, id, FolioType::Anon, FaultKind::Readahead, true);
+    }
+    (4..7).for_each(|now| machine.age(other, Millis(now)));
+    for reason in [ScanReason::Direct, ScanReason::Proactive] {
+        let request = ReclaimRequest {
+            reason,
+            ..request(500, 10)
+        };
+        let mut memory = Scripted::new(|_| PageOut::Stored);
+        let got = machine.reclaim_subtree(MemcgId::ROOT, request, &mut memory);
+        assert_eq!(got.reclaimed, Pages(500), "{reason:?}");
+        let got = machine.reclaim_root(request, &mut memory);
+        assert_eq!(got.reclaimed, Pages(500), "{reason:?}, by the memcg LRU");
+    }
+    machine.check_invariants();
+}
+
+#[test]
+fn each_reason_is_counted() {
+    let mut machine = cold(64, Policy::default(), [640, 0]);
+    let mut memory = Scripted::new(|id| match id.0 % 5 {
+        0 => PageOut::Shared,
+        1 => PageOut::Locked,
+        2 => PageOut::Referenced,
+        3 => PageOut::Busy,
+        _ => PageOut::Stored,
+    });
+    let got = machine.evict_coldest(ONE, 64, Millis(10), &mut memory);
+    let counts = [
+        got.kept.shared,
+        got.kept.locked,
+        got.kept.referenced,
+        got.kept.busy,
+    ];
+    assert!(counts.iter().all(|nr| (12..=13).contains(nr)), "{counts:?}");
+    assert_eq!(got.kept.total() + got.reclaimed.0, 64);
+    assert!(!got.no_swap);
+    // What was touched since the last walk is not even asked for.
+    let next = machine.lruvec(ONE).list_order(
+        machine.lruvec(ONE).lru_gen().min_seq(FolioType::Anon),
+        FolioType::Anon,
+    )[0];
+    assert!(machine.lruvec_mut(ONE).touch(next));
+    let got = machine.evict_coldest(ONE, 1, Millis(10), &mut memory);
+    assert_eq!((got.kept.referenced, memory.batches.len()), (1, 1));
+    machine.check_invariants();
+}
+
+/// A full swap makes the kernel activate what it is told to page out: the first sign ends it.
+#[test]
+fn the_first_sign_of_full_swap_ends_anon_reclaim() {
+    for policy in [Policy::default(), CLASSIC] {
+        let mut machine = cold(64, policy, [2000, 0]);
+        let mut memory = Scripted::new(|_| PageOut::NoSwap);
+        let got = machine.proactive_reclaim(ONE, request(500, 10), &mut memory);
+        let none = TryAgain {
+            reclaimed: Pages(0),
+        };
+        assert_eq!((got, memory.batches.len()), (Err(none), 1), "{policy:?}");
+        assert_eq!(memory.walks, 0, "nobody walks for what cannot go");
+        let event = |event| machine.tree().local_events(ONE).get(event);
+        assert_eq!(event(MemcgEvent::SwapFail), 1);
+        assert_eq!(event(MemcgEvent::SwapMax), 0, "it is no limit's doing");
+        machine.check_invariants();
+        // Later it is tried again.
+        let mut memory = Scripted::new(|_| PageOut::Stored);
+        let got = machine.proactive_reclaim(ONE, request(500, 11), &mut memory);
+        assert!(got.is_ok_and(|got| got >= Pages(500)), "{policy:?}");
+    }
+}
+
+#[test]
+fn file_pages_still_go_when_swap_is_full() {
+    let mut machine = cold(64, Policy::default(), [1000, 1000]);
+    let mut anon = 0;
+    let mut memory = Scripted::new(|id| {
+        anon += usize::from(id.0 < 1000);
+        if id.0 < 1000 {
+            PageOut::NoSwap
+        } else {
+            PageOut::Stored
+        }
+    });
+    let direct = ReclaimRequest {
+        reason: ScanReason::Direct,
+        swappiness: Swappiness::new(200),
+        ..request(300, 10)
+    };
+    let got = machine.reclaim_subtree(ONE, direct, &mut memory);
+    assert!(got.no_swap && got.reclaimed >= Pages(300), "{got:?}");
+    assert!(anon <= 64, "{anon} anon pages were asked for");
+    assert!(got.unswapped > 0 && got.kept == Kept::default());
+    machine.check_invariants();
+}
