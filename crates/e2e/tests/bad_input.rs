@@ -2,7 +2,6 @@
 //! that is untouched.
 #![forbid(unsafe_code)]
 
-use std::process::Command;
 use std::time::Duration;
 
 use e2e::guard::{Outcome, Run, Running, send};
@@ -241,29 +240,6 @@ fn another_users_process_without_privilege() {
     idle.assert_untouched();
     let outcome = as_nobody(&[&copy, "run", "--memory-max", "16M", "--", "true"]).finish(SOON);
     assert_refused(&outcome, MISSING, &["hint"]);
-}
-
-/// A mount that is gone when dropped.
-struct Mount(String);
-
-impl Mount {
-    fn tmpfs(path: &str, options: &str) -> Mount {
-        let status = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", options, "pagetide-test", path])
-            .status()
-            .expect("mount is there");
-        assert!(
-            status.success(),
-            "cannot mount a tmpfs on {path}: these tests run as root"
-        );
-        Mount(path.to_owned())
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").args(["-l", &self.0]).status();
-    }
 }
 
 #[test]
