@@ -133,20 +133,14 @@ fn top_shows_a_table_once() {
 }
 
 #[test]
-fn a_store_or_report_that_cannot_be_written_is_told_before_the_program_runs() {
+fn a_report_that_cannot_be_written_is_told_before_the_program_runs() {
     let mark = std::env::temp_dir().join(format!("pagetide-ran-{}", std::process::id()));
     let mark = mark.to_str().expect("a plain path");
-    for option in [
-        ["--store", "/nonexistent"],
-        ["--store", "/dev/null"],
-        ["--report", "/nonexistent/report.json"],
-    ] {
-        let args = ["run", option[0], option[1], "--", "touch", mark];
-        let (code, told) = failure(&args);
-        assert_eq!(code, Some(1), "{told}");
-        assert!(told.contains(option[1]), "{told}");
-        assert!(!std::path::Path::new(mark).exists(), "{option:?}");
-    }
+    let path = "/nonexistent/report.json";
+    let (code, told) = failure(&["run", "--report", path, "--", "touch", mark]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains(path), "{told}");
+    assert!(!std::path::Path::new(mark).exists());
 }
 
 #[test]
@@ -155,11 +149,11 @@ fn help_is_on_standard_output_and_names_no_hidden_command() {
     assert_eq!(output.status.code(), Some(0));
     let help = text(&output.stdout);
     for name in [
-        "demo", "run", "attach", "detach", "adopt", "report", "top", "doctor",
+        "run", "attach", "detach", "reclaim", "stat", "report", "top", "doctor",
     ] {
         assert!(help.contains(&format!("\n  {name} ")), "{name}: {help}");
     }
-    assert!(!help.contains("__demo"), "{help}");
+    assert!(!help.contains("__"), "{help}");
     let version = text(&pagetide(&["--version"]).stdout);
     assert!(version.starts_with("pagetide "), "{version}");
 }
@@ -173,7 +167,7 @@ fn completions_and_manual_pages_come_out() {
             script.contains("age-every") && script.contains("sort"),
             "{shell}"
         );
-        assert!(!script.contains("__demo-workload"), "{shell}");
+        assert!(!script.contains("__manager"), "{shell}");
     }
     let page = text(&pagetide(&["man"]).stdout);
     assert!(
@@ -226,10 +220,10 @@ fn a_reader_that_leaves_early_is_no_failure() {
 
 #[test]
 fn the_demos_workload_checks_itself() {
-    let output = pagetide(&["__demo-workload", "--mib", "4", "--ops", "5000"]);
+    let output = pagetide(&["__manager", "--mib", "4", "--ops", "5000"]);
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(value["ops"], 5000);
-    let again = pagetide(&["__demo-workload", "--mib", "4", "--ops", "5000"]);
+    let again = pagetide(&["__manager", "--mib", "4", "--ops", "5000"]);
     let same: serde_json::Value = serde_json::from_slice(&again.stdout).expect("JSON");
     assert_eq!(value["checksum"], same["checksum"]);
 }

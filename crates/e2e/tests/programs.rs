@@ -171,8 +171,7 @@ fn fork_server_with_checking_children() {
 #[test]
 fn a_run_of_stored_pages_crosses_a_seam() {
     let _serial = serial();
-    let mut options = pagetide::EVICT_FAST.to_vec();
-    options.extend(["--store", "mem"]);
+    let options = pagetide::EVICT_FAST.to_vec();
     Case::new("seam", [programs::c("seam")])
         .options(&options)
         .check();
@@ -250,24 +249,4 @@ fn a_limit_holds_under_fast_growth() {
         [programs::c("grower").as_str(), "--mib", "256"].map(str::to_owned),
     )
     .check();
-}
-
-#[test]
-fn every_store_gives_the_same_bytes() {
-    let _serial = serial();
-    let folder = TempDir::new();
-    let disk = folder.path().to_string_lossy().into_owned();
-    let command = [programs::c("grower").as_str(), "--mib", "96"].map(str::to_owned);
-    for compress in ["lz4", "zstd", "none"] {
-        for store in ["mem", disk.as_str()] {
-            let options = ["--store", store, "--compress", compress];
-            Case::new(&format!("grower {store} {compress}"), command.clone())
-                .options(&options)
-                .check();
-        }
-    }
-    let left = std::fs::read_dir(folder.path())
-        .expect("the store directory is there")
-        .count();
-    assert_eq!(left, 0, "the store left files behind");
 }

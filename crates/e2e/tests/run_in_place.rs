@@ -127,7 +127,7 @@ fn signals_limits_and_masks_are_as_they_were() {
 #[test]
 fn a_broken_pipe_ends_a_program_quietly() {
     let _serial = serial();
-    let said = same("$RUN sh -c 'yes; echo still here >&2' | head -1");
+    let said = same("$RUN yes | head -1");
     assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("y\n", ""));
     same("trap '' PIPE; $RUN sh -c 'yes 2>&1 | head -1; trap'");
 }
@@ -153,7 +153,8 @@ fn descriptors_are_those_that_were_given() {
 #[test]
 fn environment_and_arguments_are_the_same() {
     let _serial = serial();
-    same("A='x y' B= $RUN env | sort");
+    // RUN is the one variable in which the two differ.
+    same("A='x y' B= $RUN env | grep -v ^RUN= | sort");
     same("env -i $RUN /usr/bin/env");
     same("unset PATH; $RUN /bin/echo a 'b  c' '' -- --help");
     same("$RUN -- 2>/dev/null; $RUN printf '%s|' \"$(printf '\\377')\" '*' \"a\nb\"");
@@ -168,10 +169,8 @@ fn no_child_is_seen_that_the_program_did_not_start() {
     let said = same(&format!("$RUN python3 -c \"{script}\""));
     assert_eq!(said.stdout, "none\n");
     // One that was there before is still there.
-    let script = "import os\nprint(os.waitpid(-1, 0)[1])\nopen('/dev/null').close()";
-    let said = same(&format!(
-        "sh -c 'sleep 0.2 & exec $RUN python3 -c \"{script}\"'"
-    ));
+    let script = "import os; print(os.waitpid(-1, 0)[1])";
+    let said = same(&format!("sleep 0.2 & exec $RUN python3 -c '{script}'"));
     assert_eq!(said.stdout, "0\n");
 }
 
