@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use daemon::options::{Bytes, Size, UnitError};
-use engine::Limit;
+use daemon::options::{Size, UnitError};
 use host::swap::Request;
 
 use super::examples;
@@ -64,10 +63,7 @@ impl On {
     /// The request, on a host of so much memory.
     pub(crate) fn request(&self, memory: u64) -> Request {
         Request {
-            size: match self.size.of(Bytes(memory)) {
-                Limit::Bytes(bytes) => Some(bytes.0),
-                Limit::Max => None,
-            },
+            size: self.size.bytes_of(memory),
             algorithm: self.compress.clone(),
             file: self.file.clone(),
         }
@@ -82,7 +78,7 @@ fn size(text: &str) -> Result<Size, UnitError> {
             why: "swap without an end cannot be made".to_owned(),
             hint,
         }),
-        Ok(size) if size.of(Bytes(u64::MAX)) == Limit::Bytes(Bytes(0)) => Err(UnitError {
+        Ok(size) if size.bytes_of(u64::MAX) == Some(0) => Err(UnitError {
             why: format!("`{text}` is no swap at all"),
             hint,
         }),

@@ -72,6 +72,15 @@ impl Size {
         }
     }
 
+    /// The same in bytes; none without a limit.
+    #[must_use]
+    pub fn bytes_of(self, whole: u64) -> Option<u64> {
+        match self.of(Bytes(whole)) {
+            Limit::Bytes(bytes) => Some(bytes.0),
+            Limit::Max => None,
+        }
+    }
+
     /// Whether it depends on what is used.
     #[must_use]
     pub fn is_share(self) -> bool {
