@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use daemon::preflight;
 use host::doctor::examine;
 
 use crate::failure::Failure;
@@ -10,10 +11,14 @@ use crate::view::findings::{Finding, Health, text};
 
 pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
     let reading = examine();
-    let findings = reading.findings.into_iter().map(Finding::from).collect();
-    let paging = daemon::preflight::swap(&daemon::options::Options::default()).is_ok();
+    let own =
+        |findings: Vec<host::doctor::Finding>| findings.into_iter().map(Finding::from).collect();
+    let wanted = daemon::options::Options::default();
+    let paging = preflight::swap(&wanted).and_then(|()| preflight::right(&wanted));
+    let paging = paging.is_ok();
     let health = Health {
-        findings,
+        reading: own(reading.reading),
+        acting: own(reading.paging),
         age_source: Some(reading.source),
         paging,
     };
@@ -23,7 +28,7 @@ pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
             "ready": health.ready(),
             "age_source": health.age_source,
             "paging": health.paging,
-            "findings": health.findings,
+            "findings": health.findings().collect::<Vec<_>>(),
         });
         writeln!(out, "{value:#}")?;
     } else {

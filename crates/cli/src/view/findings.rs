@@ -34,14 +34,22 @@ pub(crate) struct Finding {
 /// All of them, and what they come to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Health {
-    pub(crate) findings: Vec<Finding>,
+    /// What reading ages takes.
+    pub(crate) reading: Vec<Finding>,
+    /// What paging takes.
+    pub(crate) acting: Vec<Finding>,
     /// The best source of ages that works here; `None` if nobody looked.
     pub(crate) age_source: Option<AgeSource>,
-    /// Whether there is swap.
+    /// Whether memory has somewhere to go, and may be sent there.
     pub(crate) paging: bool,
 }
 
 impl Health {
+    /// All of them.
+    pub(crate) fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.reading.iter().chain(&self.acting)
+    }
+
     /// Whether all commands work, with less or with more.
     pub(crate) fn ready(&self) -> bool {
         self.paging && self.age_source != Some(AgeSource::None)
@@ -50,37 +58,47 @@ impl Health {
 
 /// The table for people.
 pub(crate) fn text(health: &Health, style: Style) -> String {
-    let topics = health.findings.iter().map(|f| f.topic.len());
+    let topics = health.findings().map(|finding| finding.topic.len());
     let width = topics.max().unwrap_or(0);
     let mut sheet = Sheet::new(style);
-    {
-        for finding in &health.findings {
-            let state: (Ink, &str) = match finding.state {
-                State::Ok => (Style::green, "ok     "),
-                State::Limited => (Style::yellow, "limited"),
-                State::Missing => (Style::red, "missing"),
-            };
-            let rest = format!("  {:width$}  ", finding.topic);
-            sheet.marked(state, &rest, &finding.detail);
-            if let Some(remedy) = &finding.remedy {
-                sheet.hanging(&format!("         {:width$}  -> ", ""), remedy);
-            }
-        }
+    sheet.heading("Reading ages: report, top");
+    for finding in &health.reading {
+        lines(finding, width, &mut sheet);
+    }
+    sheet.heading("Paging: run, attach, reclaim, demo");
+    for finding in &health.acting {
+        lines(finding, width, &mut sheet);
     }
     sheet.blank();
     sheet.hanging("", &verdict(health));
     sheet.finish()
 }
 
+/// One finding, its remedy below it.
+fn lines(finding: &Finding, width: usize, sheet: &mut Sheet) {
+    let state: (Ink, &str) = match finding.state {
+        State::Ok => (Style::green, "ok     "),
+        State::Limited => (Style::yellow, "limited"),
+        State::Missing => (Style::red, "missing"),
+    };
+    let rest = format!("  {:width$}  ", finding.topic);
+    sheet.marked(state, &rest, &finding.detail);
+    if let Some(remedy) = &finding.remedy {
+        sheet.hanging(&format!("         {:width$}  -> ", ""), remedy);
+    }
+}
+
 /// Which commands work here.
 fn verdict(health: &Health) -> String {
-    let less = health.findings.iter().any(|f| f.state != State::Ok);
+    let less = health.findings().any(|f| f.state != State::Ok);
     let ages = match health.age_source {
         Some(AgeSource::None) => "report, top (sizes only)",
         _ => "report, top",
     };
     if !health.paging {
-        return format!("Works here: {ages}, sim, mrc. Does not (no swap): run, attach, reclaim.");
+        return format!(
+            "Works here: {ages}, sim, mrc. Does not (see Paging): run, attach, reclaim."
+        );
     }
     if !health.ready() {
         return format!("Works here: {ages}, sim, mrc, run, attach, reclaim.");
@@ -106,11 +124,11 @@ mod tests {
 
     fn health() -> Health {
         Health {
-            findings: vec![
+            reading: vec![
                 finding("page tables", State::Limited, Some("sudo")),
                 finding("kernel", State::Ok, None),
-                finding("fork events", State::Missing, Some("setcap")),
             ],
+            acting: vec![finding("swap", State::Missing, Some("swap on"))],
             age_source: Some(AgeSource::IdleBitmap),
             paging: false,
         }
@@ -119,13 +137,16 @@ mod tests {
     #[test]
     fn a_lack_has_its_remedy_below() {
         let want = "\
+Reading ages: report, top
 limited  page tables  detail
                       -> sudo
 ok       kernel       detail
-missing  fork events  detail
-                      -> setcap
 
-Works here: report, top, sim, mrc. Does not (no swap): run, attach, reclaim.
+Paging: run, attach, reclaim, demo
+missing  swap         detail
+                      -> swap on
+
+Works here: report, top, sim, mrc. Does not (see Paging): run, attach, reclaim.
 ";
         assert_eq!(text(&health(), Style::PLAIN), want);
     }
@@ -143,14 +164,14 @@ Works here: report, top, sim, mrc. Does not (no swap): run, attach, reclaim.
         assert!(!one.ready() && last(&one).contains("run, attach, reclaim."));
         one.age_source = Some(AgeSource::Referenced);
         assert!(one.ready() && last(&one).contains("some with less"));
-        one.findings.clear();
+        (one.reading.clear(), one.acting.clear());
         assert!(last(&one).contains("try `pagetide top`"));
     }
 
     #[test]
     fn a_state_has_its_colour_and_long_details_go_on_below() {
         let mut one = health();
-        one.findings[0].detail = "word ".repeat(30);
+        one.reading[0].detail = "word ".repeat(30);
         let style = Style {
             color: true,
             ..Style::PLAIN
