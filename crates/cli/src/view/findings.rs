@@ -21,9 +21,18 @@ pub(crate) enum State {
     Missing,
 }
 
+/// What something is needed for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Part {
+    Reading,
+    Paging,
+}
+
 /// One line of the table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Finding {
+    pub(crate) part: Part,
     pub(crate) topic: String,
     pub(crate) state: State,
     pub(crate) detail: String,
@@ -34,10 +43,7 @@ pub(crate) struct Finding {
 /// All of them, and what they come to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Health {
-    /// What reading ages takes.
-    pub(crate) reading: Vec<Finding>,
-    /// What paging takes.
-    pub(crate) acting: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// The best source of ages that works here; `None` if nobody looked.
     pub(crate) age_source: Option<AgeSource>,
     /// Whether memory has somewhere to go, and may be sent there.
@@ -45,9 +51,10 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// All of them.
-    pub(crate) fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.reading.iter().chain(&self.acting)
+    fn of(&self, part: Part) -> impl Iterator<Item = &Finding> {
+        self.findings
+            .iter()
+            .filter(move |finding| finding.part == part)
     }
 
     /// Whether all commands work, with less or with more.
@@ -58,15 +65,15 @@ impl Health {
 
 /// The table for people.
 pub(crate) fn text(health: &Health, style: Style) -> String {
-    let topics = health.findings().map(|finding| finding.topic.len());
+    let topics = health.findings.iter().map(|finding| finding.topic.len());
     let width = topics.max().unwrap_or(0);
     let mut sheet = Sheet::new(style);
     sheet.heading("Reading ages: report, top");
-    for finding in &health.reading {
+    for finding in health.of(Part::Reading) {
         lines(finding, width, &mut sheet);
     }
     sheet.heading("Paging: run, attach, reclaim, demo");
-    for finding in &health.acting {
+    for finding in health.of(Part::Paging) {
         lines(finding, width, &mut sheet);
     }
     sheet.blank();
@@ -90,7 +97,7 @@ fn lines(finding: &Finding, width: usize, sheet: &mut Sheet) {
 
 /// Which commands work here.
 fn verdict(health: &Health) -> String {
-    let less = health.findings().any(|f| f.state != State::Ok);
+    let less = health.findings.iter().any(|f| f.state != State::Ok);
     let ages = match health.age_source {
         Some(AgeSource::None) => "report, top (sizes only)",
         _ => "report, top",
@@ -115,6 +122,7 @@ mod tests {
 
     fn finding(topic: &str, state: State, remedy: Option<&str>) -> Finding {
         Finding {
+            part: Part::Reading,
             topic: topic.to_owned(),
             state,
             detail: "detail".to_owned(),
@@ -124,11 +132,14 @@ mod tests {
 
     fn health() -> Health {
         Health {
-            reading: vec![
+            findings: vec![
                 finding("page tables", State::Limited, Some("sudo")),
                 finding("kernel", State::Ok, None),
+                Finding {
+                    part: Part::Paging,
+                    ..finding("swap", State::Missing, Some("swap on"))
+                },
             ],
-            acting: vec![finding("swap", State::Missing, Some("swap on"))],
             age_source: Some(AgeSource::IdleBitmap),
             paging: false,
         }
@@ -164,14 +175,14 @@ Works here: report, top, sim, mrc. Does not (see Paging): run, attach, reclaim.
         assert!(!one.ready() && last(&one).contains("run, attach, reclaim."));
         one.age_source = Some(AgeSource::Referenced);
         assert!(one.ready() && last(&one).contains("some with less"));
-        (one.reading.clear(), one.acting.clear());
+        one.findings.clear();
         assert!(last(&one).contains("try `pagetide top`"));
     }
 
     #[test]
     fn a_state_has_its_colour_and_long_details_go_on_below() {
         let mut one = health();
-        one.reading[0].detail = "word ".repeat(30);
+        one.findings[0].detail = "word ".repeat(30);
         let style = Style {
             color: true,
             ..Style::PLAIN
