@@ -7,18 +7,20 @@ use host::doctor::examine;
 
 use crate::failure::Failure;
 use crate::terminal::Style;
-use crate::view::findings::{Finding, Health, text};
+use crate::view::findings::{Finding, Health, Part, State, text};
 
 pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
     let reading = examine();
-    let own =
-        |findings: Vec<host::doctor::Finding>| findings.into_iter().map(Finding::from).collect();
+    let of = |part, findings: Vec<host::doctor::Finding>| {
+        findings.into_iter().map(move |finding| told(part, finding))
+    };
+    let findings = of(Part::Reading, reading.reading);
+    let findings = findings.chain(of(Part::Paging, reading.paging)).collect();
     let wanted = daemon::options::Options::default();
     let paging = preflight::swap(&wanted).and_then(|()| preflight::right(&wanted));
     let paging = paging.is_ok();
     let health = Health {
-        reading: own(reading.reading),
-        acting: own(reading.paging),
+        findings,
         age_source: Some(reading.source),
         paging,
     };
@@ -28,7 +30,7 @@ pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
             "ready": health.ready(),
             "age_source": health.age_source,
             "paging": health.paging,
-            "findings": health.findings().collect::<Vec<_>>(),
+            "findings": health.findings,
         });
         writeln!(out, "{value:#}")?;
     } else {
@@ -41,19 +43,17 @@ pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
     })
 }
 
-/// What `host` found out about reading ages.
-impl From<host::doctor::Finding> for Finding {
-    fn from(finding: host::doctor::Finding) -> Finding {
-        use crate::view::findings::State;
-        Finding {
-            topic: finding.topic.to_owned(),
-            state: match finding.state {
-                host::doctor::State::Ok => State::Ok,
-                host::doctor::State::Limited => State::Limited,
-                host::doctor::State::Missing => State::Missing,
-            },
-            detail: finding.detail,
-            remedy: finding.remedy,
-        }
+/// What `host` found out, as it is shown.
+fn told(part: Part, finding: host::doctor::Finding) -> Finding {
+    Finding {
+        part,
+        topic: finding.topic.to_owned(),
+        state: match finding.state {
+            host::doctor::State::Ok => State::Ok,
+            host::doctor::State::Limited => State::Limited,
+            host::doctor::State::Missing => State::Missing,
+        },
+        detail: finding.detail,
+        remedy: finding.remedy,
     }
 }
