@@ -232,13 +232,21 @@ impl Manager {
         let apart = self.settings.evict_older_than.map_or(0, millis);
         let now = self.watch.elapsed_ms();
         if now - self.generation_ms + 50 >= apart {
-            self.machine.age(self.memcg, Millis(now));
-            self.generation_ms = now;
+            self.open_generation();
         }
         self.looked = Instant::now();
         self.look_took = self.looked - begin;
         self.next_look = begin + self.watch.interval();
         Ok(())
+    }
+
+    /// Opens the engine's youngest generation, unless this look did.
+    fn open_generation(&mut self) {
+        let now = self.watch.elapsed_ms();
+        if now != self.generation_ms || now == 0 {
+            self.machine.age(self.memcg, Millis(now));
+            self.generation_ms = now;
+        }
     }
 
     /// Looks between two intervals, if the last look is long enough ago for what looks cost.
