@@ -68,6 +68,8 @@ pub struct Manager {
     next_eviction: Option<Instant>,
     /// When the engine's youngest generation was opened, milliseconds of the watch.
     generation_ms: u64,
+    /// Whether the last look opened it.
+    has_opened: bool,
     actions: Vec<String>,
 }
 
@@ -119,6 +121,7 @@ impl Manager {
             looked: now,
             next_look: now,
             generation_ms: 0,
+            has_opened: false,
             actions: Vec::new(),
         };
         manager.apply_limits();
@@ -218,6 +221,7 @@ impl Manager {
         let begin = Instant::now();
         self.watch.advance();
         self.readings += 1;
+        self.has_opened = false;
         let mut feed = Feed::new(
             (&mut self.machine, self.memcg),
             &mut self.ids,
@@ -242,10 +246,10 @@ impl Manager {
 
     /// Opens the engine's youngest generation, unless this look did.
     fn open_generation(&mut self) {
-        let now = self.watch.elapsed_ms();
-        if now != self.generation_ms || now == 0 {
-            self.machine.age(self.memcg, Millis(now));
-            self.generation_ms = now;
+        if !self.has_opened {
+            self.has_opened = true;
+            self.generation_ms = self.watch.elapsed_ms();
+            self.machine.age(self.memcg, Millis(self.generation_ms));
         }
     }
 
