@@ -123,7 +123,7 @@ impl Manager {
         Ok(Reclaimed {
             asked_pages: asked.0,
             evicted_pages: tally.evicted,
-            kept: tally.kept,
+            kept: tally.kept(),
             no_swap: tally.no_swap,
         })
     }

@@ -6,7 +6,7 @@
 //! Paging out is done in steps of at most [`STEP`] pages of one process, so that bits are no older than some
 //! milliseconds when the kernel acts on them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ const STEP: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) evicted: u64,
-    pub(super) kept: Kept,
+    /// Why pages stayed: the last reason of each, for the engine may offer a page several times.
+    pub(super) stayed: BTreeMap<u32, PageOut>,
     pub(super) no_swap: bool,
     /// In kernel calls that page out.
     pub(super) took: Duration,
@@ -193,15 +194,32 @@ impl Kernel<'_> {
         (told.is_ok() && entries.len() == addresses.len()).then_some(entries)
     }
 
-    fn count(&mut self, what: PageOut) {
-        let tally = &mut self.tally;
+    fn count(&mut self, id: FolioId, what: PageOut) {
+        let stayed = &mut self.tally.stayed;
         match what {
-            PageOut::Stored => tally.evicted += 1,
-            PageOut::Referenced => tally.kept.referenced += 1,
-            PageOut::Shared => tally.kept.shared += 1,
-            PageOut::Locked => tally.kept.locked += 1,
-            PageOut::Busy | PageOut::NoSwap => tally.kept.busy += 1,
-            PageOut::Gone => {}
+            PageOut::Stored | PageOut::Gone => {
+                stayed.remove(&id.0);
+                self.tally.evicted += u64::from(what == PageOut::Stored);
+            }
+            why => {
+                stayed.insert(id.0, why);
+            }
+        }
+    }
+}
+
+impl Tally {
+    /// Pages that stayed, by reason.
+    pub(super) fn kept(&self) -> Kept {
+        let of = |reasons: &[PageOut]| {
+            let of = self.stayed.values().filter(|why| reasons.contains(why));
+            of.count() as u64
+        };
+        Kept {
+            referenced: of(&[PageOut::Referenced]),
+            shared: of(&[PageOut::Shared]),
+            locked: of(&[PageOut::Locked]),
+            busy: of(&[PageOut::Busy, PageOut::NoSwap]),
         }
     }
 }
@@ -264,8 +282,8 @@ impl Memory for Kernel<'_> {
                 self.step(of_owner[0].0, step, outcome);
             }
         }
-        for what in outcome.iter() {
-            self.count(*what);
+        for (id, what) in batch.iter().zip(outcome.iter()) {
+            self.count(*id, *what);
         }
     }
 }
