@@ -12,7 +12,7 @@ use crate::stats::number;
 use crate::tenant::Tenant;
 use ::engine::active_inactive::Stage;
 use ::engine::lru_gen::Profile;
-use ::engine::vma::{AddressSpace, Advice, Fadvice, OpenFileId, Vma, VmaKind};
+use models::vma::{AddressSpace, Advice, Fadvice, OpenFileId, Vma, VmaKind};
 use ::engine::vmstat::VmEvent;
 use ::engine::{FaultKind, FolioId, FolioType, Millis, Pages, Policy};
 

@@ -13,7 +13,7 @@ mod walk;
 pub use walk::{WalkCounts, WalkKind};
 
 use engine::lru_gen::BloomFilters;
-use engine::vma::{AddressSpace, Vma};
+use models::vma::{AddressSpace, Vma};
 use engine::{FolioId, PageOut};
 
 const PRESENT: u8 = 1;

@@ -13,7 +13,7 @@ use engine::active_inactive::Stage;
 use engine::lru_gen::Profile;
 use engine::machine::{GlobalReclaim, ReclaimRequest};
 use engine::memcg::{MemcgId, MemcgLimits};
-use engine::vma::{Advice, Fadvice, OpenFileId, Vma, VmaKind};
+use models::vma::{Advice, Fadvice, OpenFileId, Vma, VmaKind};
 use engine::{
     Bytes, FaultKind, FolioId, FolioType, Limit, Machine, MachineConfig, Millis, Pages, Policy,
     ScanReason, Swappiness,

@@ -6,7 +6,7 @@
 
 use super::{ACCESSED, ENTRIES, Space};
 use engine::lru_gen::{is_dense, look_around_window};
-use engine::vma::Vma;
+use models::vma::Vma;
 use engine::{FolioId, Lruvec};
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 
 use super::super::PRESENT;
 use super::*;
-use engine::vma::{Advice, VmaKind};
+use models::vma::{Advice, VmaKind};
 use engine::word::Flag;
 use engine::{FaultKind, FolioType, Millis, PageOut, Policy, Swappiness};
 

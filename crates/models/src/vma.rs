@@ -1,7 +1,7 @@
 //! VMAs as far as reclaim cares: what kind of memory, and whether accesses mean anything.
 //! spec: reclaim-control.md 6.
 
-use crate::folio::{FolioId, FolioType};
+use engine::folio::{FolioId, FolioType};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
