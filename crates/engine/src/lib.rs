@@ -26,7 +26,6 @@ pub mod lru_gen;
 pub mod lruvec;
 pub mod machine;
 pub mod memcg;
-mod page_table;
 mod ring;
 pub mod rstat;
 pub mod units;
@@ -34,6 +33,7 @@ pub mod vmscan;
 pub mod vmstat;
 pub mod word;
 pub mod workingset;
+pub mod workingset_report;
 
 pub use folio::{FolioId, FolioTable, FolioType};
 pub use lruvec::{FaultKind, Lruvec, Policy};
