@@ -125,6 +125,7 @@ impl Manager {
             evicted_pages: tally.evicted,
             kept: tally.kept(),
             no_swap: tally.no_swap,
+            refused: tally.refused,
         })
     }
 

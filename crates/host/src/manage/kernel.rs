@@ -30,8 +30,6 @@ const STEP: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) evicted: u64,
-    /// Why pages stayed: the last reason of each, for the engine may offer a page several times.
-    pub(super) stayed: BTreeMap<u32, PageOut>,
     pub(super) no_swap: bool,
     /// In kernel calls that page out.
     pub(super) took: Duration,
@@ -39,6 +37,41 @@ pub(super) struct Tally {
     pub(super) refused: Option<String>,
     /// In a dry run: pages that would have left.
     pub(super) would: BTreeSet<u32>,
+    /// Pages that did not leave, by id, and why: the engine comes back to them in the same reclaim.
+    stayed: BTreeMap<u32, PageOut>,
+}
+
+impl Tally {
+    /// Pages that did not leave, each once.
+    pub(super) fn kept(&self) -> Kept {
+        let mut kept = Kept::default();
+        for what in self.stayed.values() {
+            match what {
+                PageOut::Referenced => kept.referenced += 1,
+                PageOut::Shared => kept.shared += 1,
+                PageOut::Locked => kept.locked += 1,
+                PageOut::Busy | PageOut::NoSwap => kept.busy += 1,
+                PageOut::Stored | PageOut::Gone => {}
+            }
+        }
+        kept
+    }
+
+    /// What there is no use asking the kernel about once more. A page that is on its way to a list of the
+    /// kernel's is busy for a moment only.
+    fn known(&self, id: u32) -> Option<PageOut> {
+        let known = self.stayed.get(&id).copied();
+        known.filter(|what| *what != PageOut::Busy || self.refused.is_some())
+    }
+
+    fn note(&mut self, id: u32, what: PageOut) {
+        if matches!(what, PageOut::Stored | PageOut::Gone) {
+            self.evicted += u64::from(what == PageOut::Stored);
+            self.stayed.remove(&id);
+        } else {
+            self.stayed.insert(id, what);
+        }
+    }
 }
 
 /// Memory as the kernel has it.
@@ -193,35 +226,6 @@ impl Kernel<'_> {
             });
         (told.is_ok() && entries.len() == addresses.len()).then_some(entries)
     }
-
-    fn count(&mut self, id: FolioId, what: PageOut) {
-        let stayed = &mut self.tally.stayed;
-        match what {
-            PageOut::Stored | PageOut::Gone => {
-                stayed.remove(&id.0);
-                self.tally.evicted += u64::from(what == PageOut::Stored);
-            }
-            why => {
-                stayed.insert(id.0, why);
-            }
-        }
-    }
-}
-
-impl Tally {
-    /// Pages that stayed, by reason.
-    pub(super) fn kept(&self) -> Kept {
-        let of = |reasons: &[PageOut]| {
-            let of = self.stayed.values().filter(|why| reasons.contains(why));
-            of.count() as u64
-        };
-        Kept {
-            referenced: of(&[PageOut::Referenced]),
-            shared: of(&[PageOut::Shared]),
-            locked: of(&[PageOut::Locked]),
-            busy: of(&[PageOut::Busy, PageOut::NoSwap]),
-        }
-    }
 }
 
 impl Memory for Kernel<'_> {
@@ -269,8 +273,14 @@ impl Memory for Kernel<'_> {
         outcome.resize(first + batch.len(), PageOut::Gone);
         let outcome = &mut outcome[first..];
         let places = batch.iter().enumerate();
+        let mut fresh = vec![true; batch.len()];
         let mut asked: Vec<(Owner, Asked)> = places
             .filter_map(|(at, id)| {
+                if let Some(what) = self.tally.known(id.0) {
+                    outcome[at] = what;
+                    fresh[at] = false;
+                    return None;
+                }
                 let (owner, address) = self.ids.place(*id)?;
                 Some((owner, (address, at)))
             })
@@ -282,8 +292,10 @@ impl Memory for Kernel<'_> {
                 self.step(of_owner[0].0, step, outcome);
             }
         }
-        for (id, what) in batch.iter().zip(outcome.iter()) {
-            self.count(*id, *what);
+        for ((id, what), fresh) in batch.iter().zip(outcome.iter()).zip(fresh) {
+            if fresh {
+                self.tally.note(id.0, *what);
+            }
         }
     }
 }
