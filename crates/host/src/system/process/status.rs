@@ -5,7 +5,7 @@
 
 use crate::system::error::Error;
 use crate::system::proc::Proc;
-use crate::system::text::{key, kib, lines, number, number32, printable, words};
+use crate::system::text::{key, kib, lines, number32, printable, words};
 
 /// What `status` says that is of use here.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
