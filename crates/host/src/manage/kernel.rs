@@ -6,7 +6,7 @@
 //! Paging out is done in steps of at most [`STEP`] pages of one process, so that bits are no older than some
 //! milliseconds when the kernel acts on them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,10 @@ pub(super) struct Tally {
     pub(super) refused: Option<String>,
     /// In a dry run: pages that would have left.
     pub(super) would: BTreeSet<u32>,
+    /// Pages that were out before we asked: the kernel's own reclaim took them.
+    pub(super) left: u64,
+    /// Pages that cannot leave this way, and why: they are asked about once in one reclaim.
+    stuck: BTreeMap<u32, PageOut>,
 }
 
 /// Memory as the kernel has it.
@@ -91,10 +95,13 @@ impl Kernel<'_> {
     }
 
     /// What an entry says before anything is done: none if the page may leave.
-    fn judge(&self, owner: Owner, entry: Entry) -> Option<PageOut> {
+    fn judge(&mut self, owner: Owner, entry: Entry) -> Option<PageOut> {
         match entry.kind() {
             EntryKind::Empty => return Some(PageOut::Gone),
-            EntryKind::Swapped => return Some(PageOut::Stored),
+            EntryKind::Swapped => {
+                self.tally.left += 1;
+                return Some(PageOut::Stored);
+            }
             EntryKind::Other => return Some(PageOut::Busy),
             EntryKind::Present => {}
         }
@@ -193,7 +200,10 @@ impl Kernel<'_> {
         (told.is_ok() && entries.len() == addresses.len()).then_some(entries)
     }
 
-    fn count(&mut self, what: PageOut) {
+    fn count(&mut self, id: FolioId, what: PageOut) {
+        if matches!(what, PageOut::Shared | PageOut::Locked | PageOut::Busy) {
+            self.tally.stuck.insert(id.0, what);
+        }
         let tally = &mut self.tally;
         match what {
             PageOut::Stored => tally.evicted += 1,
@@ -247,12 +257,15 @@ impl Memory for Kernel<'_> {
     }
 
     fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
-        let first = outcome.len();
+        let (first, left) = (outcome.len(), self.tally.left);
         outcome.resize(first + batch.len(), PageOut::Gone);
         let outcome = &mut outcome[first..];
         let places = batch.iter().enumerate();
         let mut asked: Vec<(Owner, Asked)> = places
             .filter_map(|(at, id)| {
+                if self.tally.stuck.contains_key(&id.0) {
+                    return None;
+                }
                 let (owner, address) = self.ids.place(*id)?;
                 Some((owner, (address, at)))
             })
@@ -264,9 +277,17 @@ impl Memory for Kernel<'_> {
                 self.step(of_owner[0].0, step, outcome);
             }
         }
-        for what in outcome.iter() {
-            self.count(*what);
+        for (id, what) in batch.iter().zip(outcome) {
+            match self.tally.stuck.get(&id.0) {
+                Some(why) => *what = *why,
+                None => self.count(*id, *what),
+            }
+            // Put back as the youngest: as the oldest they would be tried again before all others.
+            if matches!(what, PageOut::Shared | PageOut::Locked) {
+                *what = PageOut::Referenced;
+            }
         }
+        self.tally.evicted -= self.tally.left - left;
     }
 }
 
