@@ -37,6 +37,8 @@ pub(super) struct Tally {
     pub(super) refused: Option<String>,
     /// In a dry run: pages that would have left.
     pub(super) would: BTreeSet<u32>,
+    /// Pages that were out before we asked: the kernel's own reclaim took them.
+    pub(super) left: u64,
     /// Pages that did not leave, by id, and why: the engine comes back to them in the same reclaim.
     stayed: BTreeMap<u32, PageOut>,
 }
@@ -125,10 +127,13 @@ impl Kernel<'_> {
     }
 
     /// What an entry says before anything is done: none if the page may leave.
-    fn judge(&self, owner: Owner, entry: Entry) -> Option<PageOut> {
+    fn judge(&mut self, owner: Owner, entry: Entry) -> Option<PageOut> {
         match entry.kind() {
             EntryKind::Empty => return Some(PageOut::Gone),
-            EntryKind::Swapped => return Some(PageOut::Stored),
+            EntryKind::Swapped => {
+                self.tally.left += 1;
+                return Some(PageOut::Stored);
+            }
             EntryKind::Other => return Some(PageOut::Busy),
             EntryKind::Present => {}
         }
@@ -269,7 +274,7 @@ impl Memory for Kernel<'_> {
     }
 
     fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
-        let first = outcome.len();
+        let (first, left) = (outcome.len(), self.tally.left);
         outcome.resize(first + batch.len(), PageOut::Gone);
         let outcome = &mut outcome[first..];
         let places = batch.iter().enumerate();
@@ -292,11 +297,16 @@ impl Memory for Kernel<'_> {
                 self.step(of_owner[0].0, step, outcome);
             }
         }
-        for ((id, what), fresh) in batch.iter().zip(outcome.iter()).zip(fresh) {
+        for ((id, what), fresh) in batch.iter().zip(outcome.iter_mut()).zip(fresh) {
             if fresh {
                 self.tally.note(id.0, *what);
             }
+            // Put back as the youngest: as the oldest they would be tried again before all others.
+            if matches!(what, PageOut::Shared | PageOut::Locked) {
+                *what = PageOut::Referenced;
+            }
         }
+        self.tally.evicted -= self.tally.left - left;
     }
 }
 
