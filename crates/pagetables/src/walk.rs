@@ -108,8 +108,7 @@ impl Reader {
             is_first: true,
             is_last: false,
         };
-        let bases = self.skip_holes(space, regions_of(ranges), &mut pass)?;
-        for group in bases.chunks(REGIONS) {
+        for group in regions_of(ranges).chunks(REGIONS) {
             let pieces = group.iter().flat_map(|base| tables_in(*base, ranges));
             let mut wanted: Vec<(u64, u64)> = pieces.collect();
             for attempt in 1..=TRIES {
@@ -194,6 +193,7 @@ impl Reader {
                 at += 1;
             }
             let entry = regions[at].entry(*start);
+            // Programs reserve terabytes: told in pieces of 2 MiB, ThreadSanitizer's 133 TiB took 35 s.
             if regions[at].table == 0 && !entry.is_present() && pass.is_first {
                 pass.tell_whole((*base, GIB), regions[at].span, entry);
                 told = Some(*base);
@@ -372,6 +372,5 @@ fn regions_of(ranges: &[Range<u64>]) -> Vec<u64> {
     bases
 }
 
-mod holes;
 #[cfg(test)]
 mod tests;
