@@ -110,9 +110,11 @@ impl Manager {
                 (Take::Pages(pages, ScanReason::Proactive), pages)
             }
             Ask::OlderThan(age) => {
-                // Older generations than these have merged.
-                let known = self.watch.interval() * 2;
-                (Take::Idle(Millis(millis(age.min(known))), age), resident)
+                self.open_generation();
+                // Two looks opened the youngest two generations, which are never taken. Of all others the
+                // engine offers every page, and the books know its age: generations older than three
+                // looks have merged, so they cannot tell.
+                (Take::Idle(Millis(0), age), resident)
             }
             Ask::All => (Take::All, resident),
         };
@@ -121,8 +123,9 @@ impl Manager {
         Ok(Reclaimed {
             asked_pages: asked.0,
             evicted_pages: tally.evicted,
-            kept: tally.kept,
+            kept: tally.kept(),
             no_swap: tally.no_swap,
+            refused: tally.refused,
         })
     }
 

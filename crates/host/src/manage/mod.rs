@@ -68,6 +68,8 @@ pub struct Manager {
     next_eviction: Option<Instant>,
     /// When the engine's youngest generation was opened, milliseconds of the watch.
     generation_ms: u64,
+    /// Whether the last look opened it.
+    has_opened: bool,
     actions: Vec<String>,
 }
 
@@ -119,6 +121,7 @@ impl Manager {
             looked: now,
             next_look: now,
             generation_ms: 0,
+            has_opened: false,
             actions: Vec::new(),
         };
         manager.apply_limits();
@@ -218,6 +221,7 @@ impl Manager {
         let begin = Instant::now();
         self.watch.advance();
         self.readings += 1;
+        self.has_opened = false;
         let mut feed = Feed::new(
             (&mut self.machine, self.memcg),
             &mut self.ids,
@@ -232,13 +236,21 @@ impl Manager {
         let apart = self.settings.evict_older_than.map_or(0, millis);
         let now = self.watch.elapsed_ms();
         if now - self.generation_ms + 50 >= apart {
-            self.machine.age(self.memcg, Millis(now));
-            self.generation_ms = now;
+            self.open_generation();
         }
         self.looked = Instant::now();
         self.look_took = self.looked - begin;
         self.next_look = begin + self.watch.interval();
         Ok(())
+    }
+
+    /// Opens the engine's youngest generation, unless this look did.
+    fn open_generation(&mut self) {
+        if !self.has_opened {
+            self.has_opened = true;
+            self.generation_ms = self.watch.elapsed_ms();
+            self.machine.age(self.memcg, Millis(self.generation_ms));
+        }
     }
 
     /// Looks between two intervals, if the last look is long enough ago for what looks cost.
@@ -252,7 +264,7 @@ impl Manager {
 
     fn add(&mut self, tally: &Tally) {
         self.sums.evicted += tally.evicted;
-        self.sums.kept.add(tally.kept);
+        self.sums.kept.add(tally.kept());
         self.sums.took += tally.took;
         if let Some(refused) = &tally.refused {
             self.act(format!("the kernel refused to page out: {refused}"));
