@@ -26,7 +26,6 @@ pub mod proc;
 pub mod programs;
 pub mod report;
 pub mod resp;
-pub mod sample;
 pub mod subject;
 pub mod temp;
 pub mod verdict;

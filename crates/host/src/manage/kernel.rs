@@ -204,32 +204,38 @@ impl Kernel<'_> {
         }
     }
 
-    /// The entries of these pages; none if the process is gone.
+    /// The entries of these pages, which ascend; none if the process is gone. Pieces are told in any order: holes and
+    /// huge pages before the tables beside them.
     fn entries(&mut self, owner: Owner, addresses: &[u64]) -> Option<Vec<Entry>> {
         let pid = self.members.pid(owner)?;
-        let mut entries = Vec::with_capacity(addresses.len());
-        // Ranges are told in order, and each page of them once.
+        let mut entries: Vec<Option<Entry>> = vec![None; addresses.len()];
+        let mut put = |start: u64, some: &mut dyn Iterator<Item = Entry>| {
+            // Pieces begin and end within the ranges that were asked for.
+            let first = addresses.partition_point(|address| *address < start);
+            for (place, entry) in entries[first..].iter_mut().zip(some) {
+                *place = Some(entry);
+            }
+        };
         let told = self
             .ages
             .peek(pid, &joined(addresses), &mut |_, piece| match piece {
-                Piece::Pages { entries: some, .. } => entries.extend_from_slice(some),
+                Piece::Pages { start, entries } => put(start, &mut entries.iter().copied()),
                 Piece::Whole {
                     start,
                     bytes,
                     span,
                     entry,
                 } => {
-                    for page in 0..bytes / 4096 {
-                        let offset = (start + page * 4096) & (span - 1);
-                        entries.push(entry.part_at(offset));
-                    }
+                    let part = |page: u64| entry.part_at((start + page * 4096) & (span - 1));
+                    put(start, &mut (0..bytes / 4096).map(part));
                 }
                 // Changing all the time: in use.
-                Piece::Unsure { bytes, .. } => {
-                    entries.extend((0..bytes / 4096).map(|_| Entry::IN_USE));
+                Piece::Unsure { start, bytes } => {
+                    put(start, &mut (0..bytes / 4096).map(|_| Entry::IN_USE));
                 }
             });
-        (told.is_ok() && entries.len() == addresses.len()).then_some(entries)
+        told.ok()?;
+        entries.into_iter().collect()
     }
 }
 
