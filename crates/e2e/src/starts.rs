@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::guard::{Outcome, Run, Running};
+use crate::guard::{Run, Running};
 use crate::temp::TempDir;
-use crate::{control, pagetide, wait};
+use crate::{control, pagetide, proc, wait};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -76,41 +76,33 @@ impl Stage {
         wait::poll(SOON, read).ok_or_else(|| "the innermost program does not run".to_owned())
     }
 
-    /// Lets the innermost program go on, and waits for the end of all.
-    fn end(&self, running: Running, inner: u32) -> Result<Outcome, String> {
+    /// Lets the innermost program go on, and waits for the end of all; what they said and how they ended.
+    fn end(&self, running: &mut Running, inner: u32) -> Result<String, String> {
         // Open for both ways nobody waits for the other end.
         let path = self.folder.path().join("go");
-        let mut go = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .expect("made above");
-        go.write_all(b"yes\n").expect("somebody reads");
-        let gone = || (!crate::proc::is_alive(inner)).then_some(());
-        wait::poll(SOON, gone)
-            .ok_or_else(|| format!("{inner} does not end\n{}", running.state()))?;
-        Ok(running.wait(SOON))
+        let go = OpenOptions::new().read(true).write(true).open(path);
+        let mut go = go.expect("made above");
+        go.write_all(b"yes\n").expect("a pipe has room");
+        let over = || {
+            let status = running.ended()?;
+            (!proc::is_alive(inner)).then_some(status)
+        };
+        let status = wait::poll(SOON, over);
+        let status = status.ok_or_else(|| format!("it does not end\n{}", running.state()))?;
+        let (stdout, stderr) = (running.stdout(), running.stderr());
+        Ok(format!("{status} {stdout:?} {stderr:?}"))
     }
 }
 
-/// What a program said and how it ended.
-#[must_use]
-pub fn said(outcome: &Outcome) -> String {
-    format!(
-        "{} {:?} {:?}",
-        outcome.status, outcome.stdout, outcome.stderr
-    )
-}
-
-/// One start of a kind without pagetide.
+/// What one start of a kind says without pagetide, and how it ends.
 ///
 /// # Errors
 /// It does not end.
 pub fn alone(kind: &[&str]) -> Result<String, String> {
     let stage = Stage::set();
-    let running = stage.command(kind).start();
+    let mut running = stage.command(kind).start();
     let inner = stage.inner()?;
-    stage.end(running, inner).map(|outcome| said(&outcome))
+    stage.end(&mut running, inner)
 }
 
 /// One start of a kind under `pagetide run`: its answer is that of the program alone, its innermost process
@@ -122,7 +114,7 @@ pub fn managed(kind: &[&str], alone: &str) -> Result<(), String> {
     let stage = Stage::set();
     let report = stage.folder.file("report.json");
     let options = ["--age-every", "200ms", "--report", &report];
-    let running = pagetide::run(&options, &stage.command(kind)).start();
+    let mut running = pagetide::run(&options, &stage.command(kind)).start();
     let pid = running.pid();
     let inner = stage
         .inner()
@@ -137,7 +129,7 @@ pub fn managed(kind: &[&str], alone: &str) -> Result<(), String> {
     };
     let told = wait::poll(SOON, is_told);
     let state = running.state();
-    let said = said(&stage.end(running, inner)?);
+    let said = stage.end(&mut running, inner)?;
     if told.is_none() {
         return Err(format!("{inner} is not in the report of {pid}\n{state}"));
     }
@@ -148,7 +140,9 @@ pub fn managed(kind: &[&str], alone: &str) -> Result<(), String> {
         let text = fs::read_to_string(&report).ok()?;
         serde_json::from_str::<Value>(&text).ok()
     };
-    let last = wait::poll(SOON, last).ok_or("the last report does not come")?;
+    // The manager carries the mark of what it manages: it ends before that is dropped.
+    let last = wait::poll(SOON, last)
+        .ok_or_else(|| format!("the last report does not come\n{}", running.state()))?;
     match last["pid"] == pid {
         true => Ok(()),
         false => Err(format!("the last report is of another: {last}")),
