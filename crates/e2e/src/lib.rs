@@ -17,6 +17,7 @@ pub mod elf32;
 pub mod frames;
 pub mod guard;
 pub mod hostile;
+pub mod kills;
 pub mod memcg;
 pub mod pagetide;
 pub mod paired;

@@ -89,8 +89,11 @@ impl Stage {
         };
         let status = wait::poll(SOON, over);
         let status = status.ok_or_else(|| format!("it does not end\n{}", running.state()))?;
+        // A parent and the child that outlives it speak in any order.
         let (stdout, stderr) = (running.stdout(), running.stderr());
-        Ok(format!("{status} {stdout:?} {stderr:?}"))
+        let mut lines: Vec<&str> = stdout.lines().collect();
+        lines.sort_unstable();
+        Ok(format!("{status} {lines:?} {stderr:?}"))
     }
 }
 
