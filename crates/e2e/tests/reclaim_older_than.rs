@@ -51,7 +51,7 @@ fn what_was_idle_for_so_long_leaves_and_the_rest_stays() {
         assert_eq!(reclaim.status.code(), Some(0), "{}", reclaim.stderr);
         let out = swapped(running.pid());
         assert!(
-            out >= COLD / 100 * 95 && out < COLD + (8 << 20),
+            (COLD / 100 * 95..COLD + (8 << 20)).contains(&out),
             "the kernel says {out} bytes of {pid} are out: {}",
             reclaim.stdout
         );
