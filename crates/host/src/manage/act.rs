@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use engine::machine::ReclaimRequest;
-use engine::{Millis, Pages, ScanReason};
+use engine::{Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
 
 use super::advise::{Advised, advise};
@@ -111,10 +111,12 @@ impl Manager {
     }
 
     /// Pages that several processes map are skipped by MADV_PAGEOUT: the kernel reclaims from the group instead,
-    /// no more than were skipped, and chooses itself. How many pages that got.
+    /// no more than were skipped, and chooses itself. Not of files, which may be charged elsewhere (the C library
+    /// is); nor where swap is limited, as it takes no notice on version 1. How many pages that got.
     fn reclaim_shared(&mut self, most: Pages, tally: &Tally) -> u64 {
-        let short = most.less(Pages(tally.evicted)).0.min(tally.kept().shared);
-        let wall = self.wall.clone().filter(|_| !self.settings.dry_run);
+        let short = most.less(Pages(tally.evicted)).0.min(tally.shared_anon);
+        let may = !self.settings.dry_run && self.settings.limits.swap_max == Limit::Max;
+        let wall = self.wall.clone().filter(|_| may);
         let (Some(wall), true, false) = (wall, short > 0, tally.no_swap) else {
             return 0;
         };
@@ -126,7 +128,7 @@ impl Manager {
                 self.act(format!(
                     "the kernel reclaimed {} pages of the group: {} were skipped as shared",
                     got / 4096,
-                    tally.kept().shared
+                    tally.shared_anon
                 ));
                 got / 4096
             }

@@ -39,6 +39,8 @@ pub(super) struct Tally {
     pub(super) would: BTreeSet<u32>,
     /// Pages that were out before we asked: the kernel's own reclaim took them.
     pub(super) left: u64,
+    /// Pages without a file that were skipped as shared.
+    pub(super) shared_anon: u64,
     /// Pages that did not leave, by id, and why: the engine comes back to them in the same reclaim.
     stayed: BTreeMap<u32, PageOut>,
 }
@@ -196,8 +198,11 @@ impl Kernel<'_> {
                 Some(entry) => {
                     let pid = self.members.pid(owner).unwrap_or(0);
                     let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
-                    why.get_or_insert_with(|| Why::open(self.proc, pid))
-                        .ask(*address, frame)
+                    let why = why.get_or_insert_with(|| Why::open(self.proc, pid));
+                    let what = why.ask(*address, frame);
+                    self.tally.shared_anon +=
+                        u64::from(what == PageOut::Shared && why.is_anon(frame));
+                    what
                 }
             };
             outcome[*place] = what;

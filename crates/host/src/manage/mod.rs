@@ -42,6 +42,9 @@ const WORK_SHARE: u32 = 10;
 /// Between two looks that reclaim needs at least.
 const LOOKS_APART: Duration = Duration::from_millis(200);
 
+/// Without a limit there is nothing to measure; a moment may not be later than a clock can tell.
+const IDLE_MAX: Duration = Duration::from_secs(3600);
+
 /// What was done until now.
 #[derive(Clone, Debug, Default)]
 struct Sums {
@@ -69,6 +72,8 @@ pub struct Manager {
     look_took: Duration,
     looked: Instant,
     next_look: Instant,
+    /// When usage is measured again.
+    next_hold: Instant,
     next_eviction: Option<Instant>,
     /// When the engine's youngest generation was opened, milliseconds of the watch.
     generation_ms: u64,
@@ -125,6 +130,7 @@ impl Manager {
             look_took: Duration::ZERO,
             looked: now,
             next_look: now,
+            next_hold: now,
             generation_ms: 0,
             has_opened: false,
             actions: Vec::new(),
@@ -146,8 +152,13 @@ impl Manager {
             self.watch.follow()?;
         }
         self.evict_by_age()?;
-        let pause = self.hold_limits()?;
+        // Whatever else woke us: a limit that cannot be held is not tried again before its time.
+        if Instant::now() >= self.next_hold {
+            let pause = self.hold_limits()?;
+            self.next_hold = Instant::now() + pause.min(IDLE_MAX);
+        }
         let now = Instant::now();
+        let pause = self.next_hold.saturating_duration_since(now);
         let next = self
             .next_eviction
             .map_or(self.next_look, |at| at.min(self.next_look));
@@ -168,6 +179,7 @@ impl Manager {
     /// Replaces the limits.
     pub fn set_limits(&mut self, limits: Limits) {
         self.settings.limits = limits;
+        self.next_hold = Instant::now();
         self.apply_limits();
     }
 

@@ -14,6 +14,9 @@ const EXCLUSIVE: u64 = 1 << 56;
 /// In kpageflags (KPF_UNEVICTABLE, KPF_MLOCKED): locked in memory.
 const LOCKED: u64 = 1 << 18 | 1 << 33;
 
+/// In kpageflags.
+const ANON: u64 = 1 << 12;
+
 /// Asks the kernel about pages of one process.
 pub(super) struct Why {
     pagemap: Option<File>,
@@ -28,18 +31,25 @@ impl Why {
         }
     }
 
+    /// Whether it is memory without a file: charged to the group of who touched it first, not of who read a file.
+    pub(super) fn is_anon(&self, frame: u64) -> bool {
+        word(self.flags.as_ref(), frame).is_some_and(|flags| flags & ANON != 0)
+    }
+
     pub(super) fn ask(&self, address: u64, frame: u64) -> PageOut {
-        let word = |file: &Option<File>, number: u64| {
-            let mut word = [0; 8];
-            let read = file.as_ref()?.read_exact_at(&mut word, number * 8);
-            read.is_ok().then(|| u64::from_ne_bytes(word))
-        };
-        if word(&self.flags, frame).is_some_and(|flags| flags & LOCKED != 0) {
+        if word(self.flags.as_ref(), frame).is_some_and(|flags| flags & LOCKED != 0) {
             return PageOut::Locked;
         }
-        match word(&self.pagemap, address / 4096) {
+        match word(self.pagemap.as_ref(), address / 4096) {
             Some(entry) if entry & EXCLUSIVE == 0 => PageOut::Shared,
             _ => PageOut::Busy,
         }
     }
+}
+
+/// Word number `number` of such a file.
+fn word(file: Option<&File>, number: u64) -> Option<u64> {
+    let mut word = [0; 8];
+    file?.read_exact_at(&mut word, number * 8).ok()?;
+    Some(u64::from_ne_bytes(word))
 }
