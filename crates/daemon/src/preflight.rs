@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use host::report::AgeSource;
 use host::system::{Groups, Proc, Target};
 use rustix::process::getuid;
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::control::Tenant;
 use crate::error::Error;
@@ -109,6 +110,27 @@ pub fn swap(options: &Options) -> Result<(), Error> {
     Err(Error::missing(
         "this host has no swap, so cold memory has nowhere to go",
         "`pagetide swap on` makes compressed swap in memory\n--best-effort goes on without",
+    ))
+}
+
+/// Whether pages of another process may be put out and read back: the kernel asks for CAP_SYS_NICE, whoever's
+/// process it is (process_madvise(2)).
+///
+/// # Errors
+/// We do not have it, and it would be used.
+pub fn right(options: &Options) -> Result<(), Error> {
+    if options.policy.dry_run || options.limits.swap_max == Size::ZERO {
+        return Ok(());
+    }
+    let held =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_NICE));
+    if held {
+        return Ok(());
+    }
+    Err(Error::missing(
+        "memory may not be paged out by this user (no CAP_SYS_NICE)",
+        "run pagetide as root, or give its file the capabilities that `pagetide doctor` names\n\
+         --best-effort goes on without",
     ))
 }
 

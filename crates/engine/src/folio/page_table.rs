@@ -1,0 +1,176 @@
+//! The accessed bits, and whether a page is there to set one: two bits a page, so that the touches
+//! of a simulation stay within a table that a cache can hold (16 MB for 63 million pages).
+//!
+//! A block is a `u64` of 32 pages: the low half says who is present, the high half who was accessed.
+//!
+//! Invariants, asserted with the folio table's: a page is present here iff its word says so; only a
+//! present page is accessed.
+
+use super::FolioId;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Pages in a block.
+const BLOCK: usize = 32;
+const PRESENT: u64 = 0xffff_ffff;
+
+/// The bits of one folio table.
+#[derive(Debug, Default)]
+pub(crate) struct PageTable {
+    blocks: Vec<u64>,
+}
+
+const fn at(id: FolioId) -> (usize, u64) {
+    (id.index() / BLOCK, 1 << (id.index() % BLOCK))
+}
+
+impl PageTable {
+    pub(crate) const fn footprint(&self) -> usize {
+        self.blocks.capacity() * 8
+    }
+
+    /// Makes ids below `len` valid, with room for `capacity`.
+    pub(crate) fn ensure(&mut self, len: usize, capacity: usize) {
+        let blocks = len.div_ceil(BLOCK);
+        if blocks > self.blocks.capacity() {
+            let room = capacity.div_ceil(BLOCK).max(blocks);
+            self.blocks.reserve_exact(room - self.blocks.len());
+        }
+        self.blocks.resize(blocks.max(self.blocks.len()), 0);
+    }
+
+    /// Sets the accessed bit of a present page, without a branch; false when it is out.
+    #[inline]
+    pub(crate) fn touch(&mut self, id: FolioId) -> bool {
+        let (block, bit) = at(id);
+        let Some(block) = self.blocks.get_mut(block) else {
+            return false;
+        };
+        let present = *block & bit;
+        *block |= present << BLOCK;
+        present != 0
+    }
+
+    /// Reads the blocks of `ids` and does nothing with them. A processor has many such loads in
+    /// flight; if each were followed by a touch at once, what waits for the loads would fill its
+    /// queues after a few.
+    #[inline]
+    pub(crate) fn bring_near(&self, ids: &[FolioId]) {
+        let blocks = ids.iter().map(|&id| self.blocks.get(at(id).0));
+        core::hint::black_box(blocks.fold(0, |all, block| all ^ block.copied().unwrap_or(0)));
+    }
+
+    #[inline]
+    pub(crate) fn is_accessed(&self, id: FolioId) -> bool {
+        let (block, bit) = at(id);
+        self.blocks
+            .get(block)
+            .is_some_and(|b| b & bit << BLOCK != 0)
+    }
+
+    /// Clears the accessed bit and says whether it was set.
+    #[inline]
+    pub(crate) fn take_accessed(&mut self, id: FolioId) -> bool {
+        let (block, bit) = at(id);
+        let Some(block) = self.blocks.get_mut(block) else {
+            return false;
+        };
+        let was = *block & bit << BLOCK != 0;
+        *block &= !(bit << BLOCK);
+        was
+    }
+
+    #[inline]
+    pub(crate) fn is_present(&self, id: FolioId) -> bool {
+        let (block, bit) = at(id);
+        self.blocks.get(block).is_some_and(|b| b & bit != 0)
+    }
+
+    /// The page comes or goes; its accessed bit is clear either way.
+    #[inline]
+    pub(crate) fn set_present(&mut self, id: FolioId, present: bool) {
+        let (block, bit) = at(id);
+        let rest = self.blocks[block] & !(bit | bit << BLOCK);
+        self.blocks[block] = if present { rest | bit } else { rest };
+    }
+
+    /// The pages of `run` go.
+    pub(crate) fn forget(&mut self, run: Range<usize>) {
+        let mut at = run.start;
+        while at < run.end {
+            let (block, from) = (at / BLOCK, at % BLOCK);
+            let nr = (BLOCK - from).min(run.end - at);
+            let bits = (PRESENT >> (BLOCK - nr)) << from;
+            self.blocks[block] &= !(bits | bits << BLOCK);
+            at += nr;
+        }
+    }
+
+    /// A planted bug: the accessed bit of whatever page.
+    #[cfg(test)]
+    pub(crate) fn plant_accessed(&mut self, id: FolioId) {
+        let (block, bit) = at(id);
+        self.blocks[block] |= bit << BLOCK;
+    }
+
+    /// Number of blocks, for a walk that visits all.
+    pub(crate) const fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The accessed pages of a block, as bits from its first page on; they stay set.
+    #[inline]
+    pub(crate) fn accessed_in(&self, block: usize) -> u32 {
+        u32::try_from(self.blocks[block] >> BLOCK).unwrap_or(0)
+    }
+
+    /// Clears the accessed bits of `which` pages of a block.
+    #[inline]
+    pub(crate) fn clear_in(&mut self, block: usize, which: u32) {
+        self.blocks[block] &= !(u64::from(which) << BLOCK);
+    }
+
+    /// Pages present, and whether some page is accessed that is not.
+    pub(crate) fn tally(&self) -> (usize, bool) {
+        let present = self.blocks.iter().map(|b| (b & PRESENT).count_ones());
+        let stray = self.blocks.iter().any(|b| (b >> BLOCK) & !b != 0);
+        (present.map(|n| n as usize).sum(), stray)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_present_pages_become_accessed() {
+        let mut table = PageTable::default();
+        table.ensure(70, 70);
+        table.set_present(FolioId(63), true);
+        assert!(table.touch(FolioId(63)) && table.is_accessed(FolioId(63)));
+        assert!(!table.touch(FolioId(31)) && !table.touch(FolioId(500)));
+        assert_eq!((table.tally(), table.accessed_in(1)), ((1, false), 1 << 31));
+        assert!(table.take_accessed(FolioId(63)) && !table.take_accessed(FolioId(63)));
+    }
+
+    #[test]
+    fn coming_and_going_clears_the_accessed_bit_and_no_neighbour() {
+        let mut table = PageTable::default();
+        table.ensure(64, 64);
+        (0..64).for_each(|id| table.set_present(FolioId(id), true));
+        (0..64).for_each(|id| assert!(table.touch(FolioId(id))));
+        table.set_present(FolioId(40), false);
+        table.set_present(FolioId(40), true);
+        table.clear_in(0, 0b101);
+        let accessed = (0..64).filter(|&id| table.is_accessed(FolioId(id)));
+        assert_eq!(accessed.count(), 61);
+        assert_eq!(table.tally(), (64, false));
+    }
+
+    #[test]
+    fn a_quarter_byte_a_page() {
+        let mut table = PageTable::default();
+        table.ensure(1 << 20, 1 << 20);
+        assert_eq!(table.footprint(), 1 << 18);
+    }
+}

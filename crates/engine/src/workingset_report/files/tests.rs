@@ -1,0 +1,217 @@
+//! The numbered tests of workingset-report.md 11 about files, and texts of all kinds.
+
+use super::*;
+use crate::folio::FolioType;
+use crate::units::{Bytes, Pages};
+use crate::workingset_report::PageAge;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::ToString;
+use proptest::prelude::*;
+
+fn numbers(count: u64) -> String {
+    let all: Vec<String> = (1..=count).map(|n| n.to_string()).collect();
+    all.join(",")
+}
+
+/// workingset-report.md 11, test 5, with a clock of 1000 ticks a second.
+#[test]
+fn intervals() {
+    let edges = |text: &str| parse_intervals(text, 1000).map(|bins| bins.edges().to_vec());
+    assert_eq!(edges("10,20,30"), Ok([10, 20, 30].map(Millis).to_vec()));
+    assert_eq!(edges("1000\n"), Ok(alloc::vec![Millis(1000)]));
+    for text in [
+        "20,10", "10,10", "a", "10,", ",", " 10", "-1", "+1", "1\n\n", "1 ,2",
+    ] {
+        assert_eq!(edges(text), Err(FileError::Invalid), "{text:?}");
+    }
+    assert_eq!(edges(&numbers(31)).map(|e| e.len()), Ok(31));
+    assert_eq!(edges(&numbers(32)), Err(FileError::Range));
+    assert_eq!(edges("4294967296"), Err(FileError::Range));
+    for text in ["", "\n"] {
+        assert_eq!(edges(text), Ok(Vec::new()), "removes the configuration");
+    }
+}
+
+/// workingset-report.md 2.1, rule 3.
+#[test]
+fn intervals_increase_in_ticks() {
+    assert_eq!(parse_intervals("1,5", 100), Err(FileError::Invalid));
+    assert!(parse_intervals("1,5", 1000).is_ok());
+    let bins = parse_intervals("1,15", 100).expect("two ticks");
+    assert_eq!(bins.edges(), [Millis(10), Millis(20)]);
+    assert_eq!(print_intervals(&bins), "10,20\n");
+    assert_eq!(print_intervals(&Bins::default()), "\n");
+}
+
+/// workingset-report.md 11, test 9.
+#[test]
+fn values_by_node() {
+    let mut values = [Millis(5000), Millis(0)];
+    assert_eq!(print_node_millis(&values), "N0=5000 N1=0 \n");
+    let (node, value) = parse_node_millis("N1=7000\n", 2).expect("a node that is there");
+    values[node] = value;
+    assert_eq!(print_node_millis(&values), "N0=5000 N1=7000 \n");
+    for text in [
+        "N9=1",
+        "N2=1",
+        "n1=1",
+        "N=1",
+        "N1",
+        "N1=",
+        "N1=x",
+        "1=1",
+        "N0=1 N1=2",
+    ] {
+        let refused = parse_node_millis(text, 2);
+        assert_eq!(refused, Err(FileError::Invalid), "{text:?}");
+    }
+    let errno = parse_node_millis("N9=1", 2).map_err(FileError::errno);
+    assert_eq!(errno, Err(22), "EINVAL");
+    assert_eq!(parse_millis("2000\n"), Ok(Millis(2000)));
+    assert_eq!(print_millis(Millis(0)), "0\n");
+}
+
+fn report(edges: &[u64], pages: u64) -> PageAge {
+    let edges: Vec<Millis> = edges.iter().copied().map(Millis).collect();
+    let mut report = PageAge::new(&Bins::new(&edges).expect("increasing"));
+    for bin in 0..report.bins().len() {
+        report.add_to(bin, FolioType::Anon, Pages(pages + bin as u64));
+        report.add_to(bin, FolioType::File, Pages(pages));
+    }
+    report
+}
+
+#[test]
+fn a_report_in_both_forms() {
+    let (one, none) = (report(&[1000], 2), report(&[], 0));
+    let lines = "1000 anon=8192 file=8192\n18446744073709551615 anon=12288 file=8192\n";
+    assert_eq!(print_page_age(Some(&one)), lines);
+    assert_eq!(print_page_age(None), "", "disabled");
+    assert_eq!(
+        print_page_age(Some(&none)),
+        "18446744073709551615 anon=0 file=0\n",
+        "without a configuration there is one line"
+    );
+    let all = print_page_ages(&[Some(&one), None, Some(&none)]);
+    assert_eq!(
+        all,
+        format!("N0\n{lines}N2\n18446744073709551615 anon=0 file=0\n"),
+        "disabled nodes are left out"
+    );
+    let parsed = parse_page_age(&all).expect("as printed");
+    let nodes: Vec<_> = parsed.iter().map(|ages| ages.node).collect();
+    assert_eq!(nodes, [Some(0), Some(2)]);
+    assert_eq!(parse_page_age(""), Ok(Vec::new()));
+}
+
+/// The example of the cover letter: bytes that are no pages, and the older largest number.
+#[test]
+fn the_documents_example() {
+    let text = "1000 anon=137368 file=24530\n20000 anon=34342 file=0\n\
+                30000 anon=353232 file=333608\n40000 anon=407198 file=206052\n\
+                9223372036854775807 anon=4925624 file=892892\n";
+    let parsed = parse_page_age(text).expect("the document's");
+    let [ages] = &parsed[..] else {
+        panic!("one node: {parsed:?}");
+    };
+    assert_eq!((ages.node, ages.lines.len()), (None, 5));
+    assert_eq!(ages.lines[0].anon, Bytes(137_368));
+    let (last, edges) = (ages.lines[4], ages.bins().expect("few"));
+    assert_eq!((last.edge, last.file), (None, Bytes(892_892)));
+    assert_eq!(print_intervals(&edges), "1000,20000,30000,40000\n");
+}
+
+#[test]
+fn what_no_kernel_prints_is_refused() {
+    let max = u64::MAX;
+    for text in [
+        "1000 anon=1 file=1\n".to_owned(),
+        format!("{max} anon=1 file=1\n{max} anon=1 file=1\n"),
+        format!("20 anon=1 file=1\n10 anon=1 file=1\n{max} anon=1 file=1\n"),
+        format!("N0\nN1\n{max} anon=1 file=1\n"),
+        format!("{max} anon=1 file=1\nN1\n{max} anon=1 file=1\n"),
+        format!("{max} file=1 anon=1\n"),
+        format!("{max} anon=1  file=1\n"),
+        format!("{max} anon=1 file=1 x\n"),
+        "N0\n".to_owned(),
+        "\n".to_owned(),
+    ] {
+        assert_eq!(parse_page_age(&text), Err(FileError::Invalid), "{text:?}");
+    }
+}
+
+/// Pieces of which texts near the right ones are made.
+fn piece() -> impl Strategy<Value = String> {
+    let words = [
+        "N",
+        "N0",
+        "N1",
+        "=",
+        ",",
+        " ",
+        "\n",
+        "anon=",
+        "file=",
+        "0",
+        "10",
+        "1000",
+        "-",
+        "+",
+        "\u{661}",
+        "4294967295",
+        "4294967296",
+        "9223372036854775807",
+        "18446744073709551615",
+        "x",
+        "\0",
+    ];
+    prop_oneof![
+        6 => prop::sample::select(words.to_vec()).prop_map(ToString::to_string),
+        1 => "\\PC{0,3}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is written is refused, or is a value that prints as what it was.
+    #[test]
+    fn hostile_texts(pieces in prop::collection::vec(piece(), 0..40), hz in 1..1000u32) {
+        let text = pieces.concat();
+        if let Ok(bins) = parse_intervals(&text, hz) {
+            prop_assert_eq!(parse_intervals(&print_intervals(&bins), 1000), Ok(bins));
+        }
+        if let Ok(value) = parse_millis(&text) {
+            prop_assert_eq!(parse_millis(&print_millis(value)), Ok(value));
+        }
+        if let Ok((node, value)) = parse_node_millis(&text, 2) {
+            prop_assert!(node < 2 && value.0 <= u64::from(u32::MAX));
+        }
+        for ages in parse_page_age(&text).unwrap_or_default() {
+            prop_assert_eq!(ages.lines.iter().filter(|line| line.edge.is_none()).count(), 1);
+        }
+    }
+
+    /// A report survives being printed and read.
+    #[test]
+    fn reports_go_round(
+        edges in prop::collection::btree_set(0..u64::from(u32::MAX), 0..31),
+        pages in 0..1u64 << 40,
+        nodes in prop::collection::vec(any::<bool>(), 0..4),
+    ) {
+        let edges: Vec<u64> = edges.into_iter().collect();
+        let one = report(&edges, pages);
+        let reports: Vec<Option<&PageAge>> = nodes.iter().map(|on| on.then_some(&one)).collect();
+        let parsed = parse_page_age(&print_page_ages(&reports)).expect("as printed");
+        prop_assert_eq!(parsed.len(), nodes.iter().filter(|on| **on).count());
+        let single = parse_page_age(&print_page_age(Some(&one))).expect("as printed");
+        for ages in parsed.iter().chain(&single) {
+            prop_assert_eq!(ages.lines.len(), one.bins().len());
+            for (line, bin) in ages.lines.iter().zip(one.bins()) {
+                let expect = bin.pages.map(Pages::bytes);
+                prop_assert_eq!((line.edge, [line.anon, line.file]), (bin.edge, expect));
+            }
+        }
+    }
+}

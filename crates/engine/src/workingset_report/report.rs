@@ -1,0 +1,233 @@
+//! When a working-set report is refreshed and when it is announced.
+//! spec: workingset-report.md 3, 5, 6, 8.
+//!
+//! Invariants: between two refreshes at least the refresh interval passes, counted from the report's
+//! timestamp (I3); a disabled state keeps nothing and costs nothing (I5); nothing is announced
+//! without pressure, without a threshold, by proactive reclaim, or too soon (I6).
+
+use super::{AgeBin, PageAge};
+use crate::lru_gen::DEF_PRIORITY;
+use crate::units::{Bytes, Millis};
+use crate::vmstat::ScanReason;
+
+/// A report and the time it stands for: the oldest of its members' last aging.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The histogram.
+    pub page_age: PageAge,
+    /// As old as its stalest member.
+    pub timestamp: Millis,
+}
+
+/// The reporting state of one memcg on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportState {
+    refresh_interval: Millis,
+    report_threshold: Millis,
+    report: Option<Report>,
+}
+
+impl ReportState {
+    /// The least time between two refreshes; zero when disabled.
+    #[must_use]
+    pub const fn refresh_interval(&self) -> Millis {
+        self.refresh_interval
+    }
+
+    /// The least time between two announced reports; zero for none.
+    #[must_use]
+    pub const fn report_threshold(&self) -> Millis {
+        self.report_threshold
+    }
+
+    /// Sets the refresh interval; zero disables and forgets the report. True when the aging thread
+    /// must be woken: it was disabled, or its interval has become shorter.
+    pub fn set_refresh_interval(&mut self, interval: Millis) -> bool {
+        let old = core::mem::replace(&mut self.refresh_interval, interval);
+        if interval == Millis(0) {
+            self.report = None;
+            return false;
+        }
+        old == Millis(0) || old > interval
+    }
+
+    /// Sets the report threshold.
+    pub const fn set_report_threshold(&mut self, threshold: Millis) {
+        self.report_threshold = threshold;
+    }
+
+    /// The last report, if reporting is enabled and there has been one.
+    #[must_use]
+    pub const fn report(&self) -> Option<&Report> {
+        self.report.as_ref()
+    }
+
+    /// True when reporting is enabled.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        self.refresh_interval > Millis(0)
+    }
+
+    /// When the report may be refreshed: at once without one, never while disabled.
+    #[must_use]
+    pub fn next_refresh(&self) -> Option<Millis> {
+        let last = self.report.as_ref().map(|report| report.timestamp);
+        self.is_enabled()
+            .then(|| last.map_or(Millis(0), |last| last.after(self.refresh_interval)))
+    }
+
+    /// True when a refresh is enabled and due.
+    #[must_use]
+    pub fn is_due(&self, now: Millis) -> bool {
+        self.next_refresh().is_some_and(|next| next <= now)
+    }
+
+    pub(crate) fn store(&mut self, report: Report) {
+        if self.is_enabled() {
+            self.report = Some(report);
+        }
+    }
+
+    /// Reclaim has come to `priority`: true when pollers are to be told. The time that counts is
+    /// the report's, so that whoever does not read is told again and again.
+    #[must_use]
+    pub fn try_report(&self, priority: u32, reason: ScanReason, now: Millis) -> bool {
+        let pressure = priority != DEF_PRIORITY && reason != ScanReason::Proactive;
+        if !pressure || self.report_threshold == Millis(0) || !self.is_enabled() {
+            return false;
+        }
+        let last = self
+            .report
+            .as_ref()
+            .map_or(Millis(0), |report| report.timestamp);
+        last.after(self.report_threshold) <= now
+    }
+}
+
+impl AgeBin {
+    /// Anon and file together.
+    #[must_use]
+    pub const fn bytes(&self) -> Bytes {
+        Bytes(
+            self.pages[0]
+                .bytes()
+                .0
+                .saturating_add(self.pages[1].bytes().0),
+        )
+    }
+}
+
+impl PageAge {
+    /// What proactive reclaim takes as cold: the bins labelled `age` or older. Note that the bin of
+    /// that very label holds pages a little younger; ask for more than a label to be strict.
+    #[must_use]
+    pub fn cold_bytes(&self, age: Millis) -> Bytes {
+        let cold = self
+            .bins()
+            .iter()
+            .filter(|bin| bin.edge.is_none_or(|edge| edge >= age));
+        Bytes(cold.map(|bin| bin.bytes().0).sum())
+    }
+
+    /// The promotion threshold: the smallest edge that `percent` of all pages are within.
+    /// `interpolated`: between the edges, pages taken as evenly spread.
+    #[must_use]
+    pub fn age_of_share(&self, percent: u64, interpolated: bool) -> Option<Millis> {
+        let all: u128 = self
+            .bins()
+            .iter()
+            .map(|bin| u128::from(bin.bytes().0))
+            .sum();
+        let wanted = all * u128::from(percent);
+        let (mut below, mut last) = (0u128, Millis(0));
+        for bin in self.bins() {
+            let here = u128::from(bin.bytes().0) * 100;
+            let edge = bin.edge?;
+            if below + here >= wanted {
+                let missing = wanted - below;
+                let into = u128::from(edge.0 - last.0) * missing;
+                let part = u64::try_from(into.div_ceil(here.max(1))).ok()?;
+                return Some(if interpolated {
+                    last.after(Millis(part))
+                } else {
+                    edge
+                });
+            }
+            (below, last) = (below + here, edge);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folio::FolioType;
+    use crate::units::Pages;
+    use crate::workingset_report::Bins;
+
+    fn page_age(bins: &[(u64, u64)], rest: u64) -> PageAge {
+        let edges: alloc::vec::Vec<Millis> = bins.iter().map(|&(edge, _)| Millis(edge)).collect();
+        let mut report = PageAge::new(&Bins::new(&edges).expect("increasing"));
+        let pages = bins.iter().map(|&(_, pages)| pages).chain([rest]);
+        for (n, pages) in pages.enumerate() {
+            report.add_to(n, FolioType::Anon, Pages(pages));
+        }
+        report
+    }
+
+    /// workingset-report.md 11, test 14.
+    #[test]
+    fn eighty_percent_rule() {
+        let report = page_age(&[(1000, 50), (5000, 25), (10_000, 15)], 10);
+        assert_eq!(report.age_of_share(80, false), Some(Millis(10_000)));
+        assert_eq!(report.age_of_share(80, true), Some(Millis(6667)));
+        assert_eq!(report.age_of_share(95, false), None, "beyond the last edge");
+    }
+
+    /// workingset-report.md 11, test 15.
+    #[test]
+    fn cold_bytes_by_label() {
+        let gib = (1 << 30) / 4096;
+        let report = page_age(&[(10_000, gib), (20_000, 2 * gib)], 3 * gib);
+        assert_eq!(report.cold_bytes(Millis(10_000)), Bytes(6 << 30));
+        assert_eq!(report.cold_bytes(Millis(10_001)), Bytes(5 << 30));
+    }
+
+    fn reported(at: u64) -> ReportState {
+        let mut state = ReportState::default();
+        assert!(state.set_refresh_interval(Millis(1)));
+        state.set_report_threshold(Millis(2000));
+        state.store(Report {
+            page_age: page_age(&[], 0),
+            timestamp: Millis(at),
+        });
+        state
+    }
+
+    /// workingset-report.md 11, tests 10 and 11.
+    #[test]
+    fn reports_under_pressure() {
+        let state = reported(1000);
+        let direct = |priority, now| state.try_report(priority, ScanReason::Direct, Millis(now));
+        assert!(!direct(11, 2999) && direct(11, 3000) && direct(3, 9000));
+        assert!(!direct(DEF_PRIORITY, 9000), "no pressure yet");
+        assert!(!state.try_report(3, ScanReason::Proactive, Millis(9000)));
+        let mut silent = reported(1000);
+        silent.set_report_threshold(Millis(0));
+        assert!(!silent.try_report(3, ScanReason::Direct, Millis(9000)));
+    }
+
+    #[test]
+    fn disabling_forgets() {
+        let mut state = reported(1000);
+        assert!(
+            !state.set_refresh_interval(Millis(5)),
+            "longer: no need to wake anyone"
+        );
+        assert!(state.set_refresh_interval(Millis(3)), "shorter");
+        assert!(!state.set_refresh_interval(Millis(0)));
+        assert_eq!((state.report(), state.next_refresh()), (None, None));
+        assert!(!state.try_report(3, ScanReason::Direct, Millis(9000)));
+    }
+}

@@ -1,0 +1,266 @@
+//! VMAs as far as reclaim cares: what kind of memory, and whether accesses mean anything.
+//! spec: reclaim-control.md 6.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use engine::folio::{FolioId, FolioType};
+
+/// What a VMA maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VmaKind {
+    /// Private anonymous memory.
+    Anon,
+    /// A file, through this open description.
+    File(OpenFileId),
+}
+
+/// An open file description: FADV_NOREUSE belongs to it, not to a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OpenFileId(pub u32);
+
+/// The read pattern that madvise declared for a VMA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Advice {
+    /// Nothing said.
+    #[default]
+    Normal,
+    /// MADV_SEQUENTIAL.
+    Sequential,
+    /// MADV_RANDOM.
+    Random,
+}
+
+/// posix_fadvise on an open description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fadvice {
+    /// Clears what the others set.
+    Normal,
+    /// Sequential reads; says nothing of reuse.
+    Sequential,
+    /// Random reads; says nothing of reuse.
+    Random,
+    /// The data will not be used again.
+    NoReuse,
+}
+
+/// The mode flags of an open file description.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileMode {
+    random: bool,
+    noreuse: bool,
+}
+
+impl FileMode {
+    /// Applies an advice: constant cost, whole file, all mappings through this description.
+    pub const fn advise(&mut self, advice: Fadvice) {
+        match advice {
+            Fadvice::Normal => {
+                *self = Self {
+                    random: false,
+                    noreuse: false,
+                }
+            }
+            Fadvice::Sequential => self.random = false,
+            Fadvice::Random => self.random = true,
+            Fadvice::NoReuse => self.noreuse = true,
+        }
+    }
+
+    /// True when FADV_NOREUSE holds.
+    #[must_use]
+    pub const fn noreuse(self) -> bool {
+        self.noreuse
+    }
+}
+
+/// One mapping: pages `start..end` of the address space, with folios from `first` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vma {
+    /// First page number.
+    pub start: u64,
+    /// Page number past the end.
+    pub end: u64,
+    /// What it maps.
+    pub kind: VmaKind,
+    /// What madvise said.
+    pub advice: Advice,
+    /// The folio of page `start`; the others follow.
+    pub first: FolioId,
+}
+
+impl Vma {
+    /// False when accesses through this VMA tell nothing about the future.
+    #[must_use]
+    pub const fn has_recency(&self, mode: FileMode) -> bool {
+        let file = matches!(self.kind, VmaKind::File(_));
+        matches!(self.advice, Advice::Normal) && !(file && mode.noreuse())
+    }
+
+    /// The type of its pages.
+    #[must_use]
+    pub const fn folio_type(&self) -> FolioType {
+        match self.kind {
+            VmaKind::Anon => FolioType::Anon,
+            VmaKind::File(_) => FolioType::File,
+        }
+    }
+
+    /// The folio of page `page`.
+    #[must_use]
+    pub fn folio(&self, page: u64) -> Option<FolioId> {
+        if !(self.start..self.end).contains(&page) {
+            return None;
+        }
+        let offset = u32::try_from(page - self.start).ok()?;
+        Some(FolioId(self.first.0 + offset))
+    }
+
+    /// The part of it in `start..end`.
+    fn cut(mut self, start: u64, end: u64) -> Option<Self> {
+        let (start, end) = (start.max(self.start), end.min(self.end));
+        if start >= end {
+            return None;
+        }
+        self.first = self.folio(start)?;
+        (self.start, self.end) = (start, end);
+        Some(self)
+    }
+}
+
+/// An address space. Invariant: VMAs do not overlap; the key is the VMA's start.
+#[derive(Clone, Debug, Default)]
+pub struct AddressSpace {
+    vmas: BTreeMap<u64, Vma>,
+    files: BTreeMap<OpenFileId, FileMode>,
+}
+
+impl AddressSpace {
+    /// The VMA that holds `page`.
+    #[must_use]
+    pub fn find(&self, page: u64) -> Option<&Vma> {
+        let (_, vma) = self.vmas.range(..=page).next_back()?;
+        (page < vma.end).then_some(vma)
+    }
+
+    /// All VMAs in address order.
+    pub fn iter(&self) -> impl Iterator<Item = &Vma> {
+        self.vmas.values()
+    }
+
+    /// Maps `vma`, over whatever was there; returns the pieces it displaced.
+    pub fn map(&mut self, vma: Vma) -> Vec<Vma> {
+        let displaced = self.unmap(vma.start, vma.end);
+        self.vmas.insert(vma.start, vma);
+        displaced
+    }
+
+    /// Removes pages `start..end`; VMAs at the borders are cut. Returns what was removed.
+    pub fn unmap(&mut self, start: u64, end: u64) -> Vec<Vma> {
+        let overlapping = |vma: &Vma| vma.start < end && start < vma.end;
+        let hit: Vec<Vma> = self
+            .vmas
+            .range(..end)
+            .rev()
+            .map(|(_, v)| *v)
+            .take_while(overlapping)
+            .collect();
+        for vma in &hit {
+            self.vmas.remove(&vma.start);
+            for rest in [vma.cut(0, start), vma.cut(end, u64::MAX)]
+                .into_iter()
+                .flatten()
+            {
+                self.vmas.insert(rest.start, rest);
+            }
+        }
+        hit.iter()
+            .rev()
+            .filter_map(|vma| vma.cut(start, end))
+            .collect()
+    }
+
+    /// madvise on pages `start..end`: the VMAs are split where need be.
+    pub fn madvise(&mut self, start: u64, end: u64, advice: Advice) {
+        for vma in self.unmap(start, end) {
+            self.vmas.insert(vma.start, Vma { advice, ..vma });
+        }
+    }
+
+    /// posix_fadvise on an open description.
+    pub fn fadvise(&mut self, file: OpenFileId, advice: Fadvice) {
+        self.files.entry(file).or_default().advise(advice);
+    }
+
+    /// `vma_has_recency` for a VMA of this address space.
+    #[must_use]
+    pub fn has_recency(&self, vma: &Vma) -> bool {
+        let mode = match vma.kind {
+            VmaKind::Anon => FileMode::default(),
+            VmaKind::File(file) => self.files.get(&file).copied().unwrap_or_default(),
+        };
+        vma.has_recency(mode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vma(start: u64, end: u64, kind: VmaKind) -> Vma {
+        let first = FolioId(u32::try_from(start).expect("small"));
+        Vma {
+            start,
+            end,
+            kind,
+            advice: Advice::Normal,
+            first,
+        }
+    }
+
+    #[test]
+    fn unmapping_the_middle_leaves_two_ends() {
+        let mut mm = AddressSpace::default();
+        mm.map(vma(10, 20, VmaKind::Anon));
+        mm.map(vma(20, 30, VmaKind::Anon));
+        let gone = mm.unmap(15, 25);
+        assert_eq!(
+            gone.iter().map(|v| (v.start, v.end)).collect::<Vec<_>>(),
+            [(15, 20), (20, 25)]
+        );
+        let left: Vec<_> = mm.iter().map(|v| (v.start, v.end, v.first.0)).collect();
+        assert_eq!(left, [(10, 15, 10), (25, 30, 25)]);
+        assert!(mm.find(15).is_none() && mm.find(25).is_some());
+        assert_eq!(mm.find(26).and_then(|v| v.folio(26)), Some(FolioId(26)));
+    }
+
+    /// reclaim-control.md 11, test 11, first half.
+    #[test]
+    fn madvise_takes_recency_away_and_gives_it_back() {
+        let mut mm = AddressSpace::default();
+        mm.map(vma(0, 100, VmaKind::Anon));
+        mm.madvise(10, 20, Advice::Random);
+        let recent = |mm: &AddressSpace, page| mm.find(page).is_some_and(|v| mm.has_recency(v));
+        assert!(recent(&mm, 9) && !recent(&mm, 10) && !recent(&mm, 19) && recent(&mm, 20));
+        mm.madvise(0, 100, Advice::Normal);
+        assert!(recent(&mm, 15));
+        mm.madvise(0, 100, Advice::Sequential);
+        assert!(!recent(&mm, 50));
+    }
+
+    /// reclaim-control.md 11, test 12.
+    #[test]
+    fn noreuse_belongs_to_the_open_description() {
+        let mut mm = AddressSpace::default();
+        mm.map(vma(0, 10, VmaKind::File(OpenFileId(1))));
+        mm.map(vma(10, 20, VmaKind::File(OpenFileId(1))));
+        mm.map(vma(20, 30, VmaKind::File(OpenFileId(2))));
+        let recent = |mm: &AddressSpace| mm.iter().map(|v| mm.has_recency(v)).collect::<Vec<_>>();
+        mm.fadvise(OpenFileId(1), Fadvice::NoReuse);
+        assert_eq!(recent(&mm), [false, false, true]);
+        mm.fadvise(OpenFileId(1), Fadvice::Sequential);
+        mm.fadvise(OpenFileId(1), Fadvice::Random);
+        assert_eq!(recent(&mm), [false, false, true], "these do not clear it");
+        mm.fadvise(OpenFileId(1), Fadvice::Normal);
+        assert_eq!(recent(&mm), [true; 3]);
+    }
+}
