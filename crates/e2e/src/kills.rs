@@ -213,7 +213,12 @@ fn at_start(chance: &mut Chance) -> Result<(), String> {
     while Instant::now() < instant {
         std::hint::spin_loop();
     }
-    round.kill(Kill::Start);
+    // Who is being started just now is not in the list yet.
+    let mut killed = 0;
+    let end = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < end && (killed == 0 || !round.ours().is_empty()) {
+        killed += round.kill(Kill::Start);
+    }
     round.ready()?;
     if let Some(status) = round.running.ended() {
         let said = round.running.stderr();
