@@ -37,6 +37,13 @@ impl Swap {
         swap
     }
 
+    /// One of our own where there is no swap at all.
+    #[must_use]
+    pub fn if_none(mib: u64) -> Option<Swap> {
+        let there = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+        (there.lines().count() < 2).then(|| Swap::new(mib))
+    }
+
     fn device(&self) -> String {
         format!("/dev/zram{}", self.number)
     }
