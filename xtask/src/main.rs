@@ -40,8 +40,9 @@ fn main() -> ExitCode {
         ["test"] => test::run(true),
         ["test", "--quick"] => test::run(false),
         ["tidy"] => tidy::run(),
-        ["e2e"] => test::run_e2e(None),
-        ["e2e", name] => test::run_e2e(Some(name)),
+        ["e2e"] => test::run_e2e(None, &[]),
+        ["e2e", name] => test::run_e2e(Some(name), &[]),
+        ["e2e", name, "--", rest @ ..] => test::run_e2e(Some(name), rest),
         ["guest", rest @ ..] => return guest::run(rest),
         ["bench", name, rest @ ..] => bench::run(name, rest),
         _ => {

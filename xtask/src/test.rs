@@ -45,7 +45,7 @@ pub(crate) fn run(with_e2e: bool) -> bool {
     let unit = ["test", "--workspace", "--exclude", "e2e", "--no-fail-fast"];
     steps.command("unit and property tests", &mut cargo(&unit));
     if with_e2e {
-        e2e_steps(&mut steps, None);
+        e2e_steps(&mut steps, None, &[]);
         steps.run("guest", || guest::suite(&GUEST));
     }
     steps.finish()
@@ -59,21 +59,17 @@ fn tidy_step() -> Result<Counts, String> {
 }
 
 /// Runs the end-to-end tests, all or those of one file or with one name.
-pub(crate) fn run_e2e(name: Option<&str>) -> bool {
+pub(crate) fn run_e2e(name: Option<&str>, words: &[&str]) -> bool {
     let mut steps = Steps::default();
     if steps.run("needs", || needs::ensure().map(|()| Counts::default())) {
-        e2e_steps(&mut steps, name);
+        e2e_steps(&mut steps, name, words);
     }
     steps.finish()
 }
 
-/// End-to-end tests that do not pass every time, each with the gap of docs/known-gaps.md that it
-/// shows. They are run by `cargo xtask e2e NAME`; `cargo xtask test` says that it leaves them out.
-const OPEN: &[(&str, &str)] = &[];
-
 /// The release binary is what users run, so it is what the tests run. They share two cores and
 /// measure memory, so one runs at a time.
-fn e2e_steps(steps: &mut Steps, name: Option<&str>) {
+fn e2e_steps(steps: &mut Steps, name: Option<&str>, words: &[&str]) {
     let build = [
         "build",
         "--release",
@@ -98,12 +94,7 @@ fn e2e_steps(steps: &mut Steps, name: Option<&str>) {
         None => {}
     }
     test.args(["--", "--test-threads=1"]).args(filter);
-    if name.is_none() {
-        for (open, gap) in OPEN {
-            println!("not run: {open} (docs/known-gaps.md: {gap})");
-            test.args(["--skip", open]);
-        }
-    }
+    test.args(words);
     test.env("PAGETIDE_BIN", release_binary());
     steps.command("end-to-end tests", &mut test);
 }

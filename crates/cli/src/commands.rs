@@ -5,6 +5,7 @@ use crate::failure::Failure;
 
 mod ask;
 mod attach;
+pub(crate) mod demo;
 mod doctor;
 mod live;
 mod looks;
@@ -27,6 +28,7 @@ mod users;
 /// What is to be told.
 pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
     match command {
+        Command::Demo { json } => demo::demo(json),
         Command::Run(args) => run::run(&args),
         Command::Attach(args) => attach::attach(&args),
         Command::Detach { whose, bring_back } => ask::detach(&whose, bring_back),

@@ -43,6 +43,23 @@ impl Failure {
         }
     }
 
+    /// What a command of ours told on its standard error before it ended with a code; none if it said nothing.
+    pub(crate) fn of_command(told: &str, code: Option<i32>) -> Option<Failure> {
+        let start = |lead| {
+            told.lines()
+                .filter_map(move |line: &str| line.strip_prefix(lead))
+        };
+        let what = start("pagetide: ").last()?;
+        let hint: Vec<&str> = start("  hint: ").collect();
+        Some(Failure {
+            exit: code
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(1)
+                .max(1),
+            ..Failure::new(what, hint.join("\n"))
+        })
+    }
+
     /// Not a failure at all: ends with 0 and says nothing.
     fn none() -> Failure {
         Failure {

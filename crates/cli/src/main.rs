@@ -35,6 +35,9 @@ fn dispatch() -> Result<u8, Failure> {
     if hidden == host::wall::guard::ARGUMENT {
         return Ok(host::wall::guard::main(&words.collect::<Vec<_>>()));
     }
+    if hidden == commands::demo::WORKLOAD {
+        return commands::demo::workload();
+    }
     let command = args::parse()?;
     commands::perform(command)
 }

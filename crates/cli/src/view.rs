@@ -4,7 +4,7 @@ mod bars;
 pub(crate) mod curves;
 pub(crate) mod findings;
 pub(crate) mod memory;
-mod sheet;
+pub(crate) mod sheet;
 mod status;
 pub(crate) mod swap;
 pub(crate) mod text;

@@ -8,11 +8,15 @@ use std::path::PathBuf;
 use host::report::AgeSource;
 use host::system::{Groups, Proc, Target};
 use rustix::process::getuid;
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::control::Tenant;
 use crate::error::Error;
 use crate::options::{Options, Size};
 use crate::rights;
+
+/// The kernel's second process, which is to be seen in the first pid namespace alone.
+const KTHREADD: u32 = 2;
 
 /// A tenant that exists and may be managed.
 #[derive(Clone, Debug)]
@@ -52,9 +56,21 @@ pub fn process(pid: u32) -> Result<Chosen, Error> {
         let what = format!("{wanted}: that is pagetide itself");
         return Err(Error::failed(what, "give another process"));
     }
-    if proc.stat(pid)?.is_some_and(|stat| stat.is_kernel()) {
+    let stat = proc.stat(pid)?;
+    if stat.as_ref().is_some_and(|stat| stat.is_kernel()) {
         let what = format!("{wanted}: it is a thread of the kernel");
         return Err(Error::failed(what, "give a program's process"));
+    }
+    if stat.as_ref().is_some_and(|stat| stat.is_over()) {
+        let what = format!("{wanted}: it has ended (a zombie)");
+        return Err(Error::failed(what, "its parent has not waited for it yet"));
+    }
+    // Its descendants are the host, whoever asks included. A container has an init of its own.
+    let is_host = pid == 1 && proc.stat(KTHREADD)?.is_some_and(|stat| stat.is_kernel());
+    if is_host {
+        let what = format!("{wanted}: every process of this host descends from it");
+        let hint = "give a program's process, or --cgroup PATH for a service";
+        return Err(Error::failed(what, hint));
     }
     rights::may_manage(pid)?;
     Ok(own(pid))
@@ -83,17 +99,38 @@ pub fn group(typed: &str) -> Result<Chosen, Error> {
 /// Whether pages have somewhere to go.
 ///
 /// # Errors
-/// There is no swap, and it would be used.
+/// There is no swap, or no right to page out, and it would be used.
 pub fn swap(options: &Options) -> Result<(), Error> {
     if options.policy.dry_run || options.limits.swap_max == Size::ZERO {
         return Ok(());
     }
     if Proc::system()?.memory()?.swap_total > 0 {
-        return Ok(());
+        return rights::may_page_out();
     }
     Err(Error::missing(
         "this host has no swap, so cold memory has nowhere to go",
         "`pagetide swap on` makes compressed swap in memory\n--best-effort goes on without",
+    ))
+}
+
+/// Whether pages of another process may be put out and read back: the kernel asks for CAP_SYS_NICE, whoever's
+/// process it is (process_madvise(2)).
+///
+/// # Errors
+/// We do not have it, and it would be used.
+pub fn right(options: &Options) -> Result<(), Error> {
+    if options.policy.dry_run || options.limits.swap_max == Size::ZERO {
+        return Ok(());
+    }
+    let held =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_NICE));
+    if held {
+        return Ok(());
+    }
+    Err(Error::missing(
+        "memory may not be paged out by this user (no CAP_SYS_NICE)",
+        "run pagetide as root, or give its file the capabilities that `pagetide doctor` names\n\
+         --best-effort goes on without",
     ))
 }
 

@@ -22,6 +22,7 @@ const GLANCE: Duration = Duration::from_secs(1);
 /// It cannot be managed, there is no swap, or somebody manages it.
 pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> Result<Done, Error> {
     preflight::swap(&Options::default())?;
+    preflight::right(&Options::default())?;
     let _name = ControlServer::bind(&chosen.tenant)?;
     let (interval, time) = match what {
         Ask::Bytes(_) => (GLANCE, GLANCE),
@@ -46,6 +47,7 @@ pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> R
 /// # Errors
 /// It cannot be managed, or somebody manages it.
 pub fn bring_back(chosen: Chosen) -> Result<u64, Error> {
+    preflight::right(&Options::default())?;
     let _name = ControlServer::bind(&chosen.tenant)?;
     let mut manager = Manager::start(once(chosen, GLANCE), None)?;
     watch(&mut manager, Duration::ZERO)?;

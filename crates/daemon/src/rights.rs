@@ -62,6 +62,21 @@ pub fn may_manage(pid: u32) -> Result<(), Error> {
     }
 }
 
+/// Whether the kernel lets us page out memory of another process, our own user's included (process_madvise(2)).
+///
+/// # Errors
+/// It does not.
+pub(crate) fn may_page_out() -> Result<(), Error> {
+    let ours = capabilities(None).map(|sets| sets.effective);
+    match ours.is_ok_and(|ours| ours.contains(CapabilitySet::SYS_NICE)) {
+        true => Ok(()),
+        false => Err(Error::missing(
+            "memory of other processes cannot be paged out without CAP_SYS_NICE",
+            "run as root, or give pagetide's file the capability: `pagetide doctor` says how",
+        )),
+    }
+}
+
 /// Why a user may not trace a process, by its status and the owner of its directory in /proc.
 fn reason(status: &str, owner: u32, (uid, gid): (u32, u32)) -> Option<&'static str> {
     let all = |name: &str, id: u32| {

@@ -111,14 +111,26 @@ pub fn c_as(name: &str, built_name: &str, flags: &[&str]) -> String {
     compile_c(built_name, &[sources().join(format!("{name}.c"))], flags)
 }
 
-/// The hostile workload, a folder of C files.
+/// A program that is a folder of C files, `tests/programs/NAME/`.
+#[must_use]
+pub fn folder(name: &str) -> String {
+    folder_as(name, name, &[])
+}
+
+/// The same, with more flags, under another name.
+#[must_use]
+pub fn folder_as(name: &str, built_name: &str, flags: &[&str]) -> String {
+    compile_c(
+        built_name,
+        &with_ending(&sources().join(name), &["c"]),
+        flags,
+    )
+}
+
+/// The hostile workload.
 #[must_use]
 pub fn hostile() -> String {
-    compile_c(
-        "hostile",
-        &with_ending(&sources().join("hostile"), &["c"]),
-        &[],
-    )
+    folder("hostile")
 }
 
 /// A static Go program.

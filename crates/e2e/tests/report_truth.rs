@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 use e2e::aged::{self, Aged, Looking, number};
+use e2e::memcg::MemoryGroup;
 use e2e::subject::{AgesSubject, Subject};
 use e2e::temp::serial;
 use e2e::verdict::{Bin, Group, Verdict, groups, judge};
+use e2e::zram::Swap;
 
 const MIB: u64 = 1 << 20;
 /// Of the pages of a kind, so many at least are in a bin that is right within one interval.
@@ -78,6 +80,52 @@ fn the_age_of_every_page_is_right_within_an_interval() {
     let ages = AgesSubject::start(24, 100, &kinds);
     let looking = watch(&ages, 20);
     check("ages", &ages, looking);
+}
+
+/// The same for as long as a user would watch.
+#[test]
+#[ignore = "ten minutes: cargo xtask e2e report_truth -- --ignored ten_minutes"]
+fn the_age_of_every_page_is_right_for_ten_minutes() {
+    let _serial = serial();
+    let kinds = ["anon", "cow", "memfd", "forked", "file"];
+    let ages = AgesSubject::start(24, 700, &kinds);
+    for minute in 1..=10 {
+        let looking = watch(&ages, 60);
+        check(&format!("minute {minute}"), &ages, looking);
+    }
+}
+
+/// While its group is reclaimed all the time, the kernel clears bits, too, and leaves no mark: pages that it
+/// took them from look older than they are. What is touched every second must mostly be seen young
+/// all the same.
+#[test]
+fn what_is_in_use_stays_young_while_the_kernel_reclaims() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let group = MemoryGroup::new();
+    let ages = AgesSubject::start_in(&group, 64, 100, &["anon"]);
+    // Three of its four classes are in use; the fourth, and some of what is rarely touched, must go.
+    group.limit(group.number("memory.usage_in_bytes") / 10 * 7);
+    let aged = watch(&ages, 20).finish();
+    let expected = groups(&ages.printed, &ages.table(), &aged.look).expect("a truth");
+    let is_young = |group: &&Group| group.ages.1 <= 2_000_000_000;
+    let young: u64 = expected
+        .iter()
+        .filter(is_young)
+        .map(|group| group.bytes)
+        .sum();
+    let bins = aged::bins(&aged.report);
+    let seen = bins.iter().filter(|bin| bin.older_than_ms < 3000);
+    let seen: u64 = seen.map(|bin| bin.anon_bytes).sum();
+    let scanned = number(&aged.report, "evicted_pages");
+    let text = format!(
+        "{} of {} pages in use seen young; {scanned} evicted; {bins:?}",
+        seen / 4096,
+        young / 4096
+    );
+    eprintln!("{text}");
+    assert!(young > 8 * MIB && scanned > 1000, "no pressure: {text}");
+    assert!(seen * 10 >= young * 9, "{text}");
 }
 
 #[test]

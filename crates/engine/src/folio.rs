@@ -8,10 +8,12 @@
 //! be inserted before [`FolioTable::ensure`]; the accessed bits (page_table.rs) know of exactly the
 //! pages that are present.
 
-use crate::page_table::PageTable;
+mod page_table;
+
 use crate::word::{Flag, State, Word};
 use alloc::vec::Vec;
 use core::ops::Range;
+use page_table::PageTable;
 
 /// Index of a folio within its lruvec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

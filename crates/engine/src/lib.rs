@@ -15,8 +15,6 @@
 //! | `workingset/` | mm/workingset.c | a shadow lies in its page's slot: it needs no owner; node reclaim forgets it there, where asked for |
 //! | `memcg/`, `machine/` | mm/memcontrol.c, mm/page_counter.c | one node; ids belong to a tenant for good |
 //! | `rstat/` | kernel/cgroup/rstat.c | a bit for each line of statistics that changed; a flush adds all workers' parts of a group at once |
-//! | `mmu_gather/` | mm/mmu_gather.c, mm/swap.c | frames and folios are a model, their counters are atomic, locks are counted |
-//! | `swap_map.rs`, `vma.rs` | mm/swapfile.c, mm/mmap.c | what reclaim needs of them |
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
@@ -28,17 +26,14 @@ pub mod lru_gen;
 pub mod lruvec;
 pub mod machine;
 pub mod memcg;
-pub mod mmu_gather;
-mod page_table;
 mod ring;
 pub mod rstat;
-pub mod swap_map;
 pub mod units;
-pub mod vma;
 pub mod vmscan;
 pub mod vmstat;
 pub mod word;
 pub mod workingset;
+pub mod workingset_report;
 
 pub use folio::{FolioId, FolioTable, FolioType};
 pub use lruvec::{FaultKind, Lruvec, Policy};

@@ -10,7 +10,7 @@ use engine::folio::FolioId;
 use engine::memcg::MemcgLimits;
 use engine::vmstat::VmEvent;
 use engine::word::{Flag, State};
-use engine::workingset::{Aggregation, Bins};
+use engine::workingset_report::{Aggregation, Bins};
 use engine::{
     FaultKind, FolioType, Machine, MachineConfig, MemcgId, Millis, PageOut, Pages, ScanReason,
     Swappiness,

@@ -7,7 +7,7 @@ use engine::machine::{OomAt, ReclaimRequest};
 use engine::memcg::{MemcgEvent, MemcgLimits};
 use engine::vmscan::{Settled, TryAgain};
 use engine::vmstat::VmEvent;
-use engine::workingset::{Aggregation, Bins};
+use engine::workingset_report::{Aggregation, Bins};
 use engine::{
     Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Memory,
     Millis, PageOut, Pages, Policy, ScanReason,

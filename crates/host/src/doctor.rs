@@ -1,4 +1,4 @@
-//! What this host and this user allow for reading ages, and how to get the rest.
+//! What this host and this user allow for reading ages and for paging, and how to get the rest.
 //!
 //! Invariant: what can be tried is tried, on ourselves alone; versions decide nothing. Nothing is changed
 //! but our own accessed bits. Each module gathers the facts of one matter and judges them by a pure
@@ -83,8 +83,10 @@ impl Finding {
 /// All that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Examined {
-    /// In the order in which people should read them.
-    pub findings: Vec<Finding>,
+    /// For reading ages, in the order in which people should read them.
+    pub reading: Vec<Finding>,
+    /// For paging out, and for limits.
+    pub paging: Vec<Finding>,
     /// The best source of ages that works here.
     pub source: AgeSource,
 }
@@ -100,16 +102,20 @@ pub fn examine() -> Examined {
     let found = source::Found::gather();
     let rights = rights::Rights::gather();
     let events = crate::system::Events::open().map(drop);
-    let mut findings = found.judge();
-    findings.extend(rights.judge(events.is_ok()));
-    findings.extend(walls::Walls::gather(&mountinfo).judge(rights.has(rights::SYS_PTRACE)));
-    findings.push(others::Others::gather(&all).judge());
-    findings.push(forks::judge(&events));
-    findings.push(groups::Access::gather(proc.as_ref()).judge());
-    findings.extend(memory::Memory::gather(proc.as_ref()).judge());
-    findings.extend(kernel::Kernel::gather().judge());
+    let memory = memory::Memory::gather(proc.as_ref());
+    let mut reading = found.judge();
+    reading.extend(rights.judge(events.is_ok()));
+    reading.extend(walls::Walls::gather(&mountinfo).judge(rights.has(rights::SYS_PTRACE)));
+    reading.push(others::Others::gather(&all).judge());
+    reading.push(forks::judge(&events));
+    reading.push(memory.judge_pressure());
+    reading.extend(kernel::Kernel::gather().judge());
+    let mut paging = memory.judge();
+    paging.insert(1, rights.judge_acting());
+    paging.insert(2, groups::Access::gather(proc.as_ref()).judge());
     Examined {
-        findings,
+        reading,
+        paging,
         source: found.source,
     }
 }
@@ -145,8 +151,17 @@ mod tests {
         let examined = examine();
         // Twice what is promised: these builds are slow, and others use this machine.
         assert!(begin.elapsed() < Duration::from_secs(1), "{begin:?}");
-        assert!(examined.findings.len() > 8, "{examined:?}");
-        for finding in &examined.findings {
+        assert!(examined.reading.len() > 6, "{examined:?}");
+        let paging: Vec<&str> = examined
+            .paging
+            .iter()
+            .map(|finding| finding.topic)
+            .collect();
+        assert_eq!(
+            paging,
+            ["swap", "right to act", "control groups", "locked memory"]
+        );
+        for finding in examined.reading.iter().chain(&examined.paging) {
             let is_ok = finding.state == State::Ok;
             assert_eq!(finding.remedy.is_none(), is_ok, "{finding:?}");
             assert!(!finding.detail.is_empty(), "{finding:?}");

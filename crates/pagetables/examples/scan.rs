@@ -1,8 +1,11 @@
 //! How long it takes to read, decode and clear the accessed bits of a running process, a GiB:
-//! `scan PID [ROUNDS] [clear]`. Medians; the machine is whatever it is.
+//! `scan PID [ROUNDS] [clear | PROBE]`. Medians; the machine is whatever it is. PROBE is a bare reader to
+//! compare with, run once a round as `PROBE -p PID`; the last word but one of its line of totals is what
+//! it took, in microseconds.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pagetables::{Pace, Part, Piece, Reader};
@@ -25,13 +28,28 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
+/// What a bare probe says that it took.
+fn probe_us(probe: &str, pid: u32) -> f64 {
+    let output = Command::new(probe)
+        .args(["-p", &pid.to_string()])
+        .output()
+        .expect("the probe runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let total = text.lines().find(|line| line.starts_with("total"));
+    let us = total.and_then(|line| line.split_whitespace().rev().nth(1));
+    us.and_then(|us| us.parse().ok())
+        .expect("a line of totals that ends with: N us")
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let pid: u32 = args[0].parse().expect("a pid");
     let rounds = args
         .get(1)
         .map_or(20, |text| text.parse().expect("a number"));
-    let clear = args.get(2).is_some();
+    let clear = args.get(2).is_some_and(|word| word == "clear");
+    let probe = args.get(2).filter(|_| !clear);
+    let mut probed = vec![];
     let mut reader = Reader::open().expect("page tables can be read");
     let (mut bare, mut decoded, mut cleared, mut cpu) = (vec![], vec![], vec![], vec![]);
     let (mut present, mut accessed) = (0u64, 0u64);
@@ -64,6 +82,7 @@ fn main() {
             .expect("readable");
         decoded.push(begin.elapsed().as_secs_f64() * 1e6);
         cpu.push((reader.runs() - runs) as f64);
+        probed.extend(probe.map(|probe| probe_us(probe, pid)));
         if clear {
             let begin = Instant::now();
             for part in [Part::Anon, Part::File] {
@@ -79,6 +98,12 @@ fn main() {
         median(bare) / gib,
         median(decoded) / gib
     );
+    if probe.is_some() {
+        println!(
+            "a GiB: the probe, with decoding, {:.0} us",
+            median(probed) / gib
+        );
+    }
     if clear {
         println!("a GiB: cleared in {:.0} us", median(cleared) / gib);
     }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::sys::uninterrupted;
 
-/// What is foreseen for a page before anything was measured, in nanoseconds: what a busy machine showed
-/// (paging.md: 7 to 19 ms a GiB).
+/// What is foreseen for a page before anything was measured, in nanoseconds: what a busy machine showed,
+/// 7 to 19 ms a GiB.
 const PAGE_NS: f64 = 60.0;
 /// Cost of the call itself and of a mapping without pages, nanoseconds.
 const CALL_NS: f64 = 50_000.0;

@@ -3,6 +3,7 @@
 //! Invariant: everything that can be refused is refused before the work starts.
 
 use crate::experiments::{ALL, Experiment, Settings};
+use crate::nearest::nearest;
 use crate::outcome::Outcome;
 use crate::scenario::{Plans, ScenarioError, parse, run as run_plans};
 use crate::show::Heading;
@@ -196,30 +197,6 @@ fn assign(settings: &mut Settings, given: &str) -> Result<(), JobError> {
     Ok(())
 }
 
-/// The name that differs from `from` in the fewest letters, if it is near at all.
-#[must_use]
-pub fn nearest<'a>(from: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let near = names.map(|name| (distance(from, name), name));
-    let (distance, name) = near.min()?;
-    (distance <= name.len() / 3 + 1).then_some(name)
-}
-
-/// Letters to add, drop or change (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().take(256).enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,12 +218,5 @@ mod tests {
         assert!(error("memcg-lru", "scale=0").contains("1 to 4096"));
         assert!(error("memcg-lru", "sede=1").contains("seed=N"));
         assert!(error("memcg-lru", "seed").contains("KEY=VALUE"));
-    }
-
-    #[test]
-    fn distances() {
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(nearest("sede", ["seed", "scale"].into_iter()), Some("seed"));
     }
 }

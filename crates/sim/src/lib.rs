@@ -5,6 +5,7 @@ pub mod experiments;
 pub mod in_words;
 pub mod job;
 pub mod mrc;
+mod nearest;
 pub mod outcome;
 pub mod parallel;
 pub mod rng;

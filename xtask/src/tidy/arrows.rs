@@ -3,11 +3,12 @@
 use super::metadata::Metadata;
 
 /// Each crate of the workspace and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("engine", &[]),
     ("pagetables", &[]),
     ("host", &["engine", "pagetables"]),
-    ("sim", &["engine"]),
+    ("models", &["engine"]),
+    ("sim", &["engine", "models"]),
     ("memcgfs", &["engine"]),
     ("daemon", &["engine", "memcgfs", "host"]),
     ("cli", &["host", "daemon", "sim"]),

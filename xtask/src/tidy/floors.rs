@@ -5,7 +5,65 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 8] = [
+const FLOORS: [(&str, &[&[&str]]); 14] = [
+    (
+        "crates/engine/src",
+        &[
+            &["units", "word", "ring"],
+            &["folio"],
+            &["list", "vmstat", "workingset"],
+            &["lru_gen", "active_inactive", "memcg"],
+            &["lruvec", "rstat"],
+            &["vmscan", "workingset_report"],
+            &["machine"],
+        ],
+    ),
+    (
+        "crates/engine/src/memcg",
+        &[
+            &[
+                "counter",
+                "events",
+                "protection",
+                "stock",
+                "throttle",
+                "memcg_lru",
+            ],
+            &["tree"],
+            &["measured", "shared_walk"],
+        ],
+    ),
+    (
+        "crates/engine/src/vmscan",
+        &[
+            &["scan_control", "watermark"],
+            &["settle"],
+            &["batch"],
+            &["by_age", "classic"],
+            &["shrink"],
+        ],
+    ),
+    ("crates/models/src", &[&["mmu_gather", "vma"]]),
+    (
+        "crates/sim/src",
+        &[
+            &["in_words", "nearest", "outcome", "rng", "stats", "trace"],
+            &["mrc", "parallel", "show", "stopwatch", "tenant"],
+            &["scenario", "experiments"],
+            &["job"],
+        ],
+    ),
+    (
+        "crates/sim/src/scenario",
+        &[
+            &["values", "space"],
+            &["file", "spaces"],
+            &["balloon", "error", "pattern"],
+            &["plan"],
+            &["world"],
+            &["oracle", "report"],
+        ],
+    ),
     (
         "crates/pagetables/src",
         &[
@@ -132,7 +190,10 @@ fn module_in<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
     let module = inside.split('/').next()?;
     let module = module.strip_suffix(".rs").unwrap_or(module);
     let is_root = matches!(module, "lib" | "mod" | "main" | "tests");
-    (!is_root && !inside.ends_with("tests.rs") && !inside.contains("tests/")).then_some(module)
+    let is_test = ["tests.rs", "canaries.rs"]
+        .iter()
+        .any(|end| inside.ends_with(end));
+    (!is_root && !is_test && !inside.contains("tests/")).then_some(module)
 }
 
 /// Whether code names a module of `folder`: from the crate's root, or, in a folder below, from its parent.

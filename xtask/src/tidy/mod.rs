@@ -3,6 +3,7 @@
 //! Each rule is a function from texts to problems, so that a unit test can show it failing.
 
 mod arrows;
+mod citations;
 mod code;
 mod dependencies;
 mod engine;
@@ -28,6 +29,10 @@ pub(crate) fn problems() -> Vec<String> {
     found.extend(functions::problems(&files));
     found.extend(floors::problems(&files));
     found.extend(engine::problems(&metadata, &files));
+    let pages = citations::read(&root());
+    let named = citations::Pages::of(&pages);
+    found.extend(citations::problems(&named, &files));
+    found.extend(citations::problems(&named, &pages));
     let table = std::fs::read_to_string(root().join(dependencies::TABLE)).unwrap_or_default();
     found.extend(dependencies::problems(&metadata, &table));
     for name in ["rust-toolchain", "rust-toolchain.toml"] {

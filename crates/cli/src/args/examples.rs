@@ -2,6 +2,7 @@
 
 pub(super) const TOP: &str = "\
 Examples:
+  sudo pagetide demo                             see it work, in half a minute
   pagetide run --memory-max 512M -- ./program    a program in 512 MiB
   pagetide attach --memory-max 50% 1234          half of what process 1234 uses now
   pagetide report 1234                           what it really needs
@@ -10,6 +11,11 @@ Examples:
 
 Exit codes: the program's own for `run`; 1 a failure, 2 bad usage, 3 missing privilege or kernel
 feature.";
+
+pub(super) const DEMO: &str = "\
+Examples:
+  sudo pagetide demo
+  sudo pagetide demo --json | jq '.claims[] | select(.state != \"holds\")'";
 
 pub(super) const RUN: &str = "\
 Examples:

@@ -2,16 +2,23 @@
 
 use std::io::Write;
 
+use daemon::preflight;
 use host::doctor::examine;
 
 use crate::failure::Failure;
 use crate::terminal::Style;
-use crate::view::findings::{Finding, Health, text};
+use crate::view::findings::{Finding, Health, Part, State, text};
 
 pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
     let reading = examine();
-    let findings = reading.findings.into_iter().map(Finding::from).collect();
-    let paging = daemon::preflight::swap(&daemon::options::Options::default()).is_ok();
+    let of = |part, findings: Vec<host::doctor::Finding>| {
+        findings.into_iter().map(move |finding| told(part, finding))
+    };
+    let findings = of(Part::Reading, reading.reading);
+    let findings = findings.chain(of(Part::Paging, reading.paging)).collect();
+    let wanted = daemon::options::Options::default();
+    let paging = preflight::swap(&wanted).and_then(|()| preflight::right(&wanted));
+    let paging = paging.is_ok();
     let health = Health {
         findings,
         age_source: Some(reading.source),
@@ -36,19 +43,17 @@ pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
     })
 }
 
-/// What `host` found out about reading ages.
-impl From<host::doctor::Finding> for Finding {
-    fn from(finding: host::doctor::Finding) -> Finding {
-        use crate::view::findings::State;
-        Finding {
-            topic: finding.topic.to_owned(),
-            state: match finding.state {
-                host::doctor::State::Ok => State::Ok,
-                host::doctor::State::Limited => State::Limited,
-                host::doctor::State::Missing => State::Missing,
-            },
-            detail: finding.detail,
-            remedy: finding.remedy,
-        }
+/// What `host` found out, as it is shown.
+fn told(part: Part, finding: host::doctor::Finding) -> Finding {
+    Finding {
+        part,
+        topic: finding.topic.to_owned(),
+        state: match finding.state {
+            host::doctor::State::Ok => State::Ok,
+            host::doctor::State::Limited => State::Limited,
+            host::doctor::State::Missing => State::Missing,
+        },
+        detail: finding.detail,
+        remedy: finding.remedy,
     }
 }

@@ -5,6 +5,7 @@
 use std::io::Write;
 
 use daemon::control::{Ask, Done, Request, Response, ask};
+use daemon::error::Error;
 use daemon::options::{Bytes, Millis, Pages};
 
 use crate::args::Reclaim;
@@ -73,6 +74,13 @@ fn stayed(done: &Done) -> String {
 /// The failure, if less left than was asked for (as memory.reclaim has it).
 fn short(name: &str, what: Ask, done: &Done) -> Option<Failure> {
     let out = Pages(done.evicted_pages).bytes();
+    if let Some(why) = &done.refused {
+        let what = format!("cannot page out memory of {name}: the kernel refuses: {why}");
+        return Some(Failure::from(Error::missing(
+            what,
+            "run as root, or give pagetide's file CAP_SYS_NICE: `pagetide doctor` says how",
+        )));
+    }
     if done.no_swap {
         let what = format!("cannot reclaim more of {name}: swap is full ({out} left)");
         return Some(Failure::new(what, "make more room: `pagetide swap status`"));
@@ -104,11 +112,17 @@ mod tests {
         let told = format!("{:?}", short("pid 5", Ask::Bytes(2 << 20), &done));
         assert!(told.contains("cannot reclaim all of 2 MiB from pid 5: 1 MiB could leave"));
         assert!(short("pid 5", Ask::All, &done).is_none());
+        assert_eq!(stayed(&done), "4 KiB locked");
         let full = Done {
             no_swap: true,
             ..done
         };
         assert!(format!("{:?}", short("pid 5", Ask::All, &full)).contains("swap is full"));
-        assert_eq!(stayed(&done), "4 KiB locked");
+        let refused = Done {
+            refused: Some("EPERM".to_owned()),
+            ..Done::default()
+        };
+        let told = format!("{:?}", short("pid 5", Ask::All, &refused));
+        assert!(told.contains("CAP_SYS_NICE"), "{told}");
     }
 }

@@ -14,10 +14,23 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
         let armed = Arc::clone(&flag);
         signal_hook::flag::register_conditional_shutdown(signal, 1, armed)
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|error| {
-                let what = format!("cannot handle signal {signal}: {error}");
-                Failure::new(what, "this should not happen; please report it")
-            })?;
+            .map_err(|error| refused(signal, &error))?;
     }
     Ok(flag)
+}
+
+/// Set by SIGINT, SIGTERM or SIGHUP, however many: for who must put things away before the end, which then
+/// must come soon.
+pub(super) fn gentle_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .map_err(|error| refused(signal, &error))?;
+    }
+    Ok(flag)
+}
+
+fn refused(signal: i32, error: &std::io::Error) -> Failure {
+    let what = format!("cannot handle signal {signal}: {error}");
+    Failure::new(what, "this should not happen; please report it")
 }

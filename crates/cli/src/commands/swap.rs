@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use host::swap::{Swap, SwapError};
+use host::swap::{Removed, Swap, SwapError};
 use host::system::Proc;
 use serde::Serialize;
 
+use super::demo;
 use crate::args::{SwapOn, SwapVerb};
 use crate::failure::Failure;
 use crate::terminal::Style;
@@ -19,11 +20,20 @@ pub(super) fn swap(verb: &SwapVerb) -> Result<u8, Failure> {
         }
         SwapVerb::On(args) => on(args),
         SwapVerb::Off { json } => {
-            let removed = Swap::system().off()?;
+            let removed = off()?;
             show(*json, &removed, || {
                 view::removed(&removed, Style::of_stdout())
             })
         }
+    }
+}
+
+/// What `swap on` made; or, where there is nothing of that, what a demo left that was killed.
+fn off() -> Result<Removed, SwapError> {
+    let left = demo::left_behind();
+    match (Swap::system().off(), left) {
+        (Err(SwapError::NothingOn { .. }), Some(left)) => Ok(left),
+        (done, _) => done,
     }
 }
 

@@ -21,9 +21,18 @@ pub(crate) enum State {
     Missing,
 }
 
+/// What something is needed for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Part {
+    Reading,
+    Paging,
+}
+
 /// One line of the table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Finding {
+    pub(crate) part: Part,
     pub(crate) topic: String,
     pub(crate) state: State,
     pub(crate) detail: String,
@@ -37,11 +46,17 @@ pub(crate) struct Health {
     pub(crate) findings: Vec<Finding>,
     /// The best source of ages that works here; `None` if nobody looked.
     pub(crate) age_source: Option<AgeSource>,
-    /// Whether there is swap.
+    /// Whether memory has somewhere to go, and may be sent there.
     pub(crate) paging: bool,
 }
 
 impl Health {
+    fn of(&self, part: Part) -> impl Iterator<Item = &Finding> {
+        self.findings
+            .iter()
+            .filter(move |finding| finding.part == part)
+    }
+
     /// Whether all commands work, with less or with more.
     pub(crate) fn ready(&self) -> bool {
         self.paging && self.age_source != Some(AgeSource::None)
@@ -50,26 +65,34 @@ impl Health {
 
 /// The table for people.
 pub(crate) fn text(health: &Health, style: Style) -> String {
-    let topics = health.findings.iter().map(|f| f.topic.len());
+    let topics = health.findings.iter().map(|finding| finding.topic.len());
     let width = topics.max().unwrap_or(0);
     let mut sheet = Sheet::new(style);
-    {
-        for finding in &health.findings {
-            let state: (Ink, &str) = match finding.state {
-                State::Ok => (Style::green, "ok     "),
-                State::Limited => (Style::yellow, "limited"),
-                State::Missing => (Style::red, "missing"),
-            };
-            let rest = format!("  {:width$}  ", finding.topic);
-            sheet.marked(state, &rest, &finding.detail);
-            if let Some(remedy) = &finding.remedy {
-                sheet.hanging(&format!("         {:width$}  -> ", ""), remedy);
-            }
-        }
+    sheet.heading("Reading ages: report, top");
+    for finding in health.of(Part::Reading) {
+        lines(finding, width, &mut sheet);
+    }
+    sheet.heading("Paging: run, attach, reclaim, demo");
+    for finding in health.of(Part::Paging) {
+        lines(finding, width, &mut sheet);
     }
     sheet.blank();
     sheet.hanging("", &verdict(health));
     sheet.finish()
+}
+
+/// One finding, its remedy below it.
+fn lines(finding: &Finding, width: usize, sheet: &mut Sheet) {
+    let state: (Ink, &str) = match finding.state {
+        State::Ok => (Style::green, "ok     "),
+        State::Limited => (Style::yellow, "limited"),
+        State::Missing => (Style::red, "missing"),
+    };
+    let rest = format!("  {:width$}  ", finding.topic);
+    sheet.marked(state, &rest, &finding.detail);
+    if let Some(remedy) = &finding.remedy {
+        sheet.hanging(&format!("         {:width$}  -> ", ""), remedy);
+    }
 }
 
 /// Which commands work here.
@@ -80,7 +103,9 @@ fn verdict(health: &Health) -> String {
         _ => "report, top",
     };
     if !health.paging {
-        return format!("Works here: {ages}, sim, mrc. Does not (no swap): run, attach, reclaim.");
+        return format!(
+            "Works here: {ages}, sim, mrc. Does not (see Paging): run, attach, reclaim."
+        );
     }
     if !health.ready() {
         return format!("Works here: {ages}, sim, mrc, run, attach, reclaim.");
@@ -97,6 +122,7 @@ mod tests {
 
     fn finding(topic: &str, state: State, remedy: Option<&str>) -> Finding {
         Finding {
+            part: Part::Reading,
             topic: topic.to_owned(),
             state,
             detail: "detail".to_owned(),
@@ -109,7 +135,10 @@ mod tests {
             findings: vec![
                 finding("page tables", State::Limited, Some("sudo")),
                 finding("kernel", State::Ok, None),
-                finding("fork events", State::Missing, Some("setcap")),
+                Finding {
+                    part: Part::Paging,
+                    ..finding("swap", State::Missing, Some("swap on"))
+                },
             ],
             age_source: Some(AgeSource::IdleBitmap),
             paging: false,
@@ -119,13 +148,16 @@ mod tests {
     #[test]
     fn a_lack_has_its_remedy_below() {
         let want = "\
+Reading ages: report, top
 limited  page tables  detail
                       -> sudo
 ok       kernel       detail
-missing  fork events  detail
-                      -> setcap
 
-Works here: report, top, sim, mrc. Does not (no swap): run, attach, reclaim.
+Paging: run, attach, reclaim, demo
+missing  swap         detail
+                      -> swap on
+
+Works here: report, top, sim, mrc. Does not (see Paging): run, attach, reclaim.
 ";
         assert_eq!(text(&health(), Style::PLAIN), want);
     }

@@ -75,7 +75,7 @@ pub struct Pong {
 pub type Stat = BTreeMap<String, u64>;
 
 /// What a reclaim came to, in pages of 4 KiB.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Done {
     /// Pages that were advised to leave.
     pub asked_pages: u64,
@@ -91,6 +91,9 @@ pub struct Done {
     pub busy_pages: u64,
     /// Swap is full.
     pub no_swap: bool,
+    /// What the kernel said, if it did not let the manager page out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// What the manager answers.

@@ -94,5 +94,6 @@ pub(crate) fn done(reclaimed: Reclaimed) -> Done {
         referenced_pages: kept.referenced,
         busy_pages: kept.busy,
         no_swap: reclaimed.no_swap,
+        refused: reclaimed.refused,
     }
 }

@@ -87,6 +87,7 @@ impl Served {
             other => other,
         };
         need(preflight::swap(&options))?;
+        need(preflight::right(&options))?;
         if let Some(managed) = crate::control::find(&chosen.tenant)? {
             return Err(Error::failed(
                 format!(

@@ -341,8 +341,9 @@ fn under_pressure(program: &Run, watch: bool) -> Option<(f64, f64)> {
 }
 
 /// A program that lives on nine tenths of the memory it uses: looking must not take any more from it.
-/// With a swap as fast as this the kernel may kill it, watched or not, as it finds nothing that is not in
-/// use: less often where touches are by a law like 1/rank. Such pairs are left out and counted.
+/// With a swap as fast as this the kernel may kill a program that never pauses, watched or not, as it finds
+/// nothing that is not in use. This one looks at the clock between its touches and asks for more of them
+/// than it can do. Pairs in which it was killed all the same are left out and counted.
 fn looking(args: &Args, found: &mut Findings) {
     const SIZE: u64 = 512;
     let _swap = Swap::new(1024);
@@ -351,11 +352,12 @@ fn looking(args: &Args, found: &mut Findings) {
     let seconds = args.number("--seconds", 10).to_string();
     let size = SIZE.to_string();
     let words = [
-        programs::c("swapper"),
+        programs::c("hotset"),
+        size.clone(),
         size,
-        "100".to_owned(),
         seconds,
-        "--zipf".to_owned(),
+        "--rate".to_owned(),
+        "400000".to_owned(),
     ];
     let program = group.run(&Run::new(words));
     let pairs = paired::pairs(

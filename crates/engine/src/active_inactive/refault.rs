@@ -5,8 +5,8 @@
 
 use super::{ActiveInactive, Sizes, Stage};
 use crate::folio::{FolioId, FolioTable, FolioType};
-use crate::lru_gen::Refault;
 use crate::word::{Flag, Word};
+use crate::workingset::Refault;
 
 /// The room that a refaulting page of type `ty` competes for: every list but its own inactive one;
 /// anon only when it can be evicted. spec: workingset.md 5.1.

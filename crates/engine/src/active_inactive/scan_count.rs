@@ -2,8 +2,8 @@
 
 use super::Sizes;
 use crate::folio::FolioType;
+use crate::units::SWAP_CLUSTER_MAX;
 use crate::units::{PAGE_SIZE, Pages, Swappiness};
-use crate::vmscan::SWAP_CLUSTER_MAX;
 
 /// The pages that the active list may outnumber each inactive one by, for so many pages in all.
 #[must_use]

@@ -39,7 +39,6 @@ pub use explain::{Explanation, Verdict};
 pub use insert::Insertion;
 pub use look_around::{LOOK_AROUND_PTES, look_around_window};
 pub use min_ttl::TtlCheck;
-pub use refault::Refault;
 pub use refs::{refs, tier};
 
 use crate::folio::{FolioId, FolioTable, FolioType};

@@ -6,19 +6,9 @@
 use super::{LRU_REFS_WIDTH, LruGen, MAX_NR_GENS, Profile, refs, tier};
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::word::{Flag, TOKEN_BITS, Word};
+use crate::workingset::Refault;
 
 const SEQ_MASK: u64 = (1 << (TOKEN_BITS - LRU_REFS_WIDTH)) - 1;
-
-/// What a shadow told when its page came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refault {
-    /// It left recently enough to count.
-    pub recent: bool,
-    /// It belonged to the working set when it left.
-    pub workingset: bool,
-    /// The tier it left from.
-    pub tier: usize,
-}
 
 impl LruGen {
     /// An isolated page has left: its word becomes the shadow.

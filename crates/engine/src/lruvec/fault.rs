@@ -3,9 +3,9 @@
 use super::policy::Lru;
 use super::{FaultKind, Lruvec};
 use crate::folio::{FolioId, FolioType};
-use crate::lru_gen::Refault;
 use crate::vmstat::VmEvent;
 use crate::word::{Flag, State, Word};
+use crate::workingset::Refault;
 
 impl Lruvec {
     /// A page comes in. Returns what its shadow told, if there was one; `None` also for a page

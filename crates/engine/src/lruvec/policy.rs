@@ -2,9 +2,10 @@
 
 use crate::active_inactive::{ActiveInactive, Stage};
 use crate::folio::{FolioId, FolioTable, FolioType};
-use crate::lru_gen::{Insertion, LruGen, Profile, Refault};
+use crate::lru_gen::{Insertion, LruGen, Profile};
 use crate::units::{Millis, Pages};
 use crate::word::{Flag, State, Word};
+use crate::workingset::Refault;
 use alloc::boxed::Box;
 use core::ops::Range;
 

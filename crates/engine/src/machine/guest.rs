@@ -11,7 +11,7 @@ use super::Machine;
 use crate::memcg::MemcgId;
 use crate::units::Millis;
 use crate::vmscan::{Memory, ScanReason};
-use crate::workingset::Balloon;
+use crate::workingset_report::Balloon;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 

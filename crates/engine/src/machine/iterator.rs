@@ -85,11 +85,8 @@ impl Machine {
             if force.full {
                 total.add(self.walk_all((target, priority), (request, force), memory));
             } else {
-                let rest = ReclaimRequest {
-                    nr: request.nr.less(total.reclaimed),
-                    ..request
-                };
-                let reclaimer = Reclaimer::by_hierarchy(target, rest, priority);
+                let reclaimer = Reclaimer::by_hierarchy(target, request, priority);
+                let reclaimer = reclaimer.after(total.reclaimed);
                 total.add(self.run_reclaimer(reclaimer, memory));
             }
             if total.reclaimed >= request.nr || !self.tree.exists(target) {

@@ -6,7 +6,7 @@ use crate::lru_gen::Explanation;
 use crate::memcg::MemcgId;
 use crate::units::{Millis, Pages};
 use crate::vmstat::VmStat;
-use crate::workingset::{Aggregation, Bins, PageAge};
+use crate::workingset_report::{Aggregation, Bins, PageAge};
 
 impl Machine {
     /// The event counters of `memcg` itself.

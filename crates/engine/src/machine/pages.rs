@@ -4,11 +4,11 @@
 
 use super::Machine;
 use crate::folio::{FolioId, FolioType};
-use crate::lru_gen::Refault;
 use crate::lruvec::{FaultKind, Unmapped};
 use crate::memcg::{MemcgId, OverMax};
 use crate::units::Pages;
 use crate::word::State;
+use crate::workingset::Refault;
 
 impl Machine {
     /// The pages `nr` would fit below every max above `id`.

@@ -22,6 +22,8 @@ pub struct Reclaimer {
     request: ReclaimRequest,
     priority: u32,
     walk: Walk,
+    /// Pages that its request got at earlier priorities: they count for its end.
+    before: Pages,
     got: Shrunk,
 }
 
@@ -38,8 +40,14 @@ impl Reclaimer {
             request,
             priority,
             walk: Walk::Shared(SharedWalk::default()),
+            before: Pages(0),
             got: Shrunk::default(),
         }
+    }
+
+    /// The same request got `before` pages at earlier priorities.
+    pub(super) fn after(self, before: Pages) -> Self {
+        Self { before, ..self }
     }
 
     /// What it got so far.
@@ -48,9 +56,11 @@ impl Reclaimer {
         self.got
     }
 
+    /// What the request still lacks.
     const fn rest(&self) -> ReclaimRequest {
+        let reclaimed = Pages(self.before.0 + self.got.reclaimed.0);
         ReclaimRequest {
-            nr: self.request.nr.less(self.got.reclaimed),
+            nr: self.request.nr.less(reclaimed),
             ..self.request
         }
     }
@@ -86,11 +96,16 @@ impl Machine {
         reclaimer: &mut Reclaimer,
         memory: &mut M,
     ) -> Option<MemcgId> {
-        let enough = reclaimer.got.visited > 0 && reclaimer.got.reclaimed >= reclaimer.request.nr;
+        let rest = reclaimer.rest();
+        let enough = reclaimer.got.visited > 0 && rest.nr == Pages(0);
         if enough || !self.tree.exists(reclaimer.target) {
             return None;
         }
-        let (rest, priority, target) = (reclaimer.rest(), reclaimer.priority, reclaimer.target);
+        let (priority, target) = (reclaimer.priority, reclaimer.target);
+        // A pass by the hierarchy has the whole aim each time, whatever others gave: the classic lists
+        // stop at it, and count from nought. Only batches larger than the kernel's must not overshoot.
+        let is_exact = self.is_exact(reclaimer.request.reason);
+        let aim = if is_exact { rest } else { reclaimer.request };
         let (id, shrunk) = match &mut reclaimer.walk {
             Walk::Lru(walk) => {
                 let id = walk.next(&mut self.memcg_lru)?;
@@ -102,7 +117,7 @@ impl Machine {
             Walk::Shared(walk) => {
                 let id = self.shared.next(&self.tree, target, walk)?;
                 self.tree.calculate_path(target, id);
-                let gently = (rest, Force::default());
+                let gently = (aim, Force::default());
                 (
                     id,
                     self.shrink_child((target, id), gently, priority, memory),
@@ -155,11 +170,10 @@ impl Machine {
         for priority in (0..=first).rev() {
             let mut running = Vec::new();
             for (n, (request, total)) in requests.iter().zip(&totals).enumerate() {
-                let nr = request.nr.less(total.reclaimed);
-                if nr > Pages(0) {
+                if total.reclaimed < request.nr {
                     self.note_pressure(target, (priority, request.reason), request.now);
-                    let rest = ReclaimRequest { nr, ..*request };
-                    running.push((n, self.reclaimer(target, rest, priority)));
+                    let reclaimer = self.reclaimer(target, *request, priority);
+                    running.push((n, reclaimer.after(total.reclaimed)));
                 }
             }
             while !running.is_empty() {

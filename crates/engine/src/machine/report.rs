@@ -4,7 +4,7 @@ use super::Machine;
 use crate::memcg::MemcgId;
 use crate::units::{Millis, Swappiness};
 use crate::vmscan::{Memory, ScanReason};
-use crate::workingset::{Aggregation, Bins, PageAge, Report, ReportState};
+use crate::workingset_report::{Aggregation, Bins, PageAge, Report, ReportState};
 use alloc::vec::Vec;
 
 /// The node's bins, every tenant's state, and who is to be told.

@@ -6,6 +6,17 @@
 
 use crate::units::Pages;
 
+/// What a shadow told when its page came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refault {
+    /// It left recently enough to count.
+    pub recent: bool,
+    /// It belonged to the working set when it left.
+    pub workingset: bool,
+    /// The tier it left from.
+    pub tier: usize,
+}
+
 /// How clock readings are stored in shadows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvictionClock {

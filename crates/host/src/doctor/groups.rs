@@ -66,13 +66,14 @@ impl Access {
         };
         let cannot = |why: &str| {
             format!(
-                "{version} at {mount}, {why}: groups can be read, none can be made (hard limits)"
+                "{version} at {mount}, {why}: groups can be read, none can be made, so a limit holds between two looks alone"
             )
         };
         match writable {
-            Ok(group) if group == "/" => {
-                Finding::ok(topic, format!("{version} at {mount}, writable"))
-            }
+            Ok(group) if group == "/" => Finding::ok(
+                topic,
+                format!("{version} at {mount}, writable: a limit has a group of its own as a wall"),
+            ),
             Ok(group) => Finding::ok(
                 topic,
                 format!("{version} at {mount}, writable below {group}"),

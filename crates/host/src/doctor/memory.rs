@@ -33,11 +33,12 @@ impl Memory {
         }
     }
 
+    /// What paging needs.
     pub(super) fn judge(&self) -> Vec<Finding> {
-        vec![self.judge_pressure(), self.judge_swap(), self.judge_lock()]
+        vec![self.judge_swap(), self.judge_lock()]
     }
 
-    fn judge_pressure(&self) -> Finding {
+    pub(super) fn judge_pressure(&self) -> Finding {
         match self.pressure {
             true => Finding::ok("pressure", "told (PSI)"),
             false => Finding::limited(
@@ -51,7 +52,7 @@ impl Memory {
     fn judge_swap(&self) -> Finding {
         let topic = "swap";
         if self.swaps.is_empty() {
-            return Finding::limited(
+            return Finding::missing(
                 topic,
                 "none: cold memory is found, and has nowhere to go",
                 "as root: pagetide swap on (compressed memory), or on a disk: pagetide swap on --file PATH",

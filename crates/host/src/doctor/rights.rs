@@ -30,7 +30,8 @@ struct Need {
 
 const EVENTS: &str = "right to events";
 
-const NEEDS: [Need; 4] = [
+/// Those of reading; what acts is [`Rights::judge_acting`]'s.
+const NEEDS: [Need; 3] = [
     Need {
         topic: "right to page tables",
         of: &[
@@ -53,15 +54,17 @@ const NEEDS: [Need; 4] = [
         topic: EVENTS,
         of: &[(NET_ADMIN, "forks and exits are not told")],
     },
-    Need {
-        topic: "right to act",
-        of: &[
-            (SYS_NICE, "other users' memory may not be paged out"),
-            (IPC_LOCK, "our own memory is locked up to the limit only"),
-            (SYS_ADMIN, "swap may not be switched on"),
-        ],
-    },
 ];
+
+/// For paging: without the first nothing can be done at all.
+const ACTING: Need = Need {
+    topic: "right to act",
+    of: &[
+        (SYS_NICE, "no process's memory may be paged out"),
+        (IPC_LOCK, "our own memory is locked up to the limit only"),
+        (SYS_ADMIN, "swap may not be switched on"),
+    ],
+};
 
 /// What was found.
 pub(super) struct Rights {
@@ -110,6 +113,21 @@ impl Rights {
             ),
         });
         findings
+    }
+
+    /// The rights that paging takes.
+    pub(super) fn judge_acting(&self) -> Finding {
+        match self.lack(&ACTING) {
+            None => Finding::ok(
+                ACTING.topic,
+                "CAP_SYS_NICE is held: memory may be paged out; swap may be switched on",
+            ),
+            Some(lack) if self.has(SYS_NICE) => lack,
+            Some(lack) => Finding {
+                state: super::State::Missing,
+                ..lack
+            },
+        }
     }
 
     /// A finding, if something of it is lacking.
@@ -184,7 +202,15 @@ mod tests {
         assert!(!findings[0].detail.contains("PERFMON"), "{findings:?}");
         let remedy = findings[0].remedy.as_deref().unwrap_or_default();
         assert!(remedy.ends_with("with CAP_BPF"), "{remedy}");
-        assert_eq!(findings[1].topic, "right to act");
+    }
+
+    #[test]
+    fn nothing_is_paged_out_without_the_right_to() {
+        let of = |without: &[Capability]| rights(without).judge_acting().state;
+        use super::super::State;
+        assert_eq!(of(&[]), State::Ok);
+        assert_eq!(of(&[SYS_ADMIN]), State::Limited);
+        assert_eq!(of(&[SYS_NICE]), State::Missing);
     }
 
     #[test]

@@ -121,8 +121,9 @@ impl Manager {
         Ok(Reclaimed {
             asked_pages: asked.0,
             evicted_pages: tally.evicted,
-            kept: tally.kept,
+            kept: tally.kept(),
             no_swap: tally.no_swap,
+            refused: tally.refused,
         })
     }
 

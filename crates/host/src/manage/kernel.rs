@@ -6,7 +6,7 @@
 //! Paging out is done in steps of at most [`STEP`] pages of one process, so that bits are no older than some
 //! milliseconds when the kernel acts on them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,6 @@ const STEP: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) evicted: u64,
-    pub(super) kept: Kept,
     pub(super) no_swap: bool,
     /// In kernel calls that page out.
     pub(super) took: Duration,
@@ -38,6 +37,41 @@ pub(super) struct Tally {
     pub(super) refused: Option<String>,
     /// In a dry run: pages that would have left.
     pub(super) would: BTreeSet<u32>,
+    /// Pages that did not leave, by id, and why: the engine comes back to them in the same reclaim.
+    stayed: BTreeMap<u32, PageOut>,
+}
+
+impl Tally {
+    /// Pages that did not leave, each once.
+    pub(super) fn kept(&self) -> Kept {
+        let mut kept = Kept::default();
+        for what in self.stayed.values() {
+            match what {
+                PageOut::Referenced => kept.referenced += 1,
+                PageOut::Shared => kept.shared += 1,
+                PageOut::Locked => kept.locked += 1,
+                PageOut::Busy | PageOut::NoSwap => kept.busy += 1,
+                PageOut::Stored | PageOut::Gone => {}
+            }
+        }
+        kept
+    }
+
+    /// What there is no use asking the kernel about once more. A page that is on its way to a list of the
+    /// kernel's is busy for a moment only.
+    fn known(&self, id: u32) -> Option<PageOut> {
+        let known = self.stayed.get(&id).copied();
+        known.filter(|what| *what != PageOut::Busy || self.refused.is_some())
+    }
+
+    fn note(&mut self, id: u32, what: PageOut) {
+        if matches!(what, PageOut::Stored | PageOut::Gone) {
+            self.evicted += u64::from(what == PageOut::Stored);
+            self.stayed.remove(&id);
+        } else {
+            self.stayed.insert(id, what);
+        }
+    }
 }
 
 /// Memory as the kernel has it.
@@ -192,18 +226,6 @@ impl Kernel<'_> {
             });
         (told.is_ok() && entries.len() == addresses.len()).then_some(entries)
     }
-
-    fn count(&mut self, what: PageOut) {
-        let tally = &mut self.tally;
-        match what {
-            PageOut::Stored => tally.evicted += 1,
-            PageOut::Referenced => tally.kept.referenced += 1,
-            PageOut::Shared => tally.kept.shared += 1,
-            PageOut::Locked => tally.kept.locked += 1,
-            PageOut::Busy | PageOut::NoSwap => tally.kept.busy += 1,
-            PageOut::Gone => {}
-        }
-    }
 }
 
 impl Memory for Kernel<'_> {
@@ -251,8 +273,14 @@ impl Memory for Kernel<'_> {
         outcome.resize(first + batch.len(), PageOut::Gone);
         let outcome = &mut outcome[first..];
         let places = batch.iter().enumerate();
+        let mut fresh = vec![true; batch.len()];
         let mut asked: Vec<(Owner, Asked)> = places
             .filter_map(|(at, id)| {
+                if let Some(what) = self.tally.known(id.0) {
+                    outcome[at] = what;
+                    fresh[at] = false;
+                    return None;
+                }
                 let (owner, address) = self.ids.place(*id)?;
                 Some((owner, (address, at)))
             })
@@ -264,8 +292,10 @@ impl Memory for Kernel<'_> {
                 self.step(of_owner[0].0, step, outcome);
             }
         }
-        for what in outcome.iter() {
-            self.count(*what);
+        for ((id, what), fresh) in batch.iter().zip(outcome.iter()).zip(fresh) {
+            if fresh {
+                self.tally.note(id.0, *what);
+            }
         }
     }
 }

@@ -252,7 +252,7 @@ impl Manager {
 
     fn add(&mut self, tally: &Tally) {
         self.sums.evicted += tally.evicted;
-        self.sums.kept.add(tally.kept);
+        self.sums.kept.add(tally.kept());
         self.sums.took += tally.took;
         if let Some(refused) = &tally.refused {
             self.act(format!("the kernel refused to page out: {refused}"));

@@ -74,7 +74,7 @@ pub enum Ask {
 }
 
 /// What a reclaim got.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reclaimed {
     /// Pages that were asked for; as many as there are, by age or for all.
     pub asked_pages: u64,
@@ -84,4 +84,6 @@ pub struct Reclaimed {
     pub kept: Kept,
     /// It ended because there is no free swap.
     pub no_swap: bool,
+    /// What the kernel said, if it did not let us page out.
+    pub refused: Option<String>,
 }

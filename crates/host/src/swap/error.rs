@@ -68,6 +68,12 @@ pub enum SwapError {
     /// Two at once would undo each other's work.
     #[error("another `pagetide swap` is at work")]
     Running,
+    /// The area of this owner is in use.
+    #[error("another pagetide {owner} is at work")]
+    InUse {
+        /// Whose it is.
+        owner: &'static str,
+    },
     /// A step failed.
     #[error("{what}: {why}")]
     Failed {
@@ -139,7 +145,9 @@ impl SwapError {
                 "for another size: pagetide swap off, then on".to_owned()
             }
             SwapError::NothingOn { .. } | SwapError::NotOurs { .. } => STATUS.to_owned(),
-            SwapError::Taken { .. } | SwapError::Running => "try again in a moment".to_owned(),
+            SwapError::Taken { .. } | SwapError::Running | SwapError::InUse { .. } => {
+                "try again in a moment".to_owned()
+            }
             SwapError::System(error) => error.hint(),
         }
     }

@@ -6,13 +6,14 @@
 //! and what a killed one left is taken up by the owner's next. No sysctl is changed.
 //!
 //! Floors, from the ground: `error`; `header`, `stat`, `kernel`; `places`, `record`; `zram`, `file`;
-//! `area` (one that a record names, as it is now) and `room`; `on`, `off`, `status`.
+//! `area` (one that a record names, as it is now) and `room`; `on`, `off`, `status`, `lease`.
 
 mod area;
 mod error;
 mod file;
 mod header;
 mod kernel;
+mod lease;
 mod off;
 mod on;
 mod places;
@@ -31,6 +32,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 pub use error::SwapError;
+pub use lease::Lease;
 pub use off::Removed;
 pub use on::{Made, Request};
 pub use status::{Area, Compressed, Status};
@@ -74,6 +76,15 @@ impl Swap {
         }
     }
 
+    fn may(&self, what: &str) -> Result<(), SwapError> {
+        if self.kernel.may_switch() {
+            return Ok(());
+        }
+        let why = "that takes CAP_SYS_ADMIN, which this user does not have";
+        let hint = "run as root: sudo pagetide swap ...";
+        Err(SwapError::missing(what, why, hint))
+    }
+
     fn record_path(&self) -> PathBuf {
         self.places.run.join(self.owner)
     }
@@ -106,14 +117,7 @@ impl Swap {
 
     /// Sees that we may switch at all, before anything is made, and that nobody else is at it.
     fn begin(&self, what: &str) -> Result<Turn, SwapError> {
-        if !self.kernel.may_switch() {
-            let why = "that takes CAP_SYS_ADMIN, which this user does not have";
-            return Err(SwapError::missing(
-                what,
-                why,
-                "run as root: sudo pagetide swap ...",
-            ));
-        }
+        self.may(what)?;
         let path = self.places.run.join("swap.lock");
         let refused = |error| SwapError::io(format!("cannot write {}", path.display()), &error);
         std::fs::create_dir_all(&self.places.run).map_err(refused)?;

@@ -301,12 +301,6 @@ impl Watch {
             .map(|member| member.identity)
             .collect();
         self.members.sort_unstable();
-        self.finished = self.members.is_empty()
-            && match &self.settings.target {
-                Target::Descendants(_) => true,
-                Target::Group(group) => !group.dir.is_dir(),
-                Target::All => false,
-            };
         let may_be_empty = !matches!(self.settings.target, Target::Descendants(_));
         if self.rounds == 0 && self.members.is_empty() && !may_be_empty {
             if matches!(self.settings.target, Target::Descendants(pid) if pid == std::process::id())
@@ -325,12 +319,18 @@ impl Watch {
         Ok(())
     }
 
-    /// Brings the family up to date, and notes how the first process ended.
+    /// Brings the family up to date, and notes how the first process ended and whether all have.
     ///
     /// # Errors
     /// `/proc` cannot be read.
     pub fn follow(&mut self) -> Result<(), WatchError> {
         let changes = self.family.update(self.events.as_mut())?;
+        self.finished = self.family.members().next().is_none()
+            && match &self.settings.target {
+                Target::Descendants(_) => true,
+                Target::Group(group) => !group.dir.is_dir(),
+                Target::All => false,
+            };
         let Target::Descendants(first) = self.settings.target else {
             return Ok(());
         };

@@ -12,9 +12,9 @@ use crate::stats::number;
 use crate::tenant::Tenant;
 use ::engine::active_inactive::Stage;
 use ::engine::lru_gen::Profile;
-use ::engine::vma::{AddressSpace, Advice, Fadvice, OpenFileId, Vma, VmaKind};
 use ::engine::vmstat::VmEvent;
 use ::engine::{FaultKind, FolioId, FolioType, Millis, Pages, Policy};
+use models::vma::{AddressSpace, Advice, Fadvice, OpenFileId, Vma, VmaKind};
 
 const GIB: u64 = 1 << 18;
 /// The document's machine has 8 GiB left, and its video about as much.

@@ -7,7 +7,7 @@
 //!
 //! Invariant: a guest keeps a sixteenth of its memory at least, and never has more than all of it.
 
-use engine::workingset::{Bins, GuestReport, config_message, read_report, request_message};
+use engine::workingset_report::{Bins, GuestReport, config_message, read_report, request_message};
 use engine::{Millis, Pages};
 
 /// A guest's only node.

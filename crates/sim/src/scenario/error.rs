@@ -66,7 +66,7 @@ impl Source<'_> {
             };
             known(&what)
                 .and_then(|(names, wrong)| {
-                    let near = crate::job::nearest(&wrong, names.iter().map(String::as_str))?;
+                    let near = crate::nearest::nearest(&wrong, names.iter().map(String::as_str))?;
                     Some(format!("did you mean `{near}`?"))
                 })
                 .unwrap_or("docs/simulator.md lists all keys and their values".to_owned())

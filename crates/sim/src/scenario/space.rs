@@ -13,8 +13,8 @@ mod walk;
 pub use walk::{WalkCounts, WalkKind};
 
 use engine::lru_gen::BloomFilters;
-use engine::vma::{AddressSpace, Vma};
 use engine::{FolioId, PageOut};
+use models::vma::{AddressSpace, Vma};
 
 const PRESENT: u8 = 1;
 const ACCESSED: u8 = 2;

@@ -6,7 +6,7 @@ use crate::folio::FolioId;
 use crate::machine::ReclaimRequest;
 use crate::memcg::MemcgProfile;
 use crate::units::Pages;
-use crate::workingset::{Bins, ReportError, config_message, read_report, request_message};
+use crate::workingset_report::{Bins, ReportError, config_message, read_report, request_message};
 
 const SECOND: u64 = 1000;
 

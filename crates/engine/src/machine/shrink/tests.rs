@@ -206,3 +206,31 @@ fn file_pages_still_go_when_swap_is_full() {
     assert!(got.unswapped > 0 && got.kept == Kept::default());
     machine.check_invariants();
 }
+
+/// With one facade for all, what earlier priorities had got was taken off the aim of the next pass, and
+/// the classic lists stopped a turn too soon: the kernel gives each pass the whole aim.
+#[test]
+fn each_priority_has_the_whole_aim() {
+    let mut machine = cold(64, CLASSIC, [0, 20 << 12]);
+    let mut asked = 0;
+    let mut memory = Scripted::new(|_| {
+        asked += 1;
+        // Of the first 32 of the second priority 12 stay.
+        let stays = (20..32).contains(&(asked - 1));
+        if stays {
+            PageOut::Busy
+        } else {
+            PageOut::Stored
+        }
+    });
+    let request = ReclaimRequest {
+        reason: ScanReason::Direct,
+        swappiness: Some(Swappiness::FILE_ONLY),
+        ..request(32, 10)
+    };
+    let got = machine.reclaim_subtree(ONE, request, &mut memory);
+    // The second pass may look at 39, and has got 20 of its 32 after the first turn.
+    assert_eq!(memory.batches, [20, 32, 7]);
+    assert_eq!(got.reclaimed, Pages(20 + 20 + 7));
+    machine.check_invariants();
+}

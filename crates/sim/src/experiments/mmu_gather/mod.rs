@@ -12,7 +12,7 @@ pub use process::{How, PageTable};
 use super::Settings;
 use crate::outcome::{Cell, Claim, Outcome, Table};
 use crate::stats::{median, number};
-use ::engine::mmu_gather::ReleaseStats;
+use models::mmu_gather::ReleaseStats;
 
 /// 1 GiB.
 const PAGES: u64 = 1 << 18;

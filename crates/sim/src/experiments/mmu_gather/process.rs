@@ -4,8 +4,8 @@
 
 use crate::rng::Rng;
 use crate::stopwatch::{Seconds, Stopwatch};
-use ::engine::mmu_gather::by_page::PageGather;
-use ::engine::mmu_gather::{Found, FrameKind, Frames, MmuGather, ReleaseStats};
+use models::mmu_gather::by_page::PageGather;
+use models::mmu_gather::{Found, FrameKind, Frames, MmuGather, ReleaseStats};
 use std::time::Duration;
 
 /// How a mapping is torn down.

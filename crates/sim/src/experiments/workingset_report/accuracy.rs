@@ -6,7 +6,7 @@ use crate::outcome::{Cell, Claim, Outcome, Table};
 use crate::stats::number;
 use ::engine::machine::MachineConfig;
 use ::engine::memcg::MemcgId;
-use ::engine::workingset::{Aggregation, Bins, PageAge};
+use ::engine::workingset_report::{Aggregation, Bins, PageAge};
 use ::engine::{FaultKind, FolioId, FolioType, Machine, Millis};
 
 const PAGES: u64 = 1 << 18;

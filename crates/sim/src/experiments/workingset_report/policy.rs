@@ -9,7 +9,7 @@ use crate::stats::number;
 use ::engine::machine::{MachineConfig, ReclaimRequest};
 use ::engine::memcg::MemcgId;
 use ::engine::vmstat::VmEvent;
-use ::engine::workingset::Bins;
+use ::engine::workingset_report::Bins;
 use ::engine::{FaultKind, FolioId, FolioType, Machine, Millis, ScanReason};
 
 const MIB: u64 = 256;

@@ -5,7 +5,7 @@ use crate::outcome::{Cell, Claim, Outcome, Table};
 use crate::stats::number;
 use ::engine::machine::{MachineConfig, ReclaimRequest};
 use ::engine::memcg::MemcgId;
-use ::engine::workingset::{Bins, Report};
+use ::engine::workingset_report::{Bins, Report};
 use ::engine::{FaultKind, FolioId, FolioType, Machine, Millis, Pages, ScanReason};
 
 const MINUTE: u64 = 60_000;

@@ -6,8 +6,8 @@
 
 use super::{ACCESSED, ENTRIES, Space};
 use engine::lru_gen::{is_dense, look_around_window};
-use engine::vma::Vma;
 use engine::{FolioId, Lruvec};
+use models::vma::Vma;
 use std::ops::Range;
 
 /// Which tables a walk descends into; never one that was not accessed at all.

@@ -2,9 +2,9 @@
 
 use super::super::PRESENT;
 use super::*;
-use engine::vma::{Advice, VmaKind};
 use engine::word::Flag;
 use engine::{FaultKind, FolioType, Millis, PageOut, Policy, Swappiness};
+use models::vma::{Advice, VmaKind};
 
 /// Four tables, all present: three and a half of a VMA, the rest of one without recency.
 const PAGES: u64 = 4 * 512;

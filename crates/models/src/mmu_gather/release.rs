@@ -8,7 +8,7 @@ use super::FrameKind;
 use super::batch::Entry;
 use super::counters::MapCounts;
 use super::frames::{FolioInfo, Frame, Frames, ReleaseStats, slot};
-use crate::units::SWAP_CLUSTER_MAX;
+use engine::units::SWAP_CLUSTER_MAX;
 
 /// The LRU lock, as far as it matters here: whose it is and for how many steps. A large folio goes
 /// its own way, which takes and drops it by itself.

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::folio::FolioType;
     use crate::units::Pages;
-    use crate::workingset::{Balloon, BalloonError, PageAge};
+    use crate::workingset_report::{Balloon, BalloonError, PageAge};
     use proptest::prelude::*;
 
     fn configured(edges: &[u64]) -> (Balloon, Bins) {

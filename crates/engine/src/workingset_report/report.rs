@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use crate::folio::FolioType;
     use crate::units::Pages;
-    use crate::workingset::Bins;
+    use crate::workingset_report::Bins;
 
     fn page_age(bins: &[(u64, u64)], rest: u64) -> PageAge {
         let edges: alloc::vec::Vec<Millis> = bins.iter().map(|&(edge, _)| Millis(edge)).collect();

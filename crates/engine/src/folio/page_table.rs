@@ -6,7 +6,7 @@
 //! Invariants, asserted with the folio table's: a page is present here iff its word says so; only a
 //! present page is accessed.
 
-use crate::folio::FolioId;
+use super::FolioId;
 use alloc::vec::Vec;
 use core::ops::Range;
 

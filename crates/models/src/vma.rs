@@ -1,9 +1,9 @@
 //! VMAs as far as reclaim cares: what kind of memory, and whether accesses mean anything.
 //! spec: reclaim-control.md 6.
 
-use crate::folio::{FolioId, FolioType};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use engine::folio::{FolioId, FolioType};
 
 /// What a VMA maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

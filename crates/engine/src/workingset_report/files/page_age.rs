@@ -5,7 +5,7 @@
 
 use super::FileError;
 use crate::units::{Bytes, Millis};
-use crate::workingset::{Bins, PageAge};
+use crate::workingset_report::{Bins, PageAge};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::folio::FolioType;
 use crate::units::{Bytes, Pages};
-use crate::workingset::PageAge;
+use crate::workingset_report::PageAge;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::ToString;

@@ -1,0 +1,282 @@
+//! `pagetide demo`: what a newcomer must see in half a minute.
+//!
+//! A program whose cold part is known runs twice, as separate, unmodified processes that take turns: one
+//! alone, one under `pagetide run`. Its cold memory is found and taken back, its manager killed.
+//!
+//! Invariant: nothing is left when it ends, however it ends; it succeeds only if every claim held.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use daemon::control::{Ask, Request, Response, Tenant, ask, manager_of};
+use daemon::options::Bytes;
+use host::report::{AgeSource, Report};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::live::Live;
+use super::stop::gentle_flag;
+use crate::failure::Failure;
+use crate::terminal::Style;
+
+mod pages;
+mod pairs;
+mod picture;
+mod room;
+mod subject;
+mod verdict;
+mod workload;
+
+pub(crate) use room::left_behind;
+pub(crate) use workload::workload;
+
+use room::Room;
+use subject::Subject;
+use verdict::{Measured, Sizes};
+
+/// First argument of the program's process. Not a command for people.
+pub(crate) const WORKLOAD: &str = "__demo-workload";
+
+/// What was not accessed for so long is cold here.
+const COLD: Duration = Duration::from_secs(2);
+/// The program alone, before anything is managed.
+const ALONE: Duration = Duration::from_secs(2);
+/// Watching, until everything cold is older than [`COLD`] by some looks.
+const WATCH: Duration = Duration::from_secs(5);
+/// After the cold part has left, and again after the manager was killed.
+const PART: Duration = Duration::from_secs(3);
+/// Length of a turn, about.
+const TURN: Duration = Duration::from_millis(40);
+/// The longest that a manager may take for an answer, or to vanish.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) fn demo(json: bool) -> Result<u8, Failure> {
+    let style = Style::of_stdout();
+    let mut stage = Stage {
+        style,
+        live: (!json).then(|| Live::new(style, Duration::from_secs(2))),
+        stop: gentle_flag()?,
+        began: Instant::now(),
+        turn: 1,
+    };
+    let room = Room::make()?;
+    let mut measured = stage.perform(&room)?;
+    measured.zram = room.path();
+    room.remove()?;
+    if let Some(live) = stage.live {
+        live.close();
+    }
+    let verdict = measured.verdict();
+    verdict.print(json, style)?;
+    verdict.complaint().map_or(Ok(0), Err)
+}
+
+/// Where it is shown.
+struct Stage {
+    style: Style,
+    live: Option<Live>,
+    stop: Arc<AtomicBool>,
+    began: Instant,
+    /// Passes of a turn.
+    turn: u64,
+}
+
+impl Stage {
+    fn perform(&mut self, room: &Room) -> Result<Measured, Failure> {
+        let mut measured = Measured::default();
+        self.say("A program of 160 MiB that uses a tenth of it, and knows nothing of pagetide.");
+        if let Some(path) = room.path() {
+            self.say(&format!(
+                "Room for cold memory: {path}, for as long as this takes."
+            ));
+        }
+        if let Some(note) = &room.note {
+            self.say(&format!("Note: {note}"));
+        }
+        self.head("1. alone");
+        let mut alone = Subject::start(false)?;
+        measured.alone_pages_per_s = self.alone(&mut alone)?;
+        self.say(&format!(
+            "   {}",
+            verdict::pages_per_s(measured.alone_pages_per_s)
+        ));
+        self.head("2. pagetide run -- PROGRAM, in turns with the one alone");
+        let mut managed = Subject::start(true)?;
+        let mut pairs = self.pairs(&mut alone, &mut managed, WATCH)?;
+        self.find(&managed, &mut measured)?;
+        self.head("3. pagetide reclaim PID --older-than 2s");
+        self.reclaim(&managed, &mut measured)?;
+        measured.compression = room.compressed().and_then(|zram| zram.ratio);
+        pairs.extend(self.pairs(&mut alone, &mut managed, PART)?);
+        measured.speed = pairs::ratio(&pairs);
+        self.head("4. kill -9 of the manager, in the middle of it");
+        self.kill(&managed, &mut measured)?;
+        let pairs = self.pairs(&mut alone, &mut managed, PART)?;
+        measured.speed_after_kill = pairs::ratio(&pairs);
+        self.head("5. both read every byte, and end");
+        measured.checksums = [alone.checksum()?, managed.checksum()?];
+        measured.exits = [alone.end()?, managed.end()?];
+        Ok(measured)
+    }
+
+    /// Its pages a second; and how many passes make a turn.
+    fn alone(&mut self, alone: &mut Subject) -> Result<u64, Failure> {
+        let begin = Instant::now();
+        let (mut took, mut passes) = (0, 0);
+        while begin.elapsed() < ALONE {
+            self.pulse(alone)?;
+            let time = alone.passes(self.turn)?;
+            took += time;
+            passes += self.turn;
+            let each = (took / passes).max(1);
+            self.turn = (nanos(TURN) / each).max(1);
+        }
+        let pages = u128::from(passes * workload::HOT_PAGES) * 1_000_000_000;
+        Ok(u64::try_from(pages / u128::from(took.max(1))).unwrap_or(u64::MAX))
+    }
+
+    /// Turns of both, each first in every other pair; nanoseconds of the one alone and of the managed one.
+    fn pairs(
+        &mut self,
+        alone: &mut Subject,
+        managed: &mut Subject,
+        time: Duration,
+    ) -> Result<Vec<(u64, u64)>, Failure> {
+        let begin = Instant::now();
+        let mut pairs = Vec::new();
+        while begin.elapsed() < time {
+            self.pulse(managed)?;
+            let turn = self.turn;
+            pairs.push(match pairs.len() % 2 {
+                0 => (alone.passes(turn)?, managed.passes(turn)?),
+                _ => {
+                    let other = managed.passes(turn)?;
+                    (alone.passes(turn)?, other)
+                }
+            });
+        }
+        Ok(pairs)
+    }
+
+    fn find(&mut self, managed: &Subject, measured: &mut Measured) -> Result<(), Failure> {
+        let Response::Report(report) = question(managed, &Request::Report {})? else {
+            return Err(super::ask::unexpected());
+        };
+        if !matches!(
+            report.age_source,
+            AgeSource::PageTables | AgeSource::IdleBitmap
+        ) {
+            return Err(Failure::missing(
+                "cannot show the age of each page: nothing here tells it",
+                "sudo pagetide demo; `pagetide doctor` says what is missing, and how to get it",
+            ));
+        }
+        measured.found_cold_bytes = cold(&report);
+        measured.before = sizes(managed)?;
+        let found = Bytes(measured.found_cold_bytes);
+        self.say(&format!("   {found} not accessed for 2 s or longer"));
+        self.draw(managed);
+        Ok(())
+    }
+
+    fn reclaim(&mut self, managed: &Subject, measured: &mut Measured) -> Result<(), Failure> {
+        let what = Ask::OlderThan(COLD);
+        let Response::Reclaimed(done) = question(managed, &Request::Reclaim { what })? else {
+            return Err(super::ask::unexpected());
+        };
+        measured.evicted_pages = done.evicted_pages;
+        measured.after = sizes(managed)?;
+        self.draw(managed);
+        self.say(&picture::legend(self.style));
+        Ok(())
+    }
+
+    fn kill(&mut self, managed: &Subject, measured: &mut Measured) -> Result<(), Failure> {
+        let tenant = Tenant::Pid(managed.pid());
+        let manager = manager_of(&tenant)?.unwrap_or(0);
+        measured.manager = manager;
+        let pid = i32::try_from(manager).ok().and_then(Pid::from_raw);
+        let killed = pid.map(|pid| kill_process(pid, Signal::KILL));
+        let end = Instant::now() + PATIENCE;
+        while manager_of(&tenant)?.is_some() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        measured.manager_is_gone = killed == Some(Ok(())) && manager_of(&tenant)?.is_none();
+        Ok(())
+    }
+
+    /// Shows how it is, and hears whether it is to stop.
+    fn pulse(&mut self, subject: &Subject) -> Result<(), Failure> {
+        if self.stop.load(Ordering::Relaxed) {
+            if let Some(live) = self.live.take() {
+                live.close();
+            }
+            let hint = "nothing of it is left behind";
+            return Err(Failure::new("stopped before the demo had ended", hint));
+        }
+        let Some(live) = &mut self.live else {
+            return Ok(());
+        };
+        if self.style.live {
+            let now = sizes(subject)?;
+            let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let (clock, resident) = (crate::view::clock(ms), Bytes(now.resident));
+            let wide = format!(
+                "   {clock}  resident {resident}  swapped {}",
+                Bytes(now.swapped)
+            );
+            let fits = wide.len() < self.style.width;
+            live.update(if fits { &wide } else { &clock });
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, subject: &Subject) {
+        for line in picture::draw(subject, self.style) {
+            self.say(&line);
+        }
+    }
+
+    fn head(&mut self, text: &str) {
+        let text = self.style.bold(text);
+        self.say(&text);
+    }
+
+    fn say(&mut self, line: &str) {
+        if let Some(live) = &mut self.live {
+            live.say(line);
+        }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn question(subject: &Subject, request: &Request) -> Result<Response, Failure> {
+    Ok(ask(&Tenant::Pid(subject.pid()), request, PATIENCE)?)
+}
+
+/// Anonymous memory that is older than [`COLD`].
+fn cold(report: &Report) -> u64 {
+    let bins = report.page_age.iter().flat_map(|node| &node.bins);
+    let old = bins.filter(|bin| u128::from(bin.older_than_ms) >= COLD.as_millis());
+    old.map(|bin| bin.anon_bytes).sum()
+}
+
+/// The kernel's figures.
+fn sizes(subject: &Subject) -> Result<Sizes, Failure> {
+    let path = format!("/proc/{}/status", subject.pid());
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        Failure::new(format!("cannot read {path}: {error}"), "is /proc mounted?")
+    })?;
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        kib.unwrap_or(0) << 10
+    };
+    Ok(Sizes {
+        resident: field("VmRSS:"),
+        swapped: field("VmSwap:"),
+    })
+}

@@ -1,0 +1,129 @@
+//! Pages that describe themselves, so that a wrong, lost or stale byte cannot hide.
+//!
+//! Invariant: a page is a function of its index and its version: both stand at its start, text that
+//! follows from both fills it, and a hash of all that ends it. Text, so that it compresses as real
+//! memory does, about three to one.
+
+/// Bytes of a page.
+pub(super) const PAGE: usize = 4096;
+
+const HEADER: usize = 16;
+const TEXT_END: usize = PAGE - 8;
+
+/// Pieces of the text.
+const WORDS: [&[u8]; 32] = [
+    b"the tide comes in ",
+    b"and goes out; ",
+    b"what is cold ",
+    b"sinks, ",
+    b"what is hot ",
+    b"stays afloat. ",
+    b"user=",
+    b"id=",
+    b"status=200 ",
+    b"status=404 ",
+    b"GET /index.html ",
+    b"POST /orders ",
+    b"harbour ",
+    b"lantern ",
+    b"anchor ",
+    b"moon ",
+    b"sand ",
+    b"{\"name\": \"",
+    b"\", \"age\": ",
+    b"}, ",
+    b"true, ",
+    b"null, ",
+    b"0.25 ",
+    b"17 ",
+    b"2026-01-31T12:00:00Z ",
+    b"error: none ",
+    b"retry ",
+    b"page ",
+    b"generation ",
+    b"folio ",
+    b"\n",
+    b"    ",
+];
+
+/// One step of splitmix64: the next of a sequence of well-mixed numbers.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Writes the page of this index and version.
+pub(super) fn fill(page: &mut [u8], index: u64, version: u64) {
+    assert_eq!(page.len(), PAGE);
+    page[..8].copy_from_slice(&index.to_le_bytes());
+    page[8..HEADER].copy_from_slice(&version.to_le_bytes());
+    let mut seed = index.rotate_left(32) ^ version;
+    let mut at = HEADER;
+    let mut bits = 0;
+    let mut left = 0;
+    while at < TEXT_END {
+        if left == 0 {
+            bits = next(&mut seed);
+            left = 12;
+        }
+        let word = WORDS[usize::try_from(bits & 31).unwrap_or(0)];
+        bits >>= 5;
+        left -= 1;
+        let n = word.len().min(TEXT_END - at);
+        page[at..at + n].copy_from_slice(&word[..n]);
+        at += n;
+    }
+    let hash = hash(&page[..TEXT_END]);
+    page[TEXT_END..].copy_from_slice(&hash.to_le_bytes());
+}
+
+/// The page's version and hash, if it is the page of this index and whole.
+pub(super) fn check(page: &[u8], index: u64) -> Option<(u64, u64)> {
+    let word = |at: usize| Some(u64::from_le_bytes(page.get(at..at + 8)?.try_into().ok()?));
+    let (found, version, stored) = (word(0)?, word(8)?, word(TEXT_END)?);
+    (found == index && stored == hash(&page[..TEXT_END])).then_some((version, stored))
+}
+
+/// Every byte counts, and its place.
+fn hash(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    debug_assert!(rest.is_empty());
+    words.iter().fold(0x5eed, |hash: u64, word| {
+        (hash ^ u64::from_le_bytes(*word))
+            .wrapping_mul(0x9fb2_1c65_1e98_df25)
+            .rotate_left(29)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_page_knows_itself() {
+        let mut page = vec![0; PAGE];
+        fill(&mut page, 7, 3);
+        assert_eq!(check(&page, 7).map(|(version, _)| version), Some(3));
+        assert_eq!(check(&page, 8), None, "another page's bytes");
+        assert_eq!(check(&[0; PAGE], 0), None, "zeros are no page");
+        let mut again = vec![0; PAGE];
+        fill(&mut again, 7, 3);
+        assert_eq!(page, again);
+        assert!(page[HEADER..TEXT_END].is_ascii());
+    }
+
+    proptest! {
+        #[test]
+        fn no_flipped_bit_is_missed(index: u64, version: u64, at in 0..PAGE, bit in 0u8..8) {
+            let mut page = vec![0; PAGE];
+            fill(&mut page, index, version);
+            page[at] ^= 1 << bit;
+            prop_assert_eq!(check(&page, index), None);
+        }
+    }
+}

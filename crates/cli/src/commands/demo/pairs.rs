@@ -1,0 +1,66 @@
+//! Two speeds compared by pairs: each pair is measured back to back, so that whatever else the machine does is
+//! in both sides of it.
+//!
+//! Invariant: a pair counts as much as any other; one that was interrupted moves the median by one place.
+
+use serde::Serialize;
+
+/// The median of ratios, and where the true one lies with a confidence of 95%.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub(super) struct Ratio {
+    pub(super) median: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) pairs: usize,
+}
+
+/// Of speeds: the time alone to the time managed. None of fewer than 10 pairs.
+pub(super) fn ratio(pairs: &[(u64, u64)]) -> Option<Ratio> {
+    let mut ratios: Vec<f64> = pairs
+        .iter()
+        .map(|(one, other)| quotient(*one, *other))
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let count = ratios.len();
+    if count < 10 {
+        return None;
+    }
+    // Ranks of the median's interval by the binomial distribution: n/2 -+ 0.98 sqrt(n).
+    let half = ((count * 24) / 25).isqrt().max(1);
+    let at = |rank: usize| ratios[rank.min(count - 1)];
+    Some(Ratio {
+        median: f64::midpoint(at((count - 1) / 2), at(count / 2)),
+        low: at((count / 2).saturating_sub(half)),
+        high: at(count / 2 + half),
+        pairs: count,
+    })
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "nanoseconds of less than a minute"
+)]
+fn quotient(one: u64, other: u64) -> f64 {
+    one as f64 / other.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_does_not_follow_a_few_bad_pairs() {
+        let mut pairs = vec![(100, 100); 40];
+        pairs.extend([(100, 900), (100, 5_000), (900, 100)]);
+        let told = ratio(&pairs).expect("enough pairs");
+        assert_eq!((told.median, told.low, told.high), (1.0, 1.0, 1.0));
+        assert_eq!(ratio(&pairs[..9]), None);
+    }
+
+    #[test]
+    fn a_slowdown_of_a_tenth_is_told_from_none() {
+        let pairs: Vec<(u64, u64)> = (0..100).map(|n| (1000 + n % 7, 1100 + n % 5)).collect();
+        let told = ratio(&pairs).expect("enough pairs");
+        assert!(told.high < 0.95 && told.low > 0.85, "{told:?}");
+    }
+}

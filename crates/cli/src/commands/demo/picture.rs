@@ -1,0 +1,83 @@
+//! The program's memory as the kernel sees it, a character a block of 2 MiB.
+//!
+//! Invariant: drawn from `/proc/PID/pagemap` alone, never from our books. A block that is neither all in
+//! memory nor all in swap is drawn as such; what cannot be read is not drawn.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use super::subject::Subject;
+use super::workload::{BLOCK, BLOCKS};
+use crate::terminal::Style;
+
+/// In pagemap: in memory, in swap.
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+const PAGE: usize = 4096;
+/// Spaces in front of a line.
+const INDENT: &str = "   ";
+
+/// Pages of a block in memory and in swap.
+type Count = (usize, usize);
+
+/// Its lines.
+pub(super) fn draw(subject: &Subject, style: Style) -> Vec<String> {
+    let Some(counts) = counts(subject) else {
+        return Vec::new();
+    };
+    let room = style.width.saturating_sub(INDENT.len());
+    let columns = [BLOCKS, 40, 20, 10].into_iter().find(|n| *n <= room);
+    let rows = counts.chunks(columns.unwrap_or(10));
+    rows.map(|row| {
+        let cells: String = row.iter().map(|count| cell(*count, style)).collect();
+        format!("{INDENT}{cells}")
+    })
+    .collect()
+}
+
+/// What the characters mean.
+pub(super) fn legend(style: Style) -> String {
+    let full = BLOCK / PAGE;
+    let [memory, swap] = [(full, 0), (0, full)].map(|count| cell(count, style));
+    format!("{INDENT}{memory} in memory  {swap} in swap, 2 MiB each")
+}
+
+fn cell((present, swapped): Count, style: Style) -> String {
+    let [memory, both, swap] = match style.unicode {
+        true => ["█", "▒", "·"],
+        false => ["#", "+", "."],
+    };
+    match (present, swapped) {
+        (_, 0) => style.green(memory),
+        (0, _) => style.dim(swap),
+        _ => style.yellow(both),
+    }
+}
+
+fn counts(subject: &Subject) -> Option<Vec<Count>> {
+    let pagemap = File::open(format!("/proc/{}/pagemap", subject.pid())).ok()?;
+    let mut counts = Vec::with_capacity(BLOCKS);
+    for block in 0..BLOCKS {
+        let mut words = vec![0; BLOCK / PAGE * 8];
+        let at = (subject.address + block * BLOCK) / PAGE * 8;
+        pagemap.read_exact_at(&mut words, at as u64).ok()?;
+        let (words, _) = words.as_chunks::<8>();
+        let with = |bit: u64| {
+            let has = |word: &&[u8; 8]| u64::from_ne_bytes(**word) & bit != 0;
+            words.iter().filter(has).count()
+        };
+        counts.push((with(PRESENT), with(SWAPPED)));
+    }
+    Some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_drawn_by_where_its_pages_are() {
+        let of = |count| cell(count, Style::PLAIN);
+        assert_eq!([of((512, 0)), of((0, 512)), of((1, 511))], ["#", ".", "+"]);
+    }
+}

@@ -1,0 +1,162 @@
+//! The workload as the demo sees it: a process of its own, asked over a socket.
+//!
+//! Invariant: it does not outlive the demo: it is ended in `Drop`, and by the end of its input if the demo is
+//! killed. It is in a process group of its own, so a ^C reaches the demo alone. No wait is without an end.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::WORKLOAD;
+use super::workload::{Answer, Order};
+use crate::failure::Failure;
+
+/// The longest that anything asked of it may take; all of it takes well below a second.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// `run` with nothing but looks: what leaves is asked for by the demo.
+const MANAGED: [&str; 4] = ["run", "--age-every", "500ms", "--"];
+
+/// A running workload.
+pub(super) struct Subject {
+    child: Child,
+    channel: UnixStream,
+    /// Where its first block lies.
+    pub(super) address: usize,
+}
+
+impl Subject {
+    /// Starts it, managed or alone, and waits until it has filled its memory.
+    pub(super) fn start(managed: bool) -> Result<Subject, Failure> {
+        let broken = |error: std::io::Error| {
+            let what = format!("cannot start the demo's program: {error}");
+            Failure::new(what, "is /proc mounted, and `ulimit -u` high enough?")
+        };
+        let exe = std::env::current_exe().map_err(broken)?;
+        let (ours, theirs) = UnixStream::pair().map_err(broken)?;
+        ours.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
+        let mut command = Command::new(&exe);
+        if managed {
+            command.args(MANAGED).arg(&exe);
+        }
+        let child = command
+            .arg(WORKLOAD)
+            .process_group(0)
+            .stdin(OwnedFd::from(theirs.try_clone().map_err(broken)?))
+            .stdout(OwnedFd::from(theirs))
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(broken)?;
+        // The command holds our copies of the other end: without them its end is heard.
+        drop(command);
+        let mut subject = Subject {
+            child,
+            channel: ours,
+            address: 0,
+        };
+        match subject.answer()? {
+            Answer::Ready(address) => subject.address = address,
+            other => return Err(subject.odd(&other)),
+        }
+        Ok(subject)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Nanoseconds for so many passes over its hot part.
+    pub(super) fn passes(&mut self, count: u64) -> Result<u64, Failure> {
+        match self.ask(Order::Passes(count))? {
+            Answer::Took(time) => Ok(time),
+            other => Err(self.odd(&other)),
+        }
+    }
+
+    /// The checksum over all of its memory.
+    pub(super) fn checksum(&mut self) -> Result<String, Failure> {
+        match self.ask(Order::End)? {
+            Answer::Checksum(sum) => Ok(sum),
+            other => Err(self.odd(&other)),
+        }
+    }
+
+    /// Its exit status, once nothing more is asked of it.
+    pub(super) fn end(mut self) -> Result<Option<i32>, Failure> {
+        let failed = |error: std::io::Error| {
+            let what = format!("cannot wait for the demo's program: {error}");
+            Failure::new(what, "this should not happen; please report it")
+        };
+        self.channel
+            .shutdown(std::net::Shutdown::Write)
+            .map_err(failed)?;
+        self.child
+            .wait()
+            .map(|status| status.code())
+            .map_err(failed)
+    }
+
+    fn ask(&mut self, order: Order) -> Result<Answer, Failure> {
+        let line = serde_json::to_string(&order).unwrap_or_default() + "\n";
+        // If it has ended, the answer tells.
+        let _ = self.channel.write_all(line.as_bytes());
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<Answer, Failure> {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while !line.ends_with(b"\n") {
+            match self.channel.read(&mut byte) {
+                Ok(1) => line.push(byte[0]),
+                Ok(_) => return Err(self.ended()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let what = format!("the demo's program does not answer: {error}");
+                    return Err(Failure::new(what, "is the machine very busy? try again"));
+                }
+            }
+        }
+        serde_json::from_slice(&line).map_err(|error| {
+            let what = format!("the demo's program answers in other words: {error}");
+            Failure::new(what, "this should not happen; please report it")
+        })
+    }
+
+    fn odd(&self, answer: &Answer) -> Failure {
+        let what = match answer {
+            Answer::Wrong(page) => format!(
+                "the program of pid {} lost bytes: page {page} is not what was written",
+                self.pid()
+            ),
+            other => format!("the demo's program answers another question: {other:?}"),
+        };
+        Failure::new(what, "this is a defect of pagetide: please report it")
+    }
+
+    /// It ended early: with its own words and exit code, if it has some (`run` could not start it).
+    fn ended(&mut self) -> Failure {
+        let code = self.child.wait().ok().and_then(|status| status.code());
+        let mut told = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            let _ = stderr.read_to_string(&mut told);
+        }
+        Failure::of_command(&told, code).unwrap_or_else(|| {
+            let what = match code {
+                Some(code) => format!("the demo's program ended early, with {code}"),
+                None => "the demo's program was killed".to_owned(),
+            };
+            Failure::new(what, "was memory short? see `dmesg`, then try again")
+        })
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        // Fails if it was waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,105 @@
+//! Wrappers, shims, other users, debuggers and sanitizers around a program whose cold memory leaves.
+#![forbid(unsafe_code)]
+
+use e2e::guard::Run;
+use e2e::notice::{beside, notice};
+use e2e::programs;
+use e2e::temp::{TempDir, serial};
+use e2e::zram::Swap;
+
+const SWAP_MIB: u64 = 1024;
+
+/// `script` with `$P` as the program, which ends with 7 if all was right; another user may run it.
+fn wrapped(program: &str, script: &str) {
+    let folder = TempDir::public();
+    let copy = folder.file("notice");
+    std::fs::copy(program, &copy).expect("room for a copy");
+    let run = Run::new(["sh", "-c", script]).env("P", &copy);
+    let pair = beside(&run);
+    assert_eq!(
+        pair.alone.status.code(),
+        Some(7),
+        "{script} alone: {}",
+        pair.alone.stderr
+    );
+    pair.assert_same(script);
+    pair.assert_left(script);
+}
+
+fn wrap_all(program: &str, scripts: &[&str]) {
+    let _swap = Swap::new(SWAP_MIB);
+    let mut failed = Vec::new();
+    for script in scripts {
+        let result = std::panic::catch_unwind(|| wrapped(program, script));
+        failed.extend(result.err().map(|_| *script));
+    }
+    assert!(failed.is_empty(), "something was noticed by {failed:?}");
+}
+
+#[test]
+fn shells_and_shims() {
+    let _serial = serial();
+    let scripts = [
+        "$P hold",
+        "exec $P hold",
+        "sh -c 'sh -c \"$P hold; exit \\$?\"; exit $?'",
+        "exec sh -c 'exec env -u X sh -c \"exec $P hold\"'",
+        "$P exec_twice",
+        "setsid -w $P hold",
+        "timeout 60 nice -n 1 env X=1 $P hold",
+        "x=$($P hold; echo $?); echo \"$x\"; exit ${x##*[!0-9]}",
+        "$P hold & wait $!",
+        "python3 -c 'import os; os.execv(os.environ[\"P\"], [\"x\", \"hold\"])'",
+        "python3 -c 'import os, subprocess, sys; sys.exit(subprocess.call([os.environ[\"P\"], \"hold\"]))'",
+        "perl -e 'exec $ENV{P}, \"hold\"'",
+    ];
+    wrap_all(&notice(), &scripts);
+}
+
+#[test]
+fn other_users_and_namespaces() {
+    let _serial = serial();
+    let scripts = [
+        "su nobody -s /bin/sh -c '$P hold'",
+        "setpriv --reuid=65534 --regid=65534 --clear-groups -- $P hold",
+        "setpriv --no-new-privs --bounding-set=-all --inh-caps=-all -- $P hold",
+        // A program that is another user's and becomes him.
+        "chown 65534 $P; chmod 4755 $P; $P hold",
+        "unshare --fork --pid --mount-proc --ipc --net --uts $P hold",
+        "unshare --user --map-root-user --fork --pid --mount-proc $P hold",
+        "unshare --time --boottime 100000 --fork $P hold",
+        "ulimit -v 400000; ulimit -n 20; ulimit -l 0; $P hold",
+    ];
+    wrap_all(&notice(), &scripts);
+}
+
+#[test]
+fn debuggers() {
+    let _serial = serial();
+    let scripts = [
+        "strace -f -o /dev/null $P hold",
+        // gdb passes the status on; what it says itself has addresses and times.
+        "gdb -q -batch -ex run -ex 'quit $_exitcode' --args $P hold 2>&1 | grep -o '^held.*'; exit 7",
+    ];
+    wrap_all(&notice(), &scripts);
+}
+
+#[test]
+fn sanitizers() {
+    let _serial = serial();
+    for (name, flag) in [
+        ("notice-asan", "-fsanitize=address"),
+        ("notice-tsan", "-fsanitize=thread"),
+    ] {
+        let program = programs::folder_as("notice", name, &["-g", flag]);
+        // TSan wants addresses as they are without randomness.
+        wrap_all(&program, &["setarch -R $P hold"]);
+    }
+}
+
+#[test]
+fn static_programs() {
+    let _serial = serial();
+    let program = programs::folder_as("notice", "notice-static", &["-static"]);
+    wrap_all(&program, &["$P hold"]);
+}

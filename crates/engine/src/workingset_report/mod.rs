@@ -1,0 +1,16 @@
+//! Working-set reports: the page-age histogram, its files, and the balloon that hosts ask through.
+//! spec: workingset-report.md.
+
+mod balloon;
+pub mod files;
+mod host;
+mod page_age;
+mod report;
+
+pub use balloon::{Balloon, BalloonError};
+pub use files::AgeLine;
+pub use host::{
+    GuestReport, REPORT_LEN, ReportError, config_message, read_report, request_message,
+};
+pub use page_age::{AgeBin, Aggregation, Bins, BinsError, MAX_NR_BINS, PageAge};
+pub use report::{Report, ReportState};

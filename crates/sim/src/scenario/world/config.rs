@@ -1,0 +1,58 @@
+//! What an experiment file says of the machine and of a tenant, in the engine's types.
+
+use crate::rng::Rng;
+use crate::scenario::file::{File, Global, PolicyName, Tenant};
+use crate::scenario::values::Size;
+use engine::active_inactive::Stage;
+use engine::lru_gen::Profile;
+use engine::machine::GlobalReclaim;
+use engine::memcg::MemcgLimits;
+use engine::{Bytes, Limit, MachineConfig, Pages, Policy};
+
+pub(super) fn machine(file: &File) -> MachineConfig {
+    let pages: u64 = file.tenant.iter().map(|t| pages_of(t.get_ref())).sum();
+    let memory = file.run.memory.map_or(pages, Size::pages);
+    MachineConfig {
+        policy: policy(file.run.policy, Pages(memory)),
+        global: match file.run.global {
+            Global::MemcgLru => GlobalReclaim::MemcgLru,
+            Global::Iterator => GlobalReclaim::Iterator,
+        },
+        seed: Rng::stream(file.run.seed, 0).next_u64(),
+        swap: limit(file.run.swap),
+        bound_shadows: file.run.bound_shadows,
+        ..MachineConfig::default()
+    }
+}
+
+pub(super) fn limits(tenant: &Tenant) -> MemcgLimits {
+    let pages = |size: Option<Size>| Pages(size.map_or(0, |s| s.pages()));
+    MemcgLimits {
+        min: pages(tenant.memory_min),
+        low: pages(tenant.memory_low),
+        high: limit(tenant.memory_high),
+        max: limit(tenant.memory_max),
+        soft: limit(tenant.soft_limit),
+        swap_max: limit(tenant.swap_max),
+        swap_high: limit(tenant.swap_high),
+    }
+}
+
+fn limit(size: Option<Size>) -> Limit {
+    size.map_or(Limit::Max, |size| Limit::Bytes(Bytes(size.0)))
+}
+
+fn pages_of(tenant: &Tenant) -> u64 {
+    let pages: u64 = tenant.work.iter().map(|w| w.get_ref().size.pages()).sum();
+    pages * u64::from(tenant.count)
+}
+
+const fn policy(name: PolicyName, memory: Pages) -> Policy {
+    match name {
+        PolicyName::MultiGen => Policy::MultiGen(Profile::P616),
+        PolicyName::MultiGen63 => Policy::MultiGen(Profile::P63),
+        PolicyName::ActiveInactive => Policy::ActiveInactive(Stage::Detection, memory),
+        PolicyName::ActiveInactiveProtection => Policy::ActiveInactive(Stage::Protection, memory),
+        PolicyName::ActiveInactiveBase => Policy::ActiveInactive(Stage::Base, memory),
+    }
+}

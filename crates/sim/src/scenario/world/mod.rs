@@ -1,0 +1,245 @@
+//! A machine with tenants that come, work and go, as an experiment file describes them.
+//!
+//! Invariant: what happens depends on the plan alone. In each step departures come first, then
+//! arrivals, then work tenant by tenant in the order of the file, then aging, then reclaim, then
+//! balloons.
+//!
+//! `config` reads the file, `worker` says what is touched, `guest` what is counted; `reclaim` makes
+//! room and ages, `balloons` lets hosts and guests talk.
+
+mod balloons;
+mod config;
+mod guest;
+mod reclaim;
+mod worker;
+
+pub use guest::{Counts, Guest};
+
+use super::balloon::Host;
+use super::file::{Access, AccessedBits, File};
+use super::plan::Plan;
+use super::spaces::Spaces;
+use super::values::Time;
+use crate::rng::Rng;
+use engine::{FaultKind, FolioId, Machine, MemcgId, Millis, Pages, Swappiness};
+use models::vma::OpenFileId;
+use worker::workers;
+
+/// The machine.
+pub struct World {
+    pub(in crate::scenario) machine: Machine,
+    pub(in crate::scenario) spaces: Spaces,
+    pub(in crate::scenario) guests: Vec<Guest>,
+    pub(in crate::scenario) file: File,
+    pub(in crate::scenario) now: u64,
+    /// Of reclaimers that are at work at once.
+    order: Rng,
+    /// A fault planted by a test.
+    #[cfg(test)]
+    pub(in crate::scenario) bug: Option<crate::scenario::oracle::Bug>,
+}
+
+impl World {
+    /// The world of `plan`, before anybody has come.
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
+        let file = plan.file.clone();
+        let mut guests = Vec::new();
+        for (group, tenant) in file.tenant.iter().map(toml::Spanned::get_ref).enumerate() {
+            for _ in 0..tenant.count {
+                let stream = Rng::stream(file.run.seed, 1 + guests.len() as u64).next_u64();
+                let works = tenant.work.iter().map(|work| *work.get_ref());
+                guests.push(Guest {
+                    group,
+                    memcg: None,
+                    counts: Counts::default(),
+                    host: None,
+                    workers: workers(works, stream),
+                    arrive: tenant.arrive.0,
+                    depart: tenant.depart.map(|depart| depart.0),
+                    sleeps_until: 0,
+                });
+            }
+        }
+        let spaces = Spaces::new(
+            file.run.accessed_bits == AccessedBits::Engine,
+            file.run.look_around,
+        );
+        Self {
+            machine: Machine::new(config::machine(&file), Millis(0)),
+            spaces,
+            guests,
+            file,
+            now: 0,
+            order: Rng::stream(plan.file.run.seed, u64::MAX),
+            #[cfg(test)]
+            bug: None,
+        }
+    }
+
+    /// True when the time is over.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.now >= self.file.run.duration.0
+    }
+
+    /// The part of the time that is over.
+    #[must_use]
+    pub const fn done(&self) -> f64 {
+        let whole = crate::stats::number(self.file.run.duration.0);
+        crate::stats::number(self.now) / whole.max(1.0)
+    }
+
+    /// One step.
+    pub fn step(&mut self) {
+        let step = self.file.run.step.0;
+        let step = step
+            .min(self.file.run.duration.0.saturating_sub(self.now))
+            .max(1);
+        for n in 0..self.guests.len() {
+            let guest = &self.guests[n];
+            if guest.memcg.is_some() && guest.is_gone(self.now) {
+                self.depart(n);
+            }
+        }
+        for n in 0..self.guests.len() {
+            let guest = &self.guests[n];
+            let here = guest.arrive <= self.now && !guest.is_gone(self.now);
+            if guest.memcg.is_none() && here {
+                self.arrive(n);
+            }
+        }
+        for n in 0..self.guests.len() {
+            if self.guests[n].memcg.is_some() && self.guests[n].sleeps_until <= self.now {
+                self.work(n, step);
+            }
+        }
+        let before = self.now;
+        self.now += step;
+        self.age(before);
+        self.reclaim(before);
+        self.balloons();
+        self.look();
+    }
+
+    fn arrive(&mut self, n: usize) {
+        let tenant = self.file.tenant[self.guests[n].group].get_ref();
+        let id = self.machine.create(MemcgId::ROOT, Millis(self.now));
+        self.machine.set_limits(id, config::limits(tenant));
+        if let Some(swappiness) = tenant.swappiness.and_then(Swappiness::new) {
+            self.machine.set_swappiness(id, swappiness);
+        }
+        let guest = &mut self.guests[n];
+        // A released memcg's number may come again, but its address space does not.
+        self.spaces.reset(id);
+        let space = self.spaces.of(id);
+        for (file, worker) in (0..).zip(&mut guest.workers) {
+            worker.map(space, OpenFileId(file));
+        }
+        let len = space.len();
+        self.machine.lruvec_mut(id).ensure(len);
+        guest.memcg = Some(id);
+        let guest_memory = tenant.memory_max.zip(tenant.balloon_older_than);
+        let every = tenant.balloon_every.unwrap_or(Time(10_000));
+        if let Some((memory, older_than)) = guest_memory {
+            let (older_than, every) = (Millis(older_than.0), Millis(every.0));
+            let host = Host::new(Pages(memory.pages()), older_than, every, Millis(self.now));
+            self.connect(n, id, host);
+        }
+    }
+
+    fn depart(&mut self, n: usize) {
+        let Some(id) = self.guests[n].memcg.take() else {
+            return;
+        };
+        let lruvec = self.machine.lruvec(id);
+        let len = lruvec.folios().len();
+        self.guests[n].counts.pgsteal = lruvec.stat().pgsteal();
+        (
+            self.guests[n].counts.resident,
+            self.guests[n].counts.balloon,
+        ) = (0, 0);
+        self.guests[n].host = None;
+        let gone = self.machine.unmap_range(id, FolioId(0), len);
+        self.guests[n].counts.unmapped += gone.present.0;
+        self.spaces.reset(id);
+        self.machine.offline(id);
+    }
+
+    fn work(&mut self, n: usize, step: u64) {
+        let since = self.now - self.guests[n].arrive;
+        for w in 0..self.guests[n].workers.len() {
+            for _ in 0..self.guests[n].workers[w].due(since, step) {
+                let next = self.guests[n].workers[w].next(self.now);
+                let Some(folio) = next else { break };
+                self.touch(n, w, folio);
+            }
+        }
+    }
+
+    fn touch(&mut self, n: usize, w: usize, folio: FolioId) {
+        let Some(id) = self.guests[n].memcg else {
+            return;
+        };
+        self.guests[n].counts.touches += 1;
+        let descriptor = self.guests[n].workers[w].work.access == Access::Descriptor;
+        let present = if self.spaces.in_engine && !descriptor {
+            self.machine.lruvec_mut(id).touch(folio)
+        } else if descriptor {
+            self.machine.lruvec(id).folios().get(folio).is_present()
+        } else {
+            self.spaces.of(id).touch(u64::from(folio.0))
+        };
+        if !present {
+            self.fault(n, w, folio);
+        }
+        if descriptor {
+            self.machine.lruvec_mut(id).mark_accessed(folio);
+        }
+    }
+
+    fn fault(&mut self, n: usize, w: usize, folio: FolioId) {
+        let Some(id) = self.guests[n].memcg else {
+            return;
+        };
+        self.make_room(n, id);
+        let worker = &self.guests[n].workers[w];
+        let (ty, recency) = (worker.folio_type(), worker.recency);
+        let how = match worker.work.access {
+            Access::Mapped => FaultKind::Refault,
+            Access::Descriptor => FaultKind::Descriptor,
+        };
+        let refault = self.machine.fault_in(id, folio, ty, how, recency);
+        self.spaces.of(id).install(u64::from(folio.0));
+        let counts = &mut self.guests[n].counts;
+        counts.misses += 1;
+        counts.came += 1;
+        counts.refaults += u64::from(refault.is_some());
+        #[cfg(test)]
+        if self.bug == Some(crate::scenario::oracle::Bug::CountsTwice) {
+            self.guests[n].counts.came += 1;
+        }
+        let now = Millis(self.now);
+        let delay = self
+            .machine
+            .over_high(id, Pages(1), now, &mut self.spaces)
+            .0;
+        if delay > 0 {
+            self.guests[n].counts.throttled += delay;
+            self.guests[n].sleeps_until = self.now + delay;
+        }
+    }
+
+    /// Notes what tenants hold and have lost.
+    fn look(&mut self) {
+        for guest in &mut self.guests {
+            if let Some(id) = guest.memcg {
+                let lruvec = self.machine.lruvec(id);
+                guest.counts.pgsteal = lruvec.stat().pgsteal();
+                guest.counts.resident = lruvec.resident().0;
+                let balloon = guest.host.as_ref().map(Host::balloon);
+                guest.counts.balloon = balloon.unwrap_or_default().0;
+            }
+        }
+    }
+}

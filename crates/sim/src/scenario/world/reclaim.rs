@@ -1,0 +1,122 @@
+//! Room for what comes, aging, and the reclaim that the file asks for.
+
+use super::{Guest, World};
+use crate::scenario::file::{Global, Reclaim};
+use engine::lru_gen::LruGen;
+use engine::machine::ReclaimRequest;
+use engine::{MemcgId, Memory, Millis, Pages, ScanReason, Swappiness};
+
+impl World {
+    /// Room for one page: on the machine, and under the limits of `id`.
+    pub(super) fn make_room(&mut self, n: usize, id: MemcgId) {
+        let root = self.machine.tree().get(MemcgId::ROOT).usage();
+        if let Some(memory) = self.file.run.memory
+            && root.0 + 1 > memory.pages()
+        {
+            let nr = Pages((root.0 + 1 - memory.pages()).max(128));
+            self.reclaim_root(nr);
+        }
+        #[cfg(test)]
+        if self.bug == Some(crate::scenario::oracle::Bug::IgnoresMax) {
+            return;
+        }
+        let now = Millis(self.now);
+        let room = self.machine.make_room(id, Pages(1), now, &mut self.spaces);
+        self.guests[n].counts.ooms += u64::from(room.is_err());
+    }
+
+    /// Direct reclaim of `nr` pages of the machine, by as many at once as the file says; chance says
+    /// who of them goes next.
+    fn reclaim_root(&mut self, nr: Pages) {
+        let root = MemcgId::ROOT;
+        let request = self.request(ScanReason::Direct, nr, None);
+        let reclaimers = self.file.run.reclaimers;
+        if reclaimers > 1 {
+            let nr = Pages(nr.0.div_ceil(u64::from(reclaimers)));
+            let requests = vec![ReclaimRequest { nr, ..request }; usize::from(reclaimers)];
+            let order = &mut self.order;
+            let mut pick = |among: usize| order.below(u32::try_from(among).unwrap_or(1)) as usize;
+            self.machine
+                .reclaim_together(root, &requests, &mut pick, &mut self.spaces);
+            return;
+        }
+        match self.file.run.global {
+            Global::MemcgLru => self.machine.reclaim_root(request, &mut self.spaces),
+            Global::Iterator => self
+                .machine
+                .reclaim_subtree(root, request, &mut self.spaces),
+        };
+    }
+
+    fn request(
+        &self,
+        reason: ScanReason,
+        nr: Pages,
+        swappiness: Option<Swappiness>,
+    ) -> ReclaimRequest {
+        ReclaimRequest {
+            reason,
+            nr,
+            swappiness,
+            now: Millis(self.now),
+        }
+    }
+
+    pub(super) fn age(&mut self, before: u64) {
+        let due = |every: u64| before / every != self.now / every;
+        if !self.file.run.age_every.is_some_and(|every| due(every.0)) {
+            return;
+        }
+        for id in self.guests.iter().filter_map(|guest| guest.memcg) {
+            let lruvec = self.machine.lruvec_mut(id);
+            let Some(seq) = lruvec.multi_gen().map(LruGen::max_seq) else {
+                continue;
+            };
+            if lruvec.begin_walk(seq) {
+                self.spaces.walk_all(id, lruvec);
+                lruvec.inc_max_seq(seq, Swappiness::default(), Millis(self.now));
+            }
+        }
+    }
+
+    pub(super) fn reclaim(&mut self, before: u64) {
+        for r in 0..self.file.reclaim.len() {
+            let reclaim = self.file.reclaim[r].get_ref().clone();
+            let start = reclaim.start.0;
+            let times = |t: u64| match (t.checked_sub(start), reclaim.every) {
+                (None, _) => 0,
+                (Some(since), Some(every)) => since / every.0 + 1,
+                (Some(_), None) => 1,
+            };
+            let first = u64::from(before == 0 && start == 0);
+            for _ in times(before) - first.min(times(before))..times(self.now) {
+                self.write_reclaim(&reclaim);
+            }
+        }
+    }
+
+    fn write_reclaim(&mut self, reclaim: &Reclaim) {
+        let swappiness = reclaim.swappiness.and_then(Swappiness::new);
+        let nr = Pages(reclaim.size.pages());
+        let request = self.request(ScanReason::Proactive, nr, swappiness);
+        let named = |guest: &&Guest| {
+            let name = &self.file.tenant[guest.group].get_ref().name;
+            reclaim.tenant.as_ref() == Some(name)
+        };
+        let targets: Vec<MemcgId> = match &reclaim.tenant {
+            None => vec![MemcgId::ROOT],
+            Some(_) => {
+                let guests = self.guests.iter().filter(named);
+                guests.filter_map(|guest| guest.memcg).collect()
+            }
+        };
+        for id in targets {
+            // Less than asked for is a result, and shows in pgsteal.
+            let _ = self
+                .machine
+                .proactive_reclaim(id, request, &mut self.spaces);
+        }
+        #[cfg(test)]
+        crate::scenario::oracle::plant(self);
+    }
+}

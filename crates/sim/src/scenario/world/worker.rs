@@ -1,0 +1,95 @@
+//! One work of one tenant: how much it touches in a step, and which pages.
+//!
+//! Invariant: a tenant's works have pages of their own, one after the other from page 0.
+
+use crate::rng::Rng;
+use crate::scenario::file::{AdviceName, Kind, Work};
+use crate::scenario::pattern::Pattern;
+use crate::scenario::space::Space;
+use engine::{FolioId, FolioType};
+use models::vma::{Advice, Fadvice, OpenFileId, Vma, VmaKind};
+
+/// One work of one tenant.
+pub(super) struct Worker {
+    pub(super) work: Work,
+    pattern: Pattern,
+    rng: Rng,
+    /// First page and first folio of its mapping.
+    pub(super) first: u32,
+    pub(super) pages: u32,
+    pub(super) recency: bool,
+    /// Touches owed, in thousandths.
+    owed: u64,
+}
+
+impl Worker {
+    /// Touches that are due in `step` ms, `since` ms after its tenant has come.
+    pub(super) fn due(&mut self, since: u64, step: u64) -> u64 {
+        let stopped = self.work.stop.is_some_and(|stop| stop.0 <= since);
+        if self.work.start.0 > since || stopped {
+            return 0;
+        }
+        self.owed += self.work.rate.0 * step;
+        let touches = self.owed / 1000;
+        self.owed %= 1000;
+        touches
+    }
+
+    /// The page that it touches next, at `now`; none when its pattern is over.
+    pub(super) fn next(&mut self, now: u64) -> Option<FolioId> {
+        let page = self.pattern.next(&mut self.rng, self.pages, now)?;
+        Some(FolioId(self.first + page))
+    }
+
+    pub(super) const fn folio_type(&self) -> FolioType {
+        match self.work.memory {
+            Kind::Anon => FolioType::Anon,
+            Kind::File => FolioType::File,
+        }
+    }
+
+    /// Maps its memory into `space`, of a file as `file`.
+    pub(super) fn map(&mut self, space: &mut Space, file: OpenFileId) {
+        let advice = match self.work.advice {
+            AdviceName::Normal | AdviceName::Noreuse => Advice::Normal,
+            AdviceName::Sequential => Advice::Sequential,
+            AdviceName::Random => Advice::Random,
+        };
+        let start = u64::from(self.first);
+        let vma = Vma {
+            start,
+            end: start + u64::from(self.pages),
+            kind: match self.work.memory {
+                Kind::Anon => VmaKind::Anon,
+                Kind::File => VmaKind::File(file),
+            },
+            advice,
+            first: FolioId(self.first),
+        };
+        space.map(vma);
+        if self.work.advice == AdviceName::Noreuse {
+            space.map.fadvise(file, Fadvice::NoReuse);
+        }
+        self.recency = space.map.has_recency(&vma);
+    }
+}
+
+/// The workers of a tenant, whose chance comes from `seed`.
+pub(super) fn workers(works: impl Iterator<Item = Work>, seed: u64) -> Vec<Worker> {
+    let mut first = 0;
+    let mut all = Vec::new();
+    for (n, work) in (0..).zip(works) {
+        let pages = u32::try_from(work.size.pages()).unwrap_or(u32::MAX);
+        all.push(Worker {
+            pattern: Pattern::new(&work),
+            rng: Rng::stream(seed, n),
+            work,
+            first,
+            pages,
+            recency: true,
+            owed: 0,
+        });
+        first += pages;
+    }
+    all
+}

@@ -1,0 +1,191 @@
+/* Every advice of madvise(2) that changes what memory is, on memory that has left. */
+#include "notice.h"
+
+#include <fcntl.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
+#ifndef MAP_DROPPABLE
+#define MAP_DROPPABLE 0x08
+#endif
+
+#define HUGE ((size_t)512)
+
+void scenario_wipeonfork(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    tell("MADV_WIPEONFORK", madvise(at, PAGES * PAGE, MADV_WIPEONFORK));
+    leaves("parent", at, PAGES);
+    pid_t pid = child();
+    if (pid == 0) {
+        verify_zero(at, PAGES);
+        fill(at, PAGES / 4, 2);
+        leaves("child", at, PAGES / 4);
+        verify(at, PAGES / 4, 2);
+        verify_zero(at + PAGES / 4 * WORDS, PAGES - PAGES / 4);
+        _exit(0);
+    }
+    reap(pid);
+    verify(at, PAGES, 1);
+    tell("MADV_KEEPONFORK", madvise(at, PAGES * PAGE, MADV_KEEPONFORK));
+    leaves("again", at, PAGES);
+    if ((pid = child()) == 0) {
+        verify(at, PAGES, 1);
+        _exit(0);
+    }
+    reap(pid);
+}
+
+void scenario_dontfork(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    tell("MADV_DONTFORK", madvise(at, PAGES / 2 * PAGE, MADV_DONTFORK));
+    leaves("parent", at, PAGES);
+    pid_t pid = child();
+    if (pid == 0) {
+        say("child: signal %d", faults(at));
+        for (size_t page = PAGES / 2; page < PAGES; page++)
+            page_check(at + page * WORDS, page, 1);
+        _exit(0);
+    }
+    reap(pid);
+    verify(at, PAGES, 1);
+}
+
+void scenario_lazyfree(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    leaves("before", at, PAGES);
+    tell("MADV_FREE of what is out", madvise(at, PAGES / 2 * PAGE, MADV_FREE));
+    verify_or_zero(at, PAGES / 2, 1);
+    fill(at, PAGES / 2, 1);
+    tell("MADV_FREE of what is in", madvise(at, PAGES / 2 * PAGE, MADV_FREE));
+    /* Written after the advice: kept. */
+    fill(at, PAGES / 4, 1);
+    sleep_us(500000);
+    leaves("the rest", at, PAGES / 4);
+    verify(at, PAGES / 4, 1);
+    verify_or_zero(at, PAGES / 2, 1);
+    for (size_t page = PAGES / 2; page < PAGES; page++)
+        page_check(at + page * WORDS, page, 1);
+}
+
+void scenario_guard(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    leaves("before", at, PAGES);
+    tell("MADV_GUARD_INSTALL", madvise(at + PAGES / 4 * WORDS, PAGES / 4 * PAGE, MADV_GUARD_INSTALL));
+    say("guarded: signal %d", faults(at + PAGES / 4 * WORDS));
+    verify(at, PAGES / 4, 1);
+    leaves("around", at, PAGES / 4);
+    say("last guarded: signal %d", faults(at + (PAGES / 2 - 1) * WORDS));
+    tell("MADV_GUARD_REMOVE", madvise(at, PAGES * PAGE, MADV_GUARD_REMOVE));
+    verify(at, PAGES / 4, 1);
+    for (size_t page = PAGES / 2; page < PAGES; page++)
+        page_check(at + page * WORDS, page, 1);
+    /* Where the kernel knows no guards nothing was removed. */
+    say("unguarded: signal %d", faults(at + PAGES / 4 * WORDS));
+}
+
+void scenario_collapse(void)
+{
+    uint64_t *map = map_anon(5 * HUGE * PAGE);
+    uint64_t *at = map + (HUGE - (uintptr_t)map / PAGE % HUGE) % HUGE * WORDS;
+    fill(at, 4 * HUGE, 1);
+    leaves("before", at, 4 * HUGE);
+    verify(at, HUGE, 1);
+    /* Whether it can be done may depend on free memory; what is there may not. */
+    (void)!madvise(at, 4 * HUGE * PAGE, MADV_COLLAPSE);
+    verify(at, 4 * HUGE, 1);
+    tell("MADV_HUGEPAGE", madvise(at, 4 * HUGE * PAGE, MADV_HUGEPAGE));
+    (void)!madvise(at, 4 * HUGE * PAGE, MADV_COLLAPSE);
+    leaves("huge", at, 4 * HUGE);
+    tell("MADV_DONTNEED", madvise(at + HUGE / 2 * WORDS, HUGE / 2 * PAGE, MADV_DONTNEED));
+    verify(at, HUGE / 2, 1);
+    verify_zero(at + HUGE / 2 * WORDS, HUGE / 2);
+    for (size_t page = HUGE; page < 4 * HUGE; page++)
+        page_check(at + page * WORDS, page, 1);
+}
+
+void scenario_pageout(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    for (unsigned round = 0; round < 20; round++) {
+        madvise(at, PAGES * PAGE, round % 2 ? MADV_COLD : MADV_PAGEOUT);
+        sleep_us(17000);
+        madvise(at + round * WORDS, PAGES / 2 * PAGE, MADV_WILLNEED);
+        verify(at, PAGES, 1);
+    }
+    leaves("in the end", at, PAGES);
+    verify(at, PAGES, 1);
+}
+
+/* Memory that may be dropped at any time: what it was, or zeros, and never on a disk. */
+void scenario_droppable(void)
+{
+    uint64_t *beside = filled(PAGES, 2);
+    uint64_t *at = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_DROPPABLE | MAP_ANONYMOUS, -1, 0);
+    say("MAP_DROPPABLE: %s", at == MAP_FAILED ? strerrorname_np(errno) : "mapped");
+    if (at != MAP_FAILED) {
+        fill(at, PAGES, 1);
+        stays("droppable", at, PAGES);
+        verify_or_zero(at, PAGES, 1);
+        tell("mlock", mlock(at, PAGES * PAGE));
+    }
+    leaves("beside", beside, PAGES);
+    verify(beside, PAGES, 2);
+}
+
+void scenario_dontneed(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    leaves("before", at, PAGES);
+    tell("MADV_DONTNEED", madvise(at + WORDS, (PAGES - 2) * PAGE, MADV_DONTNEED));
+    verify(at, 1, 1);
+    verify_zero(at + WORDS, PAGES - 2);
+    page_check(at + (PAGES - 1) * WORDS, PAGES - 1, 1);
+    fill(at, PAGES, 3);
+    leaves("after", at, PAGES);
+    verify(at, PAGES, 3);
+    tell("munmap", munmap(at + PAGES / 2 * WORDS, PAGES / 2 * PAGE));
+    verify(at, PAGES / 2, 3);
+}
+
+void scenario_protect(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    leaves("before", at, PAGES);
+    tell("PROT_NONE", mprotect(at, PAGES / 2 * PAGE, PROT_NONE));
+    say("unreadable: signal %d", faults(at));
+    tell("PROT_READ", mprotect(at, PAGES / 2 * PAGE, PROT_READ));
+    verify(at, PAGES, 1);
+    leaves("read only", at, PAGES);
+    tell("read into it", read(open("/dev/zero", 0), at, PAGE));
+    tell("all rights", mprotect(at, PAGES * PAGE, PROT_READ | PROT_WRITE | PROT_EXEC));
+    verify(at, PAGES, 1);
+    uint64_t *none = filled(PAGES, 4);
+    tell("PROT_NONE at once", mprotect(none, PAGES * PAGE, PROT_NONE));
+    leaves("unreadable", none, PAGES);
+    tell("back", mprotect(none, PAGES * PAGE, PROT_READ));
+    verify(none, PAGES, 4);
+}
+
+void scenario_populate(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    leaves("before", at, PAGES);
+    tell("MADV_POPULATE_READ", madvise(at, PAGES / 2 * PAGE, MADV_POPULATE_READ));
+    tell("MADV_POPULATE_WRITE", madvise(at + PAGES / 2 * WORDS, PAGES / 2 * PAGE, MADV_POPULATE_WRITE));
+    verify(at, PAGES, 1);
+    leaves("again", at, PAGES);
+    verify(at, PAGES, 1);
+}

@@ -1,0 +1,157 @@
+/* Programs behind walls: filters, roots, users and namespaces of their own; stopped and undumpable ones. */
+#include "notice.h"
+
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x80
+#endif
+
+/* What `notice hold` is run by wrappers for: memory that leaves and is right, and a status. */
+void scenario_hold(void)
+{
+    uint64_t *at = filled(2 * PAGES, 1);
+    for (unsigned round = 0; round < 3; round++) {
+        leaves("held", at, 2 * PAGES);
+        verify(at, 2 * PAGES, 1);
+    }
+    say("held %d", (int)(at[5] & 0xff));
+    exit(7);
+}
+
+/* A shim: it becomes a shell, that becomes env, that becomes the program. */
+void scenario_exec_twice(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    leaves("before", at, PAGES);
+    char self[4096] = "";
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
+        FAIL(97, "/proc/self/exe: %s", strerror(errno));
+    execl("/bin/sh", "sh", "-c", "exec /usr/bin/env X=1 \"$0\" hold", self, (char *)NULL);
+    FAIL(97, "execl: %s", strerror(errno));
+}
+
+/* Mode strict: read, write, exit and sigreturn are all that is left to it. */
+void scenario_seccomp_strict(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    int ends[2];
+    char byte;
+    if (pipe(ends) != 0)
+        FAIL(97, "pipe: %s", strerror(errno));
+    pid_t pid = child();
+    if (pid == 0) {
+        fill(at, PAGES, 2);
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+        for (unsigned round = 0; round < 3; round++) {
+            if (read(ends[0], &byte, 1) != 1)
+                syscall(SYS_exit, 1);
+            verify(at, PAGES, 2);
+        }
+        syscall(SYS_exit, 0);
+    }
+    for (unsigned round = 0; round < 3; round++) {
+        leaves_of(pid, "behind the filter", at, PAGES);
+        if (write(ends[1], "", 1) != 1)
+            FAIL(97, "write: %s", strerror(errno));
+        sleep_us(50000);
+    }
+    reap(pid);
+    verify(at, PAGES, 1);
+}
+
+static void hold_three_times(const char *what, uint64_t *at)
+{
+    for (unsigned round = 0; round < 3; round++) {
+        leaves(what, at, PAGES);
+        verify(at, PAGES, 1);
+    }
+}
+
+void scenario_chroot_setuid(void)
+{
+    pid_t pid = child();
+    if (pid == 0) {
+        uint64_t *at = filled(PAGES, 1);
+        figures_prepare();
+        tell("chroot", chroot("."));
+        tell("chdir", chdir("/"));
+        tell("setgid", setgid(65534));
+        tell("setuid", setuid(65534));
+        tell("getuid", getuid());
+        tell("no /proc", access("/proc/self", F_OK));
+        hold_three_times("another root and user", at);
+        _exit(0);
+    }
+    reap(pid);
+}
+
+void scenario_namespaces(void)
+{
+    pid_t pid = child();
+    if (pid == 0) {
+        tell("unshare", unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWTIME | CLONE_NEWUTS
+                                | CLONE_NEWIPC | CLONE_NEWNET));
+        /* Threads and mappings enter namespaces of pids and times with the next child. */
+        pid_t inner = child();
+        if (inner == 0) {
+            uint64_t *at = filled(PAGES, 1);
+            say("pid %d, uid %d", (int)getpid(), (int)getuid());
+            hold_three_times("in namespaces", at);
+            _exit(0);
+        }
+        reap(inner);
+        _exit(0);
+    }
+    reap(pid);
+}
+
+void scenario_undumpable(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    figures_prepare();
+    tell("PR_SET_DUMPABLE", prctl(PR_SET_DUMPABLE, 0));
+    hold_three_times("undumpable", at);
+    tell("PR_GET_DUMPABLE", prctl(PR_GET_DUMPABLE));
+    prctl(PR_SET_DUMPABLE, 1);
+}
+
+/* Everything of a stopped process is cold; it must be right when it goes on. */
+void scenario_stopped(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    int status;
+    pid_t pid = child();
+    if (pid == 0) {
+        fill(at, PAGES, 2);
+        for (unsigned round = 0; round < 3; round++) {
+            raise(SIGSTOP);
+            verify(at, PAGES, 2);
+        }
+        _exit(0);
+    }
+    for (unsigned round = 0; round < 3; round++) {
+        if (waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status))
+            FAIL(97, "not stopped: 0x%x", (unsigned)status);
+        leaves_of(pid, "of a stopped one", at, PAGES);
+        kill(pid, SIGCONT);
+    }
+    reap(pid);
+    verify(at, PAGES, 1);
+}
+
+/* The core has what is out as well. The caller compares. */
+void scenario_dump(void)
+{
+    uint64_t *at = filled(PAGES, 1), *without = filled(PAGES, 2);
+    tell("MADV_DONTDUMP", madvise(without, PAGES * PAGE, MADV_DONTDUMP));
+    leaves("dumped", at, PAGES);
+    leaves("not dumped", without, PAGES);
+    say("%p", (void *)at);
+    abort();
+}
