@@ -41,23 +41,23 @@ const fn cell(name: &'static str, needs: &'static str, work: Work) -> Cell {
 
 /// All of them.
 pub const CELLS: [Cell; 12] = [
-    cell("zipf", "cc", Work::Command(|| patterns("zipf", "5000"))),
+    cell("zipf", "cc", Work::Command(|| patterns("zipf", "2000"))),
     cell(
         "hot+cold",
         "cc",
-        Work::Command(|| patterns("hotcold", "8000")),
+        Work::Command(|| patterns("hotcold", "4000")),
     ),
     cell(
         "scan+hot",
         "cc",
-        Work::Command(|| patterns("scanhot", "5000")),
+        Work::Command(|| patterns("scanhot", "2500")),
     ),
-    cell("moving", "cc", Work::Command(|| patterns("moving", "5000"))),
-    cell("loop", "cc", Work::Command(|| patterns("loop", "800"))),
+    cell("moving", "cc", Work::Command(|| patterns("moving", "2500"))),
+    cell("loop", "cc", Work::Command(|| patterns("loop", "400"))),
     cell(
         "dicts",
         "python3",
-        Work::Command(|| python("dicts.py", &["500000"])),
+        Work::Command(|| python("dicts.py", &["400000"])),
     ),
     cell(
         "sqlite",
@@ -68,7 +68,7 @@ pub const CELLS: [Cell; 12] = [
     cell(
         "go",
         "go",
-        Work::Command(|| Run::new([programs::go("gc"), "14".into()])),
+        Work::Command(|| Run::new([programs::go("gc"), "6".into()])),
     ),
     cell("java", "java", Work::Command(java)),
     cell("sort", "sort", Work::Command(sort)),
@@ -105,13 +105,13 @@ fn python(name: &str, words: &[&str]) -> Run {
 fn java() -> Run {
     let classes = programs::java("Heap");
     let heap = ["-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-cp", &classes];
-    let words = ["Heap", "200000", "1500000"];
+    let words = ["Heap", "200000", "800000"];
     Run::new(["java"].iter().chain(&heap).chain(&words).copied())
 }
 
 /// What is sorted comes by a pipe and goes nowhere, so that files have no part in it.
 fn sort() -> Run {
-    let script = "seq 3000000 | sed 's/.*/&0123456789&/' | rev | sort -S 1G --parallel=1 | cksum";
+    let script = "seq 1500000 | sed 's/.*/&0123456789&/' | rev | sort -S 1G --parallel=1 | cksum";
     Run::new(["sh", "-c", script]).env("LC_ALL", "C")
 }
 
