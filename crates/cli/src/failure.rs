@@ -49,7 +49,7 @@ impl Failure {
             told.lines()
                 .filter_map(move |line: &str| line.strip_prefix(lead))
         };
-        let what = start("pagetide: ").last()?;
+        let what = start("pagetide: ").next_back()?;
         let hint: Vec<&str> = start("  hint: ").collect();
         Some(Failure {
             exit: code

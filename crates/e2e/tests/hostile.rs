@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use e2e::guard::{Outcome, tail};
 use e2e::hostile::Hostile;
+use e2e::notice::POLICY;
 use e2e::pagetide;
 use e2e::report::Report;
 use e2e::temp::{TempDir, serial};
 use e2e::wait::Chance;
+use e2e::zram::Swap;
 use rustix::process::Signal;
 
 /// Its own watchdog ends it after 60 s without progress.
@@ -30,17 +32,22 @@ fn judge(what: &str, outcome: &Outcome) {
 }
 
 fn under_eviction(seconds: u64, seed: u64, more: &[&str]) -> Report {
-    let folder = TempDir::new();
+    let (folder, _swap) = (TempDir::new(), Swap::new(1024));
     let path = folder.file("report.json");
     let hostile = Hostile::new(seconds, seed, more);
-    let mut options = pagetide::EVICT_FAST.to_vec();
+    let mut options = POLICY.to_vec();
     options.extend(["--report", path.as_str()]);
     let limit = Duration::from_secs(seconds) + SLACK;
     let running = pagetide::run(&options, hostile.run()).start();
     let stuck = hostile.watch(&running, limit).unwrap_or_default();
     let outcome = running.wait(limit);
     judge(&format!("seed {seed} {more:?} {stuck}"), &outcome);
-    Report::read(&folder.path().join("report.json"))
+    let file = folder.path().join("report.json");
+    // The manager writes it a moment after the workload has ended.
+    e2e::wait::until("the report", SLACK, || {
+        std::fs::metadata(&file).is_ok_and(|meta| meta.len() > 0)
+    });
+    Report::read(&file)
 }
 
 #[test]

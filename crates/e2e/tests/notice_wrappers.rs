@@ -63,8 +63,6 @@ fn other_users_and_namespaces() {
         "su nobody -s /bin/sh -c '$P hold'",
         "setpriv --reuid=65534 --regid=65534 --clear-groups -- $P hold",
         "setpriv --no-new-privs --bounding-set=-all --inh-caps=-all -- $P hold",
-        // A program that is another user's and becomes him.
-        "chown 65534 $P; chmod 4755 $P; $P hold",
         "unshare --fork --pid --mount-proc --ipc --net --uts $P hold",
         "unshare --user --map-root-user --fork --pid --mount-proc $P hold",
         "unshare --time --boottime 100000 --fork $P hold",

@@ -7,6 +7,7 @@ use std::time::Duration;
 use e2e::guard::{Run, Running};
 use e2e::resp::{Client, Reply, free_port};
 use e2e::temp::{TempDir, serial};
+use e2e::zram::Swap;
 use e2e::{pagetide, proc, wait};
 
 const KEYS: u64 = 300_000;
@@ -137,6 +138,7 @@ fn peak_alone() -> u64 {
 #[test]
 fn redis_in_half_of_its_memory() {
     let _serial = serial();
+    let _swap = Swap::new(2048);
     let limit = (peak_alone() / 2).to_string();
     let (folder, port) = (TempDir::new(), free_port());
     let report = folder.file("report.json");
@@ -170,15 +172,21 @@ fn redis_in_half_of_its_memory() {
         outcome.status,
         outcome.stderr
     );
-    let report = e2e::report::Report::read(&folder.path().join("report.json"));
+    let file = folder.path().join("report.json");
+    // The manager writes it a moment after the server has ended.
+    wait::until("the report", LONG, || {
+        std::fs::metadata(&file).is_ok_and(|meta| meta.len() > 0)
+    });
+    let report = e2e::report::Report::read(&file);
     assert!(report.number("evicted_pages") > 1000 && report.number("refaulted_pages") > 1000);
 }
 
 #[test]
 fn bgsave_while_everything_is_evicted() {
     let _serial = serial();
+    let _swap = Swap::new(2048);
     let (folder, port) = (TempDir::new(), free_port());
-    let managed = pagetide::run(&pagetide::EVICT_FAST, &server(port, &folder)).start();
+    let managed = pagetide::run(&e2e::notice::POLICY, &server(port, &folder)).start();
     let mut client = Client::connect(port);
     fill(&mut client, FEW);
     let full = rss(&managed);

@@ -91,25 +91,23 @@ fn main() {
             cleared.push(begin.elapsed().as_secs_f64() * 1e6);
         }
     }
-    let gib = present as f64 / 262_144.0;
-    println!("{present} pages present, {accessed} accessed at the last look");
-    println!(
-        "a GiB: read {:.0} us, with decoding {:.0} us",
-        median(bare) / gib,
-        median(decoded) / gib
-    );
-    if probe.is_some() {
-        println!(
-            "a GiB: the probe, with decoding, {:.0} us",
-            median(probed) / gib
-        );
-    }
-    if clear {
-        println!("a GiB: cleared in {:.0} us", median(cleared) / gib);
-    }
+    let times = [bare, decoded, probed, cleared];
+    tell(present, accessed, times);
     println!(
         "{} levels, {:.0} runs for two readings",
         reader.levels(),
         median(cpu)
     );
+}
+
+/// Medians a GiB, of what was measured.
+fn tell(present: u64, accessed: u64, times: [Vec<f64>; 4]) {
+    let gib = present as f64 / 262_144.0;
+    println!("{present} pages present, {accessed} accessed at the last look");
+    let names = ["read", "read and decoded", "the probe, decoded", "cleared"];
+    for (name, times) in names.into_iter().zip(times) {
+        if !times.is_empty() {
+            println!("a GiB: {name} {:.0} us", median(times) / gib);
+        }
+    }
 }

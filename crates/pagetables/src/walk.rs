@@ -81,6 +81,8 @@ struct Pass<'a, 'b> {
     walked: Walked,
     /// The 2 MiB pieces to be read again: their region's base and their address.
     again: Vec<(u64, u64)>,
+    /// Nothing of these regions was told yet.
+    is_first: bool,
     /// What changes once more is given up.
     is_last: bool,
 }
@@ -103,13 +105,14 @@ impl Reader {
             sink,
             walked,
             again,
+            is_first: true,
             is_last: false,
         };
         for group in regions_of(ranges).chunks(REGIONS) {
             let pieces = group.iter().flat_map(|base| tables_in(*base, ranges));
             let mut wanted: Vec<(u64, u64)> = pieces.collect();
             for attempt in 1..=TRIES {
-                pass.is_last = attempt == TRIES;
+                (pass.is_first, pass.is_last) = (attempt == 1, attempt == TRIES);
                 let regions = self.descend(space, &wanted)?;
                 self.read_leaves(&regions, &wanted, &mut pass)?;
                 wanted = std::mem::take(&mut pass.again);
@@ -181,14 +184,23 @@ impl Reader {
         pass: &mut Pass<'_, '_>,
     ) -> io::Result<()> {
         let mut batch: Vec<(usize, u64)> = Vec::with_capacity(LEAVES);
-        let mut at = 0;
+        let (mut at, mut told) = (0, None);
         for (base, start) in wanted {
+            if told == Some(*base) {
+                continue;
+            }
             while regions[at].base != *base {
                 at += 1;
             }
             let entry = regions[at].entry(*start);
+            // Programs reserve terabytes: told in pieces of 2 MiB, ThreadSanitizer's 133 TiB took 35 s.
+            if regions[at].table == 0 && !entry.is_present() && pass.is_first {
+                pass.tell_whole((*base, GIB), regions[at].span, entry);
+                told = Some(*base);
+                continue;
+            }
             if regions[at].table == 0 || entry.is_huge() || !entry.is_present() {
-                pass.tell_whole(&regions[at], *start, entry);
+                pass.tell_whole((*start, MIB2), regions[at].span, entry);
                 continue;
             }
             batch.push((at, *start));
@@ -328,9 +340,8 @@ impl Pass<'_, '_> {
         });
     }
 
-    fn tell_whole(&mut self, region: &Region, start: u64, entry: Entry) {
-        let span = region.span;
-        clip(start, MIB2, self.ranges, |number, start, bytes| {
+    fn tell_whole(&mut self, (start, bytes): (u64, u64), span: u64, entry: Entry) {
+        clip(start, bytes, self.ranges, |number, start, bytes| {
             (self.sink)(
                 number,
                 Piece::Whole {

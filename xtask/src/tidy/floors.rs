@@ -131,7 +131,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["places", "record"],
             &["zram", "file"],
             &["area", "room"],
-            &["on", "off", "status"],
+            &["on", "off", "status", "lease"],
         ],
     ),
     (

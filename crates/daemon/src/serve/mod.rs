@@ -29,6 +29,9 @@ use wake::Wake;
 const SHARES_EVERY: Duration = Duration::from_secs(1);
 /// While a client is being served, its answer is looked after so often.
 const CLIENT_PULSE: Duration = Duration::from_millis(5);
+/// Once the first process has ended, the end of the last one is looked for so often: its event comes after
+/// it, and nothing else tells of one that outlives the first.
+const LAST_PULSE: Duration = Duration::from_millis(250);
 /// Answers that are under way at the end have so long.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
 
@@ -158,6 +161,9 @@ impl Served {
             let mut wait = next.min(watcher.pace().unwrap_or(next));
             if self.server.is_busy() {
                 wait = wait.min(CLIENT_PULSE);
+            }
+            if self.wake.has_first_ended() {
+                wait = wait.min(LAST_PULSE);
             }
             self.wake.wait(self.server.fds(), wait);
             self.answer();

@@ -47,6 +47,11 @@ impl Wake {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// Whether the first process has ended, or cannot be waited for.
+    pub(super) fn has_first_ended(&self) -> bool {
+        self.first.is_none()
+    }
+
     /// Waits at most for `time`.
     pub(super) fn wait<'a>(
         &mut self,

@@ -14,6 +14,8 @@ use e2e::{pagetide, proc, programs, wait};
 use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
+/// Nothing is touched for so long before it is parked: what was in use a moment ago stays.
+const IDLE: Duration = Duration::from_secs(3);
 
 fn main() -> ExitCode {
     let args = Args::from_env();
@@ -24,9 +26,11 @@ fn main() -> ExitCode {
     for _ in 0..args.number("--rounds", 3) {
         let sleeper = Sleeper::start(mib);
         let full = sleeper.resident();
+        std::thread::sleep(IDLE);
         park.push(command("reclaim", sleeper.pid, "--all"));
         down.push(100.0 * (1.0 - sleeper.resident() / full));
         by_faults.push(sleeper.touch());
+        std::thread::sleep(IDLE);
         park.push(command("reclaim", sleeper.pid, "--all"));
         down.push(100.0 * (1.0 - sleeper.resident() / full));
         let took = command("detach", sleeper.pid, "--bring-back");

@@ -50,12 +50,6 @@ impl MemcgEvent {
             Self::SwapFail => "fail",
         }
     }
-
-    /// True for those of memory.swap.events.
-    #[must_use]
-    pub const fn is_swap(self) -> bool {
-        matches!(self, Self::SwapHigh | Self::SwapMax | Self::SwapFail)
-    }
 }
 
 /// How often each happened. Never decreases.

@@ -222,6 +222,7 @@ impl Ages {
         if let Some(space) = self.spaces.get(&identity)
             && space.slept(now)
         {
+            self.read.insert(space.id);
             self.books.keep(space.owner);
             return Looked::Done;
         }
@@ -262,27 +263,35 @@ impl Ages {
         } else {
             work()
         };
-        if let Err(error) = done {
-            self.books.remove_owner(space.owner);
-            listener.gone(space.owner);
-            let gone = error.kind() == io::ErrorKind::NotFound;
-            return if gone { Ok(false) } else { Err(error) };
-        }
+        let is_first = match done {
+            Ok(is_first) => is_first,
+            Err(error) => {
+                self.books.remove_owner(space.owner);
+                listener.gone(space.owner);
+                let gone = error.kind() == io::ErrorKind::NotFound;
+                return if gone { Ok(false) } else { Err(error) };
+            }
+        };
         space.keep(now);
-        listener.end(space.owner, identity, space.found.unsure == 0);
+        if is_first {
+            listener.end(space.owner, identity, space.found.unsure == 0);
+        } else {
+            // Of the process that it was read with first (CLONE_VM): each page is one page.
+            listener.gone(space.owner);
+        }
         self.spaces.insert(identity, space);
         Ok(true)
     }
 
     /// Reads the tables into the books, and clears what was young if that may take `at_most`; not at all
-    /// if the bits are not ours to clear.
+    /// if the bits are not ours to clear. Whether it is the first process of this round with these tables.
     fn read_and_clear(
         &mut self,
         (pid, mappings): (u32, &[Mapping]),
         space: &mut Space,
         at_most: Option<Duration>,
         listener: &mut dyn Listener,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let begin = Instant::now();
         // Whether a secondary MMU has registered is known at the reading's end, and counts from the next
         // round on; its descriptors are known before.
@@ -297,7 +306,8 @@ impl Ages {
         let found = teller.found;
         self.costs.walk += begin.elapsed();
         let reading = reading?;
-        space.learn(&reading, found, self.read.insert(reading.space));
+        let is_first = self.read.insert(reading.space);
+        space.learn(&reading, found, is_first);
         for part in [Part::Anon, Part::File] {
             let has_young = found.accessed[part as usize] > 0;
             match at_most {
@@ -309,7 +319,7 @@ impl Ages {
                 }
             }
         }
-        Ok(())
+        Ok(is_first)
     }
 
     fn take_space(&mut self, identity: Identity) -> Option<Space> {

@@ -50,7 +50,7 @@ pub struct Space {
     /// Who clears its bits.
     claim: Claim,
     /// The kernel's number for it; another after an exec.
-    id: u64,
+    pub(super) id: u64,
     /// A secondary MMU has registered, or there are descriptors of one.
     registered: bool,
     has_devices: bool,

@@ -12,8 +12,8 @@ use pagetables::{Advice, Kind as EntryKind, Piece};
 
 use super::advise::{Advised, advise};
 use super::kernel::{Kernel, Tally, joined};
-use super::options::{Ask, Reclaimed};
-use super::{Manager, millis, room};
+use super::options::{Ask, Limits, Reclaimed};
+use super::{Manager, WORK_SHARE, bytes, millis, room};
 use crate::system::{Identity, Kind};
 use crate::watch::WatchError;
 
@@ -21,6 +21,9 @@ use crate::watch::WatchError;
 const AT_ONCE: u64 = 8192;
 /// Holding limits gives way to looks and questions after so long.
 const HOLD_MAX: Duration = Duration::from_millis(50);
+
+/// Asking for the usage may take this part of the time.
+const DEAR: u32 = 50;
 
 /// What one call of the engine may take.
 enum Take {
@@ -56,15 +59,24 @@ impl Manager {
                 age.as_millis()
             ),
         );
+        let rest = Instant::now() + now.elapsed() * WORK_SHARE;
+        self.next_eviction = self.next_eviction.map(|at| at.max(rest));
         Ok(())
     }
 
     /// Brings the tenant under its limits; how long usage need not be measured.
     pub(super) fn hold_limits(&mut self) -> Result<Duration, WatchError> {
+        if self.settings.limits == Limits::default() {
+            return Ok(Duration::MAX);
+        }
         let begin = Instant::now();
         loop {
+            let asked = Instant::now();
             let usage = room::usage(&self.watch, self.wall.as_ref());
+            // Without a wall every process is asked, and there may be thousands.
+            let dear = asked.elapsed() * DEAR;
             self.machine.set_measured(self.memcg, usage);
+            self.raise_wall(usage);
             let Some(wanted) = room::Room::wanted(&self.settings.limits, usage) else {
                 return Ok(Duration::MAX);
             };
@@ -72,18 +84,57 @@ impl Manager {
             // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall.
             let pages = wanted.pages.less(cache);
             if pages == Pages(0) || begin.elapsed() > HOLD_MAX {
-                return Ok(self.room.pause(usage, wanted.left));
+                return Ok(self.room.pause(usage, wanted.left).max(dear));
             }
             self.look_if_worth_it()?;
             let most = Pages(pages.0.min(AT_ONCE));
             let tally = self.reclaim_with(Take::Pages(most, ScanReason::Direct));
-            self.room.note(Pages(tally.evicted));
             self.tell(
                 &tally,
                 "over --memory-high, or too near to --memory-max; the oldest first",
             );
-            if tally.evicted == 0 {
-                return Ok(self.room.pause(usage, wanted.left));
+            let got = Pages(tally.evicted + self.reclaim_shared(most, &tally));
+            self.room.note(got, most);
+            if got == Pages(0) {
+                return Ok(self.room.pause(usage, wanted.left).max(dear));
+            }
+        }
+    }
+
+    /// A hard limit that usage was above takes its place as soon as it is not.
+    fn raise_wall(&mut self, usage: Pages) {
+        let due = self.wall_due.filter(|due| bytes(usage) <= *due);
+        if let (Some(due), Some(wall)) = (due, self.wall.clone()) {
+            self.wall_due = None;
+            self.set_wall(&wall, Some(due));
+        }
+    }
+
+    /// Pages that several processes map are skipped by MADV_PAGEOUT: the kernel reclaims from the group instead,
+    /// no more than were skipped, and chooses itself. How many pages that got.
+    fn reclaim_shared(&mut self, most: Pages, tally: &Tally) -> u64 {
+        let short = most.less(Pages(tally.evicted)).0.min(tally.kept().shared);
+        let wall = self.wall.clone().filter(|_| !self.settings.dry_run);
+        let (Some(wall), true, false) = (wall, short > 0, tally.no_swap) else {
+            return 0;
+        };
+        let begin = Instant::now();
+        let got = wall.reclaim(short * 4096, None);
+        self.sums.took += begin.elapsed();
+        match got {
+            Ok(got) => {
+                self.act(format!(
+                    "the kernel reclaimed {} pages of the group: {} were skipped as shared",
+                    got / 4096,
+                    tally.kept().shared
+                ));
+                got / 4096
+            }
+            Err(error) => {
+                self.act(format!(
+                    "shared pages stay: the group cannot be reclaimed: {error}"
+                ));
+                0
             }
         }
     }
@@ -110,9 +161,11 @@ impl Manager {
                 (Take::Pages(pages, ScanReason::Proactive), pages)
             }
             Ask::OlderThan(age) => {
-                // Older generations than these have merged.
-                let known = self.watch.interval() * 2;
-                (Take::Idle(Millis(millis(age.min(known))), age), resident)
+                self.open_generation();
+                // Two looks opened the youngest two generations, which are never taken. Of all others the
+                // engine offers every page, and the books know its age: generations older than three
+                // looks have merged, so they cannot tell.
+                (Take::Idle(Millis(0), age), resident)
             }
             Ask::All => (Take::All, resident),
         };

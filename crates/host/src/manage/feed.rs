@@ -5,6 +5,8 @@
 //! found present and owned by it, and its shadows are pages that left memory and that their program has not
 //! removed since. A frame is one page of one owner: who else maps it tells the engine nothing.
 
+use std::ops::Range;
+
 use engine::memcg::MemcgId;
 use engine::word::State;
 use engine::{FaultKind, FolioId, FolioType, Machine};
@@ -183,6 +185,21 @@ impl<'a> Feed<'a> {
         }
     }
 
+    /// What could not be read stays as it was.
+    fn leave(&mut self, owner: Owner, range: Range<u64>) {
+        let from = range.start & !(CHUNK - 1);
+        for (chunk, _) in self.ids.within(owner, from..range.end) {
+            self.turn_to(owner, chunk);
+            let Some(open) = &mut self.open else {
+                continue;
+            };
+            let (low, high) = (range.start.max(chunk), range.end.min(chunk + CHUNK));
+            for at in page_number(low - chunk)..page_number(high - chunk) {
+                open.told[(at / 64) as usize] |= 1 << (at % 64);
+            }
+        }
+    }
+
     /// One entry for a part of a huge page, or for a hole of any size.
     fn tell_whole(&mut self, told: &Told<'_>, (start, bytes): (u64, u64), span: u64, entry: Entry) {
         let end = start + bytes;
@@ -222,7 +239,7 @@ impl Listener for Feed<'_> {
             } => {
                 self.tell_whole(&told, (start, bytes), span, entry);
             }
-            Piece::Unsure { .. } => {}
+            Piece::Unsure { start, bytes } => self.leave(told.owner, start..start + bytes),
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Tally {
     pub(super) refused: Option<String>,
     /// In a dry run: pages that would have left.
     pub(super) would: BTreeSet<u32>,
+    /// Pages that were out before we asked: the kernel's own reclaim took them.
+    pub(super) left: u64,
     /// Pages that did not leave, by id, and why: the engine comes back to them in the same reclaim.
     stayed: BTreeMap<u32, PageOut>,
 }
@@ -126,10 +128,13 @@ impl Kernel<'_> {
     }
 
     /// What an entry says before anything is done: none if the page may leave.
-    fn judge(&self, owner: Owner, entry: Entry) -> Option<PageOut> {
+    fn judge(&mut self, owner: Owner, entry: Entry) -> Option<PageOut> {
         match entry.kind() {
             EntryKind::Empty => return Some(PageOut::Gone),
-            EntryKind::Swapped => return Some(PageOut::Stored),
+            EntryKind::Swapped => {
+                self.tally.left += 1;
+                return Some(PageOut::Stored);
+            }
             EntryKind::Other => return Some(PageOut::Busy),
             EntryKind::Present => {}
         }
@@ -202,32 +207,38 @@ impl Kernel<'_> {
         }
     }
 
-    /// The entries of these pages; none if the process is gone.
+    /// The entries of these pages, which ascend; none if the process is gone. Pieces are told in any order: holes and
+    /// huge pages before the tables beside them.
     fn entries(&mut self, owner: Owner, addresses: &[u64]) -> Option<Vec<Entry>> {
         let pid = self.members.pid(owner)?;
-        let mut entries = Vec::with_capacity(addresses.len());
-        // Ranges are told in order, and each page of them once.
+        let mut entries: Vec<Option<Entry>> = vec![None; addresses.len()];
+        let mut put = |start: u64, some: &mut dyn Iterator<Item = Entry>| {
+            // Pieces begin and end within the ranges that were asked for.
+            let first = addresses.partition_point(|address| *address < start);
+            for (place, entry) in entries[first..].iter_mut().zip(some) {
+                *place = Some(entry);
+            }
+        };
         let told = self
             .ages
             .peek(pid, &joined(addresses), &mut |_, piece| match piece {
-                Piece::Pages { entries: some, .. } => entries.extend_from_slice(some),
+                Piece::Pages { start, entries } => put(start, &mut entries.iter().copied()),
                 Piece::Whole {
                     start,
                     bytes,
                     span,
                     entry,
                 } => {
-                    for page in 0..bytes / 4096 {
-                        let offset = (start + page * 4096) & (span - 1);
-                        entries.push(entry.part_at(offset));
-                    }
+                    let part = |page: u64| entry.part_at((start + page * 4096) & (span - 1));
+                    put(start, &mut (0..bytes / 4096).map(part));
                 }
                 // Changing all the time: in use.
-                Piece::Unsure { bytes, .. } => {
-                    entries.extend((0..bytes / 4096).map(|_| Entry::IN_USE));
+                Piece::Unsure { start, bytes } => {
+                    put(start, &mut (0..bytes / 4096).map(|_| Entry::IN_USE));
                 }
             });
-        (told.is_ok() && entries.len() == addresses.len()).then_some(entries)
+        told.ok()?;
+        entries.into_iter().collect()
     }
 }
 
@@ -272,7 +283,7 @@ impl Memory for Kernel<'_> {
     }
 
     fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
-        let first = outcome.len();
+        let (first, left) = (outcome.len(), self.tally.left);
         outcome.resize(first + batch.len(), PageOut::Gone);
         let outcome = &mut outcome[first..];
         let places = batch.iter().enumerate();
@@ -295,11 +306,16 @@ impl Memory for Kernel<'_> {
                 self.step(of_owner[0].0, step, outcome);
             }
         }
-        for ((id, what), fresh) in batch.iter().zip(outcome.iter()).zip(fresh) {
+        for ((id, what), fresh) in batch.iter().zip(outcome.iter_mut()).zip(fresh) {
             if fresh {
                 self.tally.note(id.0, *what);
             }
+            // Put back as the youngest: as the oldest they would be tried again before all others.
+            if matches!(what, PageOut::Shared | PageOut::Locked) {
+                *what = PageOut::Referenced;
+            }
         }
+        self.tally.evicted -= self.tally.left - left;
     }
 }
 

@@ -38,7 +38,9 @@ use room::Room;
 const BATCH: usize = 2048;
 /// Looks may take this part of the time, more often than the interval, while reclaim needs fresh ages.
 const LOOKS_SHARE: u32 = 20;
-/// Between two such looks at least.
+/// All other looks, and what the policy does, may take this part of it, whatever intervals are asked for.
+const WORK_SHARE: u32 = 10;
+/// Between two looks that reclaim needs at least.
 const LOOKS_APART: Duration = Duration::from_millis(200);
 
 /// What was done until now.
@@ -60,6 +62,8 @@ pub struct Manager {
     ids: Ids,
     members: Members,
     room: Room,
+    /// A hard limit that the wall gets when usage is below it: the kernel would kill for it, or refuse.
+    wall_due: Option<u64>,
     sums: Sums,
     readings: u64,
     /// What the last look took, and when it was.
@@ -69,6 +73,8 @@ pub struct Manager {
     next_eviction: Option<Instant>,
     /// When the engine's youngest generation was opened, milliseconds of the watch.
     generation_ms: u64,
+    /// Whether the last look opened it.
+    has_opened: bool,
     actions: Vec<String>,
 }
 
@@ -114,12 +120,14 @@ impl Manager {
             ids: Ids::default(),
             members: Members::default(),
             room: Room::default(),
+            wall_due: None,
             sums: Sums::default(),
             readings: 0,
             look_took: Duration::ZERO,
             looked: now,
             next_look: now,
             generation_ms: 0,
+            has_opened: false,
             actions: Vec::new(),
         };
         manager.apply_limits();
@@ -192,21 +200,31 @@ impl Manager {
             return;
         };
         // In a dry run nothing holds the program.
-        let hard = match max {
+        let of = |limit: Limit| match limit {
             Limit::Bytes(bytes) if !self.settings.dry_run => Some(bytes.0),
             _ => None,
         };
+        let (hard, high, swap) = (of(max), of(high), of(swap_max));
+        // Version 1 has no such file; reclaim holds it alone.
+        let _ = wall.set_high(high);
+        let is_over = |bytes: u64| wall.charged().is_ok_and(|charged| charged > bytes);
+        self.wall_due = hard.filter(|bytes| is_over(*bytes));
+        if self.wall_due.is_none() {
+            self.set_wall(&wall, hard);
+        }
+        if let Err(error) = wall.set_swap_max(swap) {
+            self.act(format!(
+                "the kernel's own reclaim does not keep to --swap-max: {error}"
+            ));
+        }
+    }
+
+    fn set_wall(&mut self, wall: &Wall, hard: Option<u64>) {
         if let Err(error) = wall.set_max(hard) {
             self.act(format!(
                 "the limit holds between looks alone: {} does not take it: {error}",
                 wall.group().path.display()
             ));
-        }
-        if let Limit::Bytes(bytes) = high
-            && !self.settings.dry_run
-        {
-            // Version 1 has no such file; reclaim holds it alone.
-            let _ = wall.set_high(Some(bytes.0));
         }
     }
 
@@ -219,6 +237,7 @@ impl Manager {
         let begin = Instant::now();
         self.watch.advance();
         self.readings += 1;
+        self.has_opened = false;
         let mut feed = Feed::new(
             (&mut self.machine, self.memcg),
             &mut self.ids,
@@ -233,13 +252,21 @@ impl Manager {
         let apart = self.settings.evict_older_than.map_or(0, millis);
         let now = self.watch.elapsed_ms();
         if now - self.generation_ms + 50 >= apart {
-            self.machine.age(self.memcg, Millis(now));
-            self.generation_ms = now;
+            self.open_generation();
         }
         self.looked = Instant::now();
         self.look_took = self.looked - begin;
-        self.next_look = begin + self.watch.interval();
+        self.next_look = begin + self.watch.interval().max(self.look_took * WORK_SHARE);
         Ok(())
+    }
+
+    /// Opens the engine's youngest generation, unless this look did.
+    fn open_generation(&mut self) {
+        if !self.has_opened {
+            self.has_opened = true;
+            self.generation_ms = self.watch.elapsed_ms();
+            self.machine.age(self.memcg, Millis(self.generation_ms));
+        }
     }
 
     /// Looks between two intervals, if the last look is long enough ago for what looks cost.
@@ -253,6 +280,7 @@ impl Manager {
 
     fn add(&mut self, tally: &Tally) {
         self.sums.evicted += tally.evicted;
+        self.sums.noticed.left += tally.left;
         self.sums.kept.add(tally.kept());
         self.sums.took += tally.took;
         if let Some(refused) = &tally.refused {

@@ -16,8 +16,9 @@ use crate::failure::Failure;
 
 /// The longest that anything asked of it may take; all of it takes well below a second.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// `run` with nothing but looks: what leaves is asked for by the demo.
-const MANAGED: [&str; 4] = ["run", "--age-every", "500ms", "--"];
+/// `run` with nothing but looks: what leaves is asked for by the demo. A turn may be held up for a moment rather
+/// than ages be unknown on a busy machine.
+const MANAGED: [&str; 6] = ["run", "--age-every", "500ms", "--max-wait", "100ms", "--"];
 
 /// A running workload.
 pub(super) struct Subject {

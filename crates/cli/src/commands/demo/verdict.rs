@@ -55,6 +55,8 @@ pub(super) struct Measured {
     pub(super) alone_pages_per_s: u64,
     /// Older than 2 s by our books.
     pub(super) found_cold_bytes: u64,
+    /// Of which our books know no age.
+    pub(super) unknown_bytes: u64,
     /// Pages that left, by our books.
     pub(super) evicted_pages: u64,
     pub(super) before: Sizes,
@@ -107,16 +109,24 @@ fn is_near(figure: u64, truth: u64) -> bool {
 }
 
 impl Measured {
+    /// Whether what is cold was found, to within 1%.
+    pub(super) fn has_found(&self) -> bool {
+        is_near(self.found_cold_bytes, truly_cold())
+    }
+
     fn found(&self) -> Claim {
         let (found, truth) = (self.found_cold_bytes, truly_cold());
-        let figure = format!(
+        let mut figure = format!(
             "{} by our books, {} in truth; the kernel knows sizes alone: VmRSS {}, VmSwap {}",
             Bytes(found),
             Bytes(truth),
             Bytes(self.before.resident),
             Bytes(self.before.swapped)
         );
-        claim("cold memory found", figure, is_near(found, truth))
+        if !self.has_found() {
+            figure += &format!("; {} of unknown age", Bytes(self.unknown_bytes));
+        }
+        claim("cold memory found", figure, self.has_found())
     }
 
     fn taken(&self) -> Claim {

@@ -1,11 +1,11 @@
-//! `/proc/PID/status` and `/proc/PID/statm` (proc_pid_status(5), proc_pid_statm(5)).
+//! `/proc/PID/status` (proc_pid_status(5)).
 //!
 //! Invariant: sizes are bytes, 0 where the kernel gives none (threads of the kernel, zombies). The
 //! kernel sums its counters lazily: Rss and its parts may be off by some pages per CPU.
 
 use crate::system::error::Error;
 use crate::system::proc::Proc;
-use crate::system::text::{key, kib, lines, number, number32, printable, words};
+use crate::system::text::{key, kib, lines, number32, printable, words};
 
 /// What `status` says that is of use here.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -65,28 +65,6 @@ pub fn parse_status(text: &[u8]) -> Option<Status> {
     found.then_some(status)
 }
 
-/// Sizes in pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Statm {
-    /// Address space.
-    pub size: u64,
-    /// Resident.
-    pub resident: u64,
-    /// Resident pages of files and of shared memory.
-    pub shared: u64,
-}
-
-/// `size resident shared text lib data dt`
-#[must_use]
-pub fn parse_statm(text: &[u8]) -> Option<Statm> {
-    let mut fields = words(text.trim_ascii()).map(number);
-    Some(Statm {
-        size: fields.next()??,
-        resident: fields.next()??,
-        shared: fields.next()??,
-    })
-}
-
 impl Proc {
     /// Users and sizes of a process; `None` if it is gone. About twice the cost of [`Proc::stat`].
     ///
@@ -94,14 +72,6 @@ impl Proc {
     /// If `/proc` hides it, or its form is not known.
     pub fn status(&self, pid: u32) -> Result<Option<Status>, Error> {
         self.parsed(pid, "status", parse_status)
-    }
-
-    /// Sizes of a process, cheaply; `None` if it is gone.
-    ///
-    /// # Errors
-    /// As [`Proc::status`].
-    pub fn statm(&self, pid: u32) -> Result<Option<Statm>, Error> {
-        self.parsed(pid, "statm", parse_statm)
     }
 
     /// A file that comes in one piece, parsed.

@@ -1,0 +1,59 @@
+//! `reclaim --older-than` of a process that nobody managed: what was idle for so long leaves, by the kernel's
+//! count, and what is in use stays.
+//!
+//! The story: it said "put out 0 B" of a program with 64 MiB idle, and ended with 0. The engine was asked for
+//! generations older than two looks, and the oldest that it tells apart is one look old.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use e2e::guard::{Run, Running};
+use e2e::temp::serial;
+use e2e::zram::Swap;
+use e2e::{pagetide, proc, wait};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const COLD: u64 = 64 << 20;
+/// 64 MiB that are never touched again, and 8 MiB that always are.
+const PROGRAM: &str = "\
+import time
+cold = bytearray(b'abcdefgh' * (8 << 20))
+hot = bytearray(8 << 20)
+print('ready', flush=True)
+while True:
+    for page in range(0, len(hot), 4096):
+        hot[page] = 1
+    time.sleep(0.02)
+";
+
+fn subject(wrap: &[&str]) -> Running {
+    let words = wrap.iter().copied().chain(["python3", "-c", PROGRAM]);
+    let running = Run::new(words).start();
+    wait::until("the program", LIMIT, || running.stdout().contains("ready"));
+    running
+}
+
+fn swapped(pid: u32) -> u64 {
+    proc::number(pid, "VmSwap").unwrap_or(0)
+}
+
+#[test]
+fn what_was_idle_for_so_long_leaves_and_the_rest_stays() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let alone = subject(&[]);
+    let own = pagetide::binary();
+    let managed = subject(&[&own, "run", "--age-every", "500ms", "--"]);
+    std::thread::sleep(Duration::from_secs(4));
+    for running in [alone, managed] {
+        let pid = running.pid().to_string();
+        let reclaim = pagetide::command(["reclaim", &pid, "--older-than", "2s"]).finish(LIMIT);
+        assert_eq!(reclaim.status.code(), Some(0), "{}", reclaim.stderr);
+        let out = swapped(running.pid());
+        assert!(
+            (COLD / 100 * 95..COLD + (8 << 20)).contains(&out),
+            "the kernel says {out} bytes of {pid} are out: {}",
+            reclaim.stdout
+        );
+    }
+}
