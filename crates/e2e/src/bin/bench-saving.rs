@@ -37,7 +37,8 @@ fn main() -> ExitCode {
     let mut managed = Redis::start(&|run| pagetide::run(&OPTIONS, run));
     alone.fill(keys);
     managed.fill(keys);
-    let full = resident(managed.pid);
+    // While it is filled what is old leaves already.
+    let full = resident(managed.pid) + swapped(managed.pid);
     let mut rates = [Vec::new(), Vec::new()];
     let mut halved = f64::INFINITY;
     let (begin, mut settled) = (Instant::now(), None);
@@ -101,6 +102,10 @@ fn resident(pid: u32) -> f64 {
     proc::number(pid, "VmRSS").unwrap_or(0) as f64
 }
 
+fn swapped(pid: u32) -> f64 {
+    proc::number(pid, "VmSwap").unwrap_or(0) as f64
+}
+
 /// Milliseconds that passed, and of our processor time.
 fn cost(pid: u32) -> (f64, f64) {
     let report = pagetide::report(pid);
@@ -115,7 +120,7 @@ fn cost(pid: u32) -> (f64, f64) {
 fn ledger(found: &mut Findings, pid: u32, swap: &Swap) {
     let report = pagetide::report(pid);
     let number = |name: &str| report[name].as_f64().unwrap_or(f64::NAN);
-    let out = proc::number(pid, "VmSwap").unwrap_or(0) as f64;
+    let out = swapped(pid);
     let booked = (number("evicted_pages") - number("refaulted_pages")) * 4096.0;
     found.figure("out by the kernel's VmSwap", out / MIB, "MiB");
     found.figure("used of the swap", swap.used() as f64 / MIB, "MiB");
