@@ -28,10 +28,20 @@ impl MemoryGroup {
     /// If it cannot be made: these tests need root and a v1 hierarchy.
     #[must_use]
     pub fn new() -> MemoryGroup {
+        MemoryGroup::in_folder(Path::new(ROOT))
+    }
+
+    /// An empty one below another, which must outlive it.
+    #[must_use]
+    pub fn below(&self) -> MemoryGroup {
+        MemoryGroup::in_folder(&self.path)
+    }
+
+    fn in_folder(folder: &Path) -> MemoryGroup {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("pagetide-e2e-{}-{number}", std::process::id());
-        let path = Path::new(ROOT).join(name);
+        let path = folder.join(name);
         std::fs::create_dir(&path)
             .unwrap_or_else(|error| panic!("no control group {}: {error}", path.display()));
         MemoryGroup { path }
@@ -53,6 +63,23 @@ impl MemoryGroup {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         let number = text.trim().parse();
         number.unwrap_or_else(|_| panic!("{}: {text:?}", path.display()))
+    }
+
+    /// A line of a file of several, like `memory.stat`; 0 if there is none of this name.
+    #[must_use]
+    pub fn line(&self, file: &str, name: &str) -> u64 {
+        let text = std::fs::read_to_string(self.path.join(file)).unwrap_or_default();
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        value.unwrap_or(0)
+    }
+
+    /// Who is in it.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        let text = std::fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|pid| pid.parse().ok()).collect()
     }
 
     /// Limits its memory to so many bytes; what is over goes to swap.

@@ -27,6 +27,15 @@ impl Postgres {
     /// If it does not start: version 15 is needed, and its user.
     #[must_use]
     pub fn start(shared_buffers: &str, scale: u64) -> Postgres {
+        Postgres::start_as(shared_buffers, scale, &Run::clone)
+    }
+
+    /// The same, the server as the argument of another command.
+    ///
+    /// # Panics
+    /// As [`Postgres::start`].
+    #[must_use]
+    pub fn start_as(shared_buffers: &str, scale: u64, wrap: &dyn Fn(&Run) -> Run) -> Postgres {
         assert!(Path::new(BIN).is_dir(), "{BIN} is not there");
         let folder = TempDir::public();
         let place = folder.path().to_string_lossy().into_owned();
@@ -40,7 +49,7 @@ impl Postgres {
         let words = ["postgres", "-D", &data, "-k", &place, "-h", ""];
         let words = [&words[..], &["-c", &buffers, "-F"]].concat();
         let postgres = Postgres {
-            server: as_postgres(&words).start(),
+            server: wrap(&as_postgres(&words)).start(),
             folder,
         };
         let ready = || {

@@ -28,13 +28,45 @@ impl Swap {
         };
         let size = format!("/sys/block/zram{}/disksize", swap.number);
         std::fs::write(size, format!("{mib}M")).expect("the size can be set");
-        for command in ["mkswap", "swapon"] {
-            let done = Command::new(command).arg(swap.device()).output();
-            let done = done.unwrap_or_else(|error| panic!("{command}: {error}"));
+        // Before any other swap, so that what is in it is ours, mostly.
+        for command in [&["mkswap"][..], &["swapon", "-p", "32767"]] {
+            let done = Command::new(command[0])
+                .args(&command[1..])
+                .arg(swap.device())
+                .output();
+            let done = done.unwrap_or_else(|error| panic!("{command:?}: {error}"));
             let why = String::from_utf8_lossy(&done.stderr);
-            assert!(done.status.success(), "{command}: {why}");
+            assert!(done.status.success(), "{command:?}: {why}");
         }
         swap
+    }
+
+    /// One of our own where there is no swap at all.
+    #[must_use]
+    pub fn if_none(mib: u64) -> Option<Swap> {
+        let there = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+        (there.lines().count() < 2).then(|| Swap::new(mib))
+    }
+
+    /// Memory that it takes, in bytes (`mm_stat`'s mem_used_total).
+    ///
+    /// # Panics
+    /// If the kernel does not say.
+    #[must_use]
+    pub fn memory_used(&self) -> u64 {
+        let file = format!("/sys/block/zram{}/mm_stat", self.number);
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let used = text.split_whitespace().nth(2).map(str::parse);
+        used.expect("zram says what it uses").expect("a number")
+    }
+
+    /// What lies in it, in bytes.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with(&self.device()));
+        let used = line.and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
+        used.map_or(0, |kib: u64| kib * 1024)
     }
 
     fn device(&self) -> String {

@@ -1,141 +1,30 @@
-//! `cargo xtask bench saving [--keys 100000] [--seconds 120] [--json]`: what redis can give up when a
-//! random tenth of its keys is in use, and what that costs the tenth.
+//! `cargo xtask bench saving [--keys 100000] [--seconds 120] [--json]`: what redis can give up when a random tenth of its keys is
+//! in use, and what that costs the tenth.
 //!
-//! Two servers hold the same keys, one of them managed; one client asks each in turn for half a
-//! second at a time, so that whatever else the machine does happens to both.
+//! Two servers hold the same keys, one of them managed; one client asks each in turn for half a second at a time, so
+//! that whatever else the machine does happens to both. The swap is a zram of our own, with the highest priority, so that
+//! what it takes is what the managed server's pages take.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use e2e::bench::{Args, Findings, median, percents};
-use e2e::guard::{Run, Running, send};
-use e2e::resp::{Client, Reply, free_port};
-use e2e::temp::TempDir;
+use e2e::redis::Redis;
 use e2e::wait::Chance;
+use e2e::zram::Swap;
 use e2e::{pagetide, proc};
-use rustix::process::Signal;
 
-const OPTIONS: [&str; 4] = ["--evict-older-than", "10s", "--every", "40s"];
-const VALUE_BYTES: u64 = 4096;
-const BATCH: u64 = 100;
-const BATCH_STEP: usize = 100;
+const OPTIONS: [&str; 6] = [
+    "--evict-older-than",
+    "10s",
+    "--every",
+    "5s",
+    "--age-every",
+    "5s",
+];
 const SLICE: Duration = Duration::from_millis(500);
-
-struct Server {
-    /// Ends what it started when it goes; but redis overwrites the mark that it is found by.
-    _running: Running,
-    pid: u32,
-    client: Client,
-    /// Keys read a second, one entry a slice.
-    rates: Vec<f64>,
-    _folder: TempDir,
-}
-
-impl Server {
-    fn start(managed: bool) -> Server {
-        let (folder, port) = (TempDir::new(), free_port());
-        let dir = folder.path().to_string_lossy().into_owned();
-        let port_text = port.to_string();
-        let words = [
-            "redis-server",
-            "--port",
-            &port_text,
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-        ];
-        let run = Run::new(
-            words
-                .into_iter()
-                .chain(["--appendonly", "no", "--dir", &dir]),
-        );
-        let run = if managed {
-            pagetide::run(&OPTIONS, &run)
-        } else {
-            run
-        };
-        let running = run.start();
-        let mut client = Client::connect(port);
-        let pid = pid_of(&mut client);
-        Server {
-            _running: running,
-            client,
-            pid,
-            rates: Vec::new(),
-            _folder: folder,
-        }
-    }
-
-    fn fill(&mut self, keys: u64) {
-        for first in (0..keys).step_by(BATCH_STEP) {
-            let pairs: Vec<_> = (first..(first + BATCH).min(keys))
-                .map(|n| (key(n), value(n)))
-                .collect();
-            let words: Vec<[&[u8]; 3]> = pairs.iter().map(|(k, v)| [&b"SET"[..], k, v]).collect();
-            let commands: Vec<&[&[u8]]> = words.iter().map(|words| &words[..]).collect();
-            self.client.pipeline(&commands);
-        }
-    }
-
-    fn resident(&self) -> f64 {
-        proc::rss_anon(self.pid).unwrap_or(0) as f64
-    }
-
-    /// Reads keys in use for one slice, one at a time.
-    fn slice(&mut self, used: &[u64], chance: &mut Chance) {
-        let begin = Instant::now();
-        let mut reads = 0u32;
-        while begin.elapsed() < SLICE {
-            let number = used[usize::try_from(chance.below(used.len() as u64)).unwrap_or(0)];
-            let reply = self.client.pipeline(&[&[b"GET", &key(number)]]);
-            assert!(
-                reply[0] == Reply::Bulk(Some(value(number))),
-                "key {number} is wrong"
-            );
-            reads += 1;
-        }
-        self.rates
-            .push(f64::from(reads) / begin.elapsed().as_secs_f64());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        send(self.pid, Signal::KILL);
-    }
-}
-
-/// The server's own process id; its name in /proc is what redis makes of it.
-fn pid_of(client: &mut Client) -> u32 {
-    let Reply::Bulk(Some(text)) = client.call(&["INFO", "server"]) else {
-        panic!("redis has nothing to say about itself");
-    };
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("process_id:"));
-    line.and_then(|pid| pid.trim().parse().ok())
-        .expect("redis knows its process id")
-}
-
-fn key(number: u64) -> Vec<u8> {
-    format!("key:{number:08}").into_bytes()
-}
-
-/// Half noise, half the same everywhere: about 2 to 1 for lz4.
-fn value(number: u64) -> Vec<u8> {
-    let mut chance = Chance::new(number);
-    let words = (0..VALUE_BYTES / 8).map(|i| {
-        if i % 2 == 0 {
-            chance.below(u64::MAX)
-        } else {
-            number
-        }
-    });
-    words.flat_map(u64::to_le_bytes).collect()
-}
+const MIB: f64 = 1_048_576.0;
 
 fn main() -> ExitCode {
     let args = Args::from_env();
@@ -143,81 +32,105 @@ fn main() -> ExitCode {
     let keys = args.number("--keys", 100_000);
     let mut chance = Chance::from_env("saving");
     let used: Vec<u64> = (0..keys / 10).map(|_| chance.below(keys)).collect();
-    let (mut alone, mut managed) = (Server::start(false), Server::start(true));
+    let swap = Swap::new(2048);
+    let mut alone = Redis::start(&Clone::clone);
+    let mut managed = Redis::start(&|run| pagetide::run(&OPTIONS, run));
     alone.fill(keys);
     managed.fill(keys);
-    let full = managed.resident();
-    let begin = Instant::now();
-    let (mut least, mut halved) = (full, None);
-    let mut number = 0;
+    // While it is filled what is old leaves already.
+    let full = resident(managed.pid) + swapped(managed.pid);
+    let mut rates = [Vec::new(), Vec::new()];
+    let mut halved = f64::INFINITY;
+    let (begin, mut settled) = (Instant::now(), None);
     while begin.elapsed() < args.seconds("--seconds", 120) {
         // Each goes first every other time.
-        if number % 2 == 0 {
-            alone.slice(&used, &mut chance);
-            managed.slice(&used, &mut chance);
-        } else {
-            managed.slice(&used, &mut chance);
-            alone.slice(&used, &mut chance);
+        let turn = rates[0].len() % 2;
+        for side in [turn, 1 - turn] {
+            let server = if side == 0 { &mut alone } else { &mut managed };
+            rates[side].push(slice(server, &used, &mut chance));
         }
-        number += 1;
-        least = managed.resident().min(least);
-        if least <= full / 2.0 && halved.is_none() {
-            halved = Some(begin.elapsed().as_secs_f64());
+        let passed = begin.elapsed();
+        if resident(managed.pid) <= full / 2.0 {
+            halved = halved.min(passed.as_secs_f64());
+        }
+        if passed > Duration::from_secs(30) && settled.is_none() {
+            settled = Some(cost(managed.pid));
         }
     }
-    let mib = 1048576.0;
-    found.figure("resident after the fill", full / mib, "MiB");
-    found.figure(
-        "the same, not managed, at the end",
-        alone.resident() / mib,
-        "MiB",
+    let left = resident(managed.pid);
+    let stored = swap.memory_used() as f64;
+    found.figure("resident after the fill", full / MIB, "MiB");
+    found.figure("resident at the end", left / MIB, "MiB");
+    found.figure("of zram's memory", stored / MIB, "MiB");
+    let down = |left: f64| 100.0 * (1.0 - left / full);
+    found.at_least("resident is down by", down(left), "%", 80.0);
+    found.at_least("net of zram's memory", down(left + stored), "%", 50.0);
+    found.at_most("half was gone after", halved, "s", 30.0);
+    let ratios = percents(&rates[1], &rates[0]);
+    found.at_least(
+        "throughput, median of the pairs",
+        median(&ratios),
+        "%",
+        99.0,
     );
-    found.figure("resident at the end", managed.resident() / mib, "MiB");
-    found.figure("half of it was gone after", halved.unwrap_or(f64::NAN), "s");
-    let down = 100.0 * (1.0 - managed.resident() / full);
-    found.at_least("resident is down at the end by", down, "%", 50.0);
-    let sum = |rates: &[f64]| rates.iter().sum::<f64>();
-    found.figure(
-        "keys read a second alone, median",
-        median(&alone.rates),
-        "/s",
-    );
-    found.figure(
-        "keys read a second managed, median",
-        median(&managed.rates),
-        "/s",
-    );
-    let ratios = percents(&managed.rates, &alone.rates);
-    found.figure("throughput, median of the pairs", median(&ratios), "%");
-    let whole = 100.0 * sum(&managed.rates) / sum(&alone.rates);
-    found.at_least("throughput over the whole time", whole, "%", 97.0);
-    tell_cost(&managed, &mut found);
-    check_all(&mut managed, keys);
+    let whole = 100.0 * rates[1].iter().sum::<f64>() / rates[0].iter().sum::<f64>();
+    found.figure("throughput over the whole time", whole, "%");
+    let (before, after) = (settled.unwrap_or_default(), cost(managed.pid));
+    let share = 100.0 * (after.1 - before.1) / (after.0 - before.0);
+    found.at_most("manager, after the first 30 s", share, "% of a core", 1.0);
+    ledger(&mut found, managed.pid, &swap);
+    for number in 0..keys {
+        managed.check(number);
+    }
+    drop((alone, managed));
     found.finish()
 }
 
-/// Every key is read once more, those that are out too.
-fn check_all(server: &mut Server, keys: u64) {
-    for number in 0..keys {
-        let reply = server.client.pipeline(&[&[b"GET", &key(number)]]);
-        assert!(
-            reply[0] == Reply::Bulk(Some(value(number))),
-            "key {number} is wrong"
-        );
+/// Reads keys in use for one slice; keys a second.
+fn slice(server: &mut Redis, used: &[u64], chance: &mut Chance) -> f64 {
+    let begin = Instant::now();
+    let mut reads = 0_u32;
+    while begin.elapsed() < SLICE {
+        let at = chance.below(used.len() as u64);
+        server.check(used[usize::try_from(at).unwrap_or(0)]);
+        reads += 1;
     }
+    f64::from(reads) / begin.elapsed().as_secs_f64()
 }
 
-/// What pagetide says of itself.
-fn tell_cost(managed: &Server, found: &mut Findings) {
-    let report = pagetide::report(managed.pid);
-    for name in ["evicted_pages", "refaulted_pages", "limbo_returns"] {
-        found.figure(name, report[name].as_f64().unwrap_or(f64::NAN), "");
-    }
-    let wall = report["wall_ms"].as_f64().unwrap_or(f64::NAN);
-    let cpu = report["overhead"]["cpu_ms"].as_f64().unwrap_or(f64::NAN);
-    found.figure(
-        "CPU of manager and keepers",
-        100.0 * cpu / wall,
-        "% of a core",
+fn resident(pid: u32) -> f64 {
+    proc::number(pid, "VmRSS").unwrap_or(0) as f64
+}
+
+fn swapped(pid: u32) -> f64 {
+    proc::number(pid, "VmSwap").unwrap_or(0) as f64
+}
+
+/// Milliseconds that passed, and of our processor time.
+fn cost(pid: u32) -> (f64, f64) {
+    let report = pagetide::report(pid);
+    let number = |value: &serde_json::Value| value.as_f64().unwrap_or(f64::NAN);
+    (
+        number(&report["wall_ms"]),
+        number(&report["overhead"]["cpu_ms"]),
+    )
+}
+
+/// What the report says is out, beside what the kernel says.
+fn ledger(found: &mut Findings, pid: u32, swap: &Swap) {
+    let report = pagetide::report(pid);
+    let number = |name: &str| report[name].as_f64().unwrap_or(f64::NAN);
+    let out = swapped(pid);
+    let booked = (number("evicted_pages") - number("refaulted_pages")) * 4096.0;
+    found.figure("out by the kernel's VmSwap", out / MIB, "MiB");
+    found.figure("used of the swap", swap.used() as f64 / MIB, "MiB");
+    let said = number("swapped_bytes");
+    found.at_least(
+        "of swapped_bytes the kernel has",
+        100.0 * out / said,
+        "%",
+        99.0,
     );
+    let books = 100.0 * out / booked;
+    found.at_least("of evicted less refaulted the kernel has", books, "%", 99.0);
 }

@@ -17,6 +17,7 @@ use pagetables::{Advice, Entry, Kind as EntryKind, Piece};
 use super::advise::{Advised, advise};
 use super::ids::Ids;
 use super::members::Members;
+use super::near::Near;
 use super::options::Kept;
 use super::why::Why;
 use crate::ages::Ages;
@@ -171,6 +172,8 @@ impl Kernel<'_> {
     fn advise(&mut self, owner: Owner, addresses: &[u64]) {
         let begin = Instant::now();
         let ranges = joined(addresses);
+        let pid = self.members.pid(owner);
+        let _near = pid.and_then(|pid| Near::to(self.proc, pid));
         if let Some(pidfd) = self.members.pidfd(owner, self.proc)
             && let Advised::Refused(error) = advise(pidfd, &ranges, Advice::PageOut)
         {

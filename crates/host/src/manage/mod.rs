@@ -14,6 +14,7 @@ mod feed;
 mod ids;
 mod kernel;
 mod members;
+mod near;
 mod options;
 mod report;
 mod room;

@@ -9,6 +9,10 @@ use engine::PageOut;
 
 use crate::system::Proc;
 
+/// In pagemap: in memory.
+const PRESENT: u64 = 1 << 63;
+/// In pagemap: its frame; 0 where it is hidden from us.
+const FRAME: u64 = (1 << 55) - 1;
 /// In pagemap: mapped exactly once.
 const EXCLUSIVE: u64 = 1 << 56;
 /// In kpageflags (KPF_UNEVICTABLE, KPF_MLOCKED): locked in memory.
@@ -36,11 +40,21 @@ impl Why {
         word(self.flags.as_ref(), frame).is_some_and(|flags| flags & ANON != 0)
     }
 
+    /// Of the page that was in this frame when its entry was read.
     pub(super) fn ask(&self, address: u64, frame: u64) -> PageOut {
+        let entry = match word(self.pagemap.as_ref(), address / 4096) {
+            // The kernel has taken it since, and the frame is somebody else's, or will be.
+            Some(entry) if entry & PRESENT == 0 => return PageOut::Stored,
+            // It left, and is back.
+            Some(entry) if entry & FRAME != 0 && entry & FRAME != frame => {
+                return PageOut::Referenced;
+            }
+            entry => entry,
+        };
         if word(self.flags.as_ref(), frame).is_some_and(|flags| flags & LOCKED != 0) {
             return PageOut::Locked;
         }
-        match word(self.pagemap.as_ref(), address / 4096) {
+        match entry {
             Some(entry) if entry & EXCLUSIVE == 0 => PageOut::Shared,
             _ => PageOut::Busy,
         }

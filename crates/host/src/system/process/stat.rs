@@ -49,6 +49,8 @@ pub struct Stat {
     pub resident: u64,
     /// Where its first stack began: an address that every exec draws anew; 0 where it is hidden.
     pub stack: u64,
+    /// Where its first thread ran last; 0 if the kernel does not say.
+    pub processor: u32,
 }
 
 /// `PF_KTHREAD` in `include/linux/sched.h`.
@@ -80,7 +82,7 @@ impl Stat {
 
 /// `pid (comm) state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime stime
 /// cutime cstime priority nice num_threads itrealvalue starttime vsize rss rsslim startcode endcode
-/// startstack ...`
+/// startstack kstkesp kstkeip signal blocked sigignore sigcatch wchan nswap cnswap exit_signal processor ...`
 #[must_use]
 pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     let open = text.iter().position(|&b| b == b'(')?;
@@ -112,6 +114,8 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
         resident: fields.nth(1).and_then(number).unwrap_or(0),
         // After rsslim, startcode, endcode.
         stack: fields.nth(3).and_then(number).unwrap_or(0),
+        // After kstkesp, kstkeip, four of signals, wchan, nswap, cnswap, exit_signal.
+        processor: fields.nth(10).and_then(number32).unwrap_or(0),
     })
 }
 

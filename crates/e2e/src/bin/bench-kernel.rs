@@ -1,0 +1,204 @@
+//! `cargo xtask bench kernel [--cells NAME,..] [--share 50,75] [--rounds 3] [--options WORDS] [--json]`: programs in a part of the
+//! memory that they use, held by the kernel (a control group, the same swap) and by pagetide, in turn.
+//!
+//! A cell is a workload and a share of its peak alone. Ratios are of medians over the rounds.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use e2e::bench::{Args, Findings, median};
+use e2e::cells::{CELLS, Cell};
+use e2e::sides::{Measured, Place, Side};
+use e2e::zram::Swap;
+
+const MIB: u64 = 1 << 20;
+
+/// What a cell came to, as ratios of pagetide to the kernel.
+struct Line {
+    name: String,
+    /// Seconds: alone, kernel, pagetide.
+    seconds: [f64; 3],
+    /// Of the kernel's speed; infinite where it has none.
+    speed: f64,
+    /// Pages swapped in: kernel, pagetide.
+    swapped_in: [f64; 2],
+    cpu_percent: f64,
+    kills: [u64; 2],
+    over_limit: bool,
+    ledger: f64,
+}
+
+fn main() -> ExitCode {
+    let args = Args::from_env();
+    let _swap = Swap::if_none(4096);
+    let list = |name: &str, otherwise: &str| -> Vec<String> {
+        let text = args.text(name).unwrap_or_else(|| otherwise.to_owned());
+        text.split([',', ' '])
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    let (names, options) = (list("--cells", ""), list("--options", ""));
+    let shares = list("--share", "50,75");
+    let mut lines = Vec::new();
+    for cell in CELLS {
+        if !names.is_empty() && !names.iter().any(|name| name == cell.name) {
+            continue;
+        }
+        if !cell.is_there() {
+            eprintln!("{}: not installed here", cell.name);
+            continue;
+        }
+        let alone = one(&cell, Side::Alone, &options);
+        eprintln!("{}: peak {} MiB", cell.name, alone.peak / MIB);
+        for share in &shares {
+            let percent: u64 = share.parse().expect("--share takes percents");
+            let limit = alone.peak / 100 * percent;
+            lines.push(measure(&cell, percent, limit, alone, &args, &options));
+        }
+    }
+    tell(&lines, &args)
+}
+
+fn one(cell: &Cell, side: Side, options: &[String]) -> Measured {
+    let place = Place::new(side, options);
+    let seconds = cell.run(&place, &mut |_| ());
+    let measured = place.measured(seconds);
+    eprintln!(
+        "  {:24} {:6.2} s, {:7} in, peak {:4} MiB, {} killed, ours {:4.1}%",
+        format!("{side:?}"),
+        measured.seconds.unwrap_or(f64::NAN),
+        measured.swapped_in,
+        measured.peak / MIB,
+        measured.kills,
+        100.0 * measured.cpu_share
+    );
+    measured
+}
+
+fn measure(
+    cell: &Cell,
+    percent: u64,
+    limit: u64,
+    alone: Measured,
+    args: &Args,
+    options: &[String],
+) -> Line {
+    let mut sides = [vec![alone], Vec::new(), Vec::new()];
+    for round in 0..args.number("--rounds", 3) {
+        if round > 0 {
+            sides[0].push(one(cell, Side::Alone, options));
+        }
+        // Each goes first every other time.
+        let turn = [Side::Kernel(limit), Side::Pagetide(limit)];
+        for at in [round % 2, 1 - round % 2] {
+            let at = usize::from(at == 1);
+            sides[at + 1].push(one(cell, turn[at], options));
+        }
+    }
+    let seconds = [0, 1, 2].map(|side| {
+        let done: Vec<f64> = sides[side].iter().filter_map(|one| one.seconds).collect();
+        if done.is_empty() {
+            f64::INFINITY
+        } else {
+            median(&done)
+        }
+    });
+    #[expect(clippy::cast_precision_loss, reason = "pages")]
+    let swapped_in = [1, 2].map(|side: usize| {
+        let all: Vec<f64> = sides[side]
+            .iter()
+            .map(|one| one.swapped_in as f64)
+            .collect();
+        median(&all)
+    });
+    let shares: Vec<f64> = sides[2].iter().map(|one| 100.0 * one.cpu_share).collect();
+    let ledger = match args.has("--no-ledger") {
+        true => f64::NAN,
+        false => ledger(cell, limit, options),
+    };
+    Line {
+        name: format!("{} {percent}%", cell.name),
+        seconds,
+        speed: if seconds[2].is_infinite() {
+            0.0
+        } else {
+            seconds[1] / seconds[2]
+        },
+        swapped_in,
+        cpu_percent: median(&shares),
+        kills: [1, 2].map(|side: usize| sides[side].iter().map(|one| one.kills).sum()),
+        over_limit: sides[1..].iter().flatten().any(|one| one.peak > limit),
+        ledger,
+    }
+}
+
+/// One more run, stopped from time to time: the median of what the kernel has of what we say is out.
+fn ledger(cell: &Cell, limit: u64, options: &[String]) -> f64 {
+    let mut options = options.to_vec();
+    options.extend(["--age-every".to_owned(), "1s".to_owned()]);
+    let place = Place::new(Side::Pagetide(limit), &options);
+    let mut shares = Vec::new();
+    let _ = cell.run(&place, &mut |tree| {
+        if shares.len() < 3 {
+            shares.extend(place.ledger(tree));
+        }
+    });
+    if shares.is_empty() {
+        f64::NAN
+    } else {
+        100.0 * median(&shares)
+    }
+}
+
+fn tell(lines: &[Line], args: &Args) -> ExitCode {
+    println!(
+        "| cell | alone, kernel, pagetide (s) | speed | swapped in, kernel and pagetide | ours, % of the run | OOM kills | in limit | ledger % |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for line in lines {
+        let [alone, kernel, ours] = line.seconds;
+        println!(
+            "| {} | {alone:.2}, {kernel:.2}, {ours:.2} | {:.2} | {:.0}, {:.0} ({:.2}) | {:.1} | {}, {} | {} | {:.1} |",
+            line.name,
+            line.speed,
+            line.swapped_in[0],
+            line.swapped_in[1],
+            line.swapped_in[1] / line.swapped_in[0],
+            line.cpu_percent,
+            line.kills[0],
+            line.kills[1],
+            if line.over_limit { "NO" } else { "yes" },
+            line.ledger
+        );
+    }
+    let mut found = Findings::new("kernel", args);
+    #[expect(clippy::cast_precision_loss, reason = "a few dozen cells")]
+    let percent = |is: &dyn Fn(&Line) -> bool| {
+        100.0 * lines.iter().filter(|line| is(line)).count() as f64 / lines.len() as f64
+    };
+    let is_fast = percent(&|line| line.speed >= 1.0);
+    found.at_least("cells at the kernel's speed or above", is_fast, "%", 75.0);
+    let least = lines
+        .iter()
+        .map(|line| line.speed)
+        .fold(f64::INFINITY, f64::min);
+    found.at_least("the slowest, of the kernel's speed", least, "times", 0.9);
+    let reads_less = percent(&|line| line.swapped_in[1] <= line.swapped_in[0]);
+    found.at_least("cells with no more pages swapped in", reads_less, "%", 75.0);
+    let is_done = percent(&|line| line.kills[1] == 0);
+    found.at_least("cells done without a kill", is_done, "%", 100.0);
+    let in_limit = percent(&|line| !line.over_limit);
+    found.at_least("cells within the limit on both sides", in_limit, "%", 100.0);
+    let ledgers = lines
+        .iter()
+        .map(|line| line.ledger)
+        .filter(|one| !one.is_nan());
+    found.at_least(
+        "the least of the ledgers",
+        ledgers.fold(f64::INFINITY, f64::min),
+        "%",
+        99.0,
+    );
+    found.finish()
+}

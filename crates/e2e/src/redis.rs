@@ -1,0 +1,109 @@
+//! A redis server of a bench's own, filled with keys whose values are known.
+
+use crate::guard::{Run, Running, send};
+use crate::resp::{Client, Reply, free_port};
+use crate::temp::TempDir;
+use crate::wait::Chance;
+use rustix::process::Signal;
+
+/// Of each value.
+const VALUE_BYTES: u64 = 4096;
+/// Commands on their way at once.
+const BATCH: u64 = 100;
+
+/// A server that runs, with one client.
+#[derive(Debug)]
+pub struct Redis {
+    /// Ends what it started when it goes; but redis overwrites the mark that it is found by.
+    _running: Running,
+    /// Its process.
+    pub pid: u32,
+    client: Client,
+    _folder: TempDir,
+}
+
+impl Redis {
+    /// Starts one, as the argument of what `wrap` makes of it.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    #[must_use]
+    pub fn start(wrap: &dyn Fn(&Run) -> Run) -> Redis {
+        let (folder, port) = (TempDir::new(), free_port());
+        let (dir, port_text) = (
+            folder.path().to_string_lossy().into_owned(),
+            port.to_string(),
+        );
+        let words = ["redis-server", "--port", &port_text, "--bind", "127.0.0.1"];
+        let more = ["--save", "", "--appendonly", "no", "--dir", &dir];
+        let running = wrap(&Run::new(words.into_iter().chain(more))).start();
+        let mut client = Client::connect(port);
+        let pid = pid_of(&mut client);
+        Redis {
+            _running: running,
+            pid,
+            client,
+            _folder: folder,
+        }
+    }
+
+    /// Sets keys 0 to `keys`.
+    ///
+    /// # Panics
+    /// If it does not take them.
+    pub fn fill(&mut self, keys: u64) {
+        for first in (0..keys).step_by(100) {
+            let pairs: Vec<_> = (first..(first + BATCH).min(keys))
+                .map(|number| (key(number), value(number)))
+                .collect();
+            let words: Vec<[&[u8]; 3]> = pairs.iter().map(|(k, v)| [&b"SET"[..], k, v]).collect();
+            let commands: Vec<&[&[u8]]> = words.iter().map(|words| &words[..]).collect();
+            self.client.pipeline(&commands);
+        }
+    }
+
+    /// Reads a key, and checks what comes.
+    ///
+    /// # Panics
+    /// If it is not what was set.
+    pub fn check(&mut self, number: u64) {
+        let reply = self.client.pipeline(&[&[b"GET", &key(number)]]);
+        let is_right = reply[0] == Reply::Bulk(Some(value(number)));
+        assert!(is_right, "key {number} is wrong");
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        send(self.pid, Signal::KILL);
+    }
+}
+
+/// The server's own process id; its name in /proc is what redis makes of it.
+fn pid_of(client: &mut Client) -> u32 {
+    let Reply::Bulk(Some(text)) = client.call(&["INFO", "server"]) else {
+        panic!("redis has nothing to say about itself");
+    };
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let pid = text
+        .lines()
+        .find_map(|line| line.strip_prefix("process_id:")?.trim().parse().ok());
+    pid.expect("redis knows its process id")
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key:{number:08}").into_bytes()
+}
+
+/// Two fifths noise, the rest the same everywhere: 2 to 3 to 1 for lz4 and its like.
+fn value(number: u64) -> Vec<u8> {
+    let mut chance = Chance::new(number);
+    let words = (0..VALUE_BYTES / 8).map(|at| {
+        if at % 5 < 2 {
+            chance.below(u64::MAX)
+        } else {
+            number
+        }
+    });
+    words.flat_map(u64::to_le_bytes).collect()
+}

@@ -1,0 +1,164 @@
+//! The sides of a comparison: a program alone, under the kernel's limit, under pagetide's.
+//!
+//! Each run has a control group (v1) of its own, without a limit, and the limit holds in a group below it: the kernel's
+//! side has ours, pagetide's the wall that `pagetide run` makes. So what is counted in the upper one is the same on
+//! both sides, and stays when the wall is gone. Of the manager only little is in it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::guard::{Run, send};
+use crate::memcg::MemoryGroup;
+use crate::temp::TempDir;
+use crate::{pagetide, proc, wait};
+
+/// Until a manager whose program has ended has written its report.
+const REPORT: Duration = Duration::from_secs(20);
+
+/// Who holds the limit, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Nobody: there is none.
+    Alone,
+    /// A control group.
+    Kernel(u64),
+    /// `pagetide run --memory-max`.
+    Pagetide(u64),
+}
+
+/// What one run came to.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Measured {
+    /// Of its work; none if it did not come to its end.
+    pub seconds: Option<f64>,
+    /// The most that was charged to the group with the limit.
+    pub peak: u64,
+    /// Pages that were swapped in: refaults of anonymous memory, as the group counts them.
+    pub swapped_in: u64,
+    /// Processes that the kernel killed for want of memory; on pagetide's side one, if the program did not come to its end.
+    pub kills: u64,
+    /// Our processor time, of the time of the run.
+    pub cpu_share: f64,
+}
+
+/// Where one run takes place.
+#[derive(Debug)]
+pub struct Place {
+    side: Side,
+    options: Vec<String>,
+    folder: TempDir,
+    // Dropped in this order.
+    limited: Option<MemoryGroup>,
+    group: MemoryGroup,
+}
+
+impl Place {
+    /// An empty one; `options` are more of `pagetide run`.
+    #[must_use]
+    pub fn new(side: Side, options: &[String]) -> Place {
+        let group = MemoryGroup::new();
+        let limited = match side {
+            Side::Kernel(bytes) => {
+                let below = group.below();
+                below.limit(bytes);
+                Some(below)
+            }
+            _ => None,
+        };
+        Place {
+            side,
+            options: options.to_vec(),
+            folder: TempDir::new(),
+            limited,
+            group,
+        }
+    }
+
+    fn report_file(&self) -> PathBuf {
+        self.folder.path().join("report.json")
+    }
+
+    /// The command, on this side.
+    #[must_use]
+    pub fn wrap(&self, run: &Run) -> Run {
+        match (self.side, &self.limited) {
+            (Side::Pagetide(bytes), _) => {
+                let (bytes, file) = (bytes.to_string(), self.report_file());
+                let file = file.to_string_lossy();
+                let mut options = vec!["--memory-max", &bytes, "--report", &file];
+                options.extend(self.options.iter().map(String::as_str));
+                self.group.run(&pagetide::run(&options, run))
+            }
+            (_, Some(limited)) => limited.run(run),
+            _ => self.group.run(run),
+        }
+    }
+
+    /// What the run that took so long came to; everything of it has ended.
+    ///
+    /// # Panics
+    /// If pagetide writes no report.
+    #[must_use]
+    pub fn measured(&self, seconds: Option<f64>) -> Measured {
+        const PEAK: &str = "memory.max_usage_in_bytes";
+        let mut measured = Measured {
+            seconds,
+            peak: self.limited.as_ref().unwrap_or(&self.group).number(PEAK),
+            ..Measured::default()
+        };
+        if let Some(limited) = &self.limited {
+            measured.kills = limited.line("memory.oom_control", "oom_kill ");
+        }
+        if let Side::Pagetide(_) = self.side {
+            let report = self.report();
+            let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+            measured.peak = report["resident_peak_bytes"].as_u64().unwrap_or(0);
+            measured.kills = u64::from(seconds.is_none());
+            measured.cpu_share = number(&report["overhead"]["cpu_ms"]) / number(&report["wall_ms"]);
+        }
+        measured.swapped_in = self
+            .group
+            .line("memory.stat", "total_workingset_refault_anon ");
+        measured
+    }
+
+    fn report(&self) -> Value {
+        let read = || {
+            let text = std::fs::read_to_string(self.report_file()).ok()?;
+            serde_json::from_str(&text).ok()
+        };
+        wait::poll(REPORT, read).expect("pagetide writes its report")
+    }
+
+    /// Of what our report says is out, how much the kernel says is, while nothing runs; none if it is too
+    /// little to tell. The manager must look each second at least.
+    #[must_use]
+    pub fn ledger(&self, tree: &[u32]) -> Option<f64> {
+        let program = |pid: &&u32| proc::comm(**pid).is_some_and(|comm| comm != "pagetide");
+        let tree: Vec<u32> = tree.iter().filter(program).copied().collect();
+        let first = *tree.first()?;
+        tree.iter().for_each(|pid| send(*pid, Signal::STOP));
+        std::thread::sleep(Duration::from_millis(2500));
+        let report = pagetide::try_report(first);
+        let swapped: u64 = tree
+            .iter()
+            .filter_map(|pid| proc::number(*pid, "VmSwap"))
+            .sum();
+        tree.iter().for_each(|pid| send(*pid, Signal::CONT));
+        let report = report?;
+        let said = report["swapped_bytes"].as_u64()?;
+        let number = |name: &str| report[name].as_u64().unwrap_or(0);
+        let booked = number("evicted_pages").saturating_sub(number("refaulted_pages")) * 4096;
+        eprintln!(
+            "  ledger: swapped_bytes {} MiB, evicted - refaulted {} MiB, VmSwap {} MiB",
+            said >> 20,
+            booked >> 20,
+            swapped >> 20
+        );
+        #[expect(clippy::cast_precision_loss, reason = "a share")]
+        (said > 16 << 20).then(|| swapped as f64 / said as f64)
+    }
+}
