@@ -128,7 +128,7 @@ fn command(mut running: Running, look: &mut dyn FnMut(&[u32])) -> Option<f64> {
     if !outcome.status.success() {
         eprintln!("  it ended with {}: {}", outcome.status, outcome.stderr);
     }
-    status?.success().then(|| outcome.took.as_secs_f64())
+    status?.success().then_some(outcome.took.as_secs_f64())
 }
 
 fn redis(place: &Place, look: &mut dyn FnMut(&[u32])) -> f64 {

@@ -118,7 +118,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "crates/host/src/manage",
         &[
-            &["options", "ids", "members", "advise", "why"],
+            &["options", "ids", "members", "advise", "why", "near"],
             &["feed", "kernel", "room"],
             &["act", "report"],
         ],

@@ -1,6 +1,6 @@
 //! A manager's loop for one tenant: what is due, what is asked, and the end of it.
 //!
-//! Invariant: it waits in one place ([`wake::Wake::wait`]), where commands, signals and the end of the
+//! Invariant: it waits in one place (`wake::Wake::wait`), where commands, signals and the end of the
 //! first process are heard at once. However it ends, in order: commands are answered, limits lifted, the
 //! wall removed, and the program left as it is.
 
