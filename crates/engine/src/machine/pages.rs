@@ -24,7 +24,7 @@ impl Machine {
     /// a page that is there, which was accessed then.
     ///
     /// # Panics
-    /// When `id` is beyond what [`Lruvec::ensure`] made valid.
+    /// When `id` is beyond what [`crate::Lruvec::ensure`] made valid.
     pub fn fault_in(
         &mut self,
         memcg: MemcgId,

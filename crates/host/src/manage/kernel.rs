@@ -1,4 +1,4 @@
-//! The engine's [`Memory`](engine::Memory) on a host: the kernel pages out what the engine has chosen.
+//! The engine's [`Memory`] on a host: the kernel pages out what the engine has chosen.
 //!
 //! Invariant: a page is said to have left only if its entry was read afterwards and is not present any more. Bits
 //! are read once more right before, as MADV_PAGEOUT does not look at them; what was accessed stays.

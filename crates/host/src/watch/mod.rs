@@ -165,7 +165,7 @@ impl Watch {
         Ok(self.report())
     }
 
-    /// Looks at the time that [`Watch::wait`] or [`Watch::advance`] has set, and tells `listener` each page.
+    /// Looks at the time that was set last, by waiting for it or by [`Watch::advance`], and tells `listener` each page.
     ///
     /// # Errors
     /// The target cannot be read at all.
