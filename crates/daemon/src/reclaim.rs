@@ -30,7 +30,8 @@ pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> R
             let interval = (age / 5).clamp(Duration::from_millis(100), Duration::from_secs(10));
             (interval, age + interval)
         }
-        Ask::All => (GLANCE, Duration::ZERO),
+        // Who is parked takes no page faults, and may be held up for longer by a rare look.
+        Ask::All => (Duration::from_secs(10), Duration::ZERO),
     };
     if time > GLANCE {
         watching(time);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use pagetables::{Pace, Reading};
+use pagetables::{Pace, Part, Reading};
 
 use super::claim::Claim;
 use super::found::{Found, Hidden};
@@ -83,6 +83,12 @@ impl Space {
             || self.has_devices
             || self.no_source.is_some()
             || matches!(self.claim, Claim::Others)
+    }
+
+    /// Whether accessed bits of its anonymous memory that are set were set since the last look.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        self.trusted[Part::Anon as usize]
     }
 
     /// Why ages are unknown, if any are.

@@ -197,6 +197,7 @@ impl Manager {
             proc,
             idle_since,
             dry_run: self.settings.dry_run,
+            all: matches!(take, Take::All),
             tally: Tally::default(),
         };
         let (machine, memcg) = (&mut self.machine, self.memcg);

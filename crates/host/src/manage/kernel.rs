@@ -88,6 +88,8 @@ pub(super) struct Kernel<'a> {
     /// Pages that were accessed after this time of the books (milliseconds) stay.
     pub(super) idle_since: Option<u64>,
     pub(super) dry_run: bool,
+    /// Everything is asked for.
+    pub(super) all: bool,
     pub(super) tally: Tally,
 }
 
@@ -145,7 +147,7 @@ impl Kernel<'_> {
             let space = identity.and_then(|identity| self.ages.space(identity));
             space.is_none_or(|space| space.is_hidden())
         };
-        if entry.is_accessed() || hidden() {
+        if hidden() || (entry.is_accessed() && !self.knows_nothing_of(owner)) {
             return Some(PageOut::Referenced);
         }
         let since = self.idle_since?;
@@ -155,6 +157,14 @@ impl Kernel<'_> {
             .and_then(|(_, last)| last)
             .is_some_and(|last| last <= since);
         (!is_idle).then_some(PageOut::Referenced)
+    }
+
+    /// Whether all is to leave, and bits that are set do not say since when: they could not be cleared without
+    /// holding the process up. Somebody asks for everything, so what cannot be known to be in use goes.
+    fn knows_nothing_of(&self, owner: Owner) -> bool {
+        let space = |identity| self.ages.space(identity);
+        let space = self.members.identity(owner).and_then(space);
+        self.all && space.is_some_and(|space| !space.is_trusted())
     }
 
     /// No more than there is free swap for: a page without becomes active in the kernel's lists.
@@ -254,6 +264,9 @@ impl Memory for Kernel<'_> {
             let Some(pid) = self.members.pid(owner) else {
                 continue;
             };
+            if self.knows_nothing_of(owner) {
+                continue;
+            }
             let ids = self.ids;
             let mut young = |start: u64, pages: u64| {
                 let addresses = (0..pages).map(|page| start + page * 4096);
