@@ -197,7 +197,10 @@ fn the_doctor_agrees_with_its_exit_code() {
     assert_eq!(code, Some(if missing { 3 } else { 0 }), "{value:#}");
     assert_eq!(value["ready"], !missing);
     let shown = text(&pagetide(&["doctor"]).stdout);
-    assert!(shown.contains("Paging (old way)"), "{shown}");
+    assert!(
+        shown.contains("Paging: run, attach, reclaim, demo"),
+        "{shown}"
+    );
     for finding in findings {
         let well = finding["state"] == "ok";
         assert_eq!(finding["remedy"].is_null(), well, "{finding}");
@@ -216,16 +219,6 @@ fn a_reader_that_leaves_early_is_no_failure() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(text(&output.stderr), "");
     assert_eq!(output.status.code(), Some(0));
-}
-
-#[test]
-fn the_demos_workload_checks_itself() {
-    let output = pagetide(&["__manager", "--mib", "4", "--ops", "5000"]);
-    let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(value["ops"], 5000);
-    let again = pagetide(&["__manager", "--mib", "4", "--ops", "5000"]);
-    let same: serde_json::Value = serde_json::from_slice(&again.stdout).expect("JSON");
-    assert_eq!(value["checksum"], same["checksum"]);
 }
 
 /// A directory of its own, removed at the end.

@@ -306,12 +306,15 @@ fn commands_are_those_that_work_and_each_has_examples() {
     for sub in cli.get_subcommands_mut() {
         let name = sub.get_name().to_owned();
         let help = sub.render_long_help().to_string();
-        assert!(help.contains("Examples:\n  pagetide"), "{name}: {help}");
+        let example = format!("pagetide {name}");
+        let (_, examples) = help.split_once("Examples:\n").unwrap_or_default();
+        assert!(examples.contains(&example), "{name}: {help}");
         names.push(name);
     }
     assert_eq!(
         names,
         [
+            "demo",
             "run",
             "attach",
             "detach",

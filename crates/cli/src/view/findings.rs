@@ -166,7 +166,9 @@ Works here: report, top, sim, mrc. Does not (see Paging): run, attach, reclaim.
     fn the_last_line_says_what_works() {
         let last = |health: &Health| {
             let text = text(health, Style::PLAIN);
-            text.lines().last().unwrap_or_default().to_owned()
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let begin = words.rfind("Works here").or(words.rfind("All commands"));
+            words[begin.unwrap_or(0)..].to_owned()
         };
         let mut one = health();
         one.age_source = Some(AgeSource::None);
