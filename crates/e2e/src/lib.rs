@@ -15,7 +15,6 @@ pub mod cells;
 pub mod compare;
 pub mod control;
 pub mod core;
-pub mod elf32;
 pub mod frames;
 pub mod guard;
 pub mod hostile;

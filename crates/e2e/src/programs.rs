@@ -161,19 +161,3 @@ pub fn java(name: &str) -> String {
         },
     )
 }
-
-/// Bytes as an executable file: for programs that no compiler here makes.
-///
-/// # Panics
-/// If it cannot be written.
-#[must_use]
-pub fn bytes(name: &str, bytes: &[u8]) -> String {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = target_dir().join("e2e/programs");
-    std::fs::create_dir_all(&folder).expect("the target directory is writable");
-    let out = folder.join(name);
-    std::fs::write(&out, bytes).expect("a file can be written");
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&out, mode).expect("the mode can be set");
-    out.to_string_lossy().into_owned()
-}

@@ -163,6 +163,8 @@ fn what_stayed_is_no_more_than_what_there_is() {
     let _serial = serial();
     let _swap = Swap::new(64);
     let idle = sleeper();
+    // Before it sleeps its libraries are still on their way.
+    wait::until("its sleep", SOON, || proc::state(idle.pid()) == Some('S'));
     let resident = proc::number(idle.pid(), "VmRSS").expect("it runs") / 4096;
     let words = ["reclaim", "--json", "--all", &idle.pid().to_string()].map(str::to_owned);
     let outcome = pagetide::command(words).finish(SOON);
