@@ -11,6 +11,8 @@ use e2e::programs;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
 
+const MIB: u64 = 1 << 20;
+
 const SOON: Duration = Duration::from_secs(90);
 
 #[test]
@@ -46,7 +48,10 @@ fn sqlite_in_memory() {
 #[test]
 fn static_go_under_gc() {
     let _serial = serial();
-    Case::new("go", [programs::go("gc").as_str(), "4", "20000"]).check();
+    // It lives for a second, and its collector walks all of its heap.
+    Case::new("go", [programs::go("gc").as_str(), "4", "20000"])
+        .least(MIB)
+        .check();
 }
 
 #[test]
@@ -105,6 +110,8 @@ fn fio(block: &str) {
     }
     Case::new(&format!("fio {block}"), command)
         .compare_by(errors)
+        // Most of what it touches is page cache.
+        .least(MIB)
         .check();
 }
 
@@ -159,7 +166,8 @@ fn fork_server_with_checking_children() {
         "12",
     ]
     .map(str::to_owned);
-    Case::new("forkserver", command).check();
+    // Its children check all of its memory all the time: something leaves, and hardly anything stays out.
+    Case::new("forkserver", command).least(4096).check();
 }
 
 /// Threads that give memory back, over and over, beside forks and moves.

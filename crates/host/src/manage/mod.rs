@@ -60,6 +60,8 @@ pub struct Manager {
     settings: Settings,
     watch: Watch,
     wall: Option<Wall>,
+    /// What the wall's swappiness was before page cache was preferred; none while it is as it was.
+    usual_swappiness: Option<u8>,
     machine: Machine,
     memcg: MemcgId,
     ids: Ids,
@@ -120,6 +122,7 @@ impl Manager {
             settings,
             watch,
             wall,
+            usual_swappiness: None,
             machine,
             memcg,
             ids: Ids::default(),

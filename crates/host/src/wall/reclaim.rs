@@ -34,6 +34,18 @@ impl Wall {
         Ok(before.saturating_sub(self.charged()?))
     }
 
+    /// How willingly the kernel's own reclaim of the group takes anonymous memory (0 to 100); what it was before.
+    ///
+    /// # Errors
+    /// Version 2 has no such setting of a group; or the kernel refuses.
+    pub fn set_swappiness(&self, swappiness: u8) -> io::Result<u8> {
+        const FILE: &str = "memory.swappiness";
+        let _turn = self.turn();
+        let before = number(self.read(FILE)?.trim_ascii());
+        self.write(FILE, &swappiness.to_string())?;
+        Ok(before.and_then(|one| u8::try_from(one).ok()).unwrap_or(60))
+    }
+
     fn reclaim_v2(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<()> {
         const FILE: &str = "memory.reclaim";
         let write = |text: &str| files::write(&self.0.dir, FILE, text);
