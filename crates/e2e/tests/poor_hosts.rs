@@ -178,7 +178,8 @@ fn findings(doctor: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn finding<'a>(doctor: &'a Value, topic: &str) -> &'a Value {
-    findings(doctor)
+    let all = doctor["findings"].as_array().expect("a list");
+    all.iter()
         .find(|finding| finding["topic"] == topic)
         .unwrap_or_else(|| panic!("nothing on {topic:?}: {doctor:#}"))
 }
