@@ -205,7 +205,6 @@ fn settings(chosen: Chosen, options: &Options, shares: &Shares) -> Settings {
         evict_older_than: policy.evict_older_than,
         every: policy.every,
         dry_run: policy.dry_run,
-        best_effort: options.best_effort,
     }
 }
 

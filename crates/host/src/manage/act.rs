@@ -11,7 +11,7 @@ use engine::{Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
 
 use super::advise::{Advised, advise};
-use super::kernel::{Kernel, Tally, joined};
+use super::kernel::{Kernel, Tally, page_ranges};
 use super::options::{Ask, Limits, Reclaimed};
 use super::{Manager, WORK_SHARE, bytes, millis, room};
 use crate::system::{Identity, Kind};
@@ -331,7 +331,7 @@ impl Manager {
             }
             _ => {}
         });
-        let mut ranges = joined(&swapped);
+        let mut ranges = page_ranges(&swapped);
         let shared = mappings
             .iter()
             .filter(|mapping| mapping.kind == Kind::Shmem);

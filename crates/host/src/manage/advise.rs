@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use pagetables::{ADVICE_RANGES_MAX, Advice};
+use rustix::io::Errno;
 
 /// What became of it.
 #[derive(Debug)]
@@ -31,20 +32,11 @@ pub(super) fn advise(pidfd: &OwnedFd, ranges: &[Range<u64>], advice: Advice) -> 
                 let skipped = usize::from(whole < part.len());
                 rest = &rest[whole + skipped..];
             }
-            Err(error) => match error.raw_os_error() {
-                Some(code) if code == rustix::io::Errno::SRCH.raw_os_error() => {
-                    return Advised::Gone;
-                }
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::SRCH) => return Advised::Gone,
                 // Nothing is mapped at the first one, or it is of a kind that takes no such advice.
-                Some(code)
-                    if code == rustix::io::Errno::NOMEM.raw_os_error()
-                        || code == rustix::io::Errno::INVAL.raw_os_error() =>
-                {
-                    rest = &rest[1..];
-                }
-                Some(code)
-                    if code == rustix::io::Errno::INTR.raw_os_error()
-                        || code == rustix::io::Errno::AGAIN.raw_os_error() => {}
+                Some(Errno::NOMEM | Errno::INVAL) => rest = &rest[1..],
+                Some(Errno::INTR | Errno::AGAIN) => {}
                 _ => return Advised::Refused(error),
             },
         }

@@ -12,7 +12,7 @@ use engine::word::State;
 use engine::{FaultKind, FolioId, FolioType, Machine};
 use pagetables::{Entry, Kind as EntryKind, Piece};
 
-use super::ids::{CHUNK, CHUNK_PAGES, Ids};
+use super::ids::{CHUNK, CHUNK_PAGES, Ids, chunk_of, pages_within};
 use super::members::Members;
 use crate::ages::{Listener, Told};
 use crate::books::Owner;
@@ -32,12 +32,10 @@ pub(super) struct Noticed {
 enum Page {
     /// In memory, and whether it was accessed since the last look (or may have been).
     In(FolioType, bool),
-    /// In swap.
-    Swapped,
-    /// Nothing in its entry. Of a file or of shared memory it may be out.
-    Empty(FolioType, bool),
-    /// Another's.
-    Others,
+    /// In swap; or, of a file or of shared memory, not in its entry, which may be the same.
+    Out,
+    /// Not there, or another's.
+    Gone,
 }
 
 /// The chunk whose pages are being told.
@@ -162,12 +160,12 @@ impl<'a> Feed<'a> {
                     self.machine.lruvec_mut(self.memcg).young(id);
                 }
             }
-            Page::Swapped | Page::Empty(_, true) if present => {
+            Page::Out if present => {
                 self.noticed.left += 1;
                 self.machine.left(self.memcg, id);
             }
-            Page::Swapped | Page::Empty(_, true) => {}
-            Page::Empty(_, false) | Page::Others => {
+            Page::Out => {}
+            Page::Gone => {
                 if present || out {
                     self.forget(id, 1);
                 }
@@ -176,10 +174,9 @@ impl<'a> Feed<'a> {
     }
 
     fn tell_pages(&mut self, told: &Told<'_>, start: u64, entries: &[Entry]) {
-        let chunk = start & !(CHUNK - 1);
+        let chunk = chunk_of(start);
         self.turn_to(told.owner, chunk);
-        let at = page_number(start - chunk);
-        for (at, entry) in (at..).zip(entries) {
+        for (at, entry) in pages_within(&(start..chunk + CHUNK), chunk).zip(entries) {
             let page = classify(told, *entry, 0);
             self.tell(at, page);
         }
@@ -187,14 +184,12 @@ impl<'a> Feed<'a> {
 
     /// What could not be read stays as it was.
     fn leave(&mut self, owner: Owner, range: Range<u64>) {
-        let from = range.start & !(CHUNK - 1);
-        for (chunk, _) in self.ids.within(owner, from..range.end) {
+        for (chunk, _) in self.ids.within(owner, chunk_of(range.start)..range.end) {
             self.turn_to(owner, chunk);
             let Some(open) = &mut self.open else {
                 continue;
             };
-            let (low, high) = (range.start.max(chunk), range.end.min(chunk + CHUNK));
-            for at in page_number(low - chunk)..page_number(high - chunk) {
+            for at in pages_within(&range, chunk) {
                 open.told[(at / 64) as usize] |= 1 << (at % 64);
             }
         }
@@ -203,7 +198,7 @@ impl<'a> Feed<'a> {
     /// One entry for a part of a huge page, or for a hole of any size.
     fn tell_whole(&mut self, told: &Told<'_>, (start, bytes): (u64, u64), span: u64, entry: Entry) {
         let end = start + bytes;
-        let from = start & !(CHUNK - 1);
+        let from = chunk_of(start);
         let chunks: Vec<u64> = if entry.is_present() {
             (from / CHUNK..end.div_ceil(CHUNK))
                 .map(|number| number * CHUNK)
@@ -214,8 +209,7 @@ impl<'a> Feed<'a> {
         };
         for chunk in chunks {
             self.turn_to(told.owner, chunk);
-            let (low, high) = (start.max(chunk), end.min(chunk + CHUNK));
-            for at in page_number(low - chunk)..page_number(high - chunk) {
+            for at in pages_within(&(start..end), chunk) {
                 let address = chunk + u64::from(at) * 4096;
                 let page = classify(told, entry, address & (span - 1));
                 self.tell(at, page);
@@ -267,44 +261,34 @@ impl Listener for Feed<'_> {
     }
 }
 
-/// Pages in so many bytes of a chunk.
-fn page_number(bytes: u64) -> u32 {
-    u32::try_from(bytes / 4096)
-        .unwrap_or(CHUNK_PAGES)
-        .min(CHUNK_PAGES)
-}
-
 /// What an entry is, `offset` bytes into what it spans.
 fn classify(told: &Told<'_>, entry: Entry, offset: u64) -> Page {
     let mapping = told.mapping;
+    match entry.kind() {
+        EntryKind::Swapped => return Page::Out,
+        // An entry of a file's mapping is empty before the first touch as after the page has left.
+        EntryKind::Empty if mapping.kind != Kind::Anon => return Page::Out,
+        EntryKind::Empty | EntryKind::Other => return Page::Gone,
+        EntryKind::Present if entry.is_special() => return Page::Gone,
+        EntryKind::Present => {}
+    }
     let is_own = entry.is_dirty() || entry.is_writable();
     let backed = match mapping.kind {
         Kind::Anon => false,
         Kind::File => mapping.shared || !is_own,
         _ => true,
     };
-    let ty = if mapping.kind == Kind::File && backed {
-        FolioType::File
-    } else {
-        FolioType::Anon
-    };
-    match entry.kind() {
-        EntryKind::Swapped => Page::Swapped,
-        // An entry of a file's mapping is empty before the first touch as after the page has left.
-        EntryKind::Empty => Page::Empty(ty, mapping.kind != Kind::Anon),
-        EntryKind::Other => Page::Others,
-        EntryKind::Present if entry.is_special() => Page::Others,
-        EntryKind::Present => {
-            let may_be_shared = backed || !entry.is_writable();
-            if may_be_shared {
-                let frame = (entry.physical(told.mask) + offset) >> 12;
-                let owner = told.books.look_up(frame).map(|(owner, _)| owner);
-                if owner != Some(told.owner) {
-                    return Page::Others;
-                }
-            }
-            let is_known = told.trusted && !told.hidden && !entry.is_vague();
-            Page::In(ty, entry.is_accessed() || !is_known)
+    if backed || !entry.is_writable() {
+        let frame = (entry.physical(told.mask) + offset) >> 12;
+        let owner = told.books.look_up(frame).map(|(owner, _)| owner);
+        if owner != Some(told.owner) {
+            return Page::Gone;
         }
     }
+    let ty = match mapping.kind {
+        Kind::File if backed => FolioType::File,
+        _ => FolioType::Anon,
+    };
+    let is_known = told.trusted && !told.hidden && !entry.is_vague();
+    Page::In(ty, entry.is_accessed() || !is_known)
 }

@@ -92,7 +92,7 @@ impl Ids {
 
     /// The id of a page, if its chunk has ids.
     pub(super) fn id_of(&self, owner: Owner, address: u64) -> Option<FolioId> {
-        let start = address & !(CHUNK - 1);
+        let start = chunk_of(address);
         let chunk = self.chunks.get(&owner)?.get(&start)?;
         let page = u32::try_from((address - start) / 4096).ok()?;
         Some(FolioId(chunk.slot * CHUNK_PAGES + page))
@@ -130,22 +130,54 @@ impl Ids {
         }
     }
 
+    /// The ids of the pages of an owner within `range`, those of chunks that have ids.
+    pub(super) fn of_range(
+        &self,
+        owner: Owner,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = FolioId> + use<> {
+        let known = self.within(owner, chunk_of(range.start)..range.end);
+        known.into_iter().flat_map(move |(chunk, first)| {
+            pages_within(&range, chunk).map(move |page| FolioId(first.0 + page))
+        })
+    }
+
     /// Address ranges in which an owner has pages: its chunks, neighbours joined.
     pub(super) fn ranges(&self, owner: Owner) -> Vec<Range<u64>> {
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for start in self.chunks.get(&owner).into_iter().flat_map(BTreeMap::keys) {
-            match ranges.last_mut() {
-                Some(last) if last.end == *start => last.end += CHUNK,
-                _ => ranges.push(*start..*start + CHUNK),
-            }
-        }
-        ranges
+        let chunks = self.chunks.get(&owner).into_iter();
+        joined(chunks.flat_map(BTreeMap::keys).copied(), CHUNK)
     }
 
     /// Everybody who has pages.
     pub(super) fn owners(&self) -> Vec<Owner> {
         self.chunks.keys().copied().collect()
     }
+}
+
+/// The first address of the chunk that an address is in.
+pub(super) const fn chunk_of(address: u64) -> u64 {
+    address & !(CHUNK - 1)
+}
+
+/// The numbers of the pages of the chunk that begins at `chunk` which lie within `range`.
+pub(super) fn pages_within(range: &Range<u64>, chunk: u64) -> Range<u32> {
+    let number = |address: u64| {
+        let pages = address.clamp(chunk, chunk + CHUNK) - chunk;
+        u32::try_from(pages / 4096).unwrap_or(CHUNK_PAGES)
+    };
+    number(range.start)..number(range.end)
+}
+
+/// Pieces of so many bytes that begin at these ascending addresses, as ranges, neighbours joined.
+pub(super) fn joined(starts: impl IntoIterator<Item = u64>, bytes: u64) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for start in starts {
+        match ranges.last_mut() {
+            Some(last) if last.end == start => last.end += bytes,
+            _ => ranges.push(start..start + bytes),
+        }
+    }
+    ranges
 }
 
 #[cfg(test)]
@@ -176,6 +208,9 @@ mod tests {
         assert_eq!(ids.place(first), None);
         assert_eq!(ids.find_or_make(two, 5 * CHUNK, 3), Some(first));
         assert_eq!(ids.ranges(two), vec![4 * CHUNK..6 * CHUNK]);
+        let across = 5 * CHUNK - 4096..5 * CHUNK + 8192;
+        let found: Vec<u32> = ids.of_range(two, across).map(|id| id.0).collect();
+        assert_eq!(found, [second.0 + 511, first.0, first.0 + 1]);
         assert_eq!(ids.owners(), [two]);
     }
 }

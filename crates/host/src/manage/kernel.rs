@@ -15,7 +15,7 @@ use engine::{FolioId, Lruvec, Memory, PageOut};
 use pagetables::{Advice, Entry, Kind as EntryKind, Piece};
 
 use super::advise::{Advised, advise};
-use super::ids::Ids;
+use super::ids::{Ids, joined};
 use super::members::Members;
 use super::near::Near;
 use super::options::Kept;
@@ -93,6 +93,17 @@ pub(super) struct Kernel<'a> {
     pub(super) tally: Tally,
 }
 
+/// What accessed bits of an address space say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bits {
+    /// Nothing, and its pages may be in use.
+    Hidden,
+    /// What was accessed.
+    Tell,
+    /// Nothing about since when: they could not be cleared without holding the process up.
+    Unknown,
+}
+
 /// A page of a batch: its address, and its place in the batch.
 type Asked = (u64, usize);
 
@@ -106,9 +117,10 @@ impl Kernel<'_> {
                 .for_each(|(_, place)| outcome[*place] = PageOut::Gone);
             return;
         };
+        let bits = self.bits_of(owner);
         let mut leaving: Vec<Asked> = Vec::with_capacity(pages.len());
         for (page, entry) in pages.iter().zip(before) {
-            match self.judge(owner, entry) {
+            match self.judge(bits, entry) {
                 Some(what) => outcome[page.1] = what,
                 None => leaving.push(*page),
             }
@@ -132,7 +144,7 @@ impl Kernel<'_> {
     }
 
     /// What an entry says before anything is done: none if the page may leave.
-    fn judge(&mut self, owner: Owner, entry: Entry) -> Option<PageOut> {
+    fn judge(&mut self, bits: Bits, entry: Entry) -> Option<PageOut> {
         match entry.kind() {
             EntryKind::Empty => return Some(PageOut::Gone),
             EntryKind::Swapped => {
@@ -142,12 +154,12 @@ impl Kernel<'_> {
             EntryKind::Other => return Some(PageOut::Busy),
             EntryKind::Present => {}
         }
-        let hidden = || {
-            let identity = self.members.identity(owner);
-            let space = identity.and_then(|identity| self.ages.space(identity));
-            space.is_none_or(|space| space.is_hidden())
+        let in_use = match bits {
+            Bits::Hidden => true,
+            Bits::Tell => entry.is_accessed(),
+            Bits::Unknown => false,
         };
-        if hidden() || (entry.is_accessed() && !self.knows_nothing_of(owner)) {
+        if in_use {
             return Some(PageOut::Referenced);
         }
         let since = self.idle_since?;
@@ -159,12 +171,16 @@ impl Kernel<'_> {
         (!is_idle).then_some(PageOut::Referenced)
     }
 
-    /// Whether all is to leave, and bits that are set do not say since when: they could not be cleared without
-    /// holding the process up. Somebody asks for everything, so what cannot be known to be in use goes.
-    fn knows_nothing_of(&self, owner: Owner) -> bool {
-        let space = |identity| self.ages.space(identity);
-        let space = self.members.identity(owner).and_then(space);
-        self.all && space.is_some_and(|space| !space.is_trusted())
+    /// What accessed bits of an address space say now.
+    fn bits_of(&self, owner: Owner) -> Bits {
+        let identity = self.members.identity(owner);
+        match identity.and_then(|identity| self.ages.space(identity)) {
+            None => Bits::Hidden,
+            Some(space) if space.is_hidden() => Bits::Hidden,
+            // Somebody asks for everything, so what cannot be known to be in use goes.
+            Some(space) if self.all && !space.is_trusted() => Bits::Unknown,
+            Some(_) => Bits::Tell,
+        }
     }
 
     /// No more than there is free swap for: a page without becomes active in the kernel's lists.
@@ -181,7 +197,7 @@ impl Kernel<'_> {
 
     fn advise(&mut self, owner: Owner, addresses: &[u64]) {
         let begin = Instant::now();
-        let ranges = joined(addresses);
+        let ranges = page_ranges(addresses);
         let pid = self.members.pid(owner);
         let _near = pid.and_then(|pid| Near::to(self.proc, pid));
         if let Some(pidfd) = self.members.pidfd(owner, self.proc)
@@ -236,7 +252,7 @@ impl Kernel<'_> {
         };
         let told = self
             .ages
-            .peek(pid, &joined(addresses), &mut |_, piece| match piece {
+            .peek(pid, &page_ranges(addresses), &mut |_, piece| match piece {
                 Piece::Pages { start, entries } => put(start, &mut entries.iter().copied()),
                 Piece::Whole {
                     start,
@@ -264,38 +280,30 @@ impl Memory for Kernel<'_> {
             let Some(pid) = self.members.pid(owner) else {
                 continue;
             };
-            if self.knows_nothing_of(owner) {
+            if self.bits_of(owner) == Bits::Unknown {
                 continue;
             }
             let ids = self.ids;
-            let mut young = |start: u64, pages: u64| {
-                let addresses = (0..pages).map(|page| start + page * 4096);
-                for id in addresses.filter_map(|address| ids.id_of(owner, address)) {
-                    lruvec.young(id);
-                }
-            };
             // A process that is gone has nothing young.
             let _ = self
                 .ages
                 .peek(pid, &ids.ranges(owner), &mut |_, piece| match piece {
+                    // All of it lies in one chunk.
                     Piece::Pages { start, entries } => {
-                        for (page, entry) in (0_u64..).zip(entries) {
+                        let Some(first) = ids.id_of(owner, start) else {
+                            return;
+                        };
+                        for (page, entry) in (first.0..).zip(entries) {
                             if entry.is_present() && entry.is_accessed() {
-                                young(start + page * 4096, 1);
+                                lruvec.young(FolioId(page));
                             }
                         }
                     }
-                    Piece::Whole {
-                        start,
-                        bytes,
-                        entry,
-                        ..
-                    } => {
-                        if entry.is_present() && entry.is_accessed() {
-                            young(start, bytes / 4096);
-                        }
+                    Piece::Whole { entry, .. } if !(entry.is_present() && entry.is_accessed()) => {}
+                    Piece::Whole { start, bytes, .. } | Piece::Unsure { start, bytes } => {
+                        let all = ids.of_range(owner, start..start + bytes);
+                        all.for_each(|id| lruvec.young(id));
                     }
-                    Piece::Unsure { start, bytes } => young(start, bytes / 4096),
                 });
         }
     }
@@ -337,14 +345,7 @@ impl Memory for Kernel<'_> {
     }
 }
 
-/// Pages as ranges, neighbours joined.
-pub(super) fn joined(addresses: &[u64]) -> Vec<Range<u64>> {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    for address in addresses {
-        match ranges.last_mut() {
-            Some(last) if last.end == *address => last.end += 4096,
-            _ => ranges.push(*address..*address + 4096),
-        }
-    }
-    ranges
+/// Pages at these ascending addresses, neighbours joined.
+pub(super) fn page_ranges(addresses: &[u64]) -> Vec<Range<u64>> {
+    joined(addresses.iter().copied(), 4096)
 }

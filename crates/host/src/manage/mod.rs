@@ -114,8 +114,8 @@ impl Manager {
             ..MachineConfig::default()
         };
         let now = Instant::now();
-        let mut machine = Machine::new(config, Millis(0));
-        let memcg = machine.create(MemcgId::ROOT, Millis(0));
+        let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));
+        let memcg = MemcgId::FIRST;
         machine.set_swappiness(memcg, settings.swappiness);
         let mut manager = Manager {
             next_eviction: settings.evict_older_than.map(|age| now + age),
@@ -285,12 +285,12 @@ impl Manager {
     }
 
     /// Looks between two intervals, if the last look is long enough ago for what looks cost.
-    fn look_if_worth_it(&mut self) -> Result<bool, WatchError> {
+    fn look_if_worth_it(&mut self) -> Result<(), WatchError> {
         let apart = (self.look_took * LOOKS_SHARE).max(LOOKS_APART);
         if self.looked.elapsed() < apart {
-            return Ok(false);
+            return Ok(());
         }
-        self.look().map(|()| true)
+        self.look()
     }
 
     fn add(&mut self, tally: &Tally) {

@@ -58,8 +58,6 @@ pub struct Settings {
     pub every: Duration,
     /// Decide, say why, and move nothing.
     pub dry_run: bool,
-    /// Go on where something is missing.
-    pub best_effort: bool,
 }
 
 /// What may be asked of a manager.
