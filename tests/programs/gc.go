@@ -1,7 +1,7 @@
 // Goroutines that build maps and trees and throw most of them away, so that the collector runs all
 // the time; what is kept is checked. Prints a checksum that does not depend on the schedule.
 //
-//	gc [ROUNDS [KEYS]]
+//	gc [ROUNDS [KEYS [REST]]]    REST: milliseconds that each goroutine sleeps after a round
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"time"
 )
 
 type node struct {
@@ -65,7 +66,7 @@ func check(at *node) uint64 {
 	return h.Sum64() + check(at.left) + check(at.right)
 }
 
-func worker(number uint64, rounds, keys int) uint64 {
+func worker(number uint64, rounds, keys int, rest time.Duration) uint64 {
 	kept := map[uint64][]byte{}
 	var tree *node
 	var sum uint64
@@ -89,6 +90,7 @@ func worker(number uint64, rounds, keys int) uint64 {
 			}
 			sum += key
 		}
+		time.Sleep(rest)
 	}
 	return sum
 }
@@ -99,7 +101,7 @@ func number(at, otherwise int) int {
 	}
 	n, err := strconv.Atoi(os.Args[at])
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "usage: gc [ROUNDS [KEYS]]")
+		fmt.Fprintln(os.Stderr, "usage: gc [ROUNDS [KEYS [REST]]]")
 		os.Exit(2)
 	}
 	return n
@@ -107,13 +109,14 @@ func number(at, otherwise int) int {
 
 func main() {
 	rounds, keys := number(1, 12), number(2, 20000)
+	rest := time.Duration(number(3, 0)) * time.Millisecond
 	var sums [8]uint64
 	var group sync.WaitGroup
 	for i := range sums {
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			sums[i] = worker(uint64(i), rounds, keys)
+			sums[i] = worker(uint64(i), rounds, keys, rest)
 			runtime.GC()
 		}()
 	}

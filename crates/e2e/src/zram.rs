@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::temp::{Serial, serial};
+
 const CONTROL: &str = "/sys/class/zram-control";
 
 /// A device with an active swap, removed in `Drop`.
@@ -48,6 +50,18 @@ impl Swap {
         (there.lines().count() < 2).then(|| Swap::new(mib))
     }
 
+    /// What was ever written to it, in bytes (`stat`'s sectors written): pages that left, be they back or not.
+    ///
+    /// # Panics
+    /// If the kernel does not say.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        let file = format!("/sys/block/zram{}/stat", self.number);
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let sectors = text.split_whitespace().nth(6).map(str::parse::<u64>);
+        sectors.expect("a disk counts writes").expect("a number") * 512
+    }
+
     /// Memory that it takes, in bytes (`mm_stat`'s mem_used_total).
     ///
     /// # Panics
@@ -72,6 +86,13 @@ impl Swap {
     fn device(&self) -> String {
         format!("/dev/zram{}", self.number)
     }
+}
+
+/// The turn of a test ([`serial`]) that needs a swap of so many MiB: a machine may have none.
+#[must_use]
+pub fn serial_with_swap(mib: u64) -> (Swap, Serial) {
+    let turn = serial();
+    (Swap::new(mib), turn)
 }
 
 impl Drop for Swap {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use e2e::guard::{Outcome, Run, Running, send};
 use e2e::temp::{TempDir, serial};
+use e2e::zram::serial_with_swap;
 use e2e::{pagetide, proc, programs, wait};
 use rustix::process::Signal;
 
@@ -177,7 +178,7 @@ fn zombie() {
 
 #[test]
 fn a_process_that_is_managed_already() {
-    let _serial = serial();
+    let _turn = serial_with_swap(64);
     let target = Run::new(
         [
             programs::c("toucher").as_str(),
@@ -253,7 +254,7 @@ fn a_report_file_that_cannot_be_written() {
 /// A target that goes away is an end, not an error of the manager.
 #[test]
 fn a_target_that_dies_under_its_manager() {
-    let _serial = serial();
+    let _turn = serial_with_swap(64);
     let target = Run::new(
         [
             programs::c("toucher").as_str(),

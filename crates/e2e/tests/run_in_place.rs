@@ -5,10 +5,13 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use e2e::temp::{TempDir, serial};
+use e2e::temp::TempDir;
+use e2e::zram::serial_with_swap;
 use e2e::{pagetide, proc, wait};
 
 const SOON: Duration = Duration::from_secs(60);
+/// Without a swap `run` would say that there is none, and nothing would be the same.
+const SWAP_MIB: u64 = 64;
 
 /// What a program said and how it ended.
 #[derive(PartialEq, Eq, Debug)]
@@ -49,7 +52,7 @@ fn same(script: &str) -> Said {
 
 #[test]
 fn exit_codes_and_signals_are_the_programs_own() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     for status in [0, 1, 3, 37, 126, 255] {
         let said = same(&format!("exec $RUN sh -c 'exit {status}'"));
         assert_eq!(said.status, Some(status));
@@ -70,7 +73,7 @@ fn exit_codes_and_signals_are_the_programs_own() {
 
 #[test]
 fn it_is_the_same_process() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     // pid, parent, group, session, terminal: fields 1, 4, 5, 6, 7 of /proc/self/stat. The shell tells its
     // own pid first and then becomes the program.
     let script = "echo $$ > $DIR/pid; exec $RUN cat /proc/self/stat";
@@ -106,7 +109,7 @@ fn it_is_the_same_process() {
 
 #[test]
 fn signals_limits_and_masks_are_as_they_were() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     let lines =
         "grep -E '^(Sig|Shd|Seccomp:|NoNewPrivs|Cap|Cpus_allowed:|Umask)' /proc/self/status";
     for script in [
@@ -126,7 +129,7 @@ fn signals_limits_and_masks_are_as_they_were() {
 /// A shell that pipes knows SIGPIPE; Rust's runtime ignores it: `yes | head` would complain.
 #[test]
 fn a_broken_pipe_ends_a_program_quietly() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     let said = same("$RUN yes | head -1");
     assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("y\n", ""));
     same("trap '' PIPE; $RUN sh -c 'yes 2>&1 | head -1; trap'");
@@ -134,7 +137,7 @@ fn a_broken_pipe_ends_a_program_quietly() {
 
 #[test]
 fn descriptors_are_those_that_were_given() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     // The listing itself is one more, the same in both.
     for around in [
         "",
@@ -152,7 +155,7 @@ fn descriptors_are_those_that_were_given() {
 
 #[test]
 fn environment_and_arguments_are_the_same() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     // RUN is the one variable in which the two differ.
     same("A='x y' B= $RUN env | grep -v ^RUN= | sort");
     same("env -i $RUN /usr/bin/env");
@@ -162,7 +165,7 @@ fn environment_and_arguments_are_the_same() {
 
 #[test]
 fn no_child_is_seen_that_the_program_did_not_start() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     let script = "import os\n\
         try:\n    print(os.waitpid(-1, 0))\n\
         except ChildProcessError:\n    print('none')\n";
@@ -177,7 +180,7 @@ fn no_child_is_seen_that_the_program_did_not_start() {
 /// The manager must hold no end of any pipe: a reader would wait for it.
 #[test]
 fn substitutions_and_pipes_end_with_the_program() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     let said = same("x=$($RUN sh -c 'sleep 0.1; echo done'); echo got $x");
     assert_eq!(said.stdout, "got done\n");
     same("$RUN echo one | cat | $RUN cat");
@@ -187,7 +190,7 @@ fn substitutions_and_pipes_end_with_the_program() {
 
 #[test]
 fn programs_that_cannot_run_end_as_in_a_shell() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     let folder = TempDir::public();
     std::fs::write(folder.path().join("plain"), "echo hello\n").expect("a file");
     std::fs::write(folder.path().join("locked"), "#!/bin/sh\n").expect("a file");
@@ -220,7 +223,7 @@ fn programs_that_cannot_run_end_as_in_a_shell() {
 
 #[test]
 fn wrappers_around_and_inside_change_nothing() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     same("timeout 20 nice -n 1 env X=1 $RUN sh -c 'sh -c \"exit 5\"'");
     same("$RUN timeout 20 sh -c 'exit 6'");
     same("$RUN setsid -w sh -c 'exit 7'");
@@ -230,7 +233,7 @@ fn wrappers_around_and_inside_change_nothing() {
 /// Another user has no right to what managing takes: said before the start, or done without.
 #[test]
 fn who_has_no_rights_is_told_before_the_start() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     let folder = TempDir::public();
     let copy = folder.file("pagetide");
     std::fs::copy(pagetide::binary(), &copy).expect("room for a copy");
@@ -256,7 +259,7 @@ fn who_has_no_rights_is_told_before_the_start() {
 
 #[test]
 fn the_report_comes_when_the_last_process_has_ended() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     let folder = TempDir::new();
     let path = folder.file("report.json");
     let script = format!(
@@ -288,7 +291,7 @@ fn the_report_comes_when_the_last_process_has_ended() {
 /// The manager stands beside: asked by the pid, told to let go, and the program goes on.
 #[test]
 fn a_program_under_run_is_managed_once_and_let_go() {
-    let _serial = serial();
+    let _turn = serial_with_swap(SWAP_MIB);
     let run = pagetide::run(&["--best-effort"], &e2e::guard::Run::new(["sleep", "60"]));
     let running = run.start();
     let pid = running.pid();

@@ -156,10 +156,11 @@ fn ours(status: &Value) -> Vec<Value> {
 }
 
 /// A program that fills 64 MiB and goes through them again and again.
+/// More than a group's 24 MiB, somebody else's swap, which comes first, and a part of ours.
 fn toucher() -> Run {
     let words = [
         "--mib",
-        "64",
+        "128",
         "--seconds",
         "300",
         "--think-us",
