@@ -120,6 +120,12 @@ fn limit(dir: &Path) -> u64 {
     text.trim().parse().expect("a number")
 }
 
+/// How willingly the kernel takes anonymous memory of a group: a manager lowers it, and may be killed before it
+/// has put it back.
+fn swappiness(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("memory.swappiness")).expect("the group is there")
+}
+
 fn is_lifted(dir: &Path) -> bool {
     limit(dir) > 1 << 60
 }
@@ -221,11 +227,13 @@ fn reclaim_takes_so_much() {
 fn of_a_killed_manager_the_guard_lifts_the_wall() {
     let mut wall = Managed::start(&["sleep", "300"]);
     assert_eq!(wall.ask("max 67108864"), "ok");
+    std::fs::write(wall.dir.join("memory.swappiness"), "1").expect("it is ours");
     let begin = Instant::now();
     wall.kill_manager();
     wait::until("lifted", PROMPT, || is_lifted(&wall.dir));
     eprintln!("lifted {:?} after the kill", begin.elapsed());
     wait::until("the guard's end", PROMPT, || !proc::is_alive(wall.guard));
+    assert_eq!(swappiness(&wall.dir), swappiness(&wall.dir.join("..")));
     assert!(proc::is_alive(wall.program));
     let said = left(&wall.dir, false).expect("it is left");
     assert_eq!(said, "pids 1 max none gone false");

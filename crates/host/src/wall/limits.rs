@@ -19,6 +19,7 @@ const UNLIMITED: u64 = 0x7fff_ffff_ffff_f000;
 
 const V1_MAX: &str = "memory.limit_in_bytes";
 const V1_BOTH: &str = "memory.memsw.limit_in_bytes";
+pub(super) const V1_SWAPPINESS: &str = "memory.swappiness";
 const V2_MAX: &str = "memory.max";
 const V2_HIGH: &str = "memory.high";
 const V2_SWAP: &str = "memory.swap.max";
@@ -264,15 +265,21 @@ impl Wall {
     }
 }
 
-/// All limits of an open group up to the ceiling; the first refusal, with its file.
+/// All limits of an open group up to the ceiling, and on version 1 the swappiness that it was made with, that of
+/// the group above; the first refusal, with its file.
 pub(super) fn lift(
     dir: &std::os::fd::OwnedFd,
     version: Version,
     ceiling: Limits,
 ) -> Result<(), (&'static str, Errno)> {
+    let above = files::read(dir, &format!("../{V1_SWAPPINESS}")).unwrap_or_default();
+    let swappiness = number(above.trim_ascii()).map(|one| (V1_SWAPPINESS, one.to_string()));
     let values = match version {
         // Both together first: memory alone may not be above it.
-        Version::V1 => vec![(V1_BOTH, "-1".to_owned()), (V1_MAX, word_v1(ceiling.max))],
+        Version::V1 => [(V1_BOTH, "-1".to_owned()), (V1_MAX, word_v1(ceiling.max))]
+            .into_iter()
+            .chain(swappiness)
+            .collect(),
         Version::V2 => vec![
             (V2_MAX, word(ceiling.max)),
             (V2_HIGH, word(ceiling.high)),

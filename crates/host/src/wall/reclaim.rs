@@ -7,6 +7,7 @@ use std::io;
 
 use rustix::io::Errno;
 
+use super::limits::V1_SWAPPINESS;
 use super::{Wall, files};
 use crate::system::cgroup::Version;
 use crate::system::text::number;
@@ -39,11 +40,16 @@ impl Wall {
     /// # Errors
     /// Version 2 has no such setting of a group; or the kernel refuses.
     pub fn set_swappiness(&self, swappiness: u8) -> io::Result<u8> {
-        const FILE: &str = "memory.swappiness";
         let _turn = self.turn();
-        let before = number(self.read(FILE)?.trim_ascii());
-        self.write(FILE, &swappiness.to_string())?;
-        Ok(before.and_then(|one| u8::try_from(one).ok()).unwrap_or(60))
+        self.replace_swappiness(swappiness)
+    }
+
+    fn replace_swappiness(&self, swappiness: u8) -> io::Result<u8> {
+        let text = self.read(V1_SWAPPINESS)?;
+        let before = number(text.trim_ascii()).and_then(|one| u8::try_from(one).ok());
+        let before = before.ok_or_else(|| self.told(V1_SWAPPINESS, Errno::INVAL))?;
+        self.write(V1_SWAPPINESS, &swappiness.to_string())?;
+        Ok(before)
     }
 
     fn reclaim_v2(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<()> {
@@ -65,19 +71,12 @@ impl Wall {
     }
 
     fn reclaim_v1(&self, before: u64, bytes: u64, swappiness: Option<u8>) -> io::Result<()> {
-        const FILE: &str = "memory.swappiness";
         let _turn = self.turn();
-        let usual = match swappiness {
-            Some(swappiness) => {
-                let usual = number(self.read(FILE)?.trim_ascii());
-                self.write(FILE, &swappiness.to_string())?;
-                usual
-            }
-            None => None,
-        };
+        let usual = swappiness.map(|swappiness| self.replace_swappiness(swappiness));
+        let usual = usual.transpose()?;
         let done = self.lower(before.saturating_sub(bytes));
-        let back = usual.map_or(Ok(()), |usual| self.write(FILE, &usual.to_string()));
-        done.and(back)
+        let back = usual.map(|usual| self.replace_swappiness(usual));
+        done.and(back.transpose().map(drop))
     }
 
     /// Down to `goal`, in steps, while the kernel finds something.
