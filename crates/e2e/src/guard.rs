@@ -36,6 +36,9 @@ pub struct Outcome {
     pub took: Duration,
 }
 
+/// A manager writes its report and takes its wall down in much less.
+const MANAGERS_END: Duration = Duration::from_secs(20);
+
 /// A process that runs; killed with all it started when dropped.
 #[derive(Debug)]
 pub struct Running {
@@ -220,12 +223,24 @@ impl Running {
                 self.state()
             );
         };
+        self.let_managers_end();
         Outcome {
             status,
             stdout: self.stdout(),
             stderr: self.stderr(),
             took,
         }
+    }
+
+    /// The story: now and then a test missed a report, for its manager was killed here while it wrote it. Where a
+    /// program leaves nobody behind but managers, they get the time to end by themselves.
+    fn let_managers_end(&self) {
+        let is_manager = |pid: &u32| proc::comm(*pid).is_none_or(|comm| comm == "pagetide");
+        let are_at_work = || {
+            let tree = self.tree();
+            !tree.is_empty() && tree.iter().all(is_manager)
+        };
+        let _ = wait::poll(MANAGERS_END, || (!are_at_work()).then_some(()));
     }
 
     /// For the message of a failure: every process of the tree, and the tail of what was printed.
