@@ -101,11 +101,11 @@ fn serve() -> Result<(), Error> {
     let _ = send(&channel, &Reply::Ready(served.notes().to_vec()));
     let _ = receive::<()>(&channel, UNTIL_EXEC);
     drop(channel);
-    let report = served.stay(&mut Nobody)?;
-    match setup.has_report {
-        true => save(output, &report),
-        false => Ok(()),
+    let (report, ended) = served.stay(&mut Nobody);
+    if setup.has_report {
+        save(output, &report)?;
     }
+    ended
 }
 
 /// Begins to manage whoever made the channel.

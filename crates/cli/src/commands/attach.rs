@@ -47,7 +47,7 @@ pub(super) fn attach(args: &Attach) -> Result<u8, Failure> {
     for note in served.notes() {
         front.say(&format!("goes on with less: {note}"));
     }
-    let report = served.stay(&mut front)?;
+    let (report, ended) = served.stay(&mut front);
     if let Some(live) = front.live {
         live.close();
     }
@@ -56,6 +56,7 @@ pub(super) fn attach(args: &Attach) -> Result<u8, Failure> {
         false => memory::human(&report, style),
     };
     std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes())?;
+    ended?;
     Ok(0)
 }
 

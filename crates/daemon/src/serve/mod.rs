@@ -21,7 +21,6 @@ use crate::preflight::{self, Chosen};
 use crate::walls;
 
 pub(crate) use answer::done;
-pub use answer::wanted;
 use shares::Shares;
 use wake::Wake;
 
@@ -131,17 +130,17 @@ impl Served {
     }
 
     /// Works until the target has ended, a command or a signal says to let go, or `watcher` does; the last
-    /// report.
-    ///
-    /// # Errors
-    /// The target can no longer be read; it was let go.
-    pub fn stay(mut self, watcher: &mut dyn Watcher) -> Result<Report, Error> {
+    /// report. If the target can no longer be read, it is let go, and `Err` beside the report says why.
+    pub fn stay(mut self, watcher: &mut dyn Watcher) -> (Report, Result<(), Error>) {
         let ended = self.work(watcher);
         let mut report = self.manager.report();
         report.notes.extend(self.notes);
+        if let Err(error) = &ended {
+            report.notes.push(format!("it was let go: {error}"));
+        }
         walls::fall(self.manager.end());
         self.server.finish(LAST_ANSWER);
-        ended.map(|()| report)
+        (report, ended)
     }
 
     fn work(&mut self, watcher: &mut dyn Watcher) -> Result<(), Error> {
