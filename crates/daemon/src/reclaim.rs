@@ -11,7 +11,7 @@ use crate::control::{Ask, ControlServer, Done};
 use crate::error::Error;
 use crate::options::Options;
 use crate::preflight::{self, Chosen};
-use crate::serve::{done, once, wanted};
+use crate::serve::{done, once};
 
 /// What is watched before the coldest pages are asked for: two looks of this distance.
 const GLANCE: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> R
     }
     let mut manager = Manager::start(once(chosen, interval), None)?;
     watch(&mut manager, time)?;
-    let reclaimed = manager.reclaim(wanted(what));
+    let reclaimed = manager.reclaim(what);
     drop(manager.end());
     Ok(done(reclaimed?))
 }

@@ -26,6 +26,13 @@ impl Millis {
     }
 }
 
+/// In whole milliseconds, rounded down; what is too long for them is the longest there is.
+impl From<core::time::Duration> for Millis {
+    fn from(time: core::time::Duration) -> Self {
+        Self(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
 /// A number of base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pages(pub u64);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use daemon::control::{Ask, Request, Response, Tenant, ask, manager_of};
-use daemon::options::Bytes;
+use daemon::options::{Bytes, Millis};
 use host::report::{AgeSource, Report};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -248,7 +248,7 @@ impl Stage {
         };
         if self.style.live {
             let now = sizes(subject)?;
-            let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let ms = Millis::from(self.began.elapsed()).0;
             let (clock, resident) = (crate::view::clock(ms), Bytes(now.resident));
             let wide = format!(
                 "   {clock}  resident {resident}  swapped {}",

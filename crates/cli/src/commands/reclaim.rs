@@ -24,7 +24,7 @@ pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
             _ => return Err(unexpected()),
         },
         None => daemon::reclaim::alone(chosen, what, &mut |time| {
-            let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            let ms = Millis::from(time).0;
             // Progress: no result, and no failure when nobody reads it.
             let _ = writeln!(
                 std::io::stderr(),

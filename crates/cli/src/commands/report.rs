@@ -6,6 +6,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use daemon::options::Millis;
 use host::report::Report;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
@@ -154,7 +155,7 @@ impl<W: Write> User for Writer<'_, W> {
     }
 
     fn idle(&mut self) {
-        let passed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let passed = Millis::from(self.started.elapsed()).0;
         self.progress.set_position(passed);
     }
 }
@@ -179,9 +180,7 @@ fn progress_bar(plan: &Plan) -> ProgressBar {
         true => ProgressDrawTarget::stderr(),
         false => ProgressDrawTarget::hidden(),
     };
-    let length = plan
-        .time
-        .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let length = plan.time.map(|time| Millis::from(time).0);
     let style = ProgressStyle::with_template("{msg} {wide_bar} {elapsed} (left: {eta})");
     let mut style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     if !Style::of_stdout().unicode {

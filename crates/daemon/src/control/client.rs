@@ -14,6 +14,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::protocol::{RESPONSE_BYTES_MAX, Request, Response};
 use super::{ControlError, Tenant};
+use crate::options::Millis;
 
 /// Asks the manager of a tenant, waiting at most `within`.
 ///
@@ -81,7 +82,7 @@ impl Call<'_> {
         if left.is_zero() {
             return Err(ControlError::Timeout {
                 tenant: self.tenant.clone(),
-                waited_ms: u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX),
+                waited_ms: Millis::from(self.within).0,
             });
         }
         Ok(left)

@@ -4,8 +4,8 @@
 //! names what was wrong. Decoding is total: no input makes it panic or allocate beyond the line.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
+pub use host::manage::Ask;
 use host::report::Report;
 use serde::{Deserialize, Serialize};
 
@@ -17,18 +17,6 @@ pub const REQUEST_BYTES_MAX: usize = 512;
 
 /// Longest response line, bytes, with its newline; a report of thousands of children fits.
 pub const RESPONSE_BYTES_MAX: usize = 1 << 20;
-
-/// What is to leave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ask {
-    /// So many bytes, the coldest first.
-    Bytes(u64),
-    /// What was not accessed for so long.
-    OlderThan(Duration),
-    /// Everything that can.
-    All,
-}
 
 /// What a client asks.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 
 use host::manage::{Manager, Reclaimed};
 
-use crate::control::{Ask, Done, Pong, Request, Response};
+use crate::control::{Done, Pong, Request, Response};
 use crate::error::Error;
 
 use super::Served;
@@ -59,7 +59,7 @@ fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
             let named = |(name, count): (&str, u64)| (name.to_owned(), count);
             Response::Stat(manager.stat().into_iter().map(named).collect())
         }
-        Request::Reclaim { what } => Response::Reclaimed(done(manager.reclaim(wanted(*what))?)),
+        Request::Reclaim { what } => Response::Reclaimed(done(manager.reclaim(*what)?)),
         Request::Manages { pid } => {
             let report = manager.report();
             Response::Manages(report.processes.iter().any(|process| process.pid == *pid))
@@ -71,16 +71,6 @@ fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
             })
         }
     })
-}
-
-/// As the manager has it.
-#[must_use]
-pub fn wanted(ask: Ask) -> host::manage::Ask {
-    match ask {
-        Ask::Bytes(bytes) => host::manage::Ask::Bytes(bytes),
-        Ask::OlderThan(age) => host::manage::Ask::OlderThan(age),
-        Ask::All => host::manage::Ask::All,
-    }
 }
 
 /// As it travels.

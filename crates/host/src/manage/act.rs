@@ -13,7 +13,7 @@ use pagetables::{Advice, Kind as EntryKind, Piece};
 use super::advise::{Advised, advise};
 use super::kernel::{Kernel, Tally, page_ranges};
 use super::options::{Ask, Limits, Reclaimed};
-use super::{Manager, WORK_SHARE, bytes, millis, room};
+use super::{Manager, WORK_SHARE, room};
 use crate::system::{Identity, Kind};
 use crate::watch::WatchError;
 
@@ -50,7 +50,7 @@ impl Manager {
             self.look()?;
         }
         // Looks are a little early or late; the books know exactly.
-        let nearly = Millis(millis(age - age / 8));
+        let nearly = Millis::from(age - age / 8);
         let tally = self.reclaim_with(Take::Idle(nearly, age));
         self.tell(
             &tally,
@@ -125,7 +125,7 @@ impl Manager {
 
     /// A hard limit that usage was above takes its place as soon as it is not.
     fn raise_wall(&mut self, usage: Pages) {
-        let due = self.wall_due.filter(|due| bytes(usage) <= *due);
+        let due = self.wall_due.filter(|due| usage.bytes().0 <= *due);
         if let (Some(due), Some(wall)) = (due, self.wall.clone()) {
             self.wall_due = None;
             self.set_wall(&wall, Some(due));
@@ -208,7 +208,7 @@ impl Manager {
     fn reclaim_with(&mut self, take: Take) -> Tally {
         let now = self.now();
         let idle_since = match take {
-            Take::Idle(_, age) => Some(now.0.saturating_sub(millis(age))),
+            Take::Idle(_, age) => Some(now.since(Millis::from(age)).0),
             _ => None,
         };
         let (ages, proc) = self.watch.ages_and_proc();

@@ -23,7 +23,7 @@ mod why;
 use std::time::{Duration, Instant};
 
 use engine::memcg::{MemcgId, MemcgLimits};
-use engine::{Limit, Machine, MachineConfig, Millis, Pages, Policy};
+use engine::{Limit, Machine, MachineConfig, Millis, Policy};
 
 use crate::wall::Wall;
 use crate::watch::{self, Watch, WatchError};
@@ -264,7 +264,10 @@ impl Manager {
         self.sums.noticed.came_back += noticed.came_back;
         self.sums.noticed.left += noticed.left;
         // By age, generations must be as far apart as pages must be idle, else they merge too early.
-        let apart = self.settings.evict_older_than.map_or(0, millis);
+        let apart = self
+            .settings
+            .evict_older_than
+            .map_or(0, |age| Millis::from(age).0);
         let now = self.watch.elapsed_ms();
         if now - self.generation_ms + 50 >= apart {
             self.open_generation();
@@ -311,12 +314,4 @@ impl Manager {
         }
         self.actions.push(what);
     }
-}
-
-pub(crate) fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn bytes(pages: Pages) -> u64 {
-    pages.0 * 4096
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 pub use engine::vmscan::Kept;
 use engine::{Bytes, Limit, Swappiness};
+use serde::{Deserialize, Serialize};
 
 use crate::system::family::Target;
 
@@ -61,7 +62,8 @@ pub struct Settings {
 }
 
 /// What may be asked of a manager.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Ask {
     /// So many bytes, the coldest first.
     Bytes(u64),

@@ -1,8 +1,8 @@
 //! What a manager tells: the watch's report with what was done, and counters under the kernel's names.
 
-use engine::FolioType;
+use engine::{FolioType, Millis};
 
-use super::{Manager, bytes, room};
+use super::{Manager, room};
 use crate::report::{KeptPages, LimitsReport, Report};
 
 impl Manager {
@@ -11,7 +11,7 @@ impl Manager {
         let mut report = self.watch.report();
         let limit = |limit: engine::Limit| match limit {
             engine::Limit::Max => None,
-            limit => Some(bytes(limit.pages())),
+            limit => Some(limit.pages().bytes().0),
         };
         let limits = &self.settings.limits;
         report.limits = LimitsReport {
@@ -31,7 +31,7 @@ impl Manager {
             referenced: kept.referenced,
             busy: kept.busy,
         };
-        report.overhead.page_out_ms = super::millis(self.sums.took);
+        report.overhead.page_out_ms = Millis::from(self.sums.took).0;
         if let Some(wall) = &self.wall {
             report.charged_bytes = wall.charged().ok();
             if let Ok(peak) = wall.peak() {
@@ -47,7 +47,7 @@ impl Manager {
         let lruvec = self.machine.lruvec(self.memcg);
         let mut stat = Vec::new();
         let usage = room::usage(&self.watch, self.wall.as_ref());
-        stat.push(("current", bytes(usage)));
+        stat.push(("current", usage.bytes().0));
         for ty in FolioType::ALL {
             let (active, inactive) = lruvec.active_inactive(ty);
             let [name, active_name, inactive_name] = match ty {
@@ -55,11 +55,11 @@ impl Manager {
                 FolioType::File => ["file_mapped", "active_file", "inactive_file"],
             };
             let all = engine::Pages(active.0 + inactive.0 + lruvec.off_list(ty).0);
-            stat.push((name, bytes(all)));
-            stat.push((active_name, bytes(active)));
-            stat.push((inactive_name, bytes(inactive)));
+            stat.push((name, all.bytes().0));
+            stat.push((active_name, active.bytes().0));
+            stat.push((inactive_name, inactive.bytes().0));
         }
-        stat.push(("swapped", bytes(lruvec.out(FolioType::Anon))));
+        stat.push(("swapped", lruvec.out(FolioType::Anon).bytes().0));
         stat.extend(lruvec.stat().iter());
         stat
     }

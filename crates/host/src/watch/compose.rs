@@ -3,6 +3,8 @@
 //! Invariant: nothing is read here that a look could have read; what the kernel says of the same
 //! processes is asked for here, and rarely ([`super::kernel`]).
 
+use engine::Millis;
+
 use super::bins::Bins;
 use super::{Watch, group, own_cpu, source};
 use crate::ages::Hidden;
@@ -200,7 +202,7 @@ impl Watch {
 
     fn overhead(&self) -> Overhead {
         let costs = self.ages.costs();
-        let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let ms = |time: std::time::Duration| Millis::from(time).0;
         Overhead {
             cpu_ms: ms(own_cpu().saturating_sub(self.cpu_before)),
             walk_ms: ms(costs.walk),

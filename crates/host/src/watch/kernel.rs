@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use engine::Millis;
+
 use crate::system::{Device, Filesystems, Identity, Kind, Proc};
 
 /// How much longer than a question the pause behind it is.
@@ -51,7 +53,7 @@ impl Kernel {
     /// How old they are, milliseconds.
     pub(super) fn age_ms(&self) -> u64 {
         let age = self.asked.map(|asked| asked.elapsed()).unwrap_or_default();
-        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+        Millis::from(age).0
     }
 
     fn sum(&mut self, members: &[Identity], proc: &Proc) -> Option<Sums> {
