@@ -1,6 +1,6 @@
 //! Steps: one line each, with how long it took, and what the test binaries in it counted.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -65,6 +65,54 @@ impl Steps {
     }
 }
 
+/// A step that runs beside others; what it prints is printed when it has ended.
+pub(crate) struct Beside {
+    name: String,
+    child: std::process::Child,
+    output: std::thread::JoinHandle<String>,
+}
+
+impl Beside {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// Why it cannot be started.
+    pub(crate) fn start(mut command: Command) -> Result<Beside, String> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let failed = |error| format!("cannot start {name}: {error}");
+        let (reader, writer) = std::io::pipe().map_err(failed)?;
+        let second = writer.try_clone().map_err(failed)?;
+        let child = command.stdin(Stdio::null()).stdout(writer).stderr(second);
+        let child = child.spawn().map_err(failed)?;
+        // Our copies of the pipe's end would keep it open.
+        drop(command);
+        let output = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What cannot be read is not there to be printed.
+            let _ = BufReader::new(reader).read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        Ok(Beside {
+            name,
+            child,
+            output,
+        })
+    }
+
+    /// Waits for its end, prints what it said, and takes the counts of its closing line.
+    ///
+    /// # Errors
+    /// It broke off before that line.
+    pub(crate) fn finish(mut self) -> Result<Counts, String> {
+        let status = self.child.wait();
+        let status = status.map_err(|error| format!("cannot wait for {}: {error}", self.name))?;
+        let output = self.output.join().unwrap_or_default();
+        print!("{output}");
+        let counts = output.lines().rev().find_map(Counts::of_sum);
+        counts.ok_or(format!("{} ended with {status}", self.name))
+    }
+}
+
 /// Runs a command, passes its output through, and sums the closing lines of test binaries in it.
 fn run_counted(command: &mut Command) -> Result<Counts, String> {
     let name = command.get_program().to_string_lossy().into_owned();
@@ -121,6 +169,15 @@ mod tests {
         assert!(!steps.command("b", &mut Command::new("/nonexistent/program")));
         assert_eq!(steps.broken, 2);
         assert!(!steps.finish());
+    }
+
+    #[test]
+    fn what_ran_beside_counts_what_it_said_last() {
+        let run = |script| Beside::start(shell(script)).unwrap().finish();
+        let said = run("echo '1 passed, 0 failed (guest)'; echo '7 passed, 2 failed' >&2; exit 1");
+        assert_eq!(said.map(|one| (one.passed, one.failed)), Ok((7, 2)));
+        assert!(run("exit 3").is_err());
+        assert!(Beside::start(Command::new("/nonexistent/program")).is_err());
     }
 
     #[test]

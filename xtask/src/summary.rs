@@ -15,6 +15,16 @@ impl Counts {
         self.ignored += other.ignored;
     }
 
+    /// Reads our own closing line, `N passed, M failed`, and no other.
+    pub(crate) fn of_sum(line: &str) -> Option<Counts> {
+        let (passed, failed) = line.split_once(" passed, ")?;
+        Some(Counts {
+            passed: passed.parse().ok()?,
+            failed: failed.strip_suffix(" failed")?.parse().ok()?,
+            ignored: 0,
+        })
+    }
+
     /// Reads one line of a test binary's output; any but its closing line is nothing.
     pub(crate) fn of_line(line: &str) -> Counts {
         let Some(rest) = line.trim_start().strip_prefix("test result: ") else {

@@ -10,6 +10,8 @@ use crate::zram::Swap;
 const MIB: u64 = 1 << 20;
 /// Of compressed memory: more than any of these programs has.
 const SWAP_MIB: u64 = 2048;
+/// Longer than any of them takes.
+const LONG: Duration = Duration::from_secs(300);
 
 /// A program, and how to judge it.
 #[derive(Clone, Debug)]
@@ -17,6 +19,7 @@ pub struct Case {
     name: String,
     run: Run,
     least: u64,
+    meets: bool,
     filter: fn(&str) -> String,
 }
 
@@ -28,6 +31,7 @@ impl Case {
             name: name.to_owned(),
             run: Run::new(argv),
             least: 8 * MIB,
+            meets: false,
             filter: str::to_owned,
         }
     }
@@ -46,6 +50,13 @@ impl Case {
         self
     }
 
+    /// It writes files by name: alone first, then managed.
+    #[must_use]
+    pub fn one_by_one(mut self) -> Case {
+        self.meets = true;
+        self
+    }
+
     /// Compares only what `filter` leaves of the output: some programs print times.
     #[must_use]
     pub fn compare_by(mut self, filter: fn(&str) -> String) -> Case {
@@ -59,17 +70,24 @@ impl Case {
     /// Where anything differs, or if hardly anything left by the kernel's count.
     pub fn check(&self) {
         let (name, swap) = (&self.name, Swap::new(SWAP_MIB));
-        let alone = self.run.finish(Duration::from_secs(300));
+        // The swap is ours and the first to be used, and nothing else is short of memory.
+        let before = swap.written();
+        // Both at a time, unless they would meet.
+        let alone = self.run.start();
+        let (alone, managed) = if self.meets {
+            (alone.wait(LONG), pagetide::run(&POLICY, &self.run).start())
+        } else {
+            let managed = pagetide::run(&POLICY, &self.run).start();
+            (alone.wait(LONG), managed)
+        };
+        let managed = managed.wait(LONG);
+        let left = swap.written() - before;
         assert!(
             alone.status.success(),
             "{name} alone: {}\n{}",
             alone.status,
             alone.stderr
         );
-        // The swap is ours and the first to be used, and nothing else is short of memory.
-        let before = swap.written();
-        let managed = pagetide::run(&POLICY, &self.run).finish(Duration::from_secs(300));
-        let left = swap.written() - before;
         eprintln!(
             "{name}: {:.1} MiB left, {:.1} s alone, {:.1} s managed",
             left as f64 / MIB as f64,

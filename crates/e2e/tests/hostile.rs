@@ -179,7 +179,7 @@ fn each_kind_of_operation_alone() {
     let mut failed = Vec::new();
     for group in groups {
         let seed = chance.below(1 << 32);
-        let result = std::panic::catch_unwind(|| under_eviction(3, seed, &["--ops", group]));
+        let result = std::panic::catch_unwind(|| under_eviction(2, seed, &["--ops", group]));
         failed.extend(result.err().map(|_| group));
     }
     assert!(failed.is_empty(), "wrong under {failed:?}");

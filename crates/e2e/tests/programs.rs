@@ -108,6 +108,7 @@ fn fio(block: &str) {
     }
     Case::new(&format!("fio {block}"), command)
         .compare_by(errors)
+        .one_by_one()
         // Most of what it touches is page cache.
         .least(MIB)
         .check();
@@ -140,7 +141,7 @@ fn stress_ng_vm_methods_verify() {
         "all",
         "--verify",
         "--timeout",
-        "15",
+        "8",
         "--seed",
         "7",
         "--stdout",

@@ -251,7 +251,7 @@ fn a_manager_killed_at_any_moment_leaves_no_limit() {
     let hotset = programs::c("hotset");
     let swap = Swap::new(256);
     let mut slowest = Duration::ZERO;
-    for round in 0..25 {
+    for round in 0..12 {
         let mut wall = Managed::start(&[&hotset, "48", "4", "60", "--rate", "1000"]);
         let filled = || proc::rss_anon(wall.program).unwrap_or(0) > 47 * MIB;
         wait::until("filled", LIMIT, filled);
