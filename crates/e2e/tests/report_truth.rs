@@ -58,15 +58,24 @@ fn describe(what: &str, verdict: &Verdict, aged: &Aged) -> String {
 /// program may fill in for pages that are missing, so what they could is taken off: of anonymous memory
 /// that is little.
 fn check(what: &str, ages: &AgesSubject, looking: Looking) {
+    if let Err(text) = try_check(what, ages, looking) {
+        panic!("{text}");
+    }
+}
+
+fn try_check(what: &str, ages: &AgesSubject, looking: Looking) -> Result<(), String> {
     let aged = looking.finish();
     let [anon, file] = verdicts(ages, &aged);
     let text = describe(what, &anon, &aged);
     eprintln!("{text}");
-    assert!(anon.share_at_least() >= RIGHT, "{text}");
-    let text = describe(&format!("{what}, files"), &file, &aged);
-    assert!(file.share() >= RIGHT, "{text}");
+    let of_files = describe(&format!("{what}, files"), &file, &aged);
     assert_eq!(aged.report["age_source"], "page-tables");
     assert_eq!(aged.report["age_grain"], "page");
+    match (anon.share_at_least() >= RIGHT, file.share() >= RIGHT) {
+        (true, true) => Ok(()),
+        (false, _) => Err(text),
+        (true, false) => Err(of_files),
+    }
 }
 
 fn watch(ages: &AgesSubject, seconds: u64) -> Looking {
@@ -81,8 +90,13 @@ fn the_age_of_every_page_is_right_within_an_interval() {
     let minutes = std::env::var("PAGETIDE_TRUTH_MINUTES").ok();
     let minutes: u64 = minutes.and_then(|text| text.parse().ok()).unwrap_or(0);
     let ages = AgesSubject::start(24, 100 + minutes * 70, &kinds);
-    let looking = watch(&ages, 20);
-    check("ages", &ages, looking);
+    // A pass over a class takes a millisecond. Where it falls, whole, between a reading and its clearing (some
+    // two milliseconds of each second here), nothing tells of it, and a class looks a pass older: seen once
+    // in some thirty runs. Twice in a row it is another matter.
+    if let Err(text) = try_check("ages", &ages, watch(&ages, 20)) {
+        eprintln!("once more, for: {text}");
+        check("ages again", &ages, watch(&ages, 20));
+    }
     for minute in 1..=minutes {
         let looking = watch(&ages, 60);
         check(&format!("minute {minute}"), &ages, looking);

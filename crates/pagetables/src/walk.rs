@@ -58,6 +58,21 @@ pub struct Walked {
     pub again: u64,
 }
 
+/// The 2 MiB that one leaf table maps.
+#[derive(Clone, Copy, Debug)]
+struct Leaf {
+    /// Address of the region of 1 GiB that it is in.
+    region: u64,
+    /// Its own address.
+    start: u64,
+}
+
+impl Leaf {
+    fn span(self) -> Range<u64> {
+        self.start..self.start + MIB2
+    }
+}
+
 /// A region of 1 GiB, and the way to its table of the second level.
 struct Region {
     base: u64,
@@ -79,8 +94,8 @@ struct Pass<'a, 'b> {
     ranges: &'a [Range<u64>],
     sink: &'a mut Sink<'b>,
     walked: Walked,
-    /// The 2 MiB pieces to be read again: their region's base and their address.
-    again: Vec<(u64, u64)>,
+    /// To be read again.
+    again: Vec<Leaf>,
     /// Nothing of these regions was told yet.
     is_first: bool,
     /// What changes once more is given up.
@@ -110,7 +125,7 @@ impl Reader {
         };
         for group in regions_of(ranges).chunks(REGIONS) {
             let pieces = group.iter().flat_map(|base| tables_in(*base, ranges));
-            let mut wanted: Vec<(u64, u64)> = pieces.collect();
+            let mut wanted: Vec<Leaf> = pieces.collect();
             for attempt in 1..=TRIES {
                 (pass.is_first, pass.is_last) = (attempt == 1, attempt == TRIES);
                 let regions = self.descend(space, &wanted)?;
@@ -126,11 +141,11 @@ impl Reader {
     }
 
     /// Reads the upper tables of the regions in which `wanted` lies, level by level, all at once.
-    fn descend(&mut self, space: &Space, wanted: &[(u64, u64)]) -> io::Result<Vec<Region>> {
+    fn descend(&mut self, space: &Space, wanted: &[Leaf]) -> io::Result<Vec<Region>> {
         let mut regions: Vec<Region> = Vec::new();
-        for (base, _) in wanted {
-            if regions.last().is_none_or(|last| last.base != *base) {
-                regions.push(Region::new(*base, space.pgd));
+        for leaf in wanted {
+            if regions.last().is_none_or(|last| last.base != leaf.region) {
+                regions.push(Region::new(leaf.region, space.pgd));
             }
         }
         let mut shift = self.top_shift();
@@ -180,30 +195,31 @@ impl Reader {
     fn read_leaves(
         &mut self,
         regions: &[Region],
-        wanted: &[(u64, u64)],
+        wanted: &[Leaf],
         pass: &mut Pass<'_, '_>,
     ) -> io::Result<()> {
-        let mut batch: Vec<(usize, u64)> = Vec::with_capacity(LEAVES);
+        let mut batch: Vec<(usize, Leaf)> = Vec::with_capacity(LEAVES);
         let (mut at, mut told) = (0, None);
-        for (base, start) in wanted {
-            if told == Some(*base) {
+        for leaf in wanted {
+            let base = leaf.region;
+            if told == Some(base) {
                 continue;
             }
-            while regions[at].base != *base {
+            while regions[at].base != base {
                 at += 1;
             }
-            let entry = regions[at].entry(*start);
+            let entry = regions[at].entry(leaf.start);
             // Programs reserve terabytes: told in pieces of 2 MiB, ThreadSanitizer's 133 TiB took 35 s.
             if regions[at].table == 0 && !entry.is_present() && pass.is_first {
-                pass.tell_whole((*base, GIB), regions[at].span, entry);
-                told = Some(*base);
+                pass.tell_whole(base..base + GIB, regions[at].span, entry);
+                told = Some(base);
                 continue;
             }
             if regions[at].table == 0 || entry.is_huge() || !entry.is_present() {
-                pass.tell_whole((*start, MIB2), regions[at].span, entry);
+                pass.tell_whole(leaf.span(), regions[at].span, entry);
                 continue;
             }
-            batch.push((at, *start));
+            batch.push((at, *leaf));
             if batch.len() == LEAVES {
                 self.read_batch(regions, &batch, pass)?;
                 batch.clear();
@@ -219,11 +235,11 @@ impl Reader {
     fn read_batch(
         &mut self,
         regions: &[Region],
-        batch: &[(usize, u64)],
+        batch: &[(usize, Leaf)],
         pass: &mut Pass<'_, '_>,
     ) -> io::Result<()> {
-        for (index, start) in batch {
-            let table = regions[*index].entry(*start).physical(self.mask);
+        for (index, leaf) in batch {
+            let table = regions[*index].entry(leaf.start).physical(self.mask);
             self.copier.ask(self.direct_map.wrapping_add(table), 4096);
         }
         let (first, last) = (batch[0].0, batch[batch.len() - 1].0);
@@ -243,15 +259,15 @@ impl Reader {
         let tables: Vec<Option<&[u64]>> = checked
             .map(|(region, check)| self.table_if_same(region, check))
             .collect();
-        for (number, (index, start)) in batch.iter().enumerate() {
+        for (number, (index, leaf)) in batch.iter().enumerate() {
             let region = &regions[*index];
-            let slot = region.slot(*start);
+            let slot = region.slot(leaf.start);
             let now = tables[*index - first].map(|table| Entry(table[slot]));
             let is_same = now.is_some_and(|now| now.leads_where(region.entries[slot], self.mask));
             match self.copier.answer(number).filter(|_| is_same) {
-                Some(words) => pass.tell_pages(*start, words),
-                None if pass.is_last => pass.tell_unsure(*start),
-                None => pass.again.push((region.base, *start)),
+                Some(words) => pass.tell_pages(leaf.span(), words),
+                None if pass.is_last => pass.tell_unsure(leaf.span()),
+                None => pass.again.push(*leaf),
             }
         }
         Ok(())
@@ -289,59 +305,53 @@ impl Region {
     }
 }
 
-/// The 2 MiB pieces of the region at `base` in which something of `ranges` lies, with the region.
-fn tables_in(base: u64, ranges: &[Range<u64>]) -> Vec<(u64, u64)> {
-    let end = base + GIB;
-    let mut pieces: Vec<(u64, u64)> = Vec::new();
-    let from = ranges.partition_point(|range| range.end <= base);
+/// The leaves of the region at `region` in which something of `ranges` lies.
+fn tables_in(region: u64, ranges: &[Range<u64>]) -> Vec<Leaf> {
+    let end = region + GIB;
+    let mut pieces: Vec<Leaf> = Vec::new();
+    let from = ranges.partition_point(|range| range.end <= region);
     for range in ranges[from..].iter().take_while(|range| range.start < end) {
         if range.is_empty() {
             continue;
         }
-        let first = range.start.max(base) & !(MIB2 - 1);
-        let next = pieces.last().map_or(first, |last| first.max(last.1 + MIB2));
-        pieces.extend(
-            (next..range.end.min(end))
-                .step_by(2 << 20)
-                .map(|start| (base, start)),
-        );
+        let first = range.start.max(region) & !(MIB2 - 1);
+        let next = pieces
+            .last()
+            .map_or(first, |last| first.max(last.span().end));
+        let starts = (next..range.end.min(end)).step_by(2 << 20);
+        pieces.extend(starts.map(|start| Leaf { region, start }));
     }
     pieces
 }
 
-/// The parts of `ranges` in the `bytes` from `start` on, with their numbers.
-fn clip(start: u64, bytes: u64, ranges: &[Range<u64>], mut tell: impl FnMut(usize, u64, u64)) {
-    let end = start + bytes;
-    let from = ranges.partition_point(|range| range.end <= start);
+/// The parts of `ranges` in `span`, with their numbers.
+fn clip(span: &Range<u64>, ranges: &[Range<u64>], mut tell: impl FnMut(usize, Range<u64>)) {
+    let from = ranges.partition_point(|range| range.end <= span.start);
     for (number, range) in ranges.iter().enumerate().skip(from) {
-        if range.start >= end {
+        if range.start >= span.end {
             break;
         }
-        let (low, high) = (range.start.max(start), range.end.min(end));
-        if low < high {
-            tell(number, low, high - low);
+        let part = range.start.max(span.start)..range.end.min(span.end);
+        if !part.is_empty() {
+            tell(number, part);
         }
     }
 }
 
 impl Pass<'_, '_> {
-    fn tell_pages(&mut self, start: u64, words: &[u64]) {
+    fn tell_pages(&mut self, span: Range<u64>, words: &[u64]) {
         let entries: [Entry; 512] = std::array::from_fn(|index| Entry(words[index]));
-        clip(start, MIB2, self.ranges, |number, low, bytes| {
-            let index = |at: u64| usize::try_from((at - start) >> 12).unwrap_or(0);
-            let entries = &entries[index(low)..index(low + bytes)];
-            (self.sink)(
-                number,
-                Piece::Pages {
-                    start: low,
-                    entries,
-                },
-            );
+        let index = |at: u64| usize::try_from((at - span.start) >> 12).unwrap_or(0);
+        clip(&span, self.ranges, |number, part| {
+            let (start, entries) = (part.start, &entries[index(part.start)..index(part.end)]);
+            (self.sink)(number, Piece::Pages { start, entries });
         });
     }
 
-    fn tell_whole(&mut self, (start, bytes): (u64, u64), span: u64, entry: Entry) {
-        clip(start, bytes, self.ranges, |number, start, bytes| {
+    /// All of `whole` is one entry, which maps `span` bytes.
+    fn tell_whole(&mut self, whole: Range<u64>, span: u64, entry: Entry) {
+        clip(&whole, self.ranges, |number, part| {
+            let (start, bytes) = (part.start, part.end - part.start);
             (self.sink)(
                 number,
                 Piece::Whole {
@@ -354,8 +364,9 @@ impl Pass<'_, '_> {
         });
     }
 
-    fn tell_unsure(&mut self, start: u64) {
-        clip(start, MIB2, self.ranges, |number, start, bytes| {
+    fn tell_unsure(&mut self, span: Range<u64>) {
+        clip(&span, self.ranges, |number, part| {
+            let (start, bytes) = (part.start, part.end - part.start);
             (self.sink)(number, Piece::Unsure { start, bytes });
         });
     }

@@ -137,9 +137,9 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "crates/host/src/ages",
         &[
-            &["found", "claim", "listener"],
+            &["found", "claim", "listener", "held"],
             &["space"],
-            &["pauses", "page"],
+            &["clearing", "pauses", "page"],
         ],
     ),
 ];

@@ -5,11 +5,14 @@
 //! seen set again, never young and never old. A process that used no processor time since the last
 //! round accessed nothing: its pages grow older without being looked at, unless pages were moved.
 //!
-//! Floors: `claim` (one pagetide a process), `listener` (who hears of each page), `space` (one address space), `pauses` (how long clearing may take), `page` (one piece of a reading), `found` (what a reading
-//! adds up to), and here the round.
+//! Floors: `claim` (one pagetide a process), `found` (what a reading adds up to), `pauses` (how long clearing
+//! may take), `space` (one address space), `clearing` (its bits are set back), `listener` (who hears of each
+//! page), `page` (one piece of a reading), `held` (a reading that waits for its clearing), and here the round.
 
 mod claim;
+mod clearing;
 mod found;
+mod held;
 mod listener;
 mod page;
 mod pauses;
@@ -20,15 +23,17 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use pagetables::{Cleared, Grain, Part, Sink, Source};
+use pagetables::{Grain, Piece, Sink, Source};
 
 use crate::books::Books;
 use crate::system::{Filesystems, Identity, Mapping, Nodes, Proc};
 
+use clearing::Clearing;
 pub use found::{Found, Hidden};
+use held::Held;
 pub use listener::{Listener, Told};
 pub use page::MemoryKind;
-use page::{Teller, ranges};
+use page::{Teller, part_of, ranges};
 pub use pauses::Pauses;
 use space::Kept;
 pub use space::Space;
@@ -252,17 +257,8 @@ impl Ages {
         space.look_for_devices(&self.proc, pid);
         let is_ours = self.source.grain() == Grain::None || space.claim(identity);
         let at_most = self.pauses.at_most(space.kept, now);
-        let entries: u64 = space.found.entries.iter().sum();
-        let what = (pid, mappings.as_slice());
-        let mut work =
-            || self.read_and_clear(what, &mut space, is_ours.then_some(at_most), listener);
-        // What is accessed between the reading and the clearing of its table is lost: on a busy machine that
-        // was a whole pass of a program over 1,000 pages. So a short one is not interrupted.
-        let done = if (1..UNINTERRUPTED_MAX).contains(&entries) {
-            pagetables::uninterrupted(&mut work)
-        } else {
-            work()
-        };
+        let at_most = is_ours.then_some(at_most);
+        let done = self.read_and_clear((pid, &mappings), &mut space, at_most, listener);
         let is_first = match done {
             Ok(is_first) => is_first,
             Err(error) => {
@@ -293,32 +289,47 @@ impl Ages {
         listener: &mut dyn Listener,
     ) -> io::Result<bool> {
         let begin = Instant::now();
+        let cleared = self.costs.clear;
+        let entries: u64 = space.found.entries.iter().sum();
         // Whether a secondary MMU has registered is known at the reading's end, and counts from the next
         // round on; its descriptors are known before.
         let mask = self.source.frame_mask();
         let mut teller = Teller::new((&mut self.books, &self.nodes), space, mappings, mask);
-        let reading = self
-            .source
-            .read(pid, &ranges(mappings), &mut |number, piece| {
-                teller.tell(number, piece);
-                listener.hear(teller.told(number), piece);
-            });
+        let mut tell = |number: usize, piece: Piece<'_>| {
+            teller.tell(number, piece);
+            listener.hear(teller.told(number), piece);
+        };
+        let (source, ranges) = (&mut *self.source, ranges(mappings));
+        let mut clearing = Clearing {
+            pid,
+            space,
+            at_most,
+            costs: &mut self.costs,
+        };
+        // What is accessed between the reading and the clearing of its table is lost: on a busy machine that
+        // was a whole pass of a program over 1,000 pages. So a short one is not interrupted, and comes before
+        // the books.
+        let reading = if (1..UNINTERRUPTED_MAX).contains(&entries) {
+            let mut held = Held::default();
+            let reading = pagetables::uninterrupted(|| {
+                let reading = source.read(pid, &ranges, &mut |number, piece| {
+                    held.take(part_of(mappings[number].kind), number, piece);
+                })?;
+                clearing.clear(source, held.present, held.accessed);
+                Ok::<_, io::Error>(reading)
+            })?;
+            held.tell(&mut tell);
+            reading
+        } else {
+            source.read(pid, &ranges, &mut tell)?
+        };
         let found = teller.found;
-        self.costs.walk += begin.elapsed();
-        let reading = reading?;
+        if !(1..UNINTERRUPTED_MAX).contains(&entries) {
+            clearing.clear(source, found.entries, found.accessed);
+        }
+        self.costs.walk += begin.elapsed().saturating_sub(self.costs.clear - cleared);
         let is_first = self.read.insert(reading.space);
         space.learn(&reading, found, is_first);
-        for part in [Part::Anon, Part::File] {
-            let has_young = found.accessed[part as usize] > 0;
-            match at_most {
-                None => space.trusted[part as usize] = false,
-                Some(at_most) if has_young => self.clear(pid, part, space, at_most),
-                Some(_) => {
-                    space.trusted[part as usize] = true;
-                    space.not_cleared[part as usize] = None;
-                }
-            }
-        }
         Ok(is_first)
     }
 
@@ -332,22 +343,5 @@ impl Ages {
                 Some(space)
             }
         }
-    }
-
-    /// Sets the accessed bits of a part back, if nobody waits long for it.
-    fn clear(&mut self, pid: u32, part: Part, space: &mut Space, at_most: Duration) {
-        let entries = space.found.entries[part as usize];
-        let what = (pid, part);
-        let cleared = self.source.clear(what, &mut space.pace, entries, at_most);
-        if let Ok(Cleared::Done(took)) = cleared {
-            self.costs.clear += took;
-            self.costs.clear_longest = self.costs.clear_longest.max(took);
-        }
-        space.trusted[part as usize] = matches!(cleared, Ok(Cleared::Done(_)));
-        space.not_cleared[part as usize] = match cleared {
-            Ok(Cleared::Done(_)) => None,
-            Ok(Cleared::TooLong(expected)) => Some(Hidden::Stall(expected)),
-            Err(error) => Some(Hidden::Denied(error.kind())),
-        };
     }
 }

@@ -108,7 +108,7 @@ impl<'a> Teller<'a> {
                 span,
                 entry,
             } => {
-                self.tell_whole(mapping, (start, bytes, span), entry);
+                self.tell_whole(mapping, &(start..start + bytes), span, entry);
             }
             Piece::Unsure { bytes, .. } => self.found.unsure += bytes / 4096,
         }
@@ -157,13 +157,8 @@ impl<'a> Teller<'a> {
         }
     }
 
-    fn tell_whole(
-        &mut self,
-        mapping: &Mapping,
-        (start, bytes, span): (u64, u64, u64),
-        entry: Entry,
-    ) {
-        let pages = bytes / 4096;
+    fn tell_whole(&mut self, mapping: &Mapping, whole: &Range<u64>, span: u64, entry: Entry) {
+        let pages = (whole.end - whole.start) / 4096;
         if !entry.is_present() {
             self.count_absent(entry, pages);
             return;
@@ -185,7 +180,7 @@ impl<'a> Teller<'a> {
         let look = self.look_at(entry, part);
         // The frame in a huge entry is its first; low bits hold flags (PAT).
         let first = (entry.physical(self.mask) & !(span - 1)) >> 12;
-        let frame = first + ((start & (span - 1)) >> 12);
+        let frame = first + ((whole.start & (span - 1)) >> 12);
         let class = self.class(if is_own { dirty } else { clean }, frame);
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         if pages == 512 || pages == 1 {
@@ -226,7 +221,7 @@ impl<'a> Teller<'a> {
 }
 
 /// With which part a mapping is cleared.
-fn part_of(kind: Kind) -> Part {
+pub(super) fn part_of(kind: Kind) -> Part {
     match kind {
         Kind::Anon | Kind::Device => Part::Anon,
         Kind::File | Kind::Shmem | Kind::Hugetlb => Part::File,

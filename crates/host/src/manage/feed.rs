@@ -196,20 +196,19 @@ impl<'a> Feed<'a> {
     }
 
     /// One entry for a part of a huge page, or for a hole of any size.
-    fn tell_whole(&mut self, told: &Told<'_>, (start, bytes): (u64, u64), span: u64, entry: Entry) {
-        let end = start + bytes;
-        let from = chunk_of(start);
+    fn tell_whole(&mut self, told: &Told<'_>, whole: &Range<u64>, span: u64, entry: Entry) {
+        let from = chunk_of(whole.start);
         let chunks: Vec<u64> = if entry.is_present() {
-            (from / CHUNK..end.div_ceil(CHUNK))
+            (from / CHUNK..whole.end.div_ceil(CHUNK))
                 .map(|number| number * CHUNK)
                 .collect()
         } else {
-            let known = self.ids.within(told.owner, from..end);
+            let known = self.ids.within(told.owner, from..whole.end);
             known.into_iter().map(|(start, _)| start).collect()
         };
         for chunk in chunks {
             self.turn_to(told.owner, chunk);
-            for at in pages_within(&(start..end), chunk) {
+            for at in pages_within(whole, chunk) {
                 let address = chunk + u64::from(at) * 4096;
                 let page = classify(told, entry, address & (span - 1));
                 self.tell(at, page);
@@ -231,7 +230,7 @@ impl Listener for Feed<'_> {
                 span,
                 entry,
             } => {
-                self.tell_whole(&told, (start, bytes), span, entry);
+                self.tell_whole(&told, &(start..start + bytes), span, entry);
             }
             Piece::Unsure { start, bytes } => self.leave(told.owner, start..start + bytes),
         }

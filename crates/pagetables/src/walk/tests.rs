@@ -18,13 +18,18 @@ fn pieces_cover_ranges_once() {
         MIB2 - 4096..MIB2 + 4096,
         GIB - 4096..GIB + 4096,
     ];
-    assert_eq!(tables_in(0, &ranges), [(0, 0), (0, MIB2), (0, GIB - MIB2)]);
-    assert_eq!(tables_in(GIB, &ranges), [(GIB, GIB)]);
+    let starts = |region| -> Vec<u64> {
+        let leaves = tables_in(region, &ranges);
+        assert!(leaves.iter().all(|leaf| leaf.region == region));
+        leaves.iter().map(|leaf| leaf.start).collect()
+    };
+    assert_eq!(starts(0), [0, MIB2, GIB - MIB2]);
+    assert_eq!(starts(GIB), [GIB]);
     let mut told = Vec::new();
-    clip(0, MIB2, &ranges, |number, start, bytes| {
-        told.push((number, start, bytes))
+    clip(&(0..MIB2), &ranges, |number, part| {
+        told.push((number, part))
     });
-    assert_eq!(told, [(0, 4096, 4096), (2, MIB2 - 4096, 4096)]);
+    assert_eq!(told, [(0, 4096..8192), (2, MIB2 - 4096..MIB2)]);
 }
 
 /// A child that fills `mib` MiB and then waits; ended when dropped.
