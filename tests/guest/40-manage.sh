@@ -16,12 +16,13 @@ wait_for() {
     done
     "$@"
 }
-# managed OPTION...: `pagetide run OPTIONS -- mem KIND MIB`; sets pid, which is the program's.
+# managed OPTION...: `pagetide run OPTIONS -- mem KIND MIB`; its pid, which is the program's, is in run.pid: a test is a
+# subshell.
 managed() {
     rm -f run.json
     : >run.out
     pagetide run --report run.json "$@" >run.out 2>run.err &
-    pid=$!
+    echo $! >run.pid
     wait_for 60 grep -q ^ready run.out || { cat run.err; return 1; }
 }
 over() { [ "$(status $pid VmSwap)" -ge $1 ] || { echo "VmSwap $(status $pid VmSwap) KiB"; return 1; }; }
@@ -36,6 +37,7 @@ stop() {
 ## By age: half of 32 MiB is never touched again.
 begin_age() { managed --evict-older-than 3s --every 1s --age-every 1s -- mem ages 32 100; }
 test_that a_program_runs_by_age begin_age
+pid=$(cat run.pid)
 test_that its_cold_half_leaves wait_for 60 over 14000
 hot_stays() { at_most VmSwap "$(status $pid VmSwap)" 20000; }
 test_that its_hot_half_stays hot_stays
@@ -47,6 +49,7 @@ test_that evicted_is_about_that counted
 ## memory.max: the wall is the kernel's, its peak is not above it, and swap is what memory.stat says.
 begin_max() { managed --memory-max 32M -- mem anon 48; }
 test_that a_program_runs_below_its_size begin_max
+pid=$(cat run.pid)
 test_that the_rest_is_in_swap wait_for 60 over 14000
 dir=$(wall_of)
 test_that the_wall_is_there is "$(cat $dir/memory.max)" 33554432
@@ -64,7 +67,8 @@ echo "stat: anon $(stat_word anon) swapped $(stat_word swapped); kernel: $(grep 
 
 ## A manager that is killed: the guard lifts the wall, the program runs on.
 manager=$(for one in /proc/[0-9]*; do tr '\0' ' ' <$one/cmdline 2>/dev/null | grep -q "__manager serve" && echo ${one#/proc/}; done | head -n 1)
-killed() { kill -9 $manager && wait_for 20 is "$(cat $dir/memory.max)" max; is "$(cat $dir/memory.max)" max && kill -0 $pid; }
+lifted() { is "$(cat $dir/memory.max)" max; }
+killed() { kill -9 $manager && wait_for 20 lifted && kill -0 $pid; }
 test_that a_killed_managers_wall_is_lifted killed
 kill -9 $pid
 

@@ -57,7 +57,7 @@ fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
         Request::Report {} => Response::Report(Box::new(manager.report())),
         Request::Stat {} => {
             let named = |(name, count): (&str, u64)| (name.to_owned(), count);
-            Response::Stat(manager.stat().into_iter().map(named).collect())
+            Response::Stat(manager.stat()?.into_iter().map(named).collect())
         }
         Request::Reclaim { what } => Response::Reclaimed(done(manager.reclaim(*what)?)),
         Request::Manages { pid } => {

@@ -4,6 +4,7 @@ use engine::{FolioType, Millis};
 
 use super::{Manager, room};
 use crate::report::{KeptPages, LimitsReport, Report};
+use crate::watch::WatchError;
 
 impl Manager {
     /// Everything until now.
@@ -41,9 +42,13 @@ impl Manager {
         report
     }
 
-    /// Counters under the names of cgroup v2's memory.stat.
-    #[must_use]
-    pub fn stat(&self) -> Vec<(&'static str, u64)> {
+    /// Counters under the names of cgroup v2's memory.stat, as they are now: of the last look they were ten seconds
+    /// old, and of a program that had just begun nothing.
+    ///
+    /// # Errors
+    /// The target cannot be read any more.
+    pub fn stat(&mut self) -> Result<Vec<(&'static str, u64)>, WatchError> {
+        self.look_if_worth_it()?;
         let lruvec = self.machine.lruvec(self.memcg);
         let mut stat = Vec::new();
         let usage = room::usage(&self.watch, self.wall.as_ref());
@@ -59,8 +64,9 @@ impl Manager {
             stat.push((active_name, active.bytes().0));
             stat.push((inactive_name, inactive.bytes().0));
         }
-        stat.push(("swapped", lruvec.out(FolioType::Anon).bytes().0));
+        // What the kernel took before we looked for the first time, the engine never knew.
+        stat.push(("swapped", self.watch.swapped_pages().bytes().0));
         stat.extend(lruvec.stat().iter());
-        stat
+        Ok(stat)
     }
 }

@@ -145,7 +145,7 @@ impl Watch {
         report
             .unknown_because
             .sort_by_key(|one| std::cmp::Reverse(one.bytes));
-        (report.evicted_pages, report.refaulted_pages) = self.swapped_pages();
+        (report.evicted_pages, report.refaulted_pages) = self.paged();
         if unsure > 0 {
             let bytes = unsure * PAGE;
             report.notes.push(format!("{bytes} bytes of tables changed while they were read, and are left out of this look"));
@@ -154,7 +154,7 @@ impl Watch {
 
     /// Pages that went to swap and came back: of the host, by the kernel's count; of a part of it, by what
     /// more is in swap and by faults that needed reading, which the host's count bounds.
-    fn swapped_pages(&self) -> (u64, u64) {
+    fn paged(&self) -> (u64, u64) {
         let now = self.proc.vmstat().unwrap_or_default();
         let out = now.swapped_out.wrapping_sub(self.vmstat.swapped_out);
         let back = now.swapped_in.wrapping_sub(self.vmstat.swapped_in);

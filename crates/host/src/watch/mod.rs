@@ -18,7 +18,7 @@ pub mod source;
 
 use std::time::{Duration, Instant};
 
-use engine::Millis;
+use engine::{Millis, Pages};
 
 use crate::ages::{Ages, Listener, Looked, Pauses};
 use crate::report::{AgeSource, Report};
@@ -252,6 +252,13 @@ impl Watch {
     #[must_use]
     pub fn members(&self) -> &[Identity] {
         &self.members
+    }
+
+    /// Entries of private memory that were swapped out at the last look.
+    #[must_use]
+    pub fn swapped_pages(&self) -> Pages {
+        let spaces = self.members.iter().filter_map(|one| self.ages.space(*one));
+        Pages(spaces.map(|space| space.found.swapped).sum())
     }
 
     /// Where processes are read.
