@@ -37,7 +37,7 @@ pub struct Outcome {
 }
 
 /// A manager writes its report and takes its wall down in much less.
-const MANAGERS_END: Duration = Duration::from_secs(20);
+const MANAGERS_END: Duration = Duration::from_secs(10);
 
 /// A process that runs; killed with all it started when dropped.
 #[derive(Debug)]
@@ -258,18 +258,26 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // The program first: its manager has a report to write.
+        let is_manager = |pid: &u32| {
+            *pid != self.pid() && proc::comm(*pid).is_some_and(|comm| comm == "pagetide")
+        };
         // Twice: a process may have forked between the listing and the kill.
         for _ in 0..2 {
             let tree = self.tree();
             if !self.done {
                 self.signal(Signal::KILL);
             }
-            for pid in tree {
-                send(pid, Signal::KILL);
-            }
+            let others = tree.into_iter().filter(|pid| !is_manager(pid));
+            others.for_each(|pid| send(pid, Signal::KILL));
         }
         if !self.done {
             let _ = self.child.wait();
+            self.done = true;
+        }
+        self.let_managers_end();
+        for pid in self.tree() {
+            send(pid, Signal::KILL);
         }
     }
 }

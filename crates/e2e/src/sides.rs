@@ -111,6 +111,8 @@ impl Place {
         };
         if let Some(limited) = &self.limited {
             measured.kills = limited.line("memory.oom_control", "oom_kill ");
+            // A pipe ends well without one of its programs: what was killed has not done its work.
+            measured.seconds = seconds.filter(|_| measured.kills == 0);
         }
         if let Side::Pagetide(_) = self.side {
             let report = self.report();

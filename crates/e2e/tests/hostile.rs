@@ -156,23 +156,19 @@ fn several_processes() {
     under_eviction(10, seed, &["--procs", "3", "--threads", "2", "--mib", "24"]);
 }
 
-/// One group of operations a run: what breaks is named by the test.
+/// One group of operations a run: what breaks is named by the test. `bench hostile` runs all of them for long.
 #[test]
 fn each_kind_of_operation_alone() {
     let _serial = serial();
     let mut chance = Chance::from_env("each_kind_of_operation_alone");
     let groups = [
-        "verify,rewrite,straddle,copy,idle,stack",
+        "verify,rewrite,straddle,copy,idle,stack,mlock",
         "verify,rewrite,grow,shrink,move",
-        "verify,rewrite,move_part,dontunmap",
-        "verify,rewrite,remap,remap_part,brk",
+        "verify,rewrite,move_part,dontunmap,remap,remap_part,brk",
         "verify,rewrite,protect,segv",
-        "verify,rewrite,mlock",
-        "verify,rewrite,dontneed",
-        "verify,rewrite,free",
+        "verify,rewrite,dontneed,free",
         "verify,rewrite,collapse,huge,populate",
-        "verify,rewrite,fork",
-        "verify,rewrite,exec,vfork,spawn",
+        "verify,rewrite,fork,exec,vfork,spawn",
         "verify,rewrite,pipe,file,direct,close_all",
         "verify,rewrite,futex,thread,signal",
     ];

@@ -190,15 +190,11 @@ fn tell(lines: &[Line], args: &Args) -> ExitCode {
     found.at_least("cells done without a kill", is_done, "%", 100.0);
     let in_limit = percent(&|line| !line.over_limit);
     found.at_least("cells within the limit on both sides", in_limit, "%", 100.0);
-    let ledgers = lines
-        .iter()
-        .map(|line| line.ledger)
-        .filter(|one| !one.is_nan());
-    found.at_least(
-        "the least of the ledgers",
-        ledgers.fold(f64::INFINITY, f64::min),
-        "%",
-        99.0,
-    );
+    let ledgers = lines.iter().map(|line| line.ledger);
+    let least = ledgers.filter(|one| !one.is_nan()).reduce(f64::min);
+    // Of none there is no claim.
+    if let Some(least) = least {
+        found.at_least("the least of the ledgers", least, "%", 99.0);
+    }
     found.finish()
 }
