@@ -294,7 +294,8 @@ impl Manager {
             let Some(pidfd) = self.members.pidfd(owner, self.watch.proc()) else {
                 continue;
             };
-            if let Advised::Refused(error) = advise(pidfd, &ranges, Advice::WillNeed) {
+            let edges = Vec::new;
+            if let Advised::Refused(error) = advise(pidfd, &ranges, Advice::WillNeed, edges) {
                 self.act(format!("the kernel refused to read back: {error}"));
                 continue;
             }

@@ -1,6 +1,6 @@
 //! Advice on ranges of another process, all of them: a call stops where nothing is mapped.
 //!
-//! Invariant: each range is advised once, or was found not to be all mapped.
+//! Invariant: all is advised that takes the advice; a page may be twice.
 
 use std::io;
 use std::ops::Range;
@@ -20,28 +20,57 @@ pub(super) enum Advised {
     Refused(io::Error),
 }
 
-/// Gives `advice` on `ranges` of a process.
-pub(super) fn advise(pidfd: &OwnedFd, ranges: &[Range<u64>], advice: Advice) -> Advised {
-    let mut rest = ranges;
-    while !rest.is_empty() {
-        let part = &rest[..rest.len().min(ADVICE_RANGES_MAX)];
-        match pagetables::advise(pidfd, part, advice) {
+/// Gives `advice` on `ranges` of a process. A call stops where a mapping takes no such advice (locked memory), and
+/// leaves the rest of that range: from there on ranges are cut at `edges`, where mappings begin, so that only what
+/// takes none is left out. (The story: half of a range was locked, and the other half never left.)
+pub(super) fn advise(
+    pidfd: &OwnedFd,
+    ranges: &[Range<u64>],
+    advice: Advice,
+    edges: impl FnOnce() -> Vec<u64>,
+) -> Advised {
+    let (mut ranges, mut done, mut edges) = (ranges.to_vec(), 0, Some(edges));
+    while done < ranges.len() {
+        let part = &ranges[done..ranges.len().min(done + ADVICE_RANGES_MAX)];
+        let stopped = match pagetables::advise(pidfd, part, advice) {
             Ok(bytes) => {
                 let whole = whole_ranges(part, bytes);
-                // The one that it stopped at is left out.
-                let skipped = usize::from(whole < part.len());
-                rest = &rest[whole + skipped..];
+                done += whole;
+                whole < part.len()
             }
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::SRCH) => return Advised::Gone,
                 // Nothing is mapped at the first one, or it is of a kind that takes no such advice.
-                Some(Errno::NOMEM | Errno::INVAL) => rest = &rest[1..],
-                Some(Errno::INTR | Errno::AGAIN) => {}
+                Some(Errno::NOMEM | Errno::INVAL) => true,
+                Some(Errno::INTR | Errno::AGAIN) => false,
                 _ => return Advised::Refused(error),
             },
+        };
+        match edges.take_if(|_| stopped) {
+            Some(edges) => {
+                ranges = cut(&ranges[done..], &edges());
+                done = 0;
+            }
+            // The one that it stopped at is left out.
+            None => done += usize::from(stopped),
         }
     }
     Advised::Done
+}
+
+/// The same ranges, none of them across an edge; `edges` ascend.
+fn cut(ranges: &[Range<u64>], edges: &[u64]) -> Vec<Range<u64>> {
+    let mut pieces = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let mut start = range.start;
+        let first = edges.partition_point(|edge| *edge <= start);
+        for edge in edges[first..].iter().take_while(|edge| **edge < range.end) {
+            pieces.push(start..*edge);
+            start = *edge;
+        }
+        pieces.push(start..range.end);
+    }
+    pieces
 }
 
 /// How many of `ranges` make up the first `bytes`.
@@ -59,6 +88,16 @@ fn whole_ranges(ranges: &[Range<u64>], bytes: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_are_cut_where_mappings_begin() {
+        let ranges = [0..8192, 12288..20480];
+        assert_eq!(cut(&ranges, &[]), ranges);
+        assert_eq!(cut(&ranges, &[0, 8192, 12288, 20480]), ranges);
+        let pieces = [0..4096, 4096..8192, 12288..16384, 16384..20480];
+        assert_eq!(cut(&ranges, &[4096, 16384]), pieces);
+        assert_eq!(cut(&ranges[1..], &[4096, 16384]), pieces[2..]);
+    }
 
     #[test]
     fn bytes_make_up_ranges() {

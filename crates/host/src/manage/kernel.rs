@@ -200,8 +200,10 @@ impl Kernel<'_> {
         let ranges = page_ranges(addresses);
         let pid = self.members.pid(owner);
         let _near = pid.and_then(|pid| Near::to(self.proc, pid));
+        let ages = &mut *self.ages;
+        let edges = || mapping_starts(ages, pid);
         if let Some(pidfd) = self.members.pidfd(owner, self.proc)
-            && let Advised::Refused(error) = advise(pidfd, &ranges, Advice::PageOut)
+            && let Advised::Refused(error) = advise(pidfd, &ranges, Advice::PageOut, edges)
         {
             self.tally.refused.get_or_insert(error.to_string());
         }
@@ -343,6 +345,12 @@ impl Memory for Kernel<'_> {
         }
         self.tally.evicted -= self.tally.left - left;
     }
+}
+
+/// Where the mappings of a process begin, ascending; nowhere if it cannot be read.
+pub(super) fn mapping_starts(ages: &mut Ages, pid: Option<u32>) -> Vec<u64> {
+    let mappings = pid.map(|pid| ages.mappings(pid)).unwrap_or_default();
+    mappings.iter().map(|mapping| mapping.start).collect()
 }
 
 /// Pages at these ascending addresses, neighbours joined.
