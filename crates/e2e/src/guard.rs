@@ -232,10 +232,16 @@ impl Running {
         }
     }
 
+    /// Whether it is pagetide's beside what was started, which may be pagetide itself.
+    fn is_manager(&self, pid: u32) -> bool {
+        pid != self.pid() && proc::comm(pid).is_some_and(|comm| comm == "pagetide")
+    }
+
     /// The story: now and then a test missed a report, for its manager was killed here while it wrote it. Where a
     /// program leaves nobody behind but managers, they get the time to end by themselves.
     fn let_managers_end(&self) {
-        let is_manager = |pid: &u32| proc::comm(*pid).is_none_or(|comm| comm == "pagetide");
+        // Who has just ended has no name, and is nobody to wait for.
+        let is_manager = |pid: &u32| self.is_manager(*pid) || proc::comm(*pid).is_none();
         let are_at_work = || {
             let tree = self.tree();
             !tree.is_empty() && tree.iter().all(is_manager)
@@ -259,16 +265,13 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // The program first: its manager has a report to write.
-        let is_manager = |pid: &u32| {
-            *pid != self.pid() && proc::comm(*pid).is_some_and(|comm| comm == "pagetide")
-        };
         // Twice: a process may have forked between the listing and the kill.
         for _ in 0..2 {
             let tree = self.tree();
             if !self.done {
                 self.signal(Signal::KILL);
             }
-            let others = tree.into_iter().filter(|pid| !is_manager(pid));
+            let others = tree.into_iter().filter(|pid| !self.is_manager(*pid));
             others.for_each(|pid| send(pid, Signal::KILL));
         }
         if !self.done {

@@ -321,12 +321,11 @@ impl Ages {
             held.tell(&mut tell);
             reading
         } else {
-            source.read(pid, &ranges, &mut tell)?
+            let reading = source.read(pid, &ranges, &mut tell)?;
+            clearing.clear(source, teller.found.entries, teller.found.accessed);
+            reading
         };
         let found = teller.found;
-        if !(1..UNINTERRUPTED_MAX).contains(&entries) {
-            clearing.clear(source, found.entries, found.accessed);
-        }
         self.costs.walk += begin.elapsed().saturating_sub(self.costs.clear - cleared);
         let is_first = self.read.insert(reading.space);
         space.learn(&reading, found, is_first);

@@ -348,7 +348,7 @@ impl Memory for Kernel<'_> {
 }
 
 /// Where the mappings of a process begin, ascending; nowhere if it cannot be read.
-pub(super) fn mapping_starts(ages: &mut Ages, pid: Option<u32>) -> Vec<u64> {
+fn mapping_starts(ages: &mut Ages, pid: Option<u32>) -> Vec<u64> {
     let mappings = pid.map(|pid| ages.mappings(pid)).unwrap_or_default();
     mappings.iter().map(|mapping| mapping.start).collect()
 }

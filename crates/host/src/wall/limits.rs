@@ -272,14 +272,15 @@ pub(super) fn lift(
     version: Version,
     ceiling: Limits,
 ) -> Result<(), (&'static str, Errno)> {
-    let above = files::read(dir, &format!("../{V1_SWAPPINESS}")).unwrap_or_default();
-    let swappiness = number(above.trim_ascii()).map(|one| (V1_SWAPPINESS, one.to_string()));
     let values = match version {
-        // Both together first: memory alone may not be above it.
-        Version::V1 => [(V1_BOTH, "-1".to_owned()), (V1_MAX, word_v1(ceiling.max))]
-            .into_iter()
-            .chain(swappiness)
-            .collect(),
+        Version::V1 => {
+            // Both together first: memory alone may not be above it.
+            let mut values = vec![(V1_BOTH, "-1".to_owned()), (V1_MAX, word_v1(ceiling.max))];
+            let above = files::read(dir, &format!("../{V1_SWAPPINESS}")).unwrap_or_default();
+            let swappiness = number(above.trim_ascii());
+            values.extend(swappiness.map(|one| (V1_SWAPPINESS, one.to_string())));
+            values
+        }
         Version::V2 => vec![
             (V2_MAX, word(ceiling.max)),
             (V2_HIGH, word(ceiling.high)),
