@@ -173,6 +173,7 @@ fn what_stayed_is_no_more_than_what_there_is() {
     let names = [
         "shared_pages",
         "locked_pages",
+        "lazyfree_pages",
         "referenced_pages",
         "busy_pages",
     ];

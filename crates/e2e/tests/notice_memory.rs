@@ -15,6 +15,7 @@ fn advice() {
         "wipeonfork",
         "dontfork",
         "lazyfree",
+        "freed_by_child",
         "guard",
         "collapse",
         "pageout",

@@ -131,6 +131,8 @@ pub struct KeptPages {
     pub shared: u64,
     /// Locked in memory.
     pub locked: u64,
+    /// Given back by their program (`MADV_FREE`): the kernel frees them when memory is short.
+    pub lazyfree: u64,
     /// Accessed meanwhile.
     pub referenced: u64,
     /// For another reason: being written, pinned, no free swap.

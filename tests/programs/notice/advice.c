@@ -79,6 +79,24 @@ void scenario_lazyfree(void)
         page_check(at + page * WORDS, page, 1);
 }
 
+/* A child gives back memory that it has from its parent, and ends. Linux 6.18 frees the parent's, too, at the
+ * next MADV_PAGEOUT: swapped in from zram by a read, neither the entry nor the folio says that the bytes are of use. */
+void scenario_freed_by_child(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    leaves("before", at, PAGES);
+    verify(at, PAGES, 1);
+    pid_t pid = child();
+    if (pid == 0) {
+        tell("child: MADV_FREE", madvise(at, PAGES / 2 * PAGE, MADV_FREE));
+        _exit(0);
+    }
+    reap(pid);
+    leaves("what it did not give back", at + PAGES / 2 * WORDS, PAGES / 2);
+    sleep_us(500000);
+    verify(at, PAGES, 1);
+}
+
 void scenario_guard(void)
 {
     uint64_t *at = filled(PAGES, 1);

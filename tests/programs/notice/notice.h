@@ -23,7 +23,8 @@
     X(shared_anon) X(private_file) X(shared_file) X(direct) X(uring) X(pipes) X(process_vm)        \
     X(main_first) X(threads64) X(clone_vm) X(robust) X(inherit) X(rseq) X(altstack)                \
     X(fork_storm) X(vfork_storm) X(prefork) X(daemon) X(seccomp_strict) X(chroot_setuid)           \
-    X(namespaces) X(undumpable) X(stopped) X(exec_twice) X(dump) X(cow_tree) X(wp_uffd)
+    X(namespaces) X(undumpable) X(stopped) X(exec_twice) X(dump) X(cow_tree) X(wp_uffd)            \
+    X(freed_by_child)
 
 #define DECLARE(name) void scenario_##name(void);
 SCENARIOS(DECLARE)

@@ -61,6 +61,7 @@ fn stayed(done: &Done) -> String {
     let kept = [
         ("mapped more than once", done.shared_pages),
         ("locked", done.locked_pages),
+        ("given back by the program", done.lazyfree_pages),
         ("accessed meanwhile", done.referenced_pages),
         ("in use by the kernel", done.busy_pages),
     ];

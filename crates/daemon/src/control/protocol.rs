@@ -73,6 +73,9 @@ pub struct Done {
     pub shared_pages: u64,
     /// Stayed: locked.
     pub locked_pages: u64,
+    /// Stayed: given back by their program.
+    #[serde(default)]
+    pub lazyfree_pages: u64,
     /// Stayed: accessed meanwhile.
     pub referenced_pages: u64,
     /// Stayed: in use by the kernel.

@@ -81,6 +81,7 @@ pub(crate) fn done(reclaimed: Reclaimed) -> Done {
         evicted_pages: reclaimed.evicted_pages,
         shared_pages: kept.shared,
         locked_pages: kept.locked,
+        lazyfree_pages: kept.lazyfree,
         referenced_pages: kept.referenced,
         busy_pages: kept.busy,
         no_swap: reclaimed.no_swap,

@@ -42,6 +42,8 @@ pub enum PageOut {
     Shared,
     /// It is locked in memory.
     Locked,
+    /// Its program gave it back (`MADV_FREE`): it is the kernel's to free, without storing it.
+    LazyFree,
     /// Swap is full or absent: no anon page can go, this one least of all.
     NoSwap,
     /// It did not leave, and the reason is unknown.

@@ -76,6 +76,8 @@ pub struct Kept {
     pub shared: u64,
     /// Locked.
     pub locked: u64,
+    /// Given back by their programs.
+    pub lazyfree: u64,
     /// Accessed meanwhile.
     pub referenced: u64,
     /// They did not leave, and nobody knows why.
@@ -86,13 +88,14 @@ impl Kept {
     /// All of them.
     #[must_use]
     pub const fn total(self) -> u64 {
-        self.shared + self.locked + self.referenced + self.busy
+        self.shared + self.locked + self.lazyfree + self.referenced + self.busy
     }
 
     /// Adds another count.
     pub const fn add(&mut self, other: Self) {
         self.shared += other.shared;
         self.locked += other.locked;
+        self.lazyfree += other.lazyfree;
         self.referenced += other.referenced;
         self.busy += other.busy;
     }

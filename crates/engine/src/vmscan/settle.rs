@@ -75,6 +75,7 @@ impl Lruvec {
             PageOut::Referenced
             | PageOut::Shared
             | PageOut::Locked
+            | PageOut::LazyFree
             | PageOut::NoSwap
             | PageOut::Busy => {
                 self.put_back(id, what == PageOut::Referenced);

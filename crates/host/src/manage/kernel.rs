@@ -6,19 +6,19 @@
 //! Paging out is done in steps of at most [`STEP`] pages of one process, so that bits are no older than some
 //! milliseconds when the kernel acts on them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use engine::memcg::MemcgId;
 use engine::{FolioId, Lruvec, Memory, PageOut};
 use pagetables::{Advice, Entry, Kind as EntryKind, Piece};
 
 use super::advise::{Advised, advise};
+use super::flags::Flags;
 use super::ids::{Ids, joined};
 use super::members::Members;
 use super::near::Near;
-use super::options::Kept;
+use super::tally::Tally;
 use super::why::Why;
 use crate::ages::Ages;
 use crate::books::Owner;
@@ -27,64 +27,13 @@ use crate::system::Proc;
 /// Pages of one step.
 const STEP: usize = 512;
 
-/// What paging out came to, in one reclaim.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) evicted: u64,
-    pub(super) no_swap: bool,
-    /// In kernel calls that page out.
-    pub(super) took: Duration,
-    /// Why the kernel refused, if it did.
-    pub(super) refused: Option<String>,
-    /// In a dry run: pages that would have left.
-    pub(super) would: BTreeSet<u32>,
-    /// Pages that were out before we asked: the kernel's own reclaim took them.
-    pub(super) left: u64,
-    /// Pages without a file that were skipped as shared.
-    pub(super) shared_anon: u64,
-    /// Pages that did not leave, by id, and why: the engine comes back to them in the same reclaim.
-    stayed: BTreeMap<u32, PageOut>,
-}
-
-impl Tally {
-    /// Pages that did not leave, each once.
-    pub(super) fn kept(&self) -> Kept {
-        let mut kept = Kept::default();
-        for what in self.stayed.values() {
-            match what {
-                PageOut::Referenced => kept.referenced += 1,
-                PageOut::Shared => kept.shared += 1,
-                PageOut::Locked => kept.locked += 1,
-                PageOut::Busy | PageOut::NoSwap => kept.busy += 1,
-                PageOut::Stored | PageOut::Gone => {}
-            }
-        }
-        kept
-    }
-
-    /// What there is no use asking the kernel about once more. A page that is on its way to a list of the
-    /// kernel's is busy for a moment only.
-    fn known(&self, id: u32) -> Option<PageOut> {
-        let known = self.stayed.get(&id).copied();
-        known.filter(|what| *what != PageOut::Busy || self.refused.is_some())
-    }
-
-    fn note(&mut self, id: u32, what: PageOut) {
-        if matches!(what, PageOut::Stored | PageOut::Gone) {
-            self.evicted += u64::from(what == PageOut::Stored);
-            self.stayed.remove(&id);
-        } else {
-            self.stayed.insert(id, what);
-        }
-    }
-}
-
 /// Memory as the kernel has it.
 pub(super) struct Kernel<'a> {
     pub(super) ids: &'a Ids,
     pub(super) members: &'a mut Members,
     pub(super) ages: &'a mut Ages,
     pub(super) proc: &'a Proc,
+    pub(super) flags: &'a Flags,
     /// Pages that were accessed after this time of the books (milliseconds) stay.
     pub(super) idle_since: Option<u64>,
     pub(super) dry_run: bool,
@@ -162,13 +111,20 @@ impl Kernel<'_> {
         if in_use {
             return Some(PageOut::Referenced);
         }
-        let since = self.idle_since?;
         let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
-        let known = self.ages.books().look_up(frame);
-        let is_idle = known
-            .and_then(|(_, last)| last)
-            .is_some_and(|last| last <= since);
-        (!is_idle).then_some(PageOut::Referenced)
+        if let Some(since) = self.idle_since {
+            let known = self.ages.books().look_up(frame);
+            let is_idle = known
+                .and_then(|(_, last)| last)
+                .is_some_and(|last| last <= since);
+            if !is_idle {
+                return Some(PageOut::Referenced);
+            }
+        }
+        // The kernel would free it with its bytes, and they may be in use here: after a fork it is enough that one
+        // of the two gave them back (docs/known-gaps.md).
+        let is_given_back = !entry.is_dirty() && self.flags.is_given_back(frame);
+        is_given_back.then_some(PageOut::LazyFree)
     }
 
     /// What accessed bits of an address space say now.
@@ -229,10 +185,10 @@ impl Kernel<'_> {
                 Some(entry) => {
                     let pid = self.members.pid(owner).unwrap_or(0);
                     let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
-                    let why = why.get_or_insert_with(|| Why::open(self.proc, pid));
+                    let why = why.get_or_insert_with(|| Why::open(self.proc, pid, self.flags));
                     let what = why.ask(*address, frame);
                     self.tally.shared_anon +=
-                        u64::from(what == PageOut::Shared && why.is_anon(frame));
+                        u64::from(what == PageOut::Shared && self.flags.is_anon(frame));
                     what
                 }
             };
@@ -339,7 +295,7 @@ impl Memory for Kernel<'_> {
                 self.tally.note(id.0, *what);
             }
             // Put back as the youngest: as the oldest they would be tried again before all others.
-            if matches!(what, PageOut::Shared | PageOut::Locked) {
+            if matches!(what, PageOut::Shared | PageOut::Locked | PageOut::LazyFree) {
                 *what = PageOut::Referenced;
             }
         }

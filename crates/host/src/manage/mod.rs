@@ -2,15 +2,16 @@
 //!
 //! Invariant: everything that decides which page leaves, and how many, is the engine's ([`engine::Machine`]);
 //! here is when it is asked (the clock of looks, of the policy and of the limits) and what a host tells it. The
-//! processes are changed in nothing but accessed bits and in where their pages are, which is the kernel's doing: whatever becomes of this manager,
-//! they run on.
+//! processes are changed in nothing but accessed bits and in where their pages are, which is the kernel's doing:
+//! whatever becomes of this manager, they run on.
 //!
-//! Floors: `options`; `ids`, `members`, `advise`, `why`; `feed` (a look tells the engine) and `kernel` (the
-//! engine's pages leave); `room` (limits as measured); here the clock.
+//! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`; `tally`, `why`; `feed` (a look tells the engine),
+//! `kernel` (the engine's pages leave), `room` (limits as measured); `act`, `report`; here the clock.
 
 mod act;
 mod advise;
 mod feed;
+mod flags;
 mod ids;
 mod kernel;
 mod members;
@@ -18,6 +19,7 @@ mod near;
 mod options;
 mod report;
 mod room;
+mod tally;
 mod why;
 
 use std::time::{Duration, Instant};
@@ -29,10 +31,10 @@ use crate::wall::Wall;
 use crate::watch::{self, Watch, WatchError};
 use feed::{Feed, Noticed};
 use ids::Ids;
-use kernel::Tally;
 use members::Members;
 pub use options::{Ask, Kept, Limits, Reclaimed, Settings};
 use room::Room;
+use tally::Tally;
 
 /// Pages that the engine isolates at a time: some milliseconds of paging out.
 const BATCH: usize = 2048;

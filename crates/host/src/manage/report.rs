@@ -29,6 +29,7 @@ impl Manager {
         report.kept_pages = KeptPages {
             shared: kept.shared,
             locked: kept.locked,
+            lazyfree: kept.lazyfree,
             referenced: kept.referenced,
             busy: kept.busy,
         };

@@ -3,10 +3,10 @@
 //! Invariant: what the kernel does not tell is `Busy`, never a guess.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 use engine::PageOut;
 
+use super::flags::{Flags, word};
 use crate::system::Proc;
 
 /// In pagemap: in memory.
@@ -15,29 +15,18 @@ const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
 /// In pagemap: mapped exactly once.
 const EXCLUSIVE: u64 = 1 << 56;
-/// In kpageflags (KPF_UNEVICTABLE, KPF_MLOCKED): locked in memory.
-const LOCKED: u64 = 1 << 18 | 1 << 33;
-
-/// In kpageflags.
-const ANON: u64 = 1 << 12;
-
 /// Asks the kernel about pages of one process.
-pub(super) struct Why {
+pub(super) struct Why<'a> {
     pagemap: Option<File>,
-    flags: Option<File>,
+    flags: &'a Flags,
 }
 
-impl Why {
-    pub(super) fn open(proc: &Proc, pid: u32) -> Why {
+impl Why<'_> {
+    pub(super) fn open<'a>(proc: &Proc, pid: u32, flags: &'a Flags) -> Why<'a> {
         Why {
             pagemap: File::open(proc.path(pid, "pagemap")).ok(),
-            flags: File::open(proc.own_path("kpageflags")).ok(),
+            flags,
         }
-    }
-
-    /// Whether it is memory without a file: charged to the group of who touched it first, not of who read a file.
-    pub(super) fn is_anon(&self, frame: u64) -> bool {
-        word(self.flags.as_ref(), frame).is_some_and(|flags| flags & ANON != 0)
     }
 
     /// Of the page that was in this frame when its entry was read.
@@ -51,7 +40,7 @@ impl Why {
             }
             entry => entry,
         };
-        if word(self.flags.as_ref(), frame).is_some_and(|flags| flags & LOCKED != 0) {
+        if self.flags.is_locked(frame) {
             return PageOut::Locked;
         }
         match entry {
@@ -59,11 +48,4 @@ impl Why {
             _ => PageOut::Busy,
         }
     }
-}
-
-/// Word number `number` of such a file.
-fn word(file: Option<&File>, number: u64) -> Option<u64> {
-    let mut word = [0; 8];
-    file?.read_exact_at(&mut word, number * 8).ok()?;
-    Some(u64::from_ne_bytes(word))
 }

@@ -1,0 +1,109 @@
+//! What the kernel notes of a frame, in `/proc/kpageflags`.
+//!
+//! Invariant: what cannot be read says nothing, and nothing is concluded from it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crate::system::Proc;
+
+/// `KPF_ANON`.
+const ANON: u64 = 1 << 12;
+/// `KPF_SWAPBACKED`: its bytes have to be stored before it is freed.
+const SWAPBACKED: u64 = 1 << 14;
+/// `KPF_COMPOUND_HEAD`, `KPF_COMPOUND_TAIL`.
+const HEAD: u64 = 1 << 15;
+const TAIL: u64 = 1 << 16;
+/// `KPF_UNEVICTABLE`, `KPF_MLOCKED`: locked in memory.
+const LOCKED: u64 = 1 << 18 | 1 << 33;
+/// The largest folio that is looked for: 512 pages.
+const ORDER_MAX: u32 = 9;
+
+/// Flags of frames.
+pub(super) struct Flags {
+    file: Option<File>,
+}
+
+impl Flags {
+    pub(super) fn open(proc: &Proc) -> Flags {
+        Flags {
+            file: File::open(proc.own_path("kpageflags")).ok(),
+        }
+    }
+
+    /// Whether it is memory without a file: charged to the group of who touched it first, not of who read a file.
+    pub(super) fn is_anon(&self, frame: u64) -> bool {
+        self.of(frame).is_some_and(|flags| flags & ANON != 0)
+    }
+
+    pub(super) fn is_locked(&self, frame: u64) -> bool {
+        self.of(frame).is_some_and(|flags| flags & LOCKED != 0)
+    }
+
+    /// Whether some program has given it back (`MADV_FREE`): the kernel frees it without storing its bytes, unless
+    /// an entry says that it was written since.
+    pub(super) fn is_given_back(&self, frame: u64) -> bool {
+        let Some(own) = self.of(frame) else {
+            return false;
+        };
+        match own & (ANON | SWAPBACKED | TAIL) {
+            // Kernels before 6.9 note it of the head alone.
+            flags if flags == ANON | TAIL => self
+                .of_head(frame)
+                .is_some_and(|flags| flags & SWAPBACKED == 0),
+            flags => flags == ANON,
+        }
+    }
+
+    /// The flags of the head that a tail belongs to: the nearest one before it that a folio could begin at.
+    fn of_head(&self, tail: u64) -> Option<u64> {
+        (1..=ORDER_MAX)
+            .filter_map(|order| self.of(tail >> order << order))
+            .find(|flags| flags & HEAD != 0)
+    }
+
+    fn of(&self, frame: u64) -> Option<u64> {
+        word(self.file.as_ref(), frame)
+    }
+}
+
+/// Word number `number` of such a file.
+pub(super) fn word(file: Option<&File>, number: u64) -> Option<u64> {
+    let mut word = [0; 8];
+    file?.read_exact_at(&mut word, number * 8).ok()?;
+    Some(u64::from_ne_bytes(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::testing::Directory;
+
+    /// Flags of a few frames, as the kernel would have them.
+    fn flags(words: &[u64]) -> Flags {
+        let folder = Directory::new("kpageflags");
+        let path = folder.0.join("kpageflags");
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        std::fs::write(&path, bytes).expect("a file");
+        Flags {
+            file: File::open(path).ok(),
+        }
+    }
+
+    #[test]
+    fn a_page_is_given_back_if_it_is_anonymous_and_need_not_be_stored() {
+        let flags = flags(&[0, ANON, ANON | SWAPBACKED, SWAPBACKED]);
+        let found: Vec<bool> = (0..5).map(|frame| flags.is_given_back(frame)).collect();
+        assert_eq!(found, [false, true, false, false, false]);
+    }
+
+    /// Linux 6.1 notes it of the head alone: each tail of a huge page looked as if it had been given back.
+    #[test]
+    fn a_tail_is_what_its_head_is() {
+        let (kept, given) = (ANON | SWAPBACKED | HEAD, ANON | HEAD);
+        let tail = ANON | TAIL;
+        let flags = flags(&[kept, tail, tail, tail, given, tail, tail, tail]);
+        let found: Vec<bool> = (0..8).map(|frame| flags.is_given_back(frame)).collect();
+        assert_eq!(found, [false, false, false, false, true, true, true, true]);
+    }
+}

@@ -1,0 +1,63 @@
+//! What paging out came to.
+//!
+//! Invariant: a page that stayed is counted once, however often it was tried; one that left at last has not stayed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use engine::PageOut;
+
+use super::options::Kept;
+
+/// What paging out came to, in one reclaim.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) evicted: u64,
+    pub(super) no_swap: bool,
+    /// In kernel calls that page out.
+    pub(super) took: Duration,
+    /// Why the kernel refused, if it did.
+    pub(super) refused: Option<String>,
+    /// In a dry run: pages that would have left.
+    pub(super) would: BTreeSet<u32>,
+    /// Pages that were out before we asked: the kernel's own reclaim took them.
+    pub(super) left: u64,
+    /// Pages without a file that were skipped as shared.
+    pub(super) shared_anon: u64,
+    /// Pages that did not leave, by id, and why: the engine comes back to them in the same reclaim.
+    stayed: BTreeMap<u32, PageOut>,
+}
+
+impl Tally {
+    /// Pages that did not leave, each once.
+    pub(super) fn kept(&self) -> Kept {
+        let mut kept = Kept::default();
+        for what in self.stayed.values() {
+            match what {
+                PageOut::Referenced => kept.referenced += 1,
+                PageOut::Shared => kept.shared += 1,
+                PageOut::Locked => kept.locked += 1,
+                PageOut::LazyFree => kept.lazyfree += 1,
+                PageOut::Busy | PageOut::NoSwap => kept.busy += 1,
+                PageOut::Stored | PageOut::Gone => {}
+            }
+        }
+        kept
+    }
+
+    /// What there is no use asking the kernel about once more. A page that is on its way to a list of the
+    /// kernel's is busy for a moment only.
+    pub(super) fn known(&self, id: u32) -> Option<PageOut> {
+        let known = self.stayed.get(&id).copied();
+        known.filter(|what| *what != PageOut::Busy || self.refused.is_some())
+    }
+
+    pub(super) fn note(&mut self, id: u32, what: PageOut) {
+        if matches!(what, PageOut::Stored | PageOut::Gone) {
+            self.evicted += u64::from(what == PageOut::Stored);
+            self.stayed.remove(&id);
+        } else {
+            self.stayed.insert(id, what);
+        }
+    }
+}
