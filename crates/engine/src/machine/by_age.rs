@@ -13,7 +13,8 @@ impl Machine {
     /// far as generations can tell: age at intervals of `age` ([`Self::walk_and_age`]), and never at
     /// half of it or less. A page of the oldest generation that a walk finds young for the first time is
     /// only marked there (lru-gen.md 3), and aging clears the mark: a memory that knows each access tells
-    /// [`crate::Lruvec::young`] twice, which moves it to the youngest. A memcg of which a whole batch could not go is left alone for this time.
+    /// [`crate::Lruvec::young`] twice, which moves it to the youngest. A memcg of which a whole batch could not
+    /// go for a reason that is not its pages' own is left alone for this time.
     /// Nothing under the classic policy, which knows no ages.
     pub fn reclaim_older_than<M: Memory>(
         &mut self,

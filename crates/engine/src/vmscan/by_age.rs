@@ -5,11 +5,11 @@
 use super::{Batch, Memory, ScanControl, Shrunk};
 use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
-use crate::units::{Millis, Pages, Swappiness};
+use crate::units::{Millis, Swappiness};
 
 /// Evicts pages of `lruvec` that have been idle for `age`, as far as generations can tell
 /// (`lru_gen/by_age.rs`), the oldest first, until the aim of `sc` is reached, none is left, or a whole
-/// batch could not go. Nothing under the classic policy, which knows no ages. The caller uncharges.
+/// batch could not go for a reason that is not its pages' own. Nothing under the classic policy, which knows no ages. The caller uncharges.
 pub fn shrink_older_than<M: Memory>(
     memcg: MemcgId,
     lruvec: &mut Lruvec,
@@ -38,7 +38,9 @@ pub fn shrink_older_than<M: Memory>(
         if shrunk.no_swap {
             // File pages need none.
             sc.swappiness = Swappiness::FILE_ONLY;
-        } else if shrunk.reclaimed == Pages(0) && shrunk.forgotten == Pages(0) {
+        } else if shrunk.kept.busy == batch.pages.len() as u64 {
+            // Shared or locked pages say nothing of the next ones: 50 MiB of node's program, which another node
+            // mapped, kept all of its heap in memory.
             break;
         }
     }

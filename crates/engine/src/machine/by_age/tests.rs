@@ -44,14 +44,28 @@ fn what_was_idle_goes_and_what_was_touched_stays() {
     }
 }
 
-/// All pages are shared with other processes: one batch finds it out, not all of memory.
+/// Nobody knows why nothing goes: one batch finds it out, not all of memory.
 #[test]
 fn a_batch_of_which_nothing_goes_is_the_last() {
     let mut machine = cold(256, Policy::default(), [3000, 0]);
-    let mut memory = Scripted::new(|_| PageOut::Shared);
+    let mut memory = Scripted::new(|_| PageOut::Busy);
     let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
-    assert_eq!((got.reclaimed, got.kept.shared), (Pages(0), 256));
+    assert_eq!((got.reclaimed, got.kept.busy), (Pages(0), 256));
     assert_eq!(memory.batches, [256]);
+    machine.check_invariants();
+}
+
+/// 50 MiB of node's program were mapped by another node, too: the batch that had them was the last one, ten times a
+/// second, and of the heap behind them no page left.
+#[test]
+fn shared_pages_do_not_stand_before_others() {
+    let mut machine = cold(256, Policy::default(), [3000, 0]);
+    let mut memory = Scripted::new(|id| match id.0 {
+        0..1000 => PageOut::Shared,
+        _ => PageOut::Stored,
+    });
+    let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    assert_eq!((got.reclaimed, got.kept.shared), (Pages(2000), 1000));
     machine.check_invariants();
 }
 
