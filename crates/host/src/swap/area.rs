@@ -57,6 +57,11 @@ pub(super) fn look(places: &Places, record: &Record) -> Result<Now, SwapError> {
                     None => foreign("it is empty, and may be anybody's"),
                 });
             }
+            // Killed between size and header. (The story: with its number and no header it was taken for another's,
+            // and was left for good.)
+            if on.is_none() && record.diskseq.is_some() && zram.is_blank(record.size) {
+                return Ok(Now::Idle);
+            }
             agree(record, zram.open(false), on)
         }
         _ if same_boot && is_nameless(places, record)? => Ok(Now::Nameless),

@@ -84,6 +84,12 @@ impl<'a> Zram<'a> {
         self.figure("disksize") == Some(0)
     }
 
+    /// Whether it has this size, and nothing was ever written to it.
+    pub(super) fn is_blank(&self, size: u64) -> bool {
+        let blank = self.mm_stat().is_some_and(|stat| stat.original == 0);
+        blank && self.figure("disksize") == Some(size)
+    }
+
     pub(super) fn algorithms(&self) -> Algorithms {
         let text = std::fs::read(self.attribute("comp_algorithm"));
         Algorithms::parse(&text.unwrap_or_default())
