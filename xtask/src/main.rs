@@ -39,6 +39,8 @@ fn main() -> ExitCode {
     let ok = match args.as_slice() {
         ["test"] => test::run(true),
         ["test", "--quick"] => test::run(false),
+        // Of `test`, beside the end-to-end tests.
+        ["beside"] => test::run_beside(),
         ["tidy"] => tidy::run(),
         ["e2e"] => test::run_e2e(None, &[]),
         ["e2e", name] => test::run_e2e(Some(name), &[]),

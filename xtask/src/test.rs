@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::steps::{Beside, Steps};
+use crate::steps::{Beside, Steps, run_counted};
 use crate::summary::Counts;
 use crate::{needs, root, tidy};
 
@@ -14,6 +14,8 @@ fn cargo(args: &[&str]) -> Command {
 }
 
 const CLIPPY: [&str; 5] = ["clippy", "--workspace", "--all-targets", "--quiet", "--"];
+
+const UNIT: [&str; 5] = ["test", "--workspace", "--exclude", "e2e", "--no-fail-fast"];
 
 /// The part of the guests' tests that is short enough to run each time: the kernel that has what this
 /// machine's may lack. All of them: `cargo xtask guest suite`.
@@ -32,6 +34,33 @@ pub(crate) fn run(with_e2e: bool) -> bool {
     let mut steps = Steps::default();
     steps.run("needs", || needs::ensure().map(|()| Counts::default()));
     steps.command("format", &mut cargo(&["fmt", "--all", "--check"]));
+    steps.run("tidy", tidy_step);
+    if with_e2e {
+        // End-to-end tests wait most of the time. What only builds or is a machine of its own takes what they leave.
+        let mut beside = Vec::new();
+        e2e_steps(&mut steps, None, &[], &mut || {
+            beside = [&["guest", "suite"][..], &["beside"]].map(nice).into();
+        });
+        for (name, beside) in ["guest", "built beside"].into_iter().zip(beside) {
+            steps.run(name, || beside?.finish());
+        }
+    } else {
+        built(&mut steps);
+    }
+    steps.command("unit and property tests", &mut cargo(&UNIT));
+    steps.finish()
+}
+
+/// What needs the compiler alone; whether all of it passed.
+pub(crate) fn run_beside() -> bool {
+    let mut steps = Steps::default();
+    built(&mut steps);
+    // They run when nothing else does: some make control groups and swap.
+    steps.command("unit tests, built", cargo(&UNIT).arg("--no-run"));
+    steps.finish()
+}
+
+fn built(steps: &mut Steps) {
     steps.command("lints", cargo(&CLIPPY).args(["-D", "warnings"]));
     let mut doc = cargo(&[
         "doc",
@@ -41,25 +70,17 @@ pub(crate) fn run(with_e2e: bool) -> bool {
         "--quiet",
     ]);
     steps.command("docs", doc.env("RUSTDOCFLAGS", "-D warnings"));
-    steps.run("tidy", tidy_step);
-    let unit = ["test", "--workspace", "--exclude", "e2e", "--no-fail-fast"];
-    steps.command("unit and property tests", &mut cargo(&unit));
-    if with_e2e {
-        // A guest is its own machine, and takes what the other tests leave of this one.
-        let guest = Beside::start(nice_guest());
-        e2e_steps(&mut steps, None, &[]);
-        steps.run("guest", || guest?.finish());
-    }
-    steps.finish()
 }
 
-/// The guests' tests as a process that yields to all others.
-fn nice_guest() -> Command {
+/// This program as a process that yields to all others.
+fn nice(words: &[&str]) -> Result<Beside, String> {
     let mut command = Command::new("nice");
     let exe = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
-    command.args(["-n", "19"]).arg(exe).args(["guest", "suite"]);
-    command.args(GUEST);
-    command
+    command.args(["-n", "19"]).arg(exe).args(words);
+    if words[0] == "guest" {
+        command.args(GUEST);
+    }
+    Beside::start(command)
 }
 
 fn tidy_step() -> Result<Counts, String> {
@@ -73,14 +94,14 @@ fn tidy_step() -> Result<Counts, String> {
 pub(crate) fn run_e2e(name: Option<&str>, words: &[&str]) -> bool {
     let mut steps = Steps::default();
     if steps.run("needs", || needs::ensure().map(|()| Counts::default())) {
-        e2e_steps(&mut steps, name, words);
+        e2e_steps(&mut steps, name, words, &mut || ());
     }
     steps.finish()
 }
 
 /// The release binary is what users run, so it is what the tests run. They share two cores and
-/// measure memory, so one runs at a time.
-fn e2e_steps(steps: &mut Steps, name: Option<&str>, words: &[&str]) {
+/// measure memory, so one runs at a time. `begun` is called when all is built and the first one runs.
+fn e2e_steps(steps: &mut Steps, name: Option<&str>, words: &[&str], begun: &mut dyn FnMut()) {
     let build = [
         "build",
         "--release",
@@ -107,7 +128,7 @@ fn e2e_steps(steps: &mut Steps, name: Option<&str>, words: &[&str]) {
     test.args(["--", "--test-threads=1"]).args(filter);
     test.args(words);
     test.env("PAGETIDE_BIN", release_binary());
-    steps.command("end-to-end tests", &mut test);
+    steps.run("end-to-end tests", || run_counted(&mut test, begun));
 }
 
 /// Where the release build puts the program.
