@@ -251,6 +251,21 @@ impl Manager {
 
     /// Reads all tables, tells the engine, and opens a generation if it is time for one.
     fn look(&mut self) -> Result<(), WatchError> {
+        self.read()?;
+        // By age, generations must be as far apart as pages must be idle, else they merge too early.
+        let apart = self
+            .settings
+            .evict_older_than
+            .map_or(0, |age| Millis::from(age).0);
+        let now = self.watch.elapsed_ms();
+        if now - self.generation_ms + 50 >= apart {
+            self.open_generation();
+        }
+        Ok(())
+    }
+
+    /// Reads all tables and tells the engine: what was accessed is of the youngest generation.
+    fn read(&mut self) -> Result<(), WatchError> {
         let begin = Instant::now();
         self.watch.advance();
         self.readings += 1;
@@ -265,15 +280,6 @@ impl Manager {
         let noticed = feed.noticed;
         self.sums.noticed.came_back += noticed.came_back;
         self.sums.noticed.left += noticed.left;
-        // By age, generations must be as far apart as pages must be idle, else they merge too early.
-        let apart = self
-            .settings
-            .evict_older_than
-            .map_or(0, |age| Millis::from(age).0);
-        let now = self.watch.elapsed_ms();
-        if now - self.generation_ms + 50 >= apart {
-            self.open_generation();
-        }
         self.looked = Instant::now();
         self.look_took = self.looked - begin;
         self.next_look = begin + self.watch.interval().max(self.look_took * WORK_SHARE);
@@ -289,13 +295,14 @@ impl Manager {
         }
     }
 
-    /// Looks between two intervals, if the last look is long enough ago for what looks cost.
+    /// Looks between two intervals, if the last look is long enough ago for what looks cost. When the oldest generation
+    /// is used up, reclaim opens one itself: one for each look, five a second, left four fifths of a second of history.
     fn look_if_worth_it(&mut self) -> Result<(), WatchError> {
         let apart = (self.look_took * LOOKS_SHARE).max(LOOKS_APART);
         if self.looked.elapsed() < apart {
             return Ok(());
         }
-        self.look()
+        self.read()
     }
 
     fn add(&mut self, tally: &Tally) {
