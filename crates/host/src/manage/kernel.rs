@@ -17,7 +17,7 @@ use super::advise::{Advised, advise};
 use super::flags::Flags;
 use super::ids::{Ids, joined};
 use super::members::Members;
-use super::near::Near;
+use super::near::{self, Near};
 use super::tally::Tally;
 use super::why::Why;
 use crate::ages::Ages;
@@ -56,6 +56,13 @@ enum Bits {
 /// A page of a batch: its address, and its place in the batch.
 type Asked = (u64, usize);
 
+/// A page of a batch that may leave.
+struct Leaving {
+    page: Asked,
+    /// Its entry was: each such page makes the kernel call all processors where its process runs.
+    is_dirty: bool,
+}
+
 impl Kernel<'_> {
     /// Pages of one process, by ascending address.
     fn step(&mut self, owner: Owner, pages: &[Asked], outcome: &mut [PageOut]) {
@@ -67,11 +74,14 @@ impl Kernel<'_> {
             return;
         };
         let bits = self.bits_of(owner);
-        let mut leaving: Vec<Asked> = Vec::with_capacity(pages.len());
+        let mut leaving: Vec<Leaving> = Vec::with_capacity(pages.len());
         for (page, entry) in pages.iter().zip(before) {
             match self.judge(bits, entry) {
                 Some(what) => outcome[page.1] = what,
-                None => leaving.push(*page),
+                None => leaving.push(Leaving {
+                    page: *page,
+                    is_dirty: entry.is_dirty(),
+                }),
             }
         }
         self.bound_by_swap(&mut leaving, outcome);
@@ -79,16 +89,17 @@ impl Kernel<'_> {
             return;
         }
         if self.dry_run {
-            for (address, place) in leaving {
-                outcome[place] = PageOut::Busy;
+            for Leaving { page, .. } in leaving {
+                outcome[page.1] = PageOut::Busy;
                 self.tally
                     .would
-                    .extend(self.ids.id_of(owner, address).map(|id| id.0));
+                    .extend(self.ids.id_of(owner, page.0).map(|id| id.0));
             }
             return;
         }
-        let addresses: Vec<u64> = leaving.iter().map(|(address, _)| *address).collect();
-        self.advise(owner, &addresses);
+        let addresses: Vec<u64> = leaving.iter().map(|one| one.page.0).collect();
+        let dirty = leaving.iter().filter(|one| one.is_dirty).count();
+        self.advise(owner, &addresses, dirty);
         self.verify(owner, &leaving, &addresses, outcome);
     }
 
@@ -140,22 +151,26 @@ impl Kernel<'_> {
     }
 
     /// No more than there is free swap for: a page without becomes active in the kernel's lists.
-    fn bound_by_swap(&mut self, leaving: &mut Vec<Asked>, outcome: &mut [PageOut]) {
+    fn bound_by_swap(&mut self, leaving: &mut Vec<Leaving>, outcome: &mut [PageOut]) {
         let free = self.proc.swap_free_pages().unwrap_or(0);
         let most = usize::try_from(free).unwrap_or(usize::MAX);
         if leaving.len() > most {
-            for (_, place) in leaving.drain(most..) {
-                outcome[place] = PageOut::NoSwap;
+            for Leaving { page, .. } in leaving.drain(most..) {
+                outcome[page.1] = PageOut::NoSwap;
             }
             self.tally.no_swap = true;
         }
     }
 
-    fn advise(&mut self, owner: Owner, addresses: &[u64]) {
+    /// Advises pages of one process, so many of which are dirty.
+    fn advise(&mut self, owner: Owner, addresses: &[u64], dirty: usize) {
         let begin = Instant::now();
         let ranges = page_ranges(addresses);
         let pid = self.members.pid(owner);
-        let _near = pid.and_then(|pid| Near::to(self.proc, pid));
+        let is_near = near::pays(addresses.len(), ranges.len(), dirty);
+        let _near = pid
+            .filter(|_| is_near)
+            .and_then(|pid| Near::to(self.proc, pid));
         let ages = &mut *self.ages;
         let edges = || mapping_starts(ages, pid);
         if let Some(pidfd) = self.members.pidfd(owner, self.proc)
@@ -170,13 +185,13 @@ impl Kernel<'_> {
     fn verify(
         &mut self,
         owner: Owner,
-        leaving: &[Asked],
+        leaving: &[Leaving],
         addresses: &[u64],
         outcome: &mut [PageOut],
     ) {
         let after = self.entries(owner, addresses);
         let mut why = None;
-        for (at, (address, place)) in leaving.iter().enumerate() {
+        for (at, Leaving { page, .. }) in leaving.iter().enumerate() {
             let entry = after.as_ref().and_then(|after| after.get(at).copied());
             let what = match entry {
                 None => PageOut::Gone,
@@ -186,13 +201,13 @@ impl Kernel<'_> {
                     let pid = self.members.pid(owner).unwrap_or(0);
                     let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
                     let why = why.get_or_insert_with(|| Why::open(self.proc, pid, self.flags));
-                    let what = why.ask(*address, frame);
+                    let what = why.ask(page.0, frame);
                     self.tally.shared_anon +=
                         u64::from(what == PageOut::Shared && self.flags.is_anon(frame));
                     what
                 }
             };
-            outcome[*place] = what;
+            outcome[page.1] = what;
         }
     }
 

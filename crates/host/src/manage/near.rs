@@ -2,12 +2,20 @@
 //!
 //! Invariant: when a [`Near`] is gone, the thread may run wherever it might before.
 //!
-//! From another processor each page that leaves interrupts the one where its process runs, and waits for it to
-//! have forgotten the page: 55 us a page under a hypervisor, against 9 us from its own.
+//! The kernel interrupts the processor where a process runs, and waits for it to have forgotten translations: for each page
+//! that was written since it came in, and once for each range. Under a hypervisor (docs/benchmarks.md, `outsider`) written
+//! pages leave at 15 to 18 us from another processor and hold the program up for half of that, from its own at 8 to 11 us,
+//! half of them the program's. What was only read leaves in ranges at 5 to 6 us, and the program loses some 1 us.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::system::Proc;
+
+/// Whether pages that leave, in so many ranges, and so many of them dirty, had better do so from the processor of
+/// their process: from another one there would be an interrupt for every second page, or more.
+pub(super) const fn pays(pages: usize, ranges: usize, dirty: usize) -> bool {
+    (ranges + dirty) * 2 > pages
+}
 
 /// As long as it lives, the thread that made it runs on one processor.
 pub(super) struct Near(CpuSet);
@@ -36,5 +44,20 @@ impl Drop for Near {
     fn drop(&mut self) {
         // It was allowed before; if it is not any more, the kernel has chosen others.
         let _ = sched_setaffinity(None, &self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pays;
+
+    #[test]
+    fn what_interrupts_for_every_second_page_goes_from_near() {
+        assert!(pays(512, 1, 512), "written pages in one range");
+        assert!(pays(512, 400, 0), "scattered pages");
+        assert!(
+            !pays(512, 1, 0) && !pays(512, 60, 128),
+            "ranges that were read"
+        );
     }
 }
