@@ -119,7 +119,9 @@ impl Place {
             let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
             measured.peak = report["resident_peak_bytes"].as_u64().unwrap_or(0);
             measured.kills = u64::from(seconds.is_none());
-            measured.cpu_share = number(&report["overhead"]["cpu_ms"]) / number(&report["wall_ms"]);
+            // A server's command ends at once, and the server runs on.
+            let wall_ms = number(&report["wall_ms"]).max(1000.0 * seconds.unwrap_or(0.0));
+            measured.cpu_share = number(&report["overhead"]["cpu_ms"]) / wall_ms;
         }
         measured.swapped_in = self
             .group

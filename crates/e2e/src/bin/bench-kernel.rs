@@ -20,7 +20,7 @@ struct Line {
     seconds: [f64; 3],
     /// Of the kernel's speed; infinite where it has none.
     speed: f64,
-    /// Pages swapped in: kernel, pagetide.
+    /// Pages swapped in: kernel, pagetide; NaN if all runs were killed.
     swapped_in: [f64; 2],
     cpu_percent: f64,
     kills: [u64; 2],
@@ -106,11 +106,14 @@ fn measure(
     });
     #[expect(clippy::cast_precision_loss, reason = "pages")]
     let swapped_in = [1, 2].map(|side: usize| {
-        let all: Vec<f64> = sides[side]
-            .iter()
-            .map(|one| one.swapped_in as f64)
-            .collect();
-        median(&all)
+        // A run that was killed has not read what it needed.
+        let whole = sides[side].iter().filter(|one| one.kills == 0);
+        let all: Vec<f64> = whole.map(|one| one.swapped_in as f64).collect();
+        if all.is_empty() {
+            f64::NAN
+        } else {
+            median(&all)
+        }
     });
     let shares: Vec<f64> = sides[2].iter().map(|one| 100.0 * one.cpu_share).collect();
     let ledger = match args.has("--no-ledger") {
@@ -128,7 +131,11 @@ fn measure(
         swapped_in,
         cpu_percent: median(&shares),
         kills: [1, 2].map(|side: usize| sides[side].iter().map(|one| one.kills).sum()),
-        over_limit: sides[1..].iter().flatten().any(|one| one.peak > limit),
+        // The kernel charges what a killed process still needs without asking for the limit.
+        over_limit: sides[1..]
+            .iter()
+            .flatten()
+            .any(|one| one.kills == 0 && one.peak > limit),
         ledger,
     }
 }
@@ -184,7 +191,11 @@ fn tell(lines: &[Line], args: &Args) -> ExitCode {
         .map(|line| line.speed)
         .fold(f64::INFINITY, f64::min);
     found.at_least("the slowest, of the kernel's speed", least, "times", 0.9);
-    let reads_less = percent(&|line| line.swapped_in[1] <= line.swapped_in[0]);
+    // Where the kernel has no figure ours is no more.
+    let reads_less = percent(&|line| {
+        let [kernel, ours] = line.swapped_in;
+        kernel.is_nan() || ours <= kernel
+    });
     found.at_least("cells with no more pages swapped in", reads_less, "%", 75.0);
     let is_done = percent(&|line| line.kills[1] == 0);
     found.at_least("cells done without a kill", is_done, "%", 100.0);
