@@ -5,6 +5,7 @@
 //! found present and owned by it, and its shadows are pages that left memory and that their program has not
 //! removed since. A frame is one page of one owner: who else maps it tells the engine nothing.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use engine::memcg::MemcgId;
@@ -38,7 +39,7 @@ enum Page {
     Gone,
 }
 
-/// The chunk whose pages are being told.
+/// A chunk some of whose pages were told.
 struct Open {
     owner: Owner,
     start: u64,
@@ -55,7 +56,11 @@ pub(super) struct Feed<'a> {
     ids: &'a mut Ids,
     members: &'a mut Members,
     reading: u64,
+    /// The one that pages are told of.
     open: Option<Open>,
+    /// Others of this address space, by their first address: mappings are not told in the order of addresses, and
+    /// several of them lie in one chunk.
+    others: BTreeMap<u64, Open>,
     pub(super) noticed: Noticed,
 }
 
@@ -74,47 +79,51 @@ impl<'a> Feed<'a> {
             members,
             reading,
             open: None,
+            others: BTreeMap::new(),
             noticed: Noticed::default(),
         }
     }
 
-    /// The chunk at `start`; the one before is done with.
+    /// The chunk at `start` is the one that pages are told of.
     fn turn_to(&mut self, owner: Owner, start: u64) {
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.owner == owner && open.start == start)
-        {
+        let is_open = |open: &Open| open.owner == owner && open.start == start;
+        if self.open.as_ref().is_some_and(is_open) {
             return;
         }
-        self.close();
-        let first = self.ids.find(owner, start, self.reading);
-        let told = [0; 8];
-        self.open = Some(Open {
+        if let Some(other) = self.open.take() {
+            self.others.insert(other.start, other);
+        }
+        let known = self.others.remove(&start).filter(is_open);
+        self.open = Some(known.unwrap_or_else(|| Open {
             owner,
             start,
-            first,
-            told,
-        });
+            first: self.ids.find(owner, start, self.reading),
+            told: [0; 8],
+        }));
     }
 
-    /// Pages of the open chunk that were not told are not mapped any more.
+    /// All chunks are told: pages of theirs that were not are not mapped any more.
     fn close(&mut self) {
-        let Some(Open {
-            first: Some(first),
-            told,
-            ..
-        }) = self.open.take()
-        else {
-            return;
-        };
-        for (word, bits) in (0_u32..).zip(told) {
-            for bit in 0..64 {
-                if bits >> bit & 1 == 0 {
+        let open = self.open.take().into_iter();
+        let all: Vec<Open> = open
+            .chain(std::mem::take(&mut self.others).into_values())
+            .collect();
+        for Open { first, told, .. } in all {
+            let Some(first) = first else {
+                continue;
+            };
+            for (word, bits) in (0_u32..).zip(told) {
+                for bit in (0..64).filter(|bit| bits >> bit & 1 == 0) {
                     self.forget(FolioId(first.0 + word * 64 + bit), 1);
                 }
             }
         }
+    }
+
+    /// Nothing is concluded from what was not told.
+    fn drop_open(&mut self) {
+        self.open = None;
+        self.others.clear();
     }
 
     fn forget(&mut self, first: FolioId, pages: u32) {
@@ -240,7 +249,7 @@ impl Listener for Feed<'_> {
         self.members.note(owner, identity);
         if !whole {
             // What was not told may be there all the same.
-            self.open = None;
+            self.drop_open();
             return;
         }
         self.close();
@@ -251,7 +260,7 @@ impl Listener for Feed<'_> {
     }
 
     fn gone(&mut self, owner: Owner) {
-        self.open = None;
+        self.drop_open();
         for (start, first) in self.ids.within(owner, 0..u64::MAX) {
             self.forget(first, CHUNK_PAGES);
             self.ids.release(owner, start);

@@ -74,7 +74,7 @@ impl Kernel<'_> {
             return;
         };
         let bits = self.bits_of(owner);
-        let mut leaving: Vec<Leaving> = Vec::with_capacity(pages.len());
+        let mut leaving = Vec::with_capacity(pages.len());
         for (page, entry) in pages.iter().zip(before) {
             match self.judge(bits, entry) {
                 Some(what) => outcome[page.1] = what,
@@ -97,10 +97,24 @@ impl Kernel<'_> {
             }
             return;
         }
-        let addresses: Vec<u64> = leaving.iter().map(|one| one.page.0).collect();
+        self.leave(owner, leaving, outcome);
+    }
+
+    /// Lets pages of one process leave, from the processor where that costs least.
+    fn leave(&mut self, owner: Owner, mut leaving: Vec<Leaving>, outcome: &mut [PageOut]) {
+        let pid = self.members.pid(owner).unwrap_or(0);
         let dirty = leaving.iter().filter(|one| one.is_dirty).count();
-        self.advise(owner, &addresses, dirty);
-        self.verify(owner, &leaving, &addresses, outcome);
+        let ranges = page_ranges(&addresses_of(&leaving)).len();
+        let near = near::pays(leaving.len(), ranges, dirty).then(|| Near::to(self.proc, pid));
+        let is_near = near.as_ref().is_some_and(Option::is_some);
+        self.advise(owner, &leaving, outcome);
+        drop(near);
+        leaving.retain(|one| outcome[one.page.1] == PageOut::Busy);
+        if !leaving.is_empty() && !is_near {
+            // (The story: twenty pages that had come in for a process that then slept stayed for as long.)
+            let _near = Near::to_last(self.proc, pid);
+            self.advise(owner, &leaving, outcome);
+        }
     }
 
     /// What an entry says before anything is done: none if the page may leave.
@@ -162,15 +176,12 @@ impl Kernel<'_> {
         }
     }
 
-    /// Advises pages of one process, so many of which are dirty.
-    fn advise(&mut self, owner: Owner, addresses: &[u64], dirty: usize) {
+    /// Advises pages of one process to leave, and sees what became of them.
+    fn advise(&mut self, owner: Owner, leaving: &[Leaving], outcome: &mut [PageOut]) {
         let begin = Instant::now();
-        let ranges = page_ranges(addresses);
+        let addresses = addresses_of(leaving);
+        let ranges = page_ranges(&addresses);
         let pid = self.members.pid(owner);
-        let is_near = near::pays(addresses.len(), ranges.len(), dirty);
-        let _near = pid
-            .filter(|_| is_near)
-            .and_then(|pid| Near::to(self.proc, pid));
         let ages = &mut *self.ages;
         let edges = || mapping_starts(ages, pid);
         if let Some(pidfd) = self.members.pidfd(owner, self.proc)
@@ -179,6 +190,7 @@ impl Kernel<'_> {
             self.tally.refused.get_or_insert(error.to_string());
         }
         self.tally.took += begin.elapsed();
+        self.verify(owner, leaving, &addresses, outcome);
     }
 
     /// Asks the tables what has left, and the kernel why the rest has not.
@@ -316,6 +328,10 @@ impl Memory for Kernel<'_> {
         }
         self.tally.evicted -= self.tally.left - left;
     }
+}
+
+fn addresses_of(leaving: &[Leaving]) -> Vec<u64> {
+    leaving.iter().map(|one| one.page.0).collect()
 }
 
 /// Where the mappings of a process begin, ascending; nowhere if it cannot be read.

@@ -10,6 +10,7 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::system::Proc;
+use crate::system::process::Stat;
 
 /// Whether pages that leave, in so many ranges, and so many of them dirty, had better do so from the processor of
 /// their process: from another one there would be an interrupt for every second page, or more.
@@ -24,10 +25,21 @@ impl Near {
     /// On the processor where this process runs at the moment; none if it sleeps (then nobody is interrupted), or
     /// if the kernel does not let us.
     pub(super) fn to(proc: &Proc, pid: u32) -> Option<Near> {
-        let stat = proc.stat(pid).ok().flatten()?;
-        if stat.state != b'R' {
-            return None;
-        }
+        Near::on(
+            proc.stat(pid)
+                .ok()
+                .flatten()
+                .filter(|stat| stat.state == b'R')?,
+        )
+    }
+
+    /// On the processor where this process ran last; none if the kernel does not let us. Pages that came in there
+    /// wait there for their list, some thirty of them, and only a call from there takes them off.
+    pub(super) fn to_last(proc: &Proc, pid: u32) -> Option<Near> {
+        Near::on(proc.stat(pid).ok().flatten()?)
+    }
+
+    fn on(stat: Stat) -> Option<Near> {
         let before = sched_getaffinity(None).ok()?;
         let processor = usize::try_from(stat.processor).ok()?;
         if processor >= CpuSet::MAX_CPU {
