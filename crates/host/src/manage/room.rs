@@ -6,15 +6,17 @@
 
 use std::time::Duration;
 
-use engine::vmscan::{Watermarks, min_free_kbytes};
+use engine::vmscan::Watermarks;
 use engine::{Limit, Pages};
 
 use super::options::Limits;
 use crate::wall::Wall;
 use crate::watch::Watch;
 
-/// Ten-thousandths of the limit between two marks: a program may touch so much while we wake up.
-const SCALE: u64 = 100;
+/// Ten-thousandths of the limit between two marks, and no reserve below them: what is kept free is missing to the
+/// program. With the kernel's own reserve and 100 it had 2.4% less than under the kernel alone, and read 5% more pages
+/// back; with 25 our processor time is half of that (docs/benchmarks.md). What it outruns us by, the wall holds.
+const SCALE: u64 = 25;
 /// Bytes a second that a program on one core touches for the first time, at most.
 const TOUCHED: u64 = 2 << 30;
 /// How long nobody looks at the usage: the shortest and the longest time.
@@ -53,8 +55,7 @@ impl Room {
             Limit::Max => None,
             limit => {
                 let max = limit.pages();
-                let min = Pages(min_free_kbytes(max.0 * 4) / 4).min(Pages(max.0 / 32));
-                let marks = Watermarks::new(max, min, SCALE);
+                let marks = Watermarks::new(max, Pages(0), SCALE);
                 Some((max.less(marks.low), max.less(marks.high)))
             }
         };
@@ -159,7 +160,7 @@ mod tests {
         let far = Room::wanted(&limits, Pages(50_000)).expect("a limit");
         assert!(far.pages == Pages(0) && far.left > Pages(40_000));
         let at = Room::wanted(&limits, Pages(100_000)).expect("a limit");
-        assert!(at.pages > Pages(2_000) && at.pages < Pages(5_000), "{at:?}");
+        assert_eq!(at.pages, Pages(500));
         let near = Room::wanted(&limits, Pages(100_000 - far.left.0.min(1))).expect("a limit");
         assert!(near.pages > Pages(0));
     }
