@@ -62,7 +62,7 @@ fn what_was_idle_for_so_long_leaves_and_the_rest_stays() {
 ///
 /// Two stories. Twenty pages that a process had read before it fell asleep stayed for as long as it slept: a page that comes
 /// in waits on its processor for its list, with some thirty others, and MADV_PAGEOUT from another processor passes it by.
-/// And up to all of a small heap stayed, in one run of five: mappings are not told in the order of addresses, and where a
+/// And up to all of a small heap stayed, in 5 runs of 40: mappings are not told in the order of addresses, and where a
 /// library's code lay in the same 2 MiB, pages that had been told before were taken for unmapped.
 #[test]
 fn all_of_a_sleeper_leaves() {
