@@ -19,7 +19,9 @@ const UNIT: [&str; 5] = ["test", "--workspace", "--exclude", "e2e", "--no-fail-f
 
 /// The part of the guests' tests that is short enough to run each time: the kernel that has what this
 /// machine's may lack. All of them: `cargo xtask guest suite`.
-const GUEST: [&str; 7] = [
+const GUEST: [&str; 9] = [
+    "guest",
+    "suite",
     "-k",
     "6.12",
     "00-facts",
@@ -39,9 +41,9 @@ pub(crate) fn run(with_e2e: bool) -> bool {
         // End-to-end tests wait most of the time. What only builds or is a machine of its own takes what they leave.
         let mut beside = Vec::new();
         e2e_steps(&mut steps, None, &[], &mut || {
-            beside = [&["guest", "suite"][..], &["beside"]].map(nice).into();
+            beside = vec![("guest", nice(&GUEST)), ("built beside", nice(&["beside"]))];
         });
-        for (name, beside) in ["guest", "built beside"].into_iter().zip(beside) {
+        for (name, beside) in beside {
             steps.run(name, || beside?.finish());
         }
     } else {
@@ -77,9 +79,6 @@ fn nice(words: &[&str]) -> Result<Beside, String> {
     let mut command = Command::new("nice");
     let exe = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
     command.args(["-n", "19"]).arg(exe).args(words);
-    if words[0] == "guest" {
-        command.args(GUEST);
-    }
     Beside::start(command)
 }
 

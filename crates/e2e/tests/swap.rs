@@ -155,7 +155,8 @@ fn ours(status: &Value) -> Vec<Value> {
     all.filter(|area| area["ours"] == true).cloned().collect()
 }
 
-/// A program that fills 128 MiB and goes through them again and again: more than a group's 24 MiB, somebody else's swap, which comes first, and a part of ours.
+/// A program that fills 128 MiB and goes through them again and again: more than a group's 24 MiB, somebody else's
+/// swap, which comes first, and a part of ours.
 fn toucher() -> Run {
     let words = [
         "--mib",

@@ -9,7 +9,8 @@ use crate::units::{Millis, Swappiness};
 
 /// Evicts pages of `lruvec` that have been idle for `age`, as far as generations can tell
 /// (`lru_gen/by_age.rs`), the oldest first, until the aim of `sc` is reached, none is left, or a whole
-/// batch could not go for a reason that is not its pages' own. Nothing under the classic policy, which knows no ages. The caller uncharges.
+/// batch could not go for a reason that is not its pages' own. Nothing under the classic policy, which knows
+/// no ages. The caller uncharges.
 pub fn shrink_older_than<M: Memory>(
     memcg: MemcgId,
     lruvec: &mut Lruvec,

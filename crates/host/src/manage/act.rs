@@ -11,7 +11,6 @@ use engine::{Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
 
 use super::advise::{Advised, advise};
-use super::flags::Flags;
 use super::kernel::{Kernel, page_ranges};
 use super::options::{Ask, Limits, Reclaimed};
 use super::tally::Tally;
@@ -214,13 +213,12 @@ impl Manager {
             _ => None,
         };
         let (ages, proc) = self.watch.ages_and_proc();
-        let flags = Flags::open(proc);
         let mut kernel = Kernel {
             ids: &self.ids,
             members: &mut self.members,
             ages,
             proc,
-            flags: &flags,
+            flags: &self.flags,
             idle_since,
             dry_run: self.settings.dry_run,
             all: matches!(take, Take::All),

@@ -104,16 +104,22 @@ impl Kernel<'_> {
     fn leave(&mut self, owner: Owner, mut leaving: Vec<Leaving>, outcome: &mut [PageOut]) {
         let pid = self.members.pid(owner).unwrap_or(0);
         let dirty = leaving.iter().filter(|one| one.is_dirty).count();
-        let ranges = page_ranges(&addresses_of(&leaving)).len();
-        let near = near::pays(leaving.len(), ranges, dirty).then(|| Near::to(self.proc, pid));
-        let is_near = near.as_ref().is_some_and(Option::is_some);
-        self.advise(owner, &leaving, outcome);
+        let addresses = addresses_of(&leaving);
+        let ranges = page_ranges(&addresses);
+        let pays = near::pays(leaving.len(), ranges.len(), dirty);
+        let near = pays.then(|| Near::to(self.proc, pid)).flatten();
+        let is_near = near.is_some();
+        self.advise(owner, &ranges);
         drop(near);
+        self.verify(owner, &leaving, &addresses, outcome);
         leaving.retain(|one| outcome[one.page.1] == PageOut::Busy);
         if !leaving.is_empty() && !is_near {
             // (The story: twenty pages that had come in for a process that then slept stayed for as long.)
-            let _near = Near::to_last(self.proc, pid);
-            self.advise(owner, &leaving, outcome);
+            let near = Near::to_last(self.proc, pid);
+            let addresses = addresses_of(&leaving);
+            self.advise(owner, &page_ranges(&addresses));
+            drop(near);
+            self.verify(owner, &leaving, &addresses, outcome);
         }
     }
 
@@ -176,21 +182,18 @@ impl Kernel<'_> {
         }
     }
 
-    /// Advises pages of one process to leave, and sees what became of them.
-    fn advise(&mut self, owner: Owner, leaving: &[Leaving], outcome: &mut [PageOut]) {
+    /// Advises pages of one process to leave.
+    fn advise(&mut self, owner: Owner, ranges: &[Range<u64>]) {
         let begin = Instant::now();
-        let addresses = addresses_of(leaving);
-        let ranges = page_ranges(&addresses);
         let pid = self.members.pid(owner);
         let ages = &mut *self.ages;
         let edges = || mapping_starts(ages, pid);
         if let Some(pidfd) = self.members.pidfd(owner, self.proc)
-            && let Advised::Refused(error) = advise(pidfd, &ranges, Advice::PageOut, edges)
+            && let Advised::Refused(error) = advise(pidfd, ranges, Advice::PageOut, edges)
         {
             self.tally.refused.get_or_insert(error.to_string());
         }
         self.tally.took += begin.elapsed();
-        self.verify(owner, leaving, &addresses, outcome);
     }
 
     /// Asks the tables what has left, and the kernel why the rest has not.

@@ -30,6 +30,7 @@ use engine::{Limit, Machine, MachineConfig, Millis, Policy};
 use crate::wall::Wall;
 use crate::watch::{self, Watch, WatchError};
 use feed::{Feed, Noticed};
+use flags::Flags;
 use ids::Ids;
 use members::Members;
 pub use options::{Ask, Kept, Limits, Reclaimed, Settings};
@@ -68,6 +69,7 @@ pub struct Manager {
     memcg: MemcgId,
     ids: Ids,
     members: Members,
+    flags: Flags,
     room: Room,
     /// A hard limit that the wall gets when usage is below it: the kernel would kill for it, or refuse.
     wall_due: Option<u64>,
@@ -119,6 +121,7 @@ impl Manager {
         let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));
         let memcg = MemcgId::FIRST;
         machine.set_swappiness(memcg, settings.swappiness);
+        let flags = Flags::open(watch.proc());
         let mut manager = Manager {
             next_eviction: settings.evict_older_than.map(|age| now + age),
             settings,
@@ -129,6 +132,7 @@ impl Manager {
             memcg,
             ids: Ids::default(),
             members: Members::default(),
+            flags,
             room: Room::default(),
             wall_due: None,
             sums: Sums::default(),

@@ -15,6 +15,7 @@ const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
 /// In pagemap: mapped exactly once.
 const EXCLUSIVE: u64 = 1 << 56;
+
 /// Asks the kernel about pages of one process.
 pub(super) struct Why<'a> {
     pagemap: Option<File>,

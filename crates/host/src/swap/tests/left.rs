@@ -45,21 +45,25 @@ fn a_device_that_was_killed_before_it_had_a_size_is_removed() {
     assert_eq!(fake.removed(), "1");
 }
 
-/// A busy machine: `swap on` was killed between size and header, and the device was taken for somebody else's.
-#[test]
-fn a_device_that_was_killed_before_it_had_a_header_is_removed() {
+/// A fake whose device has a size, and nothing was ever written to it.
+fn blank() -> Fake {
     let fake = switched_off();
     fake.write("dev/zram1", &"\0".repeat(4096));
     fake.write("sys/block/zram1/mm_stat", "0 0 0 0 0 0 0\n");
+    fake
+}
+
+/// A busy machine: `swap on` was killed between size and header, and the device was taken for somebody else's.
+#[test]
+fn a_device_that_was_killed_before_it_had_a_header_is_removed() {
+    let fake = blank();
     fake.swap().off().unwrap();
     assert_eq!(fake.removed(), "1");
 }
 
 #[test]
 fn a_blank_device_of_another_size_is_left_alone() {
-    let fake = switched_off();
-    fake.write("dev/zram1", &"\0".repeat(4096));
-    fake.write("sys/block/zram1/mm_stat", "0 0 0 0 0 0 0\n");
+    let fake = blank();
     fake.write("sys/block/zram1/disksize", "4096\n");
     is_foreign(&fake);
 }
