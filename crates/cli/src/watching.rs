@@ -1,6 +1,8 @@
-//! Who watches: the seam between this program and the library that reads page tables.
+//! Who watches: the seam between this program and whoever reads page tables: the library, or a manager.
 //!
 //! Invariant: commands know [`Watching`] alone, so that they can be tested with reports of our own.
+
+mod managed;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,13 +57,21 @@ pub(crate) trait Watching {
 
     /// Whether all processes are gone: the last report was the last.
     fn finished(&self) -> bool;
+
+    /// Whether the first report is of a time before anybody asked.
+    fn has_watched(&self) -> bool {
+        false
+    }
 }
 
-/// Begins to watch.
+/// Begins to watch; what is managed is asked of its manager, which has watched it for longer.
 ///
 /// # Errors
 /// No such target, or not the right to look at it.
 pub(crate) fn open(settings: &Settings) -> Result<Box<dyn Watching>, Failure> {
+    if let Some(asked) = managed::Asked::find(settings) {
+        return Ok(Box::new(asked));
+    }
     Ok(Box::new(Eyes(Watch::open(wanted(settings)?)?)))
 }
 

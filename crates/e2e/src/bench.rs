@@ -164,6 +164,8 @@ impl Line {
     fn is_met(&self) -> bool {
         match self.goal {
             None => true,
+            // What could not be measured meets nothing: a share of no time at all was once minus infinity.
+            Some(_) if !self.value.is_finite() => false,
             Some((true, goal)) => self.value >= goal,
             Some((false, goal)) => self.value <= goal,
         }

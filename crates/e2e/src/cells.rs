@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::guard::{Run, Running};
 use crate::postgres::Postgres;
-use crate::redis::Redis;
+use crate::redis::{NOISE, Redis};
 use crate::sides::Place;
 use crate::wait::Chance;
 use crate::{proc, programs, wait};
@@ -132,7 +132,7 @@ fn command(mut running: Running, look: &mut dyn FnMut(&[u32])) -> Option<f64> {
 }
 
 fn redis(place: &Place, look: &mut dyn FnMut(&[u32])) -> f64 {
-    let mut server = Redis::start(&|run| place.wrap(run));
+    let mut server = Redis::start(NOISE, &|run| place.wrap(run));
     let begin = Instant::now();
     server.fill(KEYS.0);
     let mut chance = Chance::new(1);

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use e2e::aged::number;
 use e2e::guard::{Run, Running};
 use e2e::temp::serial;
 use e2e::zram::Swap;
@@ -82,4 +83,33 @@ fn all_of_a_sleeper_leaves() {
         let left = proc::number(running.pid(), "RssAnon").expect("it sleeps");
         assert!(left <= 8 * 4096, "{left} bytes stayed: {}", reclaim.stdout);
     }
+}
+
+/// With `--evict-older-than 10s` pages left when they had been idle for up to thirty seconds: the engine's generations were
+/// opened ten seconds apart, and a page that has just come in is sure to be that old in the fourth one alone.
+#[test]
+fn what_a_policy_asks_for_leaves_in_time() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let options = [
+        "--evict-older-than",
+        "6s",
+        "--every",
+        "1s",
+        "--age-every",
+        "1s",
+    ];
+    let own = pagetide::binary();
+    let managed = subject(&[&[&own, "run"][..], &options, &["--"]].concat());
+    let watched_ms = || number(&pagetide::report(managed.pid()), "wall_ms");
+    let listens = || pagetide::on("stat", managed.pid()).status.success();
+    wait::until("the manager", LIMIT, listens);
+    wait::until("five seconds", LIMIT, || watched_ms() >= 5000);
+    assert!(swapped(managed.pid()) < COLD / 100, "nothing is so old");
+    let left = || swapped(managed.pid()) > COLD / 100 * 95;
+    wait::until("it leaves", LIMIT, left);
+    let watched_ms = watched_ms();
+    // By the manager's own clock, 6 to 10 s are right; before, it was 18 and more.
+    assert!(watched_ms < 14_000, "it left after {watched_ms} ms");
+    assert!(swapped(managed.pid()) < COLD + (8 << 20), "the rest stays");
 }

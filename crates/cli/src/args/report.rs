@@ -40,6 +40,9 @@ pub(crate) struct Report {
     #[arg(long, group = "target")]
     pub(crate) all: bool,
     /// Watch so long [default: 10s, or three looks if that is longer; with --watch: until ^C]
+    ///
+    /// What is managed is asked of its manager: what that has seen until now is the report, at once; with a time, as soon as
+    /// it has watched for so long.
     #[arg(long = "for", value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) time: Option<Millis>,
     /// A report after each look, or each TIME, until ^C
@@ -112,6 +115,8 @@ pub(crate) struct Plan {
     pub(crate) time: Option<Duration>,
     /// A report each so often; without, one at the end.
     pub(crate) each: Option<Duration>,
+    /// No time was asked for: what a manager has watched until now will do.
+    pub(crate) any_time: bool,
 }
 
 impl Report {
@@ -153,6 +158,7 @@ impl Report {
             settings,
             time: time.map(duration),
             each: self.watch.map(duration),
+            any_time: self.time.is_none() && self.watch.is_none(),
         })
     }
 }

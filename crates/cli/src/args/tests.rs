@@ -153,7 +153,11 @@ fn planned(line: &str) -> Result<Planned, String> {
         settings,
         time,
         each,
+        any_time,
     } = plan;
+    let asks_for_a_time = line.contains("--for") || line.contains("--watch");
+    let is_report = line.starts_with("report");
+    assert_eq!(any_time, is_report && !asks_for_a_time, "{line}");
     let every = settings.age_every.as_millis();
     Ok((settings.target, every, ms(time), ms(each)))
 }

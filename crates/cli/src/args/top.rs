@@ -54,6 +54,7 @@ impl Top {
             settings,
             time: time.map(duration),
             each: (!self.once).then(|| duration(self.every)),
+            any_time: false,
         })
     }
 }

@@ -45,19 +45,25 @@ pub(super) fn follow(
     user: &mut impl User,
 ) -> Result<(), Failure> {
     let (give, take) = sync_channel(0);
-    let settings = plan.settings.clone();
+    let (settings, any_time) = (plan.settings.clone(), plan.any_time);
     // Not joined: it may sleep until the next look, which nobody waits for.
     thread::Builder::new()
         .name("looks".to_owned())
-        .spawn(move || look(&settings, open, &give))
+        .spawn(move || look(&settings, any_time, open, &give))
         .map_err(|error| {
             let what = format!("cannot start a thread to look: {error}");
             Failure::new(what, "raise the limit of processes (ulimit -u)")
         })?;
+    // A manager has watched for longer than we ask: enough for one report, but not for a series of them.
+    let mut begun_ms = None;
     while !stop.load(Ordering::Relaxed) {
         match take.recv_timeout(PULSE) {
             Ok(Ok(Look { report, last })) => {
-                let done = last || enough(&report, plan);
+                let begun_ms = *begun_ms.get_or_insert(match plan.each {
+                    Some(_) => report.wall_ms,
+                    None => 0,
+                });
+                let done = last || enough(report.wall_ms - begun_ms, plan);
                 user.report(report)?;
                 if done {
                     return Ok(());
@@ -76,7 +82,7 @@ pub(super) fn follow(
     Ok(())
 }
 
-fn look(settings: &Settings, open: Open, give: &SyncSender<Result<Look, Failure>>) {
+fn look(settings: &Settings, any_time: bool, open: Open, give: &SyncSender<Result<Look, Failure>>) {
     let mut watching = match open(settings) {
         Ok(watching) => watching,
         Err(failure) => {
@@ -87,7 +93,8 @@ fn look(settings: &Settings, open: Open, give: &SyncSender<Result<Look, Failure>
     };
     loop {
         let report = watching.next();
-        let last = watching.finished() || report.is_err();
+        let is_enough = any_time && watching.has_watched();
+        let last = is_enough || watching.finished() || report.is_err();
         if give
             .send(report.map(|report| Look { report, last }))
             .is_err()
@@ -100,9 +107,9 @@ fn look(settings: &Settings, open: Open, give: &SyncSender<Result<Look, Failure>
 
 /// Whether another look would come after the end. Looks are due at times that are never met
 /// exactly, so half of an interval counts as met.
-fn enough(report: &Report, plan: &Plan) -> bool {
+fn enough(passed_ms: u64, plan: &Plan) -> bool {
     plan.time
-        .is_some_and(|time| due(report.wall_ms, Duration::ZERO, time, plan))
+        .is_some_and(|time| due(passed_ms, Duration::ZERO, time, plan))
 }
 
 /// Whether `each` has passed at `now_ms` since `last`.

@@ -1,19 +1,24 @@
-//! `cargo xtask bench saving [--keys 100000] [--seconds 120] [--json]`: what redis can give up when a random tenth of its keys is
-//! in use, and what that costs the tenth.
+//! `cargo xtask bench saving [--keys 100000] [--seconds 120] [--noise 30] [--json]`: what redis can give up when a random
+//! tenth of its keys is in use, and what that costs the tenth. Of each value `--noise` percent cannot be compressed.
 //!
-//! Two servers hold the same keys, one of them managed; one client asks each in turn for half a second at a time, so
-//! that whatever else the machine does happens to both. The swap is a zram of our own, with the highest priority, so that
-//! what it takes is what the managed server's pages take.
+//! Two servers hold the same keys; one client asks each in turn for a tenth of a second at a time, so that whatever else the
+//! machine does happens to both. Two servers differ by some percent for as long as they live, though nobody manages them:
+//! so they are compared before `pagetide attach` is given one of them, and the comparison after it is divided by
+//! that. Servers are on one processor and the client on another. The swap is a zram of our own, with the highest
+//! priority, so that what it takes is what the managed server's pages take.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use e2e::bench::{Args, Findings, median, percents};
-use e2e::redis::Redis;
+use e2e::guard::Run;
+use e2e::redis::{NOISE, Redis};
 use e2e::wait::Chance;
 use e2e::zram::Swap;
 use e2e::{pagetide, proc};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 const OPTIONS: [&str; 6] = [
     "--evict-older-than",
@@ -23,7 +28,11 @@ const OPTIONS: [&str; 6] = [
     "--age-every",
     "5s",
 ];
-const SLICE: Duration = Duration::from_millis(500);
+/// The two are compared for so long before one is managed.
+const BEFORE: Duration = Duration::from_secs(40);
+/// What could go has gone then.
+const SETTLED: Duration = Duration::from_secs(30);
+const SLICE: Duration = Duration::from_millis(100);
 const MIB: f64 = 1_048_576.0;
 
 fn main() -> ExitCode {
@@ -32,58 +41,110 @@ fn main() -> ExitCode {
     let keys = args.number("--keys", 100_000);
     let mut chance = Chance::from_env("saving");
     let used: Vec<u64> = (0..keys / 10).map(|_| chance.below(keys)).collect();
+    let noise = args.number("--noise", NOISE);
     let swap = Swap::new(2048);
-    let mut alone = Redis::start(&Clone::clone);
-    let mut managed = Redis::start(&|run| pagetide::run(&OPTIONS, run));
-    alone.fill(keys);
-    managed.fill(keys);
-    // While it is filled what is old leaves already.
-    let full = resident(managed.pid) + swapped(managed.pid);
-    let mut rates = [Vec::new(), Vec::new()];
+    let start = || {
+        let mut server = Redis::start(noise, &|run| on_processors("0", run));
+        server.fill(keys);
+        server
+    };
+    let mut servers = [start(), start()];
+    let mut one = CpuSet::new();
+    one.set(available_parallelism().map_or(0, |all| all.get() - 1));
+    sched_setaffinity(None, &one).expect("the client may run on the last processor");
+    let before = Pairs::take(&mut servers, &used, &mut chance, BEFORE, &mut |_| ());
+
+    let pid = servers[1].pid;
+    let full = resident(pid);
+    let words = ["attach"].iter().chain(&OPTIONS);
+    let attach = pagetide::command(words.copied().chain([pid.to_string().as_str()]));
+    // The client's processor is not the manager's alone.
+    let _manager = on_processors("0-1023", &attach).start();
     let mut halved = f64::INFINITY;
-    let (begin, mut settled) = (Instant::now(), None);
-    while begin.elapsed() < args.seconds("--seconds", 120) {
-        // Each goes first every other time.
-        let turn = rates[0].len() % 2;
-        for side in [turn, 1 - turn] {
-            let server = if side == 0 { &mut alone } else { &mut managed };
-            rates[side].push(slice(server, &used, &mut chance));
-        }
-        let passed = begin.elapsed();
-        if resident(managed.pid) <= full / 2.0 {
+    let mut settled = None;
+    let time = args.seconds("--seconds", 120);
+    let managed = Pairs::take(&mut servers, &used, &mut chance, time, &mut |passed| {
+        if resident(pid) <= full / 2.0 {
             halved = halved.min(passed.as_secs_f64());
         }
-        if passed > Duration::from_secs(30) && settled.is_none() {
-            settled = Some(cost(managed.pid));
+        if passed > SETTLED && settled.is_none() {
+            settled = Some(cost(pid));
         }
-    }
-    let left = resident(managed.pid);
-    let stored = swap.memory_used() as f64;
+    });
+    let (left, after) = (resident(pid), cost(pid));
+    let (stored, out) = (swap.memory_used() as f64, swap.used() as f64);
     found.figure("resident after the fill", full / MIB, "MiB");
     found.figure("resident at the end", left / MIB, "MiB");
     found.figure("of zram's memory", stored / MIB, "MiB");
+    found.figure("compressed to one of", out / stored, "");
     let down = |left: f64| 100.0 * (1.0 - left / full);
     found.at_least("resident is down by", down(left), "%", 80.0);
     found.at_least("net of zram's memory", down(left + stored), "%", 50.0);
     found.at_most("half was gone after", halved, "s", 30.0);
-    let ratios = percents(&rates[1], &rates[0]);
-    found.at_least(
-        "throughput, median of the pairs",
-        median(&ratios),
-        "%",
-        99.0,
-    );
-    let whole = 100.0 * rates[1].iter().sum::<f64>() / rates[0].iter().sum::<f64>();
-    found.figure("throughput over the whole time", whole, "%");
-    let (before, after) = (settled.unwrap_or_default(), cost(managed.pid));
-    let share = 100.0 * (after.1 - before.1) / (after.0 - before.0);
+    throughput(&mut found, &before, &managed);
+    let from = settled.unwrap_or_default();
+    let share = 100.0 * (after.1 - from.1) / (after.0 - from.0);
     found.at_most("manager, after the first 30 s", share, "% of a core", 1.0);
-    ledger(&mut found, managed.pid, &swap);
-    for number in 0..keys {
-        managed.check(number);
-    }
-    drop((alone, managed));
+    ledger(&mut found, pid, &swap);
+    (0..keys).for_each(|number| servers[1].check(number));
+    drop(servers);
     found.finish()
+}
+
+/// The command, on some of the processors.
+fn on_processors(which: &str, run: &Run) -> Run {
+    run.under(["taskset", "-c", which].map(str::to_owned))
+}
+
+/// Keys a second of both servers, slice by slice.
+#[derive(Default)]
+struct Pairs([Vec<f64>; 2]);
+
+impl Pairs {
+    /// For so long; `look` is called after each pair.
+    fn take(
+        servers: &mut [Redis; 2],
+        used: &[u64],
+        chance: &mut Chance,
+        time: Duration,
+        look: &mut dyn FnMut(Duration),
+    ) -> Pairs {
+        let (begin, mut pairs) = (Instant::now(), Pairs::default());
+        while begin.elapsed() < time {
+            // Each goes first every other time.
+            let turn = pairs.0[0].len() % 2;
+            for side in [turn, 1 - turn] {
+                pairs.0[side].push(slice(&mut servers[side], used, chance));
+            }
+            look(begin.elapsed());
+        }
+        pairs
+    }
+
+    /// The second server's speed, percent of the first one's, pair by pair.
+    fn ratios(&self) -> Vec<f64> {
+        percents(&self.0[1], &self.0[0])
+    }
+
+    /// The same over the whole time.
+    fn whole(&self) -> f64 {
+        100.0 * self.0[1].iter().sum::<f64>() / self.0[0].iter().sum::<f64>()
+    }
+}
+
+/// The managed server's speed beside the other's, over what it was before.
+fn throughput(found: &mut Findings, before: &Pairs, managed: &Pairs) {
+    let (was, is) = (before.ratios(), managed.ratios());
+    found.figure("unmanaged, median of the pairs", median(&was), "%");
+    let over = 100.0 * median(&is) / median(&was);
+    found.at_least("throughput over that", over, "%", 99.0);
+    let after = 100.0 * median(&is[is.len() / 4..]) / median(&was);
+    found.figure("the same after the first quarter", after, "%");
+    let whole = 100.0 * managed.whole() / before.whole();
+    found.figure("the same of the whole time", whole, "%");
+    let half = was.len() / 2;
+    let error = 100.0 * median(&was[half..]) / median(&was[..half]);
+    found.figure("unmanaged, its second half over its first", error, "%");
 }
 
 /// Reads keys in use for one slice; keys a second.

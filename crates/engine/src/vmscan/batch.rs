@@ -76,7 +76,7 @@ fn count(shrunk: &mut Shrunk, what: PageOut, settled: Settled) {
             PageOut::Shared => shrunk.kept.shared += 1,
             PageOut::Locked => shrunk.kept.locked += 1,
             PageOut::LazyFree => shrunk.kept.lazyfree += 1,
-            PageOut::Referenced => shrunk.kept.referenced += 1,
+            PageOut::Referenced | PageOut::TooYoung => shrunk.kept.referenced += 1,
             PageOut::NoSwap => shrunk.unswapped += 1,
             PageOut::Busy | PageOut::Stored | PageOut::Gone => shrunk.kept.busy += 1,
         },

@@ -38,6 +38,9 @@ pub enum PageOut {
     Stored,
     /// It was accessed meanwhile.
     Referenced,
+    /// Reclaim by age asked for pages that were idle for longer: it waits for its time in a generation before the
+    /// youngest.
+    TooYoung,
     /// Others map it, too, and the kernel skips such pages.
     Shared,
     /// It is locked in memory.

@@ -73,6 +73,7 @@ impl Lruvec {
                 Settled::Forgotten
             }
             PageOut::Referenced
+            | PageOut::TooYoung
             | PageOut::Shared
             | PageOut::Locked
             | PageOut::LazyFree

@@ -30,8 +30,9 @@ const DEAR: u32 = 50;
 enum Take {
     /// So many pages.
     Pages(Pages, ScanReason),
-    /// Pages that were idle for so long, as generations tell and as the books do.
-    Idle(Millis, Duration),
+    /// Pages that were idle for so long. The engine offers every page but those of its youngest two generations, and the
+    /// books know its age: generations cannot tell to the look.
+    Idle(Duration),
     /// All that is not in use.
     All,
 }
@@ -50,9 +51,7 @@ impl Manager {
         if self.looked.elapsed() * 2 > self.watch.interval() {
             self.look()?;
         }
-        // Looks are a little early or late; the books know exactly.
-        let nearly = Millis::from(age - age / 8);
-        let tally = self.reclaim_with(Take::Idle(nearly, age));
+        let tally = self.reclaim_with(Take::Idle(age));
         self.tell(
             &tally,
             &format!(
@@ -187,10 +186,7 @@ impl Manager {
             }
             Ask::OlderThan(age) => {
                 self.open_generation();
-                // Two looks opened the youngest two generations, which are never taken. Of all others the
-                // engine offers every page, and the books know its age: generations older than three
-                // looks have merged, so they cannot tell.
-                (Take::Idle(Millis(0), age), resident)
+                (Take::Idle(age), resident)
             }
             Ask::All => (Take::All, resident),
         };
@@ -209,7 +205,7 @@ impl Manager {
     fn reclaim_with(&mut self, take: Take) -> Tally {
         let now = self.now();
         let idle_since = match take {
-            Take::Idle(_, age) => Some(now.since(Millis::from(age)).0),
+            Take::Idle(age) => Some(now.since(Millis::from(age)).0),
             _ => None,
         };
         let (ages, proc) = self.watch.ages_and_proc();
@@ -243,9 +239,9 @@ impl Manager {
             Take::Pages(nr, reason) => {
                 machine.reclaim_subtree(memcg, request(nr, reason), &mut kernel);
             }
-            Take::Idle(age, _) => {
+            Take::Idle(_) => {
                 let most = machine.unprotected(memcg);
-                machine.reclaim_older_than(memcg, age, most, now, &mut kernel);
+                machine.reclaim_older_than(memcg, Millis(0), most, now, &mut kernel);
             }
             Take::All => {
                 let nr = machine.lruvec(memcg).resident();

@@ -149,7 +149,7 @@ impl Kernel<'_> {
                 .and_then(|(_, last)| last)
                 .is_some_and(|last| last <= since);
             if !is_idle {
-                return Some(PageOut::Referenced);
+                return Some(PageOut::TooYoung);
             }
         }
         // The kernel would free it with its bytes, and they may be in use here: after a fork it is enough that one

@@ -256,11 +256,12 @@ impl Manager {
     /// Reads all tables, tells the engine, and opens a generation if it is time for one.
     fn look(&mut self) -> Result<(), WatchError> {
         self.read()?;
-        // By age, generations must be as far apart as pages must be idle, else they merge too early.
+        // By age, pages that were idle for half of it must have left the youngest two generations. Where generations
+        // were opened by the age itself, pages left when they had been idle for three times as long.
         let apart = self
             .settings
             .evict_older_than
-            .map_or(0, |age| Millis::from(age).0);
+            .map_or(0, |age| Millis::from(age / 2).0);
         let now = self.watch.elapsed_ms();
         if now - self.generation_ms + 50 >= apart {
             self.open_generation();

@@ -34,7 +34,7 @@ impl Tally {
         let mut kept = Kept::default();
         for what in self.stayed.values() {
             match what {
-                PageOut::Referenced => kept.referenced += 1,
+                PageOut::Referenced | PageOut::TooYoung => kept.referenced += 1,
                 PageOut::Shared => kept.shared += 1,
                 PageOut::Locked => kept.locked += 1,
                 PageOut::LazyFree => kept.lazyfree += 1,

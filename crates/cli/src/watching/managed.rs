@@ -1,0 +1,97 @@
+//! A target that is managed: its manager tells, because two who clear bits of one process know no ages.
+//!
+//! Invariant: the manager's reports are passed on as they are, but for a note where they cover more than was asked.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use daemon::control::{self, ControlError, Managed, Request, Response, Tenant};
+use host::report::Report;
+use host::system::{Groups, Proc};
+
+use super::{Settings, Target, Watching};
+use crate::failure::Failure;
+
+/// A manager answers between two looks.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// Asks a manager again and again.
+pub(super) struct Asked {
+    tenant: Tenant,
+    every: Duration,
+    /// What every report says beside its own notes.
+    note: Option<String>,
+    last: Option<(Instant, Report)>,
+    is_over: bool,
+}
+
+impl Asked {
+    /// The manager of what is to be watched; none if there is none that answers us, or if it was said how ages
+    /// are to be read.
+    pub(super) fn find(settings: &Settings) -> Option<Asked> {
+        if settings.source.is_some() || settings.max_wait.is_some() {
+            return None;
+        }
+        let wanted = match &settings.target {
+            Target::Pid(pid) => Tenant::Pid(*pid),
+            Target::Cgroup(path) => {
+                let groups = Groups::find(&Proc::system().ok()?).ok()?;
+                Tenant::Group(groups.resolve(&path.to_string_lossy()).ok()?.path)
+            }
+            Target::All => return None,
+        };
+        let Managed { tenant, manager } = control::find(&wanted).ok().flatten()?;
+        // Whom it does not answer (another user's) looks with eyes of his own.
+        control::ask(&tenant, &Request::Ping {}, WITHIN).ok()?;
+        let note = (tenant != wanted).then(|| {
+            format!("{wanted} is managed with {tenant} (manager {manager}): all that it manages is reported")
+        });
+        Some(Asked {
+            tenant,
+            every: settings.age_every,
+            note,
+            last: None,
+            is_over: false,
+        })
+    }
+
+    fn ask(&self) -> Result<Report, ControlError> {
+        match control::ask(&self.tenant, &Request::Report {}, WITHIN)? {
+            Response::Report(mut report) => {
+                report.notes.extend(self.note.clone());
+                Ok(*report)
+            }
+            _ => Err(ControlError::NotManaged {
+                tenant: self.tenant.clone(),
+            }),
+        }
+    }
+}
+
+impl Watching for Asked {
+    fn next(&mut self) -> Result<Report, Failure> {
+        if let Some((at, _)) = &self.last {
+            sleep(self.every.saturating_sub(at.elapsed()));
+        }
+        let report = match (self.ask(), self.last.take()) {
+            (Ok(report), _) => report,
+            // The program has ended, or was let go of: what was said last is the last.
+            (Err(error), Some((_, mut report))) => {
+                self.is_over = true;
+                report.notes.push(format!("the manager has ended: {error}"));
+                report
+            }
+            (Err(error), None) => return Err(error.into()),
+        };
+        self.last = Some((Instant::now(), report.clone()));
+        Ok(report)
+    }
+
+    fn finished(&self) -> bool {
+        self.is_over
+    }
+
+    fn has_watched(&self) -> bool {
+        true
+    }
+}
