@@ -18,19 +18,33 @@ pub(super) const fn pays(pages: usize, ranges: usize, dirty: usize) -> bool {
     (ranges + dirty) * 2 > pages
 }
 
+/// To ask more threads than that where they run would take longer than is saved.
+const THREADS_MAX: usize = 64;
+
 /// As long as it lives, the thread that made it runs on one processor.
-pub(super) struct Near(CpuSet);
+pub(super) struct Near {
+    processor: usize,
+    before: CpuSet,
+}
 
 impl Near {
-    /// On the processor where this process runs at the moment; none if it sleeps (then nobody is interrupted), or
-    /// if the kernel does not let us.
+    /// On the one processor where threads of this process run at the moment; none if all of them sleep (then nobody is
+    /// interrupted), if they run on several (somebody is, from wherever), or if the kernel does not let us.
     pub(super) fn to(proc: &Proc, pid: u32) -> Option<Near> {
-        Near::on(
-            proc.stat(pid)
-                .ok()
-                .flatten()
-                .filter(|stat| stat.state == b'R')?,
-        )
+        let first = proc.stat(pid).ok().flatten()?;
+        if first.threads <= 1 {
+            return Near::on(Some(first).filter(is_running)?);
+        }
+        // Of Java's threads the first one does nothing at all.
+        let threads = proc.threads(pid).ok()?;
+        if threads.len() > THREADS_MAX {
+            return None;
+        }
+        let stat = |thread: &u32| proc.thread_stat(pid, *thread).ok().flatten();
+        let mut running = threads.iter().filter_map(stat).filter(is_running);
+        let one = running.next()?;
+        let same = running.all(|other| other.processor == one.processor);
+        same.then(|| Near::on(one)).flatten()
     }
 
     /// On the processor where this process ran last; none if the kernel does not let us. Pages that came in there
@@ -48,14 +62,23 @@ impl Near {
         let mut one = CpuSet::new();
         one.set(processor);
         sched_setaffinity(None, &one).ok()?;
-        Some(Near(before))
+        Some(Near { processor, before })
     }
+}
+
+fn is_running(stat: &Stat) -> bool {
+    stat.state == b'R'
 }
 
 impl Drop for Near {
     fn drop(&mut self) {
+        // A thread that may run elsewhere stays where it is, and would do all else at the cost of the process: so it is
+        // sent away first. One processor alone cannot be left, and that fails.
+        let mut others = self.before;
+        others.unset(self.processor);
+        let _ = sched_setaffinity(None, &others);
         // It was allowed before; if it is not any more, the kernel has chosen others.
-        let _ = sched_setaffinity(None, &self.0);
+        let _ = sched_setaffinity(None, &self.before);
     }
 }
 

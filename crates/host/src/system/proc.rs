@@ -64,20 +64,35 @@ impl Proc {
     /// # Errors
     /// If the directory cannot be read.
     pub fn pids(&self) -> Result<Vec<u32>, Error> {
-        let fail = |errno| Error::reading(&self.root, errno);
+        self.numbers(b".")
+            .map_err(|errno| Error::reading(&self.root, errno))
+    }
+
+    /// The threads of a process, in order; none if it is gone. One read of a directory.
+    ///
+    /// # Errors
+    /// If it is there and may not be read.
+    pub fn threads(&self, pid: u32) -> Result<Vec<u32>, Error> {
+        match self.numbers(&relative(pid, "task")) {
+            Err(errno) if gone(errno) => Ok(Vec::new()),
+            threads => threads.map_err(|errno| Error::reading(&self.path(pid, "task"), errno)),
+        }
+    }
+
+    /// The numbers among the names in a directory, in order.
+    fn numbers(&self, name: &[u8]) -> Result<Vec<u32>, Errno> {
         // Opened anew: the position of a directory belongs to its descriptor, and ours is shared.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(&*self.dir, c".", flags, Mode::empty()).map_err(fail)?;
+        let dir = openat(&*self.dir, name, flags, Mode::empty())?;
         let mut buffer = [const { MaybeUninit::<u8>::uninit() }; 32 << 10];
         let mut entries = RawDir::new(dir, &mut buffer);
-        let mut pids = Vec::with_capacity(1024);
+        let mut numbers = Vec::with_capacity(64);
         while let Some(entry) = entries.next() {
-            let entry = entry.map_err(fail)?;
-            pids.extend(number32(entry.file_name().to_bytes()).filter(|&pid| pid != 0));
+            numbers.extend(number32(entry?.file_name().to_bytes()).filter(|&number| number != 0));
         }
-        pids.sort_unstable();
-        pids.dedup();
-        Ok(pids)
+        numbers.sort_unstable();
+        numbers.dedup();
+        Ok(numbers)
     }
 
     /// Appends the file `name` of a process to `into`; whether the process was still there.

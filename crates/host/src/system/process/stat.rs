@@ -134,13 +134,25 @@ impl Proc {
     /// # Errors
     /// If `/proc` hides it, or its form is not known.
     pub fn stat(&self, pid: u32) -> Result<Option<Stat>, Error> {
+        self.stat_in(pid, "stat")
+    }
+
+    /// What a thread of a process is; `None` if it is gone. Sizes are the process's.
+    ///
+    /// # Errors
+    /// As [`Proc::stat`].
+    pub fn thread_stat(&self, pid: u32, thread: u32) -> Result<Option<Stat>, Error> {
+        self.stat_in(pid, &format!("task/{thread}/stat"))
+    }
+
+    fn stat_in(&self, pid: u32, name: &str) -> Result<Option<Stat>, Error> {
         let mut text = Vec::with_capacity(2048);
         // One read gives all of it: a second one would only say that this was the end.
-        if !self.read_up_to(pid, "stat", 1, &mut text)? {
+        if !self.read_up_to(pid, name, 1, &mut text)? {
             return Ok(None);
         }
         parse_stat(&text).map(Some).ok_or_else(|| Error::Unknown {
-            path: self.path(pid, "stat"),
+            path: self.path(pid, name),
             what: printable(&text),
         })
     }
