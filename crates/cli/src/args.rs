@@ -156,10 +156,11 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// Seed of everything random [default: 1, or what the file says]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
     /// Divide the document's sizes by this [default: 1]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub(crate) scale: Option<u64>,
     /// Print one JSON object instead of tables
     #[arg(long)]

@@ -5,8 +5,10 @@
 use crate::experiments::{ALL, Experiment, Settings};
 use crate::nearest::nearest;
 use crate::outcome::Outcome;
-use crate::scenario::{Plans, ScenarioError, parse, run as run_plans};
+use crate::scenario::{Plans, ScenarioError, TEXT_MAX, parse, run as run_plans};
 use crate::show::Heading;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 /// Why there is nothing to run.
@@ -123,7 +125,7 @@ impl Job {
                 why: "a file says its sizes itself".to_owned(),
             });
         }
-        let text = std::fs::read_to_string(path).map_err(|why| JobError::Read {
+        let text = text_of(path).map_err(|why| JobError::Read {
             path: path.to_owned(),
             why,
         })?;
@@ -176,6 +178,14 @@ impl Job {
     }
 }
 
+/// What a file says, or so much of it that it is too long: a link to /dev/zero filled all memory.
+fn text_of(path: &str) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path)?.take(TEXT_MAX as u64 + 1);
+    BufReader::new(file).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 fn assign(settings: &mut Settings, given: &str) -> Result<(), JobError> {
     let refuse = |why: &str| JobError::Set {
         given: given.to_owned(),
@@ -207,6 +217,17 @@ mod tests {
             Ok(job) => job.name().to_owned(),
             Err(error) => format!("{error}; {}", error.hint()),
         }
+    }
+
+    /// A name that ends in .toml was read to its end before its length was looked at.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let link = std::env::temp_dir().join(format!("pagetide-{}.toml", std::process::id()));
+        std::os::unix::fs::symlink("/dev/zero", &link).expect("a link");
+        let said = error(&link.to_string_lossy(), "");
+        std::fs::remove_file(&link).expect("it is there");
+        assert!(said.contains("1048576 are the most"), "{said}");
     }
 
     #[test]

@@ -118,7 +118,9 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "crates/host/src/manage",
         &[
-            &["options", "ids", "members", "advise", "flags", "near"],
+            &[
+                "options", "ids", "members", "advise", "flags", "near", "skipped",
+            ],
             &["tally", "why"],
             &["feed", "kernel", "room"],
             &["act", "report"],

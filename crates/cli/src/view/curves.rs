@@ -47,6 +47,14 @@ fn summary(name: &str, result: &Curves) -> String {
     text
 }
 
+/// A size as a part of all pages: in more memory than there are pages nothing differs any more.
+fn part_of_all(size: u64, pages: u64) -> String {
+    match size > pages {
+        true => "> 100%".to_owned(),
+        false => format!("{:.1}%", 100.0 * share(size, pages)),
+    }
+}
+
 /// For people.
 pub(crate) fn human(name: &str, result: &Curves, style: Style) -> String {
     let mut text = format!("{}\n\n", summary(name, result));
@@ -62,9 +70,9 @@ pub(crate) fn human(name: &str, result: &Curves, style: Style) -> String {
     }
     let _ = writeln!(text, "{}", style.dim(&heading));
     for (n, &size) in result.sizes.iter().enumerate() {
-        let of_all = 100.0 * share(size, result.pages);
+        let of_all = part_of_all(size, result.pages);
         let bytes = Bytes(size.saturating_mul(PAGE)).to_string();
-        let _ = write!(text, "{:>12} {bytes:>10} {of_all:>6.1}%", count(size));
+        let _ = write!(text, "{:>12} {bytes:>10} {of_all:>7}", count(size));
         for (policy, ratios) in &result.curves {
             let _ = write!(
                 text,

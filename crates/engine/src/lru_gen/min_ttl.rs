@@ -25,10 +25,8 @@ impl LruGen {
         if below_min {
             return false;
         }
-        let scan = self
-            .nr_to_scan(check.swappiness, check.priority, online)
-            .scan;
         let oldest = self.birth(self.evictable_min_seq(check.swappiness));
-        scan > 0 && (check.min_ttl == Millis(0) || oldest.after(check.min_ttl) < check.now)
+        let sizable = self.is_sizable(check.swappiness, check.priority, online);
+        sizable && (check.min_ttl == Millis(0) || oldest.after(check.min_ttl) < check.now)
     }
 }

@@ -65,8 +65,10 @@ impl Machine {
         }
     }
 
-    /// Something is left to scan at this priority.
+    /// Something is left to scan at this priority; of an offline memcg, whatever is left.
     fn is_sizable(&self, id: MemcgId, swappiness: Swappiness, priority: u32) -> bool {
+        let online = self.tree.is_online(id) || self.memcg_lru.profile() == MemcgProfile::Seed;
+        let priority = if online { priority } else { 0 };
         let lruvec = self.lruvec(id);
         let total: u64 = FolioType::ALL
             .into_iter()

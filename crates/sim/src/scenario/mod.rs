@@ -17,7 +17,7 @@ pub mod values;
 pub mod world;
 
 pub use error::ScenarioError;
-pub use plan::{Plan, Plans, parse};
+pub use plan::{Plan, Plans, TEXT_MAX, parse};
 
 use crate::outcome::Outcome;
 use report::Course;

@@ -8,7 +8,7 @@ use super::file::{AccessedBits, File, PatternName, PolicyName, Tenant, Work};
 use toml::{Table, Value};
 
 /// Bytes of a file.
-const TEXT_MAX: usize = 1 << 20;
+pub const TEXT_MAX: usize = 1 << 20;
 /// Runs of a sweep.
 const RUNS_MAX: usize = 4096;
 /// Pages of all tenants together: 256 GiB.
@@ -43,7 +43,7 @@ pub struct Plans {
 pub fn parse(name: &str, text: &str, set: &[String]) -> Result<Plans, ScenarioError> {
     let source = Source { name, text };
     if text.len() > TEXT_MAX {
-        let what = format!("the file has {} bytes, {TEXT_MAX} are the most", text.len());
+        let what = format!("the file is longer than {TEXT_MAX} bytes; {TEXT_MAX} are the most");
         return Err(source.error(None, what, "split it"));
     }
     let file: File = toml::from_str(text).map_err(|error| source.toml(&error))?;
@@ -289,6 +289,12 @@ fn check_tenant(
         && min > max
     {
         return complain("memory-min is above memory-max", "lower memory-min");
+    }
+    if tenant.memory_max.is_some_and(|max| max.pages() == 0) {
+        return complain(
+            "memory-max is 0: none of its pages fits",
+            "give a page (4096) or more",
+        );
     }
     if tenant.work.is_empty() {
         return complain("it does nothing", "add [[tenant.work]]");

@@ -39,9 +39,13 @@ impl Heading {
     pub fn line(&self) -> String {
         let document = self.document.as_ref();
         let document = document.map_or(String::new(), |d| format!(", document {d}"));
+        let about = match self.about.as_str() {
+            "" => String::new(),
+            about => format!(": {about}"),
+        };
         format!(
-            "{}: {} (seed {}, scale 1/{}{document})",
-            self.name, self.about, self.seed, self.scale
+            "{}{about} (seed {}, scale 1/{}{document})",
+            self.name, self.seed, self.scale
         )
     }
 }

@@ -10,7 +10,7 @@ use sim::mrc::Curves;
 use crate::view::text::escaped;
 use crate::view::{count, share};
 
-use super::{PAGE, summary};
+use super::{PAGE, part_of_all, summary};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 340.0;
@@ -106,10 +106,10 @@ fn table(result: &Curves) -> String {
     text += "</tr>\n";
     for (n, &size) in result.sizes.iter().enumerate() {
         let bytes = Bytes(size.saturating_mul(PAGE));
-        let of_all = 100.0 * share(size, result.pages);
+        let of_all = part_of_all(size, result.pages);
         let _ = write!(
             text,
-            "<tr><td>{}</td><td>{bytes}</td><td>{of_all:.1}%</td>",
+            "<tr><td>{}</td><td>{bytes}</td><td>{of_all}</td>",
             count(size)
         );
         for (_, ratios) in &result.curves {

@@ -78,3 +78,11 @@ fn the_page_is_whole_and_escaped() {
         "nothing is fetched"
     );
 }
+
+/// `--sizes 1T` of a small trace was 33333333333333.0% of all.
+#[test]
+fn more_memory_than_there_are_pages_is_no_percentage() {
+    assert_eq!(part_of_all(2_000, 4_000), "50.0%");
+    assert_eq!(part_of_all(4_000, 4_000), "100.0%");
+    assert_eq!(part_of_all(1 << 60, 3), "> 100%");
+}

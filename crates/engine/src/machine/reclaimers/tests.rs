@@ -5,7 +5,7 @@ use super::*;
 use crate::folio::{FolioId, FolioType};
 use crate::lruvec::FaultKind;
 use crate::machine::MachineConfig;
-use crate::units::{Millis, Swappiness};
+use crate::units::Millis;
 use crate::vmscan::ScanReason;
 
 /// Tenants that have something to give, and the root.
@@ -22,10 +22,8 @@ fn tenants(global: GlobalReclaim, nr: u32, pages: u32) -> (Machine, Vec<MemcgId>
         for page in (0..pages).map(FolioId) {
             machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
         }
-        // Past the first aging, which a fresh lruvec needs before it has anything to give.
-        let seq = machine.lruvec(id).lru_gen().max_seq();
-        let lruvec = machine.lruvec_mut(id);
-        lruvec.inc_max_seq(seq, Swappiness::default(), Millis(0));
+        // Past the first agings, which a fresh lruvec needs before it gives anything.
+        (0..2).for_each(|_| machine.age(id, Millis(0)));
         all.push(id);
     }
     (machine, all)
