@@ -12,6 +12,7 @@ use e2e::notice::POLICY;
 use e2e::pagetide;
 use e2e::temp::TempDir;
 use e2e::wait::Chance;
+use e2e::zram::Swap;
 
 /// The workload's own watchdog ends it after 60 s without progress.
 const SLACK: Duration = Duration::from_secs(180);
@@ -19,6 +20,7 @@ const SLACK: Duration = Duration::from_secs(180);
 fn main() -> ExitCode {
     let args = Args::from_env();
     let mut found = Findings::new("hostile", &args);
+    let _swap = Swap::new(1024);
     let seconds = args.seconds("--seconds", 600);
     let seed = Chance::from_env("hostile").below(1 << 32);
     let mib = args.text("--mib").unwrap_or_else(|| "256".to_owned());
