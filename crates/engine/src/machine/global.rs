@@ -107,14 +107,13 @@ impl Machine {
     }
 
     /// Where to start, so that one pass over all has a chance to get enough. spec: memcg-lru.md 6.
-    pub(super) fn initial_priority(&self, nr: Pages) -> u32 {
+    pub(super) fn initial_priority(&mut self, nr: Pages) -> u32 {
         if nr.0 < MIN_LRU_BATCH as u64 {
             return DEF_PRIORITY;
         }
-        let usage = self.tree.get(MemcgId::ROOT).charged().0;
         let (reclaimable, lowest) = match self.memcg_lru.profile() {
-            MemcgProfile::Seed => (usage / 2, 0),
-            MemcgProfile::Newer => (usage, DEF_PRIORITY / 2),
+            MemcgProfile::Seed => (self.tree.get(MemcgId::ROOT).charged().0 / 2, 0),
+            MemcgProfile::Newer => (self.inactive().0, DEF_PRIORITY / 2),
         };
         let fls = |n: u64| u64::BITS - n.leading_zeros();
         let priority = fls(reclaimable).saturating_sub(1 + fls(nr.0 - 1));

@@ -13,6 +13,7 @@ mod config;
 mod global;
 mod guest;
 mod high;
+mod inactive;
 mod iterator;
 mod look;
 mod pages;
@@ -34,6 +35,7 @@ use crate::memcg::{MemcgId, MemcgLimits, MemcgLru, MemcgTree, SharedPositions};
 use crate::units::{Limit, Millis, Pages, Swappiness};
 use alloc::vec::Vec;
 use guest::Guests;
+use inactive::Inactive;
 use soft_limit::SoftLimits;
 
 /// The machine.
@@ -49,6 +51,7 @@ pub struct Machine {
     guests: Guests,
     /// When memory last said that there is no swap: nobody asks again before time has gone on.
     no_swap: Option<Millis>,
+    inactive: Inactive,
 }
 
 fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
@@ -82,6 +85,7 @@ impl Machine {
             shared: SharedPositions::default(),
             guests: Guests::default(),
             no_swap: None,
+            inactive: Inactive::default(),
         }
     }
 
@@ -117,6 +121,7 @@ impl Machine {
 
     /// A tenant's lruvec, for touches and walks.
     pub fn lruvec_mut(&mut self, id: MemcgId) -> &mut Lruvec {
+        self.inactive.note(id);
         self.lruvecs[id.index()].as_mut().expect("a released memcg")
     }
 
@@ -161,6 +166,7 @@ impl Machine {
         if released {
             self.shared.forget(id, before);
             self.memcg_lru.release(id);
+            self.inactive.note(id);
             self.lruvecs[id.index()] = None;
             self.reports.forget(id);
             self.soft.forget(id);

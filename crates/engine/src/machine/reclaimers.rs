@@ -163,10 +163,9 @@ impl Machine {
                 *total = self.soft_limit_reclaim(request, memory);
             }
         }
-        let first = requests
-            .iter()
-            .map(|request| self.first_priority(target, request.nr));
-        let first = first.max().unwrap_or(DEF_PRIORITY);
+        let wants = requests.iter().map(|request| request.nr);
+        let first = wants.map(|nr| self.first_priority(target, nr)).max();
+        let first = first.unwrap_or(DEF_PRIORITY);
         for priority in (0..=first).rev() {
             let mut running = Vec::new();
             for (n, (request, total)) in requests.iter().zip(&totals).enumerate() {
@@ -187,7 +186,7 @@ impl Machine {
         totals
     }
 
-    fn first_priority(&self, target: MemcgId, nr: Pages) -> u32 {
+    fn first_priority(&mut self, target: MemcgId, nr: Pages) -> u32 {
         if target == MemcgId::ROOT && self.config.global == GlobalReclaim::MemcgLru {
             self.initial_priority(nr)
         } else {

@@ -81,6 +81,7 @@ impl Machine {
         pass: impl FnOnce(&mut Lruvec, &ScanControl) -> Shrunk,
     ) -> Shrunk {
         let (lacks_swap, available) = (self.lacks_swap(id), self.tree.swap_available(id));
+        self.inactive.note(id);
         let lruvec = self.lruvecs[id.index()].as_mut().expect("a released memcg");
         let (active, inactive) = lruvec.active_inactive(FolioType::File);
         if self.no_swap == Some(sc.now) && active.0 + inactive.0 == 0 {
