@@ -54,7 +54,8 @@ pub(super) fn follow(
             let what = format!("cannot start a thread to look: {error}");
             Failure::new(what, "raise the limit of processes (ulimit -u)")
         })?;
-    // A manager has watched for longer than we ask: enough for one report, but not for a series of them.
+    // A manager has watched for longer than we ask: enough for one report, but not for a series of them. (Another
+    // manager may follow it, which begins anew.)
     let mut begun_ms = None;
     while !stop.load(Ordering::Relaxed) {
         match take.recv_timeout(PULSE) {
@@ -63,7 +64,7 @@ pub(super) fn follow(
                     Some(_) => report.wall_ms,
                     None => 0,
                 });
-                let done = last || enough(report.wall_ms - begun_ms, plan);
+                let done = last || enough(report.wall_ms.saturating_sub(begun_ms), plan);
                 user.report(report)?;
                 if done {
                     return Ok(());

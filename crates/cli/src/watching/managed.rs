@@ -1,6 +1,7 @@
 //! A target that is managed: its manager tells, because two who clear bits of one process know no ages.
 //!
-//! Invariant: the manager's reports are passed on as they are, but for a note where they cover more than was asked.
+//! Invariant: the manager's reports are passed on as they are, but for notes: that they cover more than was asked, that
+//! the manager has ended.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use crate::failure::Failure;
 
 /// A manager answers between two looks.
 const WITHIN: Duration = Duration::from_secs(20);
+/// One that does not even say that it is there in this time is stopped, or another's.
+const SOON: Duration = Duration::from_secs(3);
 
 /// Asks a manager again and again.
 pub(super) struct Asked {
@@ -42,7 +45,7 @@ impl Asked {
         };
         let Managed { tenant, manager } = control::find(&wanted).ok().flatten()?;
         // Whom it does not answer (another user's) looks with eyes of his own.
-        control::ask(&tenant, &Request::Ping {}, WITHIN).ok()?;
+        control::ask(&tenant, &Request::Ping {}, SOON).ok()?;
         let note = (tenant != wanted).then(|| {
             format!("{wanted} is managed with {tenant} (manager {manager}): all that it manages is reported")
         });

@@ -46,7 +46,7 @@ impl ActiveInactive {
     ) -> Step {
         // What comes back to the head is not met twice.
         let nr = nr.min(self.sizes.active[ty.index()]);
-        let mut step = Step::default();
+        let (mut step, mut rotated) = (Step::default(), 0);
         while step.scanned < nr {
             let Some((id, word)) = self.pop(folios, ty.index() * 2 + 1) else {
                 break;
@@ -61,11 +61,16 @@ impl ActiveInactive {
             if young && word.has(Flag::Exec) && ty == FolioType::File {
                 self.add(folios, id, word);
                 self.advance_clock(1);
+                rotated += 1;
             } else {
                 let word = word.with(Flag::Active, false).with(Flag::Workingset, true);
                 self.add(folios, id, word);
                 step.moved += 1;
             }
+        }
+        // Looking at them was in vain.
+        if rotated > 0 {
+            self.note_cost(ty, 0, rotated);
         }
         step
     }

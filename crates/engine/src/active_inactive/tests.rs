@@ -249,6 +249,21 @@ fn executable_pages_in_use_stay_active() {
     assert!(!word(&lruvec, 1).has(Flag::Active) && word(&lruvec, 1).has(Flag::Workingset));
 }
 
+/// classic-lru.md 5.2: pages that were looked at in vain cost something on the active list, too.
+#[test]
+fn rotations_of_active_pages_cost() {
+    let mut lruvec = lruvec(Stage::Detection, 8);
+    for id in (0..8).map(FolioId) {
+        lruvec.fault_in(id, FolioType::File, FaultKind::FirstTouch, true, true);
+        (0..2).for_each(|_| lruvec.mark_accessed(id));
+        lruvec.set_flag(id, Flag::Exec, true);
+        lruvec.touch(id);
+    }
+    lruvec.shrink_active(FolioType::File, 2);
+    let costs = lruvec.classic().map(ActiveInactive::costs);
+    assert_eq!(costs, Some(Costs { anon: 0, file: 2 }));
+}
+
 /// classic-lru.md 8, test 13.
 #[test]
 fn the_active_list_is_left_alone_until_there_is_a_reason() {

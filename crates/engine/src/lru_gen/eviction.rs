@@ -60,6 +60,9 @@ pub struct Isolated {
     pub isolated: usize,
     /// Pages looked at; 0 means that the caller should age before it tries again.
     pub scanned: usize,
+    /// Pages looked at that went elsewhere instead: promoted before, protected, being written, unevictable. The
+    /// kernel counts them as pgrefill, though nothing is refilled.
+    pub sorted: usize,
     /// Pages by type that were found unevictable and taken off their list.
     pub unevictable: [usize; 2],
     /// Their type.
@@ -71,6 +74,7 @@ impl Isolated {
     pub fn add(&mut self, other: Self) {
         self.isolated += other.isolated;
         self.scanned += other.scanned;
+        self.sorted += other.sorted;
         self.unevictable[0] += other.unevictable[0];
         self.unevictable[1] += other.unevictable[1];
         self.ty = other.ty.or(self.ty);
@@ -185,6 +189,7 @@ impl LruGen {
                 break;
             }
         }
+        done.sorted = looked - done.isolated - skipped.len();
         // Skipped pages stay in the generation, at its head: they are met again last.
         for page in skipped.into_iter().rev() {
             self.lists.push(folios, oldest, page, End::Head);

@@ -13,15 +13,24 @@ use core::ops::Range;
 /// Most entries that are looked at around a page.
 pub const LOOK_AROUND_PTES: u64 = 64;
 
-/// The page numbers to look at around `page` of a VMA that spans `vma`: the aligned window of
-/// [`LOOK_AROUND_PTES`], as far as the VMA goes. `None` when that is the page alone, or not even that.
+/// Entries of a table.
+const TABLE_PTES: u64 = 512;
+
+/// The page numbers to look at around `page` of a VMA that spans `vma`: half of [`LOOK_AROUND_PTES`] on each side, as
+/// far as the table and the VMA go; what is missing on one side comes from the other. `None` when that is the page
+/// alone, or not even that.
 #[must_use]
 pub fn look_around_window(page: u64, vma: Range<u64>) -> Option<Range<u64>> {
-    let start = page / LOOK_AROUND_PTES * LOOK_AROUND_PTES;
-    // A table is a whole number of windows, so no window reaches beyond it.
-    let end = start.saturating_add(LOOK_AROUND_PTES);
-    let window = start.max(vma.start)..end.min(vma.end);
-    (window.contains(&page) && window.end - window.start > 1).then_some(window)
+    let table = page / TABLE_PTES * TABLE_PTES;
+    let start = table.max(vma.start);
+    let end = table.saturating_add(TABLE_PTES).min(vma.end);
+    if !(start..end).contains(&page) || end - start == 1 {
+        return None;
+    }
+    let most = LOOK_AROUND_PTES.min(end - start);
+    let first = page.saturating_sub(LOOK_AROUND_PTES / 2);
+    let first = first.clamp(start, end - most);
+    Some(first..first + most)
 }
 
 #[cfg(test)]
@@ -29,16 +38,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn aligned_and_within_its_vma() {
-        assert_eq!(look_around_window(100, 0..1000), Some(64..128));
-        assert_eq!(look_around_window(127, 0..1000), Some(64..128));
-        assert_eq!(look_around_window(128, 0..1000), Some(128..192));
+    fn centred_and_within_its_table_and_vma() {
+        assert_eq!(look_around_window(100, 0..1000), Some(68..132));
+        assert_eq!(look_around_window(10, 0..1000), Some(0..64));
+        assert_eq!(look_around_window(511, 0..1000), Some(448..512));
+        assert_eq!(look_around_window(512, 0..1000), Some(512..576));
+        assert_eq!(look_around_window(100, 90..1000), Some(90..154));
         assert_eq!(look_around_window(100, 90..110), Some(90..110));
         assert_eq!(look_around_window(100, 100..101), None, "one page");
-        assert_eq!(look_around_window(127, 127..1000), None, "one page of it");
+        assert_eq!(look_around_window(127, 127..1000), Some(127..191));
+        assert_eq!(
+            look_around_window(511, 511..1000),
+            None,
+            "one page of the table"
+        );
         assert_eq!(look_around_window(100, 0..50), None, "another VMA");
         let last = look_around_window(u64::MAX - 1, 0..u64::MAX);
-        assert_eq!(last, Some(u64::MAX - 63..u64::MAX));
+        assert_eq!(last, Some(u64::MAX - 64..u64::MAX));
     }
 
     #[test]

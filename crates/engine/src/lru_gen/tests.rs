@@ -3,6 +3,7 @@
 use super::*;
 use crate::lruvec::{FaultKind, Lruvec, Policy};
 use crate::vmscan::ScanReason;
+use crate::vmstat::VmEvent;
 use crate::word::{Flag, State};
 
 const SWAPPINESS: Swappiness = match Swappiness::new(60) {
@@ -228,6 +229,9 @@ fn test_08_dirty_file_pages_move_up() {
         assert!(lruvec.folios().get(FolioId(id)).has(Flag::Reclaim));
     }
     assert_eq!(lruvec.lru_gen().min_seq(FolioType::File), 1);
+    let stat = lruvec.stat();
+    let counted = [VmEvent::Pgrefill, VmEvent::PgscanDirect].map(|event| stat.get(event));
+    assert_eq!(counted, [10, 0], "they went elsewhere");
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl Lruvec {
         }
     }
 
-    /// As the kernel, only what is taken off the lists counts as scanned.
+    /// As the kernel, only what is taken off the lists counts as scanned, and what went elsewhere as refilled.
     pub(super) fn book_scan(
         &mut self,
         reason: ScanReason,
@@ -71,6 +71,7 @@ impl Lruvec {
             self.stat.scanned(reason, ty, isolated as u64);
             self.off_list[ty.index()] += isolated as u64;
         }
+        self.stat.add(VmEvent::Pgrefill, done.sorted as u64);
         for ty in FolioType::ALL {
             self.off_list[ty.index()] += done.unevictable[ty.index()] as u64;
         }

@@ -176,7 +176,6 @@ impl Naive {
                     page.workingset = true;
                     self.counts.restore[ty as usize] += 1;
                 } else if refs > 0 {
-                    page.referenced = true;
                     page.field = refs - 1;
                 }
             }

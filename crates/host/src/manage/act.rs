@@ -208,7 +208,6 @@ impl Manager {
             Take::Idle(age) => Some(now.since(Millis::from(age)).0),
             _ => None,
         };
-        self.skipped.refresh(Instant::now());
         let (ages, proc) = self.watch.ages_and_proc();
         let mut kernel = Kernel {
             ids: &self.ids,
@@ -216,7 +215,6 @@ impl Manager {
             ages,
             proc,
             flags: &self.flags,
-            skipped: &mut self.skipped,
             idle_since,
             dry_run: self.settings.dry_run,
             all: matches!(take, Take::All),

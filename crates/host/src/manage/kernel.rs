@@ -18,7 +18,6 @@ use super::flags::Flags;
 use super::ids::{Ids, joined};
 use super::members::Members;
 use super::near::{self, Near};
-use super::skipped::Skipped;
 use super::tally::Tally;
 use super::why::Why;
 use crate::ages::Ages;
@@ -35,7 +34,6 @@ pub(super) struct Kernel<'a> {
     pub(super) ages: &'a mut Ages,
     pub(super) proc: &'a Proc,
     pub(super) flags: &'a Flags,
-    pub(super) skipped: &'a mut Skipped,
     /// Pages that were accessed after this time of the books (milliseconds) stay.
     pub(super) idle_since: Option<u64>,
     pub(super) dry_run: bool,
@@ -219,12 +217,8 @@ impl Kernel<'_> {
                     let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
                     let why = why.get_or_insert_with(|| Why::open(self.proc, pid, self.flags));
                     let what = why.ask(page.0, frame);
-                    if what == PageOut::Shared {
-                        let is_anon = self.flags.is_anon(frame);
-                        self.tally.shared_anon += u64::from(is_anon);
-                        let id = self.ids.id_of(owner, page.0);
-                        id.inspect(|id| self.skipped.note(*id, is_anon));
-                    }
+                    self.tally.shared_anon +=
+                        u64::from(what == PageOut::Shared && self.flags.is_anon(frame));
                     what
                 }
             };
@@ -313,13 +307,6 @@ impl Memory for Kernel<'_> {
                 if let Some(what) = self.tally.known(id.0) {
                     outcome[at] = what;
                     fresh[at] = false;
-                    return None;
-                }
-                // Who asks for everything, asks for what has become his own a moment ago, too.
-                let skipped = self.skipped.known(*id).filter(|_| !self.all);
-                if let Some(is_anon) = skipped {
-                    self.tally.shared_anon += u64::from(is_anon);
-                    outcome[at] = PageOut::Shared;
                     return None;
                 }
                 let (owner, address) = self.ids.place(*id)?;

@@ -5,7 +5,7 @@
 //! processes are changed in nothing but accessed bits and in where their pages are, which is the kernel's doing:
 //! whatever becomes of this manager, they run on.
 //!
-//! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`, `skipped`; `tally`, `why`; `feed` (a look tells the engine),
+//! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`; `tally`, `why`; `feed` (a look tells the engine),
 //! `kernel` (the engine's pages leave), `room` (limits as measured); `act`, `report`; here the clock.
 
 mod act;
@@ -19,7 +19,6 @@ mod near;
 mod options;
 mod report;
 mod room;
-mod skipped;
 mod tally;
 mod why;
 
@@ -36,7 +35,6 @@ use ids::Ids;
 use members::Members;
 pub use options::{Ask, Kept, Limits, Reclaimed, Settings};
 use room::Room;
-use skipped::Skipped;
 use tally::Tally;
 
 /// Pages that the engine isolates at a time: some milliseconds of paging out.
@@ -72,7 +70,6 @@ pub struct Manager {
     ids: Ids,
     members: Members,
     flags: Flags,
-    skipped: Skipped,
     room: Room,
     /// A hard limit that the wall gets when usage is below it: the kernel would kill for it, or refuse.
     wall_due: Option<u64>,
@@ -136,7 +133,6 @@ impl Manager {
             ids: Ids::default(),
             members: Members::default(),
             flags,
-            skipped: Skipped::default(),
             room: Room::default(),
             wall_due: None,
             sums: Sums::default(),
