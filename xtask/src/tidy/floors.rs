@@ -118,7 +118,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "crates/host/src/manage",
         &[
-            &[],
+            &["options", "ids", "members", "advise", "flags", "near"],
             &["tally", "why"],
             &["feed", "kernel", "room"],
             &["act", "report"],
