@@ -4,11 +4,11 @@
 
 mod managed;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use host::report::{AgeSource, Report};
-use host::system::{Groups, Proc, family};
+use host::system::{Group, Groups, Proc, family};
 use host::watch::{self, Watch, WatchError};
 
 use crate::failure::Failure;
@@ -92,10 +92,7 @@ impl Watching for Eyes {
 fn wanted(settings: &Settings) -> Result<watch::Settings, Failure> {
     let target = match &settings.target {
         Target::Pid(pid) => family::Target::Descendants(*pid),
-        Target::Cgroup(path) => {
-            let groups = Groups::find(&Proc::system()?)?;
-            family::Target::Group(groups.resolve(&path.to_string_lossy())?)
-        }
+        Target::Cgroup(path) => family::Target::Group(group(path)?),
         Target::All => family::Target::All,
     };
     Ok(watch::Settings {
@@ -104,6 +101,12 @@ fn wanted(settings: &Settings) -> Result<watch::Settings, Failure> {
         max_wait: settings.max_wait,
         source: settings.source,
     })
+}
+
+/// The control group that a user named by a path of any form.
+fn group(path: &Path) -> Result<Group, Failure> {
+    let groups = Groups::find(&Proc::system()?)?;
+    Ok(groups.resolve(&path.to_string_lossy())?)
 }
 
 impl From<WatchError> for Failure {

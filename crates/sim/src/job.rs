@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 use crate::scenario::{Plans, ScenarioError, TEXT_MAX, parse, run as run_plans};
 use crate::show::Heading;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::path::Path;
 
 /// Why there is nothing to run.
@@ -181,8 +181,9 @@ impl Job {
 /// What a file says, or so much of it that it is too long: a link to /dev/zero filled all memory.
 fn text_of(path: &str) -> io::Result<String> {
     let mut text = String::new();
-    let file = File::open(path)?.take(TEXT_MAX as u64 + 1);
-    BufReader::new(file).read_to_string(&mut text)?;
+    File::open(path)?
+        .take(TEXT_MAX as u64 + 1)
+        .read_to_string(&mut text)?;
     Ok(text)
 }
 

@@ -1,14 +1,13 @@
 //! A target that is managed: its manager tells, because two who clear bits of one process know no ages.
 //!
 //! Invariant: the manager's reports are passed on as they are, but for notes: that they cover more than was asked, that
-//! the manager has ended.
+//! the manager no longer answers.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use daemon::control::{self, ControlError, Managed, Request, Response, Tenant};
 use host::report::Report;
-use host::system::{Groups, Proc};
 
 use super::{Settings, Target, Watching};
 use crate::failure::Failure;
@@ -37,10 +36,7 @@ impl Asked {
         }
         let wanted = match &settings.target {
             Target::Pid(pid) => Tenant::Pid(*pid),
-            Target::Cgroup(path) => {
-                let groups = Groups::find(&Proc::system().ok()?).ok()?;
-                Tenant::Group(groups.resolve(&path.to_string_lossy()).ok()?.path)
-            }
+            Target::Cgroup(path) => Tenant::Group(super::group(path).ok()?.path),
             Target::All => return None,
         };
         let Managed { tenant, manager } = control::find(&wanted).ok().flatten()?;
@@ -81,7 +77,9 @@ impl Watching for Asked {
             // The program has ended, or was let go of: what was said last is the last.
             (Err(error), Some((_, mut report))) => {
                 self.is_over = true;
-                report.notes.push(format!("the manager has ended: {error}"));
+                report
+                    .notes
+                    .push(format!("the manager no longer answers: {error}"));
                 report
             }
             (Err(error), None) => return Err(error.into()),

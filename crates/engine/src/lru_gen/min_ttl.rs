@@ -11,22 +11,16 @@ pub struct TtlCheck {
     pub min_ttl: Millis,
     /// The present.
     pub now: Millis,
-    /// Priority of the reclaim that asks.
-    pub priority: u32,
     /// Which types may go.
     pub swappiness: Swappiness,
 }
 
 impl LruGen {
-    /// True when this lruvec can give something without thrashing. `below_min` and `online` are
-    /// its memcg's. An OOM kill is due when no lruvec can.
+    /// True when this lruvec has something old enough to be given without thrashing. An OOM kill is due when no lruvec
+    /// that is above its min and not empty has.
     #[must_use]
-    pub fn is_reclaimable(&self, check: TtlCheck, below_min: bool, online: bool) -> bool {
-        if below_min {
-            return false;
-        }
+    pub fn outlives(&self, check: TtlCheck) -> bool {
         let oldest = self.birth(self.evictable_min_seq(check.swappiness));
-        let sizable = self.is_sizable(check.swappiness, check.priority, online);
-        sizable && (check.min_ttl == Millis(0) || oldest.after(check.min_ttl) < check.now)
+        check.min_ttl == Millis(0) || oldest.after(check.min_ttl) < check.now
     }
 }

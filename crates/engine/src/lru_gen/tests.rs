@@ -256,25 +256,16 @@ fn test_10_a_negative_count_stays_its_own() {
 fn test_11_min_ttl() {
     let mut lruvec = lruvec(8);
     anon(&mut lruvec, 0);
-    let reclaimable = |lruvec: &Lruvec, now, below_min| {
+    let outlives = |now| {
         let check = TtlCheck {
             min_ttl: Millis(1000),
             now: Millis(now),
-            priority: 0,
             swappiness: SWAPPINESS,
         };
-        lruvec.lru_gen().is_reclaimable(check, below_min, true)
+        lruvec.lru_gen().outlives(check)
     };
-    assert!(
-        !reclaimable(&lruvec, 1000, false),
-        "as old as the ttl is not older"
-    );
-    assert!(reclaimable(&lruvec, 1001, false));
-    assert!(!reclaimable(&lruvec, 1001, true), "protected");
-    assert!(
-        !reclaimable(&super::tests::lruvec(1), 5000, false),
-        "nothing there"
-    );
+    assert!(!outlives(1000), "as old as the ttl is not older");
+    assert!(outlives(1001));
 }
 
 #[test]

@@ -128,6 +128,15 @@ impl Lruvec {
         (Pages(active), Pages(inactive))
     }
 
+    /// Listed pages of the types that may be evicted.
+    #[must_use]
+    pub fn evictable_total(&self, swappiness: Swappiness) -> Pages {
+        let evictable = FolioType::ALL
+            .into_iter()
+            .filter(|&ty| swappiness.may_evict(ty));
+        Pages(evictable.map(|ty| self.lru.total(ty)).sum())
+    }
+
     /// Bytes of metadata: table and lists.
     #[must_use]
     pub fn footprint(&self) -> usize {

@@ -1,7 +1,6 @@
 //! Reclaim of the root by the memcg LRU. spec: memcg-lru.md 4-6.
 
 use super::{GlobalReclaim, Machine, ReclaimRequest};
-use crate::folio::FolioType;
 use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH, TtlCheck};
 use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId, MemcgOp, MemcgProfile, Segment};
 use crate::units::{Millis, Pages, Swappiness};
@@ -65,20 +64,11 @@ impl Machine {
         }
     }
 
-    /// Something is left to scan at this priority; of an offline memcg, whatever is left.
+    /// Something is left to scan at this priority; of an offline memcg, whatever is left (the seed series shifts that, too).
     fn is_sizable(&self, id: MemcgId, swappiness: Swappiness, priority: u32) -> bool {
-        let online = self.tree.is_online(id) || self.memcg_lru.profile() == MemcgProfile::Seed;
-        let priority = if online { priority } else { 0 };
-        let lruvec = self.lruvec(id);
-        let total: u64 = FolioType::ALL
-            .into_iter()
-            .filter(|&ty| swappiness.may_evict(ty))
-            .map(|ty| {
-                let (active, inactive) = lruvec.active_inactive(ty);
-                active.0 + inactive.0
-            })
-            .sum();
-        total >> priority > 0
+        let shifts = self.tree.is_online(id) || self.memcg_lru.profile() == MemcgProfile::Seed;
+        let total = self.lruvec(id).evictable_total(swappiness);
+        total.0 >> (if shifts { priority } else { 0 }) > 0
     }
 
     /// Thrashing prevention: true when no tenant has anything left that is older than `min_ttl`, so
@@ -93,13 +83,12 @@ impl Machine {
             let check = TtlCheck {
                 min_ttl,
                 now,
-                priority,
                 swappiness,
             };
-            let below_min = self.tree.below_min(MemcgId::ROOT, id);
-            let online = self.tree.is_online(id);
+            let can_give = !self.tree.below_min(MemcgId::ROOT, id)
+                && self.is_sizable(id, swappiness, priority);
             let lru = self.lruvec(id).multi_gen();
-            if lru.is_none_or(|lru| lru.is_reclaimable(check, below_min, online)) {
+            if lru.is_none_or(|lru| can_give && lru.outlives(check)) {
                 return false;
             }
         }

@@ -46,8 +46,9 @@ impl Machine {
     /// True when a pass over `id` leaves its anon pages alone for want of swap.
     fn lacks_swap(&self, id: MemcgId) -> bool {
         let wanted = self.tree.get(id).swappiness();
-        let (active, inactive) = self.lruvec(id).active_inactive(FolioType::Anon);
-        self.swappiness(id, None) != wanted && active.0 + inactive.0 > 0
+        let lruvec = self.lruvec(id);
+        self.swappiness(id, None) != wanted
+            && lruvec.evictable_total(Swappiness::ANON_ONLY) > Pages(0)
     }
 
     /// A pass left anon pages of `id` where they are, for want of swap: MAX and FAIL at the level
@@ -81,10 +82,9 @@ impl Machine {
         pass: impl FnOnce(&mut Lruvec, &ScanControl) -> Shrunk,
     ) -> Shrunk {
         let (lacks_swap, available) = (self.lacks_swap(id), self.tree.swap_available(id));
-        self.inactive.note(id);
-        let lruvec = self.lruvecs[id.index()].as_mut().expect("a released memcg");
-        let (active, inactive) = lruvec.active_inactive(FolioType::File);
-        if self.no_swap == Some(sc.now) && active.0 + inactive.0 == 0 {
+        let knows_no_swap = self.no_swap == Some(sc.now);
+        let lruvec = self.lruvec_mut(id);
+        if knows_no_swap && lruvec.evictable_total(Swappiness::FILE_ONLY) == Pages(0) {
             // Nothing can go: aging would only walk for nobody.
             return Shrunk {
                 no_swap: true,

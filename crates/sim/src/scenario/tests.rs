@@ -257,7 +257,7 @@ fn a_balloon_follows_the_report() {
             if world.now <= 60_000 {
                 at_60 = Some(counts);
             }
-            if world.now <= 90_000 {
+            if world.now <= 80_000 {
                 misses = counts.misses;
             }
         }
