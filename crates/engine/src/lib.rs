@@ -26,6 +26,7 @@ pub mod lru_gen;
 pub mod lruvec;
 pub mod machine;
 pub mod memcg;
+pub mod memory_stat;
 mod ring;
 pub mod rstat;
 pub mod units;

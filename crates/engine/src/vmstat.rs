@@ -124,6 +124,13 @@ impl Default for VmStat {
 }
 
 impl VmStat {
+    /// Counters as `read` says, by place.
+    pub(crate) fn new(read: impl Fn(usize) -> u64) -> Self {
+        Self {
+            counts: core::array::from_fn(read),
+        }
+    }
+
     /// How often `event` happened.
     #[must_use]
     pub const fn get(&self, event: VmEvent) -> u64 {

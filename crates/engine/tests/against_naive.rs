@@ -346,7 +346,7 @@ impl Pair {
     }
 
     fn compare_counts(&self) {
-        let (stat, counts) = (self.machine.stats(ONE), &self.model.counts);
+        let (stat, counts) = (self.machine.lruvec(ONE).stat(), &self.model.counts);
         let by_type = |anon, file| [stat.get(anon), stat.get(file)];
         let refault = by_type(
             VmEvent::WorkingsetRefaultAnon,

@@ -117,7 +117,7 @@ fn run(policy: Policy, swappiness: u8, seed: u64) -> u64 {
             assert!(after[0] - before[0] <= 1, "I4: one at a time");
         }
     }
-    machine.stats(ONE).pgsteal()
+    machine.lruvec(ONE).stat().pgsteal()
 }
 
 #[test]

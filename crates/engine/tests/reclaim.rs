@@ -132,8 +132,11 @@ fn proactive_reclaim() {
         .proactive_reclaim(ONE, proactive(Pages(32), Millis(2)), &mut memory)
         .expect("cold");
     assert!(got >= Pages(32));
-    assert_eq!(machine.stats(ONE).get(VmEvent::PgstealProactive), got.0);
-    assert_eq!(machine.stats(ONE).pgsteal(), got.0);
+    assert_eq!(
+        machine.lruvec(ONE).stat().get(VmEvent::PgstealProactive),
+        got.0
+    );
+    assert_eq!(machine.lruvec(ONE).stat().pgsteal(), got.0);
     for event in MemcgEvent::ALL {
         assert_eq!(
             machine.tree().get(ONE).events().get(event),
@@ -337,11 +340,17 @@ fn readahead_of_an_evicted_page() {
             .refaulted(FolioType::Anon, 0),
         1
     );
-    let stats = machine.stats(ONE);
+    let stats = machine.lruvec(ONE).stat();
     assert_eq!(stats.get(VmEvent::WorkingsetRefaultAnon), 1);
     assert_eq!(stats.get(VmEvent::WorkingsetActivateAnon), 0);
     machine.fault_in(ONE, FolioId(1), FolioType::Anon, FaultKind::Refault, true);
-    assert_eq!(machine.stats(ONE).get(VmEvent::WorkingsetActivateAnon), 1);
+    assert_eq!(
+        machine
+            .lruvec(ONE)
+            .stat()
+            .get(VmEvent::WorkingsetActivateAnon),
+        1
+    );
 }
 
 /// workingset.md 12, test 15, and I2: a shadow is consumed once, also by truncation.
@@ -356,7 +365,13 @@ fn truncation_leaves_no_shadow() {
     machine.unmap_range(ONE, FolioId(0), 64);
     assert_eq!(machine.lruvec(ONE).out(FolioType::Anon), Pages(0));
     fault(&mut machine, 0..64);
-    assert_eq!(machine.stats(ONE).get(VmEvent::WorkingsetRefaultAnon), 0);
+    assert_eq!(
+        machine
+            .lruvec(ONE)
+            .stat()
+            .get(VmEvent::WorkingsetRefaultAnon),
+        0
+    );
     machine.check_invariants();
 }
 

@@ -79,7 +79,7 @@ impl Program {
 /// Pages swapped in over all, and of hot-2 in the last round.
 fn run(stage: Stage) -> (u64, u64) {
     let mut program = Program::new(stage);
-    let swapped_in = |program: &Program| program.machine.stats(ONE).get(VmEvent::Pswpin);
+    let swapped_in = |program: &Program| program.machine.lruvec(ONE).stat().get(VmEvent::Pswpin);
     program.access(COLD);
     program.access(HOT_1);
     program.activate(HOT_1);

@@ -14,7 +14,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["list", "vmstat", "workingset"],
             &["lru_gen", "active_inactive", "memcg"],
             &["lruvec", "rstat"],
-            &["vmscan", "workingset_report"],
+            &["memory_stat", "vmscan", "workingset_report"],
             &["machine"],
         ],
     ),

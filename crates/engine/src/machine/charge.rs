@@ -95,7 +95,7 @@ mod tests {
         }
         let oom = machine.make_room(ids[0], Pages(1), Millis(1), &mut Simple);
         assert_eq!(oom, Err(OomAt { at: ids[0] }));
-        let events = machine.tree().local_events(ids[0]);
+        let events = machine.memory_events_local(ids[0]);
         assert_eq!(
             (events.get(MemcgEvent::Max), events.get(MemcgEvent::Oom)),
             (1, 1)
@@ -134,7 +134,7 @@ mod tests {
             children.iter().all(|&child| usage(&machine, child) < 150),
             "both gave"
         );
-        let events = machine.tree().local_events(parent);
+        let events = machine.memory_events_local(parent);
         assert!(events.get(MemcgEvent::Max) > 0 && events.get(MemcgEvent::Oom) == 0);
     }
 }

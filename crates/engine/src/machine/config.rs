@@ -33,6 +33,8 @@ pub struct MachineConfig {
     pub recursive_protection: bool,
     /// Pages charged ahead; 1 is exact.
     pub charge_batch: u64,
+    /// Who may work at once: each has deltas of its own in statistics. At least one.
+    pub workers: usize,
     /// The swap there is.
     pub swap: Limit,
     /// Shadows are bounded, as where they cost memory.
@@ -51,6 +53,7 @@ impl Default for MachineConfig {
             seed: 0,
             recursive_protection: true,
             charge_batch: 1,
+            workers: 1,
             swap: Limit::Max,
             bound_shadows: false,
             batch: MIN_LRU_BATCH,

@@ -5,16 +5,9 @@ use crate::folio::{FolioId, FolioType};
 use crate::lru_gen::Explanation;
 use crate::memcg::MemcgId;
 use crate::units::{Millis, Pages};
-use crate::vmstat::VmStat;
 use crate::workingset_report::{Aggregation, Bins, PageAge};
 
 impl Machine {
-    /// The event counters of `memcg` itself.
-    #[must_use]
-    pub fn stats(&self, memcg: MemcgId) -> &VmStat {
-        self.lruvec(memcg).stat()
-    }
-
     /// Why a page would or would not be taken now.
     #[must_use]
     pub fn explain(&self, memcg: MemcgId, id: FolioId, now: Millis) -> Explanation {

@@ -13,7 +13,6 @@ mod config;
 mod global;
 mod guest;
 mod high;
-mod inactive;
 mod iterator;
 mod look;
 mod pages;
@@ -22,6 +21,7 @@ mod reclaimers;
 mod report;
 mod shrink;
 mod soft_limit;
+mod stats;
 
 pub use charge::OomAt;
 pub use config::{GlobalReclaim, MachineConfig, ReclaimRequest};
@@ -35,8 +35,8 @@ use crate::memcg::{MemcgId, MemcgLimits, MemcgLru, MemcgTree, SharedPositions};
 use crate::units::{Limit, Millis, Pages, Swappiness};
 use alloc::vec::Vec;
 use guest::Guests;
-use inactive::Inactive;
 use soft_limit::SoftLimits;
+use stats::Stats;
 
 /// The machine.
 #[derive(Debug)]
@@ -51,7 +51,9 @@ pub struct Machine {
     guests: Guests,
     /// When memory last said that there is no swap: nobody asks again before time has gone on.
     no_swap: Option<Millis>,
-    inactive: Inactive,
+    stats: Stats,
+    /// Who works now.
+    worker: u32,
 }
 
 fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
@@ -85,7 +87,8 @@ impl Machine {
             shared: SharedPositions::default(),
             guests: Guests::default(),
             no_swap: None,
-            inactive: Inactive::default(),
+            stats: Stats::new(config.workers.max(1)),
+            worker: 0,
         }
     }
 
@@ -121,7 +124,9 @@ impl Machine {
 
     /// A tenant's lruvec, for touches and walks.
     pub fn lruvec_mut(&mut self, id: MemcgId) -> &mut Lruvec {
-        self.inactive.note(id);
+        if !self.stats.is_noted(id, self.worker) {
+            self.note_change(id);
+        }
         self.lruvecs[id.index()].as_mut().expect("a released memcg")
     }
 
@@ -133,6 +138,7 @@ impl Machine {
         }
         self.lruvecs[id.index()] = Some(new_lruvec(self.config, now));
         self.memcg_lru.online(id);
+        self.stats.create(parent, id);
         id
     }
 
@@ -161,18 +167,19 @@ impl Machine {
         if self.tree.is_online(id) {
             return false;
         }
-        let before = self.tree.before(id);
-        let released = self.tree.release(id);
-        if released {
-            self.shared.forget(id, before);
-            self.memcg_lru.release(id);
-            self.inactive.note(id);
-            self.lruvecs[id.index()] = None;
-            self.reports.forget(id);
-            self.soft.forget(id);
-            self.guests.forget(id);
+        if !self.tree.is_releasable(id) {
+            return false;
         }
-        released
+        self.remove_stats(id);
+        let before = self.tree.before(id);
+        self.tree.release(id);
+        self.shared.forget(id, before);
+        self.memcg_lru.release(id);
+        self.lruvecs[id.index()] = None;
+        self.reports.forget(id);
+        self.soft.forget(id);
+        self.guests.forget(id);
+        true
     }
 
     /// Asserts every invariant. Costs a look at every page of every tenant.

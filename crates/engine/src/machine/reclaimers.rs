@@ -177,12 +177,14 @@ impl Machine {
             }
             while !running.is_empty() {
                 let at = pick(running.len()) % running.len();
+                self.work_as(running[at].0);
                 if self.step(&mut running[at].1, memory).is_none() {
                     let (n, reclaimer) = running.swap_remove(at);
                     totals[n].add(self.finish(reclaimer));
                 }
             }
         }
+        self.work_as(0);
         totals
     }
 

@@ -84,7 +84,7 @@ fn below_low_is_spared_once() {
     let (op, shrunk) = machine.shrink_one(ids[0], request(50), 0, &mut Simple);
     assert_eq!((op, shrunk.scanned), (MemcgOp::Tail, 0));
     machine.memcg_lru.rotate(ids[0], op);
-    let low = |machine: &Machine| machine.tree().local_events(ids[0]).get(MemcgEvent::Low);
+    let low = |machine: &Machine| machine.memory_events_local(ids[0]).get(MemcgEvent::Low);
     // A fresh lruvec first drops its empty generations, ages as long as it has less than four, then gives.
     for attempt in 1..=4 {
         let (_, shrunk) = machine.shrink_one(ids[0], request(50), 0, &mut Simple);
@@ -250,7 +250,7 @@ fn those_below_low_give_when_nothing_else_is_left() {
         machine.reclaim_subtree(MemcgId::ROOT, request(64), &mut Simple);
         assert_eq!(usage(&machine, ids[0]), 200);
     }
-    let low = |machine: &Machine| machine.tree().local_events(ids[0]).get(MemcgEvent::Low);
+    let low = |machine: &Machine| machine.memory_events_local(ids[0]).get(MemcgEvent::Low);
     assert_eq!(low(&machine), 0);
     machine.reclaim_subtree(MemcgId::ROOT, request(64), &mut Simple);
     assert!(usage(&machine, ids[0]) < 200 && low(&machine) > 0);
@@ -329,6 +329,8 @@ fn soft_limits_and_segments_reach_the_lru() {
 #[test]
 fn thrashing_only_when_all_are_young() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 100);
+    let (mut empty, _) = self::machine(MemcgProfile::Newer, 1, 0);
+    assert!(empty.is_thrashing(Millis(1000), 0, Millis(5000)), "nothing");
     assert!(!machine.is_thrashing(Millis(0), 0, Millis(10)), "off");
     assert!(machine.is_thrashing(Millis(1000), 0, Millis(1000)));
     assert!(!machine.is_thrashing(Millis(1000), 0, Millis(1001)));
@@ -390,7 +392,7 @@ fn swap_events_name_the_level() {
     machine.reclaim_subtree(MemcgId::ROOT, request(50), &mut Simple);
     assert_eq!(usage(&machine, child), 100, "anon stays");
     for event in [MemcgEvent::SwapFail, MemcgEvent::SwapMax] {
-        let count = |id| machine.tree().local_events(id).get(event);
+        let count = |id| machine.memory_events_local(id).get(event);
         assert!(count(child) == 0 && count(parent) > 0, "{event:?}");
     }
     machine.check_invariants();

@@ -163,7 +163,7 @@ impl Memcg {
         self.swappiness = swappiness;
     }
 
-    /// memory.events.
+    /// memory.events.local.
     #[must_use]
     pub const fn events(&self) -> &MemcgEvents {
         &self.events

@@ -10,7 +10,7 @@
 
 use super::stock::Stocks;
 use super::{HighOverages, effective_protection};
-use super::{Memcg, MemcgEvent, MemcgEvents, MemcgLimits, Protection, ProtectionInput};
+use super::{Memcg, MemcgEvent, MemcgLimits, Protection, ProtectionInput};
 use crate::units::{Pages, Swappiness};
 use alloc::vec::Vec;
 
@@ -39,8 +39,8 @@ pub(super) struct Node {
     online: bool,
     /// Its usage was measured: not made of its children's.
     pub(super) measured: bool,
-    /// Events of this memcg itself; those of `memcg` include its descendants'.
-    local: MemcgEvents,
+    /// It is among the eventful.
+    is_eventful: bool,
     children_min: Pages,
     children_low: Pages,
 }
@@ -60,6 +60,8 @@ pub struct MemcgTree {
     /// Mount option memory_recursiveprot.
     recursive: bool,
     stocks: Stocks,
+    /// Whose events were counted since somebody asked.
+    eventful: Vec<MemcgId>,
 }
 
 impl MemcgTree {
@@ -71,6 +73,7 @@ impl MemcgTree {
             free: Vec::new(),
             recursive,
             stocks: Stocks::new(workers, batch),
+            eventful: Vec::new(),
         };
         tree.nodes.push(Some(Node::new(None)));
         tree
@@ -139,14 +142,19 @@ impl MemcgTree {
         self.node(id).online
     }
 
-    /// Forgets an offline memcg without pages and children. False when it is not that far.
-    pub fn release(&mut self, id: MemcgId) -> bool {
+    /// True of an offline memcg without pages and children.
+    #[must_use]
+    pub fn is_releasable(&self, id: MemcgId) -> bool {
         let node = self.node(id);
-        let busy = node.online
-            || !node.children.is_empty()
-            || node.memcg.charged() > Pages(0)
-            || node.memcg.swap_usage() > Pages(0);
-        let Some(parent) = node.parent.filter(|_| !busy) else {
+        let is_empty = node.children.is_empty()
+            && node.memcg.charged() == Pages(0)
+            && node.memcg.swap_usage() == Pages(0);
+        !node.online && node.parent.is_some() && is_empty
+    }
+
+    /// Forgets a memcg that [`Self::is_releasable`]; false of one that is not.
+    pub fn release(&mut self, id: MemcgId) -> bool {
+        let Some(parent) = self.parent(id).filter(|_| self.is_releasable(id)) else {
             return false;
         };
         self.set_measured(id, None);
@@ -429,16 +437,27 @@ impl MemcgTree {
         levels.fold(HighOverages::default(), HighOverages::max)
     }
 
-    /// Counts an event at `id`, and in the hierarchical events of all above it.
+    /// Counts an event of `id` itself.
     pub fn event(&mut self, id: MemcgId, event: MemcgEvent) {
-        self.node_mut(id).local.add(event, 1);
-        self.each_ancestor(id, |memcg| memcg.event(event));
+        let node = self.node_mut(id);
+        node.memcg.event(event);
+        if !core::mem::replace(&mut node.is_eventful, true) {
+            self.eventful.push(id);
+        }
     }
 
-    /// memory.events.local.
-    #[must_use]
-    pub fn local_events(&self, id: MemcgId) -> &MemcgEvents {
-        &self.node(id).local
+    /// Those whose events may have changed since the last call.
+    pub(crate) fn take_eventful(&mut self) -> Vec<MemcgId> {
+        if self.eventful.is_empty() {
+            return Vec::new();
+        }
+        let eventful = core::mem::take(&mut self.eventful);
+        for &id in &eventful {
+            if let Some(node) = &mut self.nodes[id.index()] {
+                node.is_eventful = false;
+            }
+        }
+        eventful
     }
 
     /// Asserts the invariants.
@@ -476,7 +495,7 @@ impl Node {
             children: Vec::new(),
             online: true,
             measured: false,
-            local: MemcgEvents::default(),
+            is_eventful: false,
             children_min: Pages(0),
             children_low: Pages(0),
         }

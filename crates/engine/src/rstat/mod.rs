@@ -39,6 +39,8 @@ struct Group {
     parent: Option<GroupId>,
     /// Levels below the root.
     depth: u32,
+    /// Groups directly below that were not removed.
+    children: u32,
     /// By worker: running sums, never reset; made at the worker's first update.
     now: Vec<Option<Box<[i64]>>>,
     /// What they have gained since the last flush.
@@ -58,13 +60,33 @@ pub struct Rstat {
     nr_stats: usize,
     workers: usize,
     groups: Vec<Option<Group>>,
+    /// Ids of removed groups, to be given out again.
+    free: Vec<GroupId>,
     updated: Updated,
     thresholds: threshold::Thresholds,
     /// Groups flushed so far, once for each worker they were marked on.
     flushes: u64,
+    scratch: Scratch,
+}
+
+/// Room that flushes use in turn.
+#[derive(Debug)]
+struct Scratch {
+    /// Groups to be flushed: their depth, and where they are.
+    found: Vec<(u32, usize)>,
+    popped: Vec<usize>,
+    /// What one group hands on to its parent.
+    own: Box<[i64]>,
 }
 
 impl Group {
+    fn now_on(&mut self, worker: usize, workers: usize, nr_stats: usize) -> &mut [i64] {
+        if self.now.is_empty() {
+            self.now.resize(workers, None);
+        }
+        self.now[worker].get_or_insert_with(|| zeros(nr_stats))
+    }
+
     /// Takes what changed on the workers found, and what the children left. Returns what is to be left
     /// for the parent, in `own`, which is scratch.
     ///
@@ -84,6 +106,12 @@ impl Group {
     }
 }
 
+/// A value as a reader sees it: below zero, which it can be between two flushes, none.
+#[must_use]
+pub fn shown(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
 fn zeros(n: usize) -> Box<[i64]> {
     alloc::vec![0; n].into_boxed_slice()
 }
@@ -96,9 +124,15 @@ impl Rstat {
             nr_stats,
             workers,
             groups: Vec::new(),
+            free: Vec::new(),
             updated: Updated::new(workers),
             thresholds: threshold::Thresholds::new(workers),
             flushes: 0,
+            scratch: Scratch {
+                found: Vec::new(),
+                popped: Vec::new(),
+                own: zeros(nr_stats),
+            },
         };
         rstat.push_group(None);
         rstat
@@ -114,12 +148,18 @@ impl Rstat {
     }
 
     fn push_group(&mut self, parent: Option<GroupId>) -> GroupId {
-        let id = GroupId(u32::try_from(self.groups.len()).expect("fewer than 2^32 groups"));
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.groups.push(None);
+            self.updated.add_group();
+            self.thresholds.add_group();
+            GroupId(u32::try_from(self.groups.len() - 1).expect("fewer than 2^32 groups"))
+        });
         let zeros = || zeros(self.nr_stats);
         let depth = parent.map_or(0, |parent| self.group(parent).depth + 1);
-        self.groups.push(Some(Group {
+        self.groups[id.index()] = Some(Group {
             parent,
             depth,
+            children: 0,
             now: Vec::new(),
             changes: Changes::default(),
             found: Vec::new(),
@@ -127,9 +167,10 @@ impl Rstat {
             local: zeros(),
             pending: zeros(),
             inherited: zeros(),
-        }));
-        self.updated.add_group();
-        self.thresholds.add_group();
+        });
+        if let Some(parent) = parent {
+            self.group_mut(parent).children += 1;
+        }
         id
     }
 
@@ -149,20 +190,40 @@ impl Rstat {
     pub fn update(&mut self, worker: usize, id: GroupId, stat: usize, delta: i64) {
         let (workers, nr_stats) = (self.workers, self.nr_stats);
         let group = self.group_mut(id);
-        if group.now.is_empty() {
-            group.now.resize(workers, None);
-        }
-        group.now[worker].get_or_insert_with(|| zeros(nr_stats))[stat] += delta;
+        group.now_on(worker, workers, nr_stats)[stat] += delta;
         group.changes.add((nr_stats, workers), worker, stat, delta);
-        self.mark(worker, id);
-        let mut at = Some(id);
-        while let Some(id) = at {
-            if !self
-                .thresholds
-                .note(worker, id.index(), delta.unsigned_abs())
-            {
-                break;
+        self.changed(worker, id, delta.unsigned_abs());
+    }
+
+    /// `worker` has brought the group's own statistics from `first` on to these values, all workers together.
+    pub fn bring_to(&mut self, worker: usize, id: GroupId, first: usize, values: &[i64]) {
+        let (workers, nr_stats) = (self.workers, self.nr_stats);
+        let group = self.group_mut(id);
+        let (mut magnitude, places) = (0, first..first + values.len());
+        for (stat, &value) in places.zip(values) {
+            let sum: i64 = group.now.iter().flatten().map(|now| now[stat]).sum();
+            if value != sum {
+                group.now_on(worker, workers, nr_stats)[stat] += value - sum;
+                let shape = (nr_stats, workers);
+                group.changes.add(shape, worker, stat, value - sum);
+                magnitude += value.abs_diff(sum);
             }
+        }
+        if magnitude > 0 {
+            self.changed(worker, id, magnitude);
+        }
+    }
+
+    /// Something of `id` has changed on `worker`, by so much in all.
+    fn changed(&mut self, worker: usize, id: GroupId, magnitude: u64) {
+        self.mark(worker, id);
+        self.note_magnitude(worker, id, magnitude);
+    }
+
+    /// Counts for the thresholds of `id` and of all above it, up to the first that is due anyway.
+    fn note_magnitude(&mut self, worker: usize, id: GroupId, magnitude: u64) {
+        let mut at = Some(id);
+        while let Some(id) = at.filter(|id| self.thresholds.note(worker, id.index(), magnitude)) {
             at = self.parent(id);
         }
     }
@@ -185,28 +246,31 @@ impl Rstat {
     /// that its values, and its parent's, are touched once and not once a worker.
     pub fn flush(&mut self, root: GroupId) {
         let parent = self.parent(root).map(GroupId::index);
-        let mut found = Vec::new();
         for worker in 0..self.workers {
-            for index in self.updated.pop_subtree(worker, root.index(), parent) {
+            self.updated
+                .pop_subtree(worker, root.index(), parent, &mut self.scratch.popped);
+            for index in self.scratch.popped.drain(..) {
                 self.flushes += 1;
                 let Some(group) = &mut self.groups[index] else {
                     continue;
                 };
                 if group.found.is_empty() {
-                    found.push((group.depth, index));
+                    self.scratch.found.push((group.depth, index));
                 }
                 group.found.push(u32::try_from(worker).unwrap_or(u32::MAX));
             }
         }
         // Children before parents.
+        let mut found = core::mem::take(&mut self.scratch.found);
         found.sort_unstable_by(|a, b| b.cmp(a));
-        let mut own = zeros(self.nr_stats);
-        for (_, index) in found {
-            self.flush_one(index, &mut own);
+        for (_, index) in found.drain(..) {
+            self.flush_one(index);
         }
+        self.scratch.found = found;
     }
 
-    fn flush_one(&mut self, index: usize, own: &mut [i64]) {
+    fn flush_one(&mut self, index: usize) {
+        let own = &mut *self.scratch.own;
         let Some(group) = &mut self.groups[index] else {
             return;
         };
@@ -223,13 +287,25 @@ impl Rstat {
     /// The hierarchical value as of the last flush; a negative one reads as zero.
     #[must_use]
     pub fn total(&self, id: GroupId, stat: usize) -> u64 {
-        u64::try_from(self.group(id).total[stat]).unwrap_or(0)
+        shown(self.totals(id)[stat])
     }
 
     /// The group's own value as of the last flush; a negative one reads as zero.
     #[must_use]
     pub fn local(&self, id: GroupId, stat: usize) -> u64 {
-        u64::try_from(self.group(id).local[stat]).unwrap_or(0)
+        shown(self.locals(id)[stat])
+    }
+
+    /// All hierarchical values as of the last flush, as [`shown`] shows them.
+    #[must_use]
+    pub fn totals(&self, id: GroupId) -> &[i64] {
+        &self.group(id).total
+    }
+
+    /// All of the group's own values as of the last flush, as [`shown`] shows them.
+    #[must_use]
+    pub fn locals(&self, id: GroupId) -> &[i64] {
+        &self.group(id).local
     }
 
     /// The group's own value by summing all workers: exact at any time, and what reading cost
@@ -258,22 +334,22 @@ impl Rstat {
         self.thresholds.updates(id.index())
     }
 
-    /// Removes a group without children: what it counted stays in its ancestors.
+    /// Removes a group without children: what it counted stays in its ancestors. Its id may be given out again.
+    ///
+    /// # Panics
+    /// When it has children, or is the root.
     pub fn remove(&mut self, id: GroupId) {
-        let children = self
-            .groups
-            .iter()
-            .flatten()
-            .any(|group| group.parent == Some(id));
-        assert!(!children, "{id:?} has children");
+        assert_eq!(self.group(id).children, 0, "{id:?} has children");
         self.flush(id);
         let Some(group) = self.groups[id.index()].take() else {
             return;
         };
+        self.free.push(id);
         let parent = group.parent.expect("the root stays");
         // The parent was marked when this group was, on every worker where something is pending.
-        let inherited = &mut self.group_mut(parent).inherited;
-        for (sum, total) in inherited.iter_mut().zip(group.total) {
+        let parent = self.group_mut(parent);
+        parent.children -= 1;
+        for (sum, total) in parent.inherited.iter_mut().zip(group.total) {
             *sum += total;
         }
     }

@@ -81,7 +81,8 @@ fn test_06_and_07_order_of_the_updated_tree() {
     for id in [GroupId::ROOT, a, b, c] {
         assert!(rstat.updated.is_listed(0, id.index()));
     }
-    let order = rstat.updated.pop_subtree(0, 0, None);
+    let mut order = Vec::new();
+    rstat.updated.pop_subtree(0, 0, None, &mut order);
     assert_eq!(order.len(), 4);
     for (at, &index) in order.iter().enumerate() {
         let parent = rstat.groups[index].as_ref().and_then(|g| g.parent);

@@ -12,6 +12,8 @@ struct Node {
     child: Option<u32>,
     /// Next updated sibling.
     next: Option<u32>,
+    /// The sibling before; none of the first. The kernel has none of these, and looks for it.
+    prev: Option<u32>,
 }
 
 /// One tree for each worker.
@@ -47,27 +49,32 @@ impl Updated {
         }
         nodes[group].listed = true;
         if let Some(parent) = parent {
-            nodes[group].next = nodes[parent].child;
-            nodes[parent].child = u32::try_from(group).ok();
+            let (this, next) = (u32::try_from(group).ok(), nodes[parent].child);
+            nodes[group].next = next;
+            if let Some(next) = next {
+                nodes[next as usize].prev = this;
+            }
+            nodes[parent].child = this;
         }
     }
 
-    /// Takes `root` and all listed below it off the tree; children come before their parents.
+    /// Takes `root` and all listed below it off the tree into `order`, which was empty; children come before their parents.
     pub(super) fn pop_subtree(
         &mut self,
         worker: usize,
         root: usize,
         parent: Option<usize>,
-    ) -> Vec<usize> {
+        order: &mut Vec<usize>,
+    ) {
         if !self.is_listed(worker, root) {
-            return Vec::new();
+            return;
         }
         if let Some(parent) = parent {
             self.unlink(worker, root, parent);
         }
         let nodes = &mut self.workers[worker];
         // Parents first, then turned around.
-        let mut order = alloc::vec![root];
+        order.push(root);
         let mut at = 0;
         while at < order.len() {
             let mut child = nodes[order[at]].child;
@@ -77,27 +84,22 @@ impl Updated {
             }
             at += 1;
         }
-        for &group in &order {
+        for &group in &*order {
             nodes[group] = Node::default();
         }
         order.reverse();
-        order
     }
 
+    /// Takes `group` off its parent's list, in one step wherever it is there.
     fn unlink(&mut self, worker: usize, group: usize, parent: usize) {
         let nodes = &mut self.workers[worker];
-        let after = nodes[group].next;
-        let mut at = nodes[parent].child;
-        if at == u32::try_from(group).ok() {
-            nodes[parent].child = after;
-            return;
+        let Node { next, prev, .. } = nodes[group];
+        if let Some(next) = next {
+            nodes[next as usize].prev = prev;
         }
-        while let Some(sibling) = at {
-            at = nodes[sibling as usize].next;
-            if at == u32::try_from(group).ok() {
-                nodes[sibling as usize].next = after;
-                return;
-            }
+        match prev {
+            Some(prev) => nodes[prev as usize].next = next,
+            None => nodes[parent].child = next,
         }
     }
 

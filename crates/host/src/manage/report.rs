@@ -1,6 +1,7 @@
 //! What a manager tells: the watch's report with what was done, and counters under the kernel's names.
 
-use engine::{FolioType, Millis};
+use engine::Millis;
+use engine::memory_stat::LruSize;
 
 use super::{Manager, room};
 use crate::report::{KeptPages, LimitsReport, Report};
@@ -50,24 +51,23 @@ impl Manager {
     /// The target cannot be read any more.
     pub fn stat(&mut self) -> Result<Vec<(&'static str, u64)>, WatchError> {
         self.look_if_worth_it()?;
-        let lruvec = self.machine.lruvec(self.memcg);
+        // A user of one program wants what is, not what was up to two seconds ago.
+        self.machine.flush_stats();
+        let counted = self.machine.memory_stat(self.memcg);
         let mut stat = Vec::new();
         let usage = room::usage(&self.watch, self.wall.as_ref());
         stat.push(("current", usage.bytes().0));
-        for ty in FolioType::ALL {
-            let (active, inactive) = lruvec.active_inactive(ty);
-            let [name, active_name, inactive_name] = match ty {
-                FolioType::Anon => ["anon", "active_anon", "inactive_anon"],
-                FolioType::File => ["file_mapped", "active_file", "inactive_file"],
+        for size in LruSize::ALL {
+            let name = match size {
+                // Page cache that nobody maps is not seen.
+                LruSize::File => "file_mapped",
+                size => size.name(),
             };
-            let all = engine::Pages(active.0 + inactive.0 + lruvec.off_list(ty).0);
-            stat.push((name, all.bytes().0));
-            stat.push((active_name, active.bytes().0));
-            stat.push((inactive_name, inactive.bytes().0));
+            stat.push((name, engine::Pages(counted.size(size)).bytes().0));
         }
         // What the kernel took before we looked for the first time, the engine never knew.
         stat.push(("swapped", self.watch.swapped_pages().bytes().0));
-        stat.extend(lruvec.stat().iter());
+        stat.extend(counted.events.iter());
         Ok(stat)
     }
 }

@@ -38,7 +38,7 @@ fn what_was_idle_goes_and_what_was_touched_stays() {
         let largest = memory.batches.iter().max().copied();
         assert_eq!(largest, Some(batch.min(1700)));
         assert!(out.iter().all(|&id| id >= 1000));
-        let stat = machine.stats(ONE);
+        let stat = machine.lruvec(ONE).stat();
         assert_eq!(stat.get(VmEvent::PgstealProactive), 2000);
         machine.check_invariants();
     }

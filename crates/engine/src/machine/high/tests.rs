@@ -21,7 +21,7 @@ fn pin(machine: &mut Machine, id: MemcgId, nr: u32) {
 }
 
 fn count(machine: &Machine, id: MemcgId, event: MemcgEvent) -> u64 {
-    machine.tree().local_events(id).get(event)
+    machine.memory_events_local(id).get(event)
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn swap_high_throttles_and_is_counted() {
         resident,
         "swap.high reclaims nothing"
     );
-    let root = machine.tree().get(MemcgId::ROOT).events();
+    let root = machine.memory_events(MemcgId::ROOT);
     assert_eq!(root.get(MemcgEvent::SwapHigh), 1, "hierarchical");
 }
 
@@ -144,7 +144,7 @@ fn a_machine_without_swap_fails_and_names_no_level() {
     }
     machine.reclaim_subtree(MemcgId::ROOT, direct(Pages(50), Millis(1)), &mut Simple);
     assert_eq!(usage(&machine, id), 100);
-    let all = machine.tree().get(MemcgId::ROOT).events();
+    let all = machine.memory_events(MemcgId::ROOT);
     assert_eq!(all.get(MemcgEvent::SwapMax), 0);
     assert!(count(&machine, id, MemcgEvent::SwapFail) > 0);
 }

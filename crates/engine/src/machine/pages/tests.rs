@@ -30,13 +30,19 @@ fn what_the_kernel_took_is_a_shadow_and_refaults() {
             (memcg.usage(), memcg.swap_usage()),
             (Pages(200), Pages(100))
         );
-        let stat = machine.stats(ONE);
+        let stat = machine.lruvec(ONE).stat();
         assert_eq!((stat.pgsteal(), stat.pgscan()), (0, 0), "nobody stole them");
         assert_eq!(stat.get(VmEvent::Pswpout), 100);
         let refault =
             machine.fault_in(ONE, FolioId(150), FolioType::Anon, FaultKind::Refault, true);
         assert!(refault.is_some(), "{policy:?}");
-        assert_eq!(machine.stats(ONE).get(VmEvent::WorkingsetRefaultAnon), 1);
+        assert_eq!(
+            machine
+                .lruvec(ONE)
+                .stat()
+                .get(VmEvent::WorkingsetRefaultAnon),
+            1
+        );
         assert_eq!(machine.tree().get(ONE).swap_usage(), Pages(99));
         machine.check_invariants();
     }

@@ -172,7 +172,7 @@ fn the_first_sign_of_full_swap_ends_anon_reclaim() {
         };
         assert_eq!((got, memory.batches.len()), (Err(none), 1), "{policy:?}");
         assert_eq!(memory.walks, 0, "nobody walks for what cannot go");
-        let event = |event| machine.tree().local_events(ONE).get(event);
+        let event = |event| machine.memory_events_local(ONE).get(event);
         assert_eq!(event(MemcgEvent::SwapFail), 1);
         assert_eq!(event(MemcgEvent::SwapMax), 0, "it is no limit's doing");
         machine.check_invariants();

@@ -8,6 +8,7 @@ use crate::in_words::InWords;
 use crate::rng::Rng;
 use engine::machine::{GlobalReclaim, ReclaimRequest};
 use engine::memcg::MemcgId;
+use engine::vmstat::{VmEvent, VmStat};
 use engine::{
     FaultKind, FolioId, FolioType, Machine, MachineConfig, Millis, Pages, Policy, ScanReason,
 };
@@ -143,19 +144,19 @@ impl World {
         self.result(again)
     }
 
-    fn result(&self, again: u64) -> Run {
-        use engine::vmstat::VmEvent;
-        let of = |f: &dyn Fn(&engine::Lruvec) -> u64| {
-            let ids = self.memcgs.iter().map(|(id, _)| *id);
-            ids.map(|id| f(self.machine.lruvec(id))).collect::<Vec<_>>()
-        };
+    fn result(&mut self, again: u64) -> Run {
+        self.machine.flush_stats();
+        let ids = self.memcgs.iter().map(|(id, _)| *id);
+        let stat: Vec<_> = ids.map(|id| self.machine.memory_stat(id).events).collect();
+        let footprint = |(id, _): &(MemcgId, Rng)| self.machine.lruvec(*id).footprint() as u64;
+        let refaults = |stat: &VmStat| stat.get(VmEvent::WorkingsetRefaultAnon);
         Run {
-            pgsteal: of(&|lruvec| lruvec.stat().pgsteal()),
-            refaults: of(&|lruvec| lruvec.stat().get(VmEvent::WorkingsetRefaultAnon)),
+            pgsteal: stat.iter().map(VmStat::pgsteal).collect(),
+            refaults: stat.iter().map(refaults).collect(),
             requested: u64::from(self.design.writes) * self.design.request,
             again,
             touches: self.touches,
-            footprint: of(&|lruvec| lruvec.footprint() as u64).iter().sum(),
+            footprint: self.memcgs.iter().map(footprint).sum(),
         }
     }
 

@@ -152,9 +152,9 @@ impl World {
         let Some(id) = self.guests[n].memcg.take() else {
             return;
         };
-        let lruvec = self.machine.lruvec(id);
-        let len = lruvec.folios().len();
-        self.guests[n].counts.pgsteal = lruvec.stat().pgsteal();
+        let len = self.machine.lruvec(id).folios().len();
+        self.machine.flush_stats();
+        self.guests[n].counts.pgsteal = self.machine.memory_stat(id).events.pgsteal();
         (
             self.guests[n].counts.resident,
             self.guests[n].counts.balloon,
@@ -232,11 +232,11 @@ impl World {
 
     /// Notes what tenants hold and have lost.
     fn look(&mut self) {
+        self.machine.flush_stats();
         for guest in &mut self.guests {
             if let Some(id) = guest.memcg {
-                let lruvec = self.machine.lruvec(id);
-                guest.counts.pgsteal = lruvec.stat().pgsteal();
-                guest.counts.resident = lruvec.resident().0;
+                guest.counts.pgsteal = self.machine.memory_stat(id).events.pgsteal();
+                guest.counts.resident = self.machine.lruvec(id).resident().0;
                 let balloon = guest.host.as_ref().map(Host::balloon);
                 guest.counts.balloon = balloon.unwrap_or_default().0;
             }

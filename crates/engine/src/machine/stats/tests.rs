@@ -1,0 +1,179 @@
+use super::*;
+use crate::folio::FolioId;
+use crate::lruvec::FaultKind;
+use crate::machine::tests::Simple;
+use crate::machine::{MachineConfig, ReclaimRequest};
+use crate::memcg::MemcgEvent;
+use crate::rstat::shown;
+use crate::vmscan::ScanReason;
+use crate::vmstat::{VmEvent, VmStat};
+
+/// Below the root a tenant of two, and another.
+struct Tree {
+    machine: Machine,
+    parent: MemcgId,
+    children: [MemcgId; 2],
+    other: MemcgId,
+}
+
+fn tree(workers: usize) -> Tree {
+    let config = MachineConfig {
+        workers,
+        ..MachineConfig::default()
+    };
+    let mut machine = Machine::new(config, Millis(0));
+    let [parent, other] = [(); 2].map(|()| machine.create(MemcgId::ROOT, Millis(0)));
+    let children = [(); 2].map(|()| machine.create(parent, Millis(0)));
+    for id in [parent, other, children[0], children[1]] {
+        machine.lruvec_mut(id).ensure(1000);
+        fill(&mut machine, id, 0..400);
+    }
+    Tree {
+        machine,
+        parent,
+        children,
+        other,
+    }
+}
+
+fn fill(machine: &mut Machine, id: MemcgId, pages: core::ops::Range<u32>) {
+    for page in pages.map(FolioId) {
+        machine.fault_in(id, page, FolioType::Anon, FaultKind::FirstTouch, true);
+    }
+}
+
+fn request(nr: u64, now: u64) -> ReclaimRequest {
+    ReclaimRequest {
+        reason: ScanReason::Proactive,
+        nr: Pages(nr),
+        swappiness: None,
+        now: Millis(now),
+    }
+}
+
+/// What `id` and all below it have counted, by asking each.
+fn summed(machine: &Machine, id: MemcgId) -> Vec<i64> {
+    let mut sum = alloc::vec![0; NR_COUNTED];
+    for id in machine.tree().pre_order(id) {
+        let of_lruvec = of_lruvec(machine.lruvec(id));
+        let of_tenant = of_tenant(machine.memory_events_local(id));
+        let own = of_lruvec.into_iter().chain(of_tenant);
+        sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+    }
+    sum
+}
+
+fn check(machine: &mut Machine) {
+    machine.flush_stats();
+    machine.stats.rstat.check_flushed();
+    for id in machine.tree().pre_order(MemcgId::ROOT) {
+        let (all, own) = (summed(machine, id), machine.lruvec(id).stat().clone());
+        let read = MemoryStat::new(&all);
+        assert_eq!(machine.memory_stat(id), read, "{id:?}");
+        assert_eq!(machine.memory_stat_local(id).events, own, "{id:?}");
+        let events = memcg_events(&all);
+        assert_eq!(machine.memory_events(id), events, "{id:?}");
+    }
+}
+
+#[test]
+fn a_parent_has_its_own_and_its_childrens() {
+    let mut t = tree(1);
+    check(&mut t.machine);
+    for now in 1..40 {
+        t.machine
+            .reclaim_subtree(t.parent, request(20, now), &mut Simple);
+        t.machine.reclaim_root(request(20, now), &mut Simple);
+        check(&mut t.machine);
+    }
+    let steal = |stat: &VmStat| stat.pgsteal();
+    let all = steal(&t.machine.memory_stat(t.parent).events);
+    let own = steal(&t.machine.memory_stat_local(t.parent).events);
+    let children = t
+        .children
+        .map(|id| steal(&t.machine.memory_stat(id).events));
+    assert!(
+        all > 0 && children.iter().all(|&steal| steal > 0),
+        "{children:?}"
+    );
+    assert_eq!(all, own + children.iter().sum::<u64>());
+    let root = t.machine.memory_stat(MemcgId::ROOT);
+    let in_place = LruSize::Anon.place();
+    let sum = summed(&t.machine, MemcgId::ROOT)[in_place];
+    assert_eq!(root.size(LruSize::Anon), shown(sum));
+}
+
+/// A tenant that goes leaves its counts to its parent, and its id to whoever comes next, who begins at nought.
+#[test]
+fn what_a_removed_tenant_counted_stays_above_it() {
+    let mut t = tree(1);
+    let child = t.children[1];
+    t.machine
+        .reclaim_subtree(t.parent, request(200, 1), &mut Simple);
+    t.machine.tree.event(child, MemcgEvent::High);
+    let of = |machine: &mut Machine, id| {
+        machine.flush_stats();
+        (machine.memory_stat(id).events, machine.memory_events(id))
+    };
+    let (before, events) = of(&mut t.machine, t.parent);
+    assert_eq!(events.get(MemcgEvent::High), 1);
+    let pages = t.machine.lruvec(child).folios().len();
+    t.machine.unmap_range(child, FolioId(0), pages);
+    t.machine.offline(child);
+    assert!(!t.machine.tree().exists(child));
+    assert_eq!(of(&mut t.machine, t.parent), (before, events));
+    let next = t.machine.create(t.other, Millis(2));
+    assert_eq!(next, child, "the id is given out again");
+    let (fresh, events) = of(&mut t.machine, next);
+    assert_eq!((fresh, events), (VmStat::default(), MemcgEvents::default()));
+    fill_more(&mut t.machine, next);
+    assert_eq!(of(&mut t.machine, next).0.get(VmEvent::Pgfault), 10);
+    let other = of(&mut t.machine, t.other).0;
+    assert_eq!(other.get(VmEvent::Pgfault), 410);
+}
+
+fn fill_more(machine: &mut Machine, id: MemcgId) {
+    machine.lruvec_mut(id).ensure(10);
+    fill(machine, id, 0..10);
+}
+
+/// rstat.md 9, tests 10 and 11, in a machine: few changes are unseen until the periodic flush, many are seen at once.
+#[test]
+fn small_changes_wait_for_the_periodic_flush() {
+    let mut t = tree(1);
+    let faults = |machine: &mut Machine, id| machine.memory_stat(id).events.get(VmEvent::Pgfault);
+    t.machine.flush_stats();
+    assert_eq!(faults(&mut t.machine, t.other), 400);
+    fill(&mut t.machine, t.other, 400..405);
+    assert_eq!(faults(&mut t.machine, t.other), 400, "too few for a flush");
+    assert!(!t.machine.flush_stats_if_due(Millis(1999)));
+    assert_eq!(faults(&mut t.machine, t.other), 400);
+    assert!(t.machine.flush_stats_if_due(Millis(2000)));
+    assert_eq!(faults(&mut t.machine, t.other), 405);
+    fill(&mut t.machine, t.other, 405..600);
+    assert_eq!(faults(&mut t.machine, t.other), 600, "many");
+    let flushes = t.machine.stats_flushes();
+    (0..10).for_each(|_| assert_eq!(faults(&mut t.machine, t.other), 600));
+    assert_eq!(t.machine.stats_flushes(), flushes, "nothing changed");
+}
+
+/// Two workers change one tenant in turn: each has what it did, and the sum is right.
+#[test]
+fn workers_have_deltas_of_their_own() {
+    let mut t = tree(3);
+    for worker in [1, 2, 1, 4] {
+        t.machine.work_as(worker);
+        t.machine
+            .reclaim_subtree(t.parent, request(30, 1), &mut Simple);
+    }
+    let all = summed(&t.machine, t.parent)[VmEvent::PgstealProactive as usize];
+    assert!(all >= 120);
+    check(&mut t.machine);
+    let group = t.machine.stats.group(t.children[0]);
+    let by_summing = t
+        .machine
+        .stats
+        .rstat
+        .local_by_summing(group, VmEvent::Pgfault as usize);
+    assert_eq!(by_summing, 400);
+}
