@@ -39,7 +39,12 @@ impl Inactive {
         }
     }
 
-    fn sum(&mut self, lruvecs: &[Option<Lruvec>]) -> [u64; 2] {
+    /// Those to be looked at.
+    pub(super) fn changed(&self) -> &[MemcgId] {
+        &self.changed
+    }
+
+    pub(super) fn sum(&mut self, lruvecs: &[Option<Lruvec>]) -> [u64; 2] {
         for id in self.changed.drain(..) {
             let lruvec = lruvecs.get(id.index()).and_then(Option::as_ref);
             let inactive = |ty| lruvec.map_or(0, |lruvec| lruvec.active_inactive(ty).1.0);
@@ -63,6 +68,7 @@ impl Inactive {
 impl Machine {
     /// Inactive pages of the node that reclaim may take: anonymous ones only where there is swap.
     pub(super) fn inactive(&mut self) -> Pages {
+        self.flush();
         let sum = self.inactive.sum(&self.lruvecs);
         let anon = match self.tree.swap_available(MemcgId::ROOT) {
             Pages(0) => 0,

@@ -12,6 +12,7 @@ mod charge;
 mod config;
 mod global;
 mod guest;
+mod hierarchy;
 mod high;
 mod inactive;
 mod iterator;
@@ -35,6 +36,7 @@ use crate::memcg::{MemcgId, MemcgLimits, MemcgLru, MemcgTree, SharedPositions};
 use crate::units::{Limit, Millis, Pages, Swappiness};
 use alloc::vec::Vec;
 use guest::Guests;
+use hierarchy::Hierarchy;
 use inactive::Inactive;
 use soft_limit::SoftLimits;
 
@@ -52,12 +54,16 @@ pub struct Machine {
     /// When memory last said that there is no swap: nobody asks again before time has gone on.
     no_swap: Option<Millis>,
     inactive: Inactive,
+    hierarchy: Hierarchy,
 }
 
 fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
     let mut lruvec = Lruvec::new(config.policy, now);
     if config.bound_shadows {
         lruvec.bound_shadows();
+    }
+    if let Some(lru) = lruvec.classic_mut() {
+        lru.join();
     }
     lruvec
 }
@@ -86,6 +92,7 @@ impl Machine {
             guests: Guests::default(),
             no_swap: None,
             inactive: Inactive::default(),
+            hierarchy: Hierarchy::default(),
         }
     }
 
@@ -161,6 +168,7 @@ impl Machine {
         if self.tree.is_online(id) {
             return false;
         }
+        self.flush();
         let before = self.tree.before(id);
         let released = self.tree.release(id);
         if released {
@@ -171,6 +179,7 @@ impl Machine {
             self.reports.forget(id);
             self.soft.forget(id);
             self.guests.forget(id);
+            self.hierarchy.forget(id);
         }
         released
     }
@@ -190,6 +199,7 @@ impl Machine {
                 "{id:?} is not on the memcg LRU"
             );
             self.check_accounts(id);
+            self.check_level(id);
         }
     }
 

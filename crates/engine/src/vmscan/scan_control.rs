@@ -1,6 +1,8 @@
 //! What one reclaim wants, and what it got.
 
+use crate::active_inactive::Prepared;
 use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH};
+use crate::memcg::ScanProtection;
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmstat::ScanReason;
 
@@ -23,6 +25,11 @@ pub struct ScanControl {
     pub below_min: bool,
     /// Deactivate pages though the active list is not too long (classic policy).
     pub force_deactivate: bool,
+    /// What was decided for all lruvecs of the target (classic policy); `None` for a lruvec alone, which is its
+    /// own target.
+    pub prepared: Option<Prepared>,
+    /// What is protected of the memcg: so much less of it is scanned.
+    pub protection: Option<ScanProtection>,
     /// Most anon pages of the lruvec that may be out: memory.swap.max of all levels, and the swap
     /// there is.
     pub most_out: Pages,
@@ -46,6 +53,8 @@ impl ScanControl {
             online: true,
             below_min: false,
             force_deactivate: false,
+            prepared: None,
+            protection: None,
             most_out: Pages(u64::MAX),
             batch: MIN_LRU_BATCH,
             now,
