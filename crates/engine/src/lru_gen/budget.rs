@@ -1,6 +1,7 @@
 //! How much to scan, and when to age instead. spec: lru-gen.md 5.5.
 
 use super::{DEF_PRIORITY, LruGen, MIN_NR_GENS, Profile, evictable};
+use crate::memcg::ScanProtection;
 use crate::units::Swappiness;
 use core::cmp::Ordering;
 
@@ -24,9 +25,15 @@ enum Want {
 }
 
 impl LruGen {
-    /// The scan target at `priority`; an offline memcg is emptied at once, as far as it can be without aging.
+    /// The scan target at `priority`; an offline memcg is emptied at once, as far as it can be without aging. Of one
+    /// that is protected less is scanned, in proportion (P616).
     #[must_use]
-    pub fn nr_to_scan(&self, swappiness: Swappiness, priority: u32, online: bool) -> ScanTarget {
+    pub fn nr_to_scan(
+        &self,
+        swappiness: Swappiness,
+        priority: u32,
+        (online, protection): (bool, Option<ScanProtection>),
+    ) -> ScanTarget {
         let total = self.evictable_total(swappiness);
         let want = match self.profile {
             Profile::P616 => self.want_p616(swappiness),
@@ -39,10 +46,14 @@ impl LruGen {
             _ => total,
         };
         let emptying = !online && size > 0;
+        let open = match (self.profile, protection) {
+            (Profile::P616, Some(protection)) => protection.scan(size),
+            _ => size,
+        };
         ScanTarget {
             // At the first priority one tries to get by without aging.
             must_age: want != Want::Nothing && !emptying && priority != DEF_PRIORITY,
-            scan: if emptying { size } else { size >> priority },
+            scan: if emptying { size } else { open >> priority },
         }
     }
 

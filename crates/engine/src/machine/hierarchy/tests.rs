@@ -283,10 +283,10 @@ fn the_last_file_pages_of_the_machine_are_spared() {
     }
 }
 
-/// classic-lru.md 5.3. A tenant whose memory.low was 90% of its usage gave as much as its neighbour.
+/// classic-lru.md 5.3, lru-gen.md 5.5. A tenant whose memory.low was 90% of its usage gave as much as its neighbour.
 #[test]
 fn who_is_a_little_above_low_gives_a_little() {
-    for policy in [CLASSIC] {
+    for policy in [CLASSIC, Policy::default()] {
         let mut family = Family::new(policy);
         family.fill(0, 0..4000, File);
         family.fill(1, 0..4000, File);
