@@ -32,6 +32,7 @@ impl Machine {
             priority,
             online: self.tree.is_online(id),
             batch: self.config.batch,
+            reduction: self.config.scan_reduction,
             ..ScanControl::new(request.reason, request.nr, swappiness, request.now)
         }
     }

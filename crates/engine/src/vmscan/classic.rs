@@ -2,9 +2,10 @@
 //!
 //! Invariant: a pass looks at no more of each list than its target, which section 5 names.
 
-use super::{Batch, Memory, SWAP_CLUSTER_MAX, ScanControl, Shrunk};
+use super::{Batch, Memory, SWAP_CLUSTER_MAX, ScanControl, ScanReason, ScanReduction, Shrunk};
 use crate::active_inactive::{ActiveInactive, Prepared, ScanInput, scan_targets};
 use crate::folio::FolioType;
+use crate::lru_gen::DEF_PRIORITY;
 use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
 use crate::units::{Pages, Swappiness};
@@ -44,7 +45,7 @@ pub(super) fn shrink_classic<M: Memory>(
             }
         }
         let enough = total.reclaimed >= sc.nr_to_reclaim;
-        if enough && (sc.is_exact() || (!pass.adjusted && !pass.adjust())) {
+        if enough && !goes_on(&mut pass, sc, prepared) {
             break;
         }
     }
@@ -66,6 +67,20 @@ fn scan_input(lru: &mut ActiveInactive, sc: &ScanControl) -> ScanInput {
         protection: sc.protection,
         online: sc.online,
     }
+}
+
+/// The aim is reached: whether there is a turn more, of what is left after the reduction.
+fn goes_on(pass: &mut Pass, sc: &ScanControl, prepared: Prepared) -> bool {
+    let gentle = sc.reason == ScanReason::Direct && sc.priority == DEF_PRIORITY;
+    if sc.is_exact() {
+        return false;
+    }
+    if gentle && !prepared.memcg_reclaim {
+        // Direct reclaim of the machine wants a little of everybody first.
+        return true;
+    }
+    let again = sc.reduction == ScanReduction::EachTurn || !pass.adjusted;
+    !again || pass.adjust()
 }
 
 /// Pages of one list that are looked at before it is the next list's turn.
@@ -153,3 +168,6 @@ impl Pass {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;
