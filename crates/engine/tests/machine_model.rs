@@ -3,16 +3,19 @@
 //! pages reclaim takes is read from the engine; everything that follows from it is checked.
 #![forbid(unsafe_code)]
 
+use engine::active_inactive::Stage;
 use engine::machine::{Machine, MachineConfig, ReclaimRequest};
 use engine::memcg::{MemcgId, MemcgLimits, MemcgProfile};
 use engine::word::State;
 use engine::{
-    Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Memory, Millis, PageOut, Pages, ScanReason,
+    Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Memory, Millis, PageOut, Pages, Policy,
+    ScanReason,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 const PAGES: u32 = 150;
+const CLASSIC: Policy = Policy::ActiveInactive(Stage::Detection, Pages(1000));
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -82,8 +85,9 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(charge_batch: u64) -> Self {
+    fn new(charge_batch: u64, policy: Policy) -> Self {
         let config = MachineConfig {
+            policy,
             memcg_profile: MemcgProfile::Newer,
             charge_batch,
             ..MachineConfig::default()
@@ -344,9 +348,10 @@ proptest! {
     #[test]
     fn accounts_agree_with_the_model(
         batch in prop_oneof![Just(1u64), Just(64)],
+        policy in prop_oneof![Just(Policy::default()), Just(CLASSIC)],
         ops in prop::collection::vec(ops(), 1..60),
     ) {
-        let mut pair = Pair::new(batch);
+        let mut pair = Pair::new(batch, policy);
         for op in &ops {
             pair.apply(op);
         }

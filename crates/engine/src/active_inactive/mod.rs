@@ -5,18 +5,30 @@
 //! refault so soon that they would have been kept had they competed with the other lists. What is
 //! active is deactivated from its tail when the inactive list runs low.
 //!
+//! What these lists decide by is the level of the reclaim's target (`level.rs`, `prepare.rs`, `target.rs`): a lruvec
+//! alone is its own target.
+//!
 //! Invariants (classic-lru.md 7): a page is on at most one list, and its type and PG_active say
 //! which (I1); the counted sizes are the lists' lengths (I2); deactivation sets PG_workingset, and
 //! nothing else does but its restoration (I4); the eviction clock never goes back (workingset I1).
 
+mod level;
+mod prepare;
 mod refault;
 mod reference;
 mod scan_count;
 mod shrink;
+mod target;
 
+pub use level::{Level, Sizes};
+pub use prepare::Prepared;
 pub use refault::room;
 pub use reference::{ReferenceInput, Referenced, check_references};
 pub use scan_count::{Costs, ScanInput, inactive_is_low, inactive_ratio, scan_targets};
+
+pub(crate) use level::CostNote;
+pub(crate) use prepare::FreePages;
+pub(crate) use target::Target;
 
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::list::{End, Lists};
@@ -25,6 +37,7 @@ use crate::word::{Flag, State, TOKEN_BITS, Word};
 use crate::workingset::EvictionClock;
 use alloc::vec::Vec;
 use core::ops::Range;
+use target::Names;
 
 /// The stages of the series that brought workingset protection and detection to anon pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,28 +51,21 @@ pub enum Stage {
     Detection,
 }
 
-/// Pages on the four lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
-    /// By type.
-    pub inactive: [u64; 2],
-    /// By type.
-    pub active: [u64; 2],
-}
-
 /// The state of the classic LRU of one lruvec.
 #[derive(Debug)]
 pub struct ActiveInactive {
     stage: Stage,
     /// List `type * 2 + active`.
     lists: Lists<4>,
-    sizes: Sizes,
-    costs: Costs,
     clock: EvictionClock,
-    nonresident_age: u64,
-    /// Activations by refault so far, and as many as the last pass had seen.
-    activations: [u64; 2],
+    /// Of its own lists.
+    own: Level,
+    /// Activations that the last pass had seen, of a lruvec alone.
     activations_seen: [u64; 2],
+    target: Target,
+    names: Names,
+    /// Costs that no level above knows of yet; `None` for a lruvec alone.
+    notes: Option<Vec<CostNote>>,
 }
 
 const fn list_of(word: Word) -> usize {
@@ -73,43 +79,68 @@ impl ActiveInactive {
         Self {
             stage,
             lists: Lists::new(),
-            sizes: Sizes::default(),
-            costs: Costs::default(),
             clock: EvictionClock::new(TOKEN_BITS, total),
-            nonresident_age: 0,
-            activations: [0; 2],
+            own: Level::default(),
             activations_seen: [0; 2],
+            target: Target::default(),
+            names: Names::default(),
+            notes: None,
         }
     }
 
     /// List sizes.
     #[must_use]
     pub const fn sizes(&self) -> Sizes {
-        self.sizes
+        self.own.sizes
     }
 
-    /// The eviction clock.
+    /// What these lists have added to the eviction clock.
     #[must_use]
     pub const fn nonresident_age(&self) -> u64 {
-        self.nonresident_age
+        self.own.nonresident_age
     }
 
-    /// What scanning each type has cost.
+    /// What scanning each type has cost, by these lists alone.
     #[must_use]
     pub const fn costs(&self) -> Costs {
-        self.costs
+        self.own.costs
+    }
+
+    /// The level of these lists alone.
+    pub(crate) const fn own(&self) -> Level {
+        self.own
+    }
+
+    /// There are levels above from now on: costs are kept until they are taken.
+    pub(crate) fn join(&mut self) {
+        self.notes.get_or_insert_default();
+    }
+
+    /// The costs noted since the last time, in order.
+    pub(crate) fn take_notes(&mut self) -> Vec<CostNote> {
+        self.notes.as_mut().map_or_else(Vec::new, core::mem::take)
+    }
+
+    /// On whose behalf pages leave from now on, or did so once that now come back.
+    pub(crate) const fn set_target(&mut self, target: Target) {
+        self.target = target;
+    }
+
+    /// How many levels up the memcg is for which `id`, which is out, left.
+    pub(crate) fn named(&self, id: FolioId) -> u8 {
+        self.names.get(id)
     }
 
     /// Pages of `ty` on both lists.
     #[must_use]
     pub const fn total(&self, ty: FolioType) -> u64 {
-        self.sizes.active[ty.index()] + self.sizes.inactive[ty.index()]
+        self.own.sizes.active[ty.index()] + self.own.sizes.inactive[ty.index()]
     }
 
     /// Bytes held by the lists.
     #[must_use]
     pub fn footprint(&self) -> usize {
-        self.lists.footprint()
+        self.lists.footprint() + self.names.footprint()
     }
 
     /// Where a page that faults in starts: classic-lru.md 6.
@@ -120,9 +151,9 @@ impl ActiveInactive {
     fn count(&mut self, word: Word, delta: i64) {
         let t = word.folio_type().index();
         let size = if word.has(Flag::Active) {
-            &mut self.sizes.active
+            &mut self.own.sizes.active
         } else {
-            &mut self.sizes.inactive
+            &mut self.own.sizes.inactive
         };
         size[t] = size[t]
             .checked_add_signed(delta)
@@ -196,7 +227,7 @@ impl ActiveInactive {
 
     /// Evictions and activations are what the clock counts.
     pub(crate) const fn advance_clock(&mut self, pages: u64) {
-        self.nonresident_age += pages;
+        self.own.nonresident_age += pages;
     }
 
     /// Pages of one list in the order reclaim would meet them.
@@ -211,7 +242,8 @@ impl ActiveInactive {
     pub(crate) fn check(&self, folios: &FolioTable) {
         self.lists.check(folios);
         for ty in FolioType::ALL {
-            for (active, size) in [(false, self.sizes.inactive), (true, self.sizes.active)] {
+            let sizes = self.own.sizes;
+            for (active, size) in [(false, sizes.inactive), (true, sizes.active)] {
                 let order = self.order(folios, ty, active);
                 assert_eq!(
                     order.len() as u64,

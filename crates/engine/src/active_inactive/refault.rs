@@ -1,9 +1,10 @@
 //! Refault distances of the classic LRU. spec: workingset.md 4, 5.
 //!
-//! A shadow stores the clock at eviction. If as many pages have been evicted or activated since as
-//! the other lists hold, or fewer, the page would have stayed, had it competed with them.
+//! A shadow names the target of the reclaim that took its page, and stores that one's clock at eviction. If as
+//! many pages have been evicted or activated there since as its other lists hold, or fewer, the page would have
+//! stayed, had it competed with them.
 
-use super::{ActiveInactive, Sizes, Stage};
+use super::{ActiveInactive, CostNote, Sizes, Stage};
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::word::{Flag, Word};
 use crate::workingset::Refault;
@@ -38,20 +39,31 @@ impl ActiveInactive {
     /// An isolated page has left: the stamp is read before the clock moves on.
     pub(crate) fn evicted(&mut self, folios: &mut FolioTable, id: FolioId) {
         let word = folios.get(id);
-        let stamp = u32::try_from(self.clock.stamp(self.nonresident_age)).unwrap_or(0);
+        let stamp = u32::try_from(self.clock.stamp(self.age_of_target())).unwrap_or(0);
+        self.names.set(id, self.target.steps);
         folios.set(id, word.into_shadow(stamp, word.has(Flag::Workingset)));
         self.advance_clock(1);
     }
 
-    /// Whether the page of `shadow`, which comes back, left recently. `swap` as in [`room`].
+    const fn age_of_target(&self) -> u64 {
+        self.own.nonresident_age + self.target.ahead
+    }
+
+    /// Whether the page of `shadow`, which comes back, left recently, by the lists of the target that it names,
+    /// which is set. `swap` as in [`room`], of the target.
     pub(crate) fn refault(&mut self, shadow: Word, ty: FolioType, swap: bool) -> Refault {
         let (stamp, workingset) = shadow.shadow();
-        let distance = self.clock.distance(self.nonresident_age, u64::from(stamp));
+        let (age, sizes) = (
+            self.age_of_target(),
+            self.own.sizes.plus(self.target.others),
+        );
+        let distance = self.clock.distance(age, u64::from(stamp));
         let detects = ty == FolioType::File || self.stage == Stage::Detection;
-        let recent = detects && distance <= room(self.stage, ty, self.sizes, swap);
+        let near = distance <= room(self.stage, ty, sizes, swap);
+        let recent = detects && near && !self.target.is_gone;
         if recent {
             self.advance_clock(1);
-            self.activations[ty.index()] += 1;
+            self.own.activations[ty.index()] += 1;
             if workingset {
                 self.note_cost(ty, 1, 0);
             }
@@ -65,8 +77,16 @@ impl ActiveInactive {
 
     /// Scanning `ty` cost so many pages of I/O and so many that were looked at in vain.
     pub(crate) fn note_cost(&mut self, ty: FolioType, nr_io: u64, nr_rotated: u64) {
-        let size: u64 = FolioType::ALL.iter().map(|&ty| self.total(ty)).sum();
-        self.costs.note(ty, nr_io, nr_rotated, size);
+        let size = self.own.sizes.total();
+        self.own.costs.note(ty, nr_io, nr_rotated, size);
+        if let Some(notes) = &mut self.notes {
+            notes.push(CostNote {
+                ty,
+                nr_io,
+                nr_rotated,
+                size,
+            });
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! How much of each list to scan. spec: classic-lru.md 4.3, 5.
 
-use super::Sizes;
+use super::{Prepared, Sizes};
 use crate::folio::FolioType;
-use crate::units::SWAP_CLUSTER_MAX;
-use crate::units::{PAGE_SIZE, Pages, Swappiness};
+use crate::memcg::ScanProtection;
+use crate::units::{PAGE_SIZE, SWAP_CLUSTER_MAX, Swappiness};
 
 /// The pages that the active list may outnumber each inactive one by, for so many pages in all.
 #[must_use]
@@ -64,16 +64,10 @@ pub struct ScanInput {
     pub swappiness: Swappiness,
     /// Anon can go somewhere.
     pub swap: bool,
-    /// Reclaim of a memcg, not of the machine.
-    pub memcg_reclaim: bool,
-    /// What scanning has cost.
-    pub costs: Costs,
-    /// By type: the active list may be shrunk in this pass.
-    pub may_deactivate: [bool; 2],
-    /// The machine's file pages are nearly gone.
-    pub file_is_tiny: bool,
-    /// Usage and the protection in force: low, or min when low is overridden.
-    pub protection: Option<(Pages, Pages)>,
+    /// What was decided for the whole pass.
+    pub prepared: Prepared,
+    /// What is protected of the memcg.
+    pub protection: Option<ScanProtection>,
     /// The memcg still has an owner.
     pub online: bool,
 }
@@ -86,22 +80,16 @@ enum Mode {
 }
 
 fn mode(input: &ScanInput) -> Mode {
-    let [inactive_anon, inactive_file] = input.sizes.inactive;
-    let tiny = !input.memcg_reclaim
-        && input.file_is_tiny
-        && !input.may_deactivate[0]
-        && inactive_anon >> input.priority > 0;
-    let trim = inactive_file >> input.priority > 0 && !input.may_deactivate[1];
     let none = input.swappiness == Swappiness::FILE_ONLY;
-    if !input.swap || (input.memcg_reclaim && none) {
+    if !input.swap || (input.prepared.memcg_reclaim && none) {
         Mode::Only(FolioType::File)
     } else if input.swappiness == Swappiness::ANON_ONLY {
         Mode::Only(FolioType::Anon)
     } else if input.priority == 0 && !none {
         Mode::Equal
-    } else if tiny {
+    } else if input.prepared.file_is_tiny {
         Mode::Only(FolioType::Anon)
-    } else if trim {
+    } else if input.prepared.cache_trim {
         Mode::Only(FolioType::File)
     } else {
         Mode::Fract
@@ -110,15 +98,7 @@ fn mode(input: &ScanInput) -> Mode {
 
 /// The share of `size` that protection leaves to reclaim, at this priority.
 fn target(input: &ScanInput, size: u64) -> u64 {
-    let scan = match input.protection {
-        Some((usage, protection)) if protection > Pages(0) => {
-            let cgroup = u128::from(usage.max(protection).0) + 1;
-            let kept = u128::from(size) * u128::from(protection.0) / cgroup;
-            let scan = size - u64::try_from(kept).unwrap_or(size);
-            scan.max(SWAP_CLUSTER_MAX)
-        }
-        _ => size,
-    };
+    let scan = input.protection.map_or(size, |p| p.scan(size));
     match scan >> input.priority {
         0 if !input.online => size.min(SWAP_CLUSTER_MAX),
         scan => scan,
@@ -129,7 +109,7 @@ fn target(input: &ScanInput, size: u64) -> u64 {
 #[must_use]
 pub fn scan_targets(input: &ScanInput) -> [[u64; 2]; 2] {
     let mode = mode(input);
-    let fractions = input.costs.fractions(input.swappiness);
+    let fractions = input.prepared.costs.fractions(input.swappiness);
     let sum = (fractions[0] + fractions[1]).max(1);
     FolioType::ALL.map(|ty| {
         let t = ty.index();
@@ -154,6 +134,7 @@ fn share(scan: u64, fraction: u64, sum: u64, round: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Pages;
 
     const GIB: u64 = (1 << 30) / PAGE_SIZE;
 
@@ -226,28 +207,35 @@ mod tests {
             priority: 0,
             swappiness: Swappiness::default(),
             swap: true,
-            memcg_reclaim: false,
-            costs: Costs::default(),
-            may_deactivate: [true; 2],
-            file_is_tiny: false,
+            prepared: PREPARED,
             protection: None,
             online: true,
         }
     }
 
-    /// classic-lru.md 8, test 10.
+    const PREPARED: Prepared = Prepared {
+        costs: Costs { anon: 0, file: 0 },
+        may_deactivate: [true; 2],
+        memcg_reclaim: false,
+        file_is_tiny: false,
+        cache_trim: false,
+    };
+
+    /// classic-lru.md 5.3: what is protected stays out of the target, at any priority.
     #[test]
     fn protection_shortens_the_scan() {
-        let protected = |usage, low| {
-            let input = ScanInput {
-                protection: Some((Pages(usage), Pages(low))),
-                ..input()
-            };
-            target(&input, 1000)
+        let half = ScanProtection {
+            usage: Pages(1000),
+            protected: Pages(500),
+            by_low: true,
         };
-        assert_eq!(protected(1000, 500), 501);
-        assert_eq!(protected(100, 500), 32, "1000 - 1000 * 500 / 501 = 2");
-        assert_eq!(protected(100, 5_000_000), 32);
+        let input = |priority| ScanInput {
+            priority,
+            protection: Some(half),
+            ..input()
+        };
+        assert_eq!(scan_targets(&input(0)), [[501; 2]; 2]);
+        assert_eq!(target(&input(2), 1000), 501 >> 2);
     }
 
     /// classic-lru.md 8, tests 12 and 14.
@@ -279,14 +267,19 @@ mod tests {
         assert_eq!(scan_targets(&anon), [[1000, 1000], [0, 0]]);
         let trim = ScanInput {
             priority: 2,
-            may_deactivate: [true, false],
+            prepared: Prepared {
+                cache_trim: true,
+                ..PREPARED
+            },
             ..input()
         };
         assert_eq!(scan_targets(&trim), [[0, 0], [250, 250]]);
         let tiny = ScanInput {
             priority: 2,
-            file_is_tiny: true,
-            may_deactivate: [false, true],
+            prepared: Prepared {
+                file_is_tiny: true,
+                ..PREPARED
+            },
             ..input()
         };
         assert_eq!(scan_targets(&tiny), [[250, 250], [0, 0]]);

@@ -1,7 +1,8 @@
 //! Shrinking the four lists of one lruvec. spec: classic-lru.md 4, 5.4.
 
+use super::level::is_low;
 use super::{ActiveInactive, ReferenceInput, Referenced, ScanInput, Stage, check_references};
-use super::{inactive_is_low, scan_targets};
+use super::{Prepared, scan_targets};
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::units::Swappiness;
 use crate::word::{Flag, State, Word};
@@ -19,21 +20,15 @@ pub(crate) struct Step {
 }
 
 impl ActiveInactive {
+    /// Whether the inactive list of `ty` is short, those of memcgs below counted in.
     pub(crate) fn is_low(&self, ty: FolioType) -> bool {
-        let (inactive, active) = (
-            self.sizes.inactive[ty.index()],
-            self.sizes.active[ty.index()],
-        );
-        if self.stage == Stage::Protection && ty == FolioType::Anon {
-            return inactive < active;
-        }
-        inactive_is_low(inactive, active)
+        is_low(self.stage, self.own.sizes.plus(self.target.below), ty)
     }
 
-    /// By type: whether this pass may take from the active list. Decided once a pass.
-    pub(crate) fn may_deactivate(&mut self) -> [bool; 2] {
-        let seen = core::mem::replace(&mut self.activations_seen, self.activations);
-        FolioType::ALL.map(|ty| seen[ty.index()] != self.activations[ty.index()] || self.is_low(ty))
+    /// What a pass of a lruvec alone goes by.
+    pub(crate) fn prepare(&mut self, priority: u32, force_deactivate: bool) -> Prepared {
+        let seen = core::mem::replace(&mut self.activations_seen, self.own.activations);
+        Prepared::new((self.stage, &self.own), seen, priority, force_deactivate)
     }
 
     /// Up to `nr` pages from the tail of the active list: executable file pages in use stay, all
@@ -45,7 +40,7 @@ impl ActiveInactive {
         nr: u64,
     ) -> Step {
         // What comes back to the head is not met twice.
-        let nr = nr.min(self.sizes.active[ty.index()]);
+        let nr = nr.min(self.own.sizes.active[ty.index()]);
         let (mut step, mut rotated) = (Step::default(), 0);
         while step.scanned < nr {
             let Some((id, word)) = self.pop(folios, ty.index() * 2 + 1) else {
@@ -84,7 +79,7 @@ impl ActiveInactive {
         nr: u64,
         out: &mut Vec<FolioId>,
     ) -> Step {
-        let nr = nr.min(self.sizes.inactive[ty.index()]);
+        let nr = nr.min(self.own.sizes.inactive[ty.index()]);
         let mut step = Step::default();
         while step.scanned < nr {
             let Some((id, word)) = self.pop(folios, ty.index() * 2) else {
@@ -148,34 +143,22 @@ impl ActiveInactive {
         activate
     }
 
-    /// Targets of one pass, and which active lists it may shrink.
+    /// Targets of one pass of a lruvec alone, and which active lists it may shrink.
     pub(crate) fn pass_targets(
         &mut self,
         swappiness: Swappiness,
         priority: u32,
     ) -> ([[u64; 2]; 2], [bool; 2]) {
-        let input = self.scan_input(swappiness, priority, false);
-        (scan_targets(&input), input.may_deactivate)
-    }
-
-    /// What the targets of a pass over a memcg that has an owner depend on.
-    pub(crate) fn scan_input(
-        &mut self,
-        swappiness: Swappiness,
-        priority: u32,
-        force_deactivate: bool,
-    ) -> ScanInput {
-        ScanInput {
-            sizes: self.sizes,
+        let prepared = self.prepare(priority, false);
+        let targets = scan_targets(&ScanInput {
+            sizes: self.own.sizes,
             priority,
             swappiness,
             swap: swappiness != Swappiness::FILE_ONLY,
-            memcg_reclaim: true,
-            costs: self.costs,
-            may_deactivate: self.may_deactivate().map(|may| may || force_deactivate),
-            file_is_tiny: false,
+            prepared,
             protection: None,
             online: true,
-        }
+        });
+        (targets, prepared.may_deactivate)
     }
 }

@@ -1,6 +1,7 @@
 //! How much to scan, and when to age instead. spec: lru-gen.md 5.5.
 
 use super::{DEF_PRIORITY, LruGen, MIN_NR_GENS, Profile, evictable};
+use crate::memcg::ScanProtection;
 use crate::units::Swappiness;
 
 /// Whether eviction is to be preceded by aging, and what it would scan.
@@ -13,9 +14,15 @@ pub struct ScanTarget {
 }
 
 impl LruGen {
-    /// The scan target at `priority`; an offline memcg is emptied at once, as far as it can be without aging.
+    /// The scan target at `priority`; an offline memcg is emptied at once, as far as it can be without aging. Of one
+    /// that is protected less is scanned, in proportion (P616).
     #[must_use]
-    pub fn nr_to_scan(&self, swappiness: Swappiness, priority: u32, online: bool) -> ScanTarget {
+    pub fn nr_to_scan(
+        &self,
+        swappiness: Swappiness,
+        priority: u32,
+        (online, protection): (bool, Option<ScanProtection>),
+    ) -> ScanTarget {
         let total = self.evictable_total(swappiness);
         let stuck = self.evictable_min_seq(swappiness) + MIN_NR_GENS > self.max_seq;
         let (needs_aging, size) = match self.profile {
@@ -27,10 +34,14 @@ impl LruGen {
             Profile::P63 => (stuck || self.few_are_old(swappiness, total), total),
         };
         let emptying = !online && size > 0;
+        let open = match (self.profile, protection) {
+            (Profile::P616, Some(protection)) => protection.scan(size),
+            _ => size,
+        };
         ScanTarget {
             // At the first priority one tries to get by without aging.
             must_age: needs_aging && !emptying && priority != DEF_PRIORITY,
-            scan: if emptying { size } else { size >> priority },
+            scan: if emptying { size } else { open >> priority },
         }
     }
 

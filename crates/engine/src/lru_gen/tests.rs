@@ -206,7 +206,7 @@ fn test_07_two_generations_give_nothing() {
     );
     let target = lruvec
         .lru_gen()
-        .nr_to_scan(SWAPPINESS, DEF_PRIORITY - 1, true);
+        .nr_to_scan(SWAPPINESS, DEF_PRIORITY - 1, (true, None));
     assert!(target.must_age);
     age(&mut lruvec, 1);
     let (done, out) = isolate(&mut lruvec);

@@ -6,7 +6,7 @@ use crate::memcg::MemcgProfile;
 use crate::units::{Limit, Millis, Pages, Swappiness};
 #[cfg(doc)]
 use crate::vmscan::ScanControl;
-use crate::vmscan::ScanReason;
+use crate::vmscan::{ScanReason, ScanReduction};
 
 /// How reclaim of the root chooses among tenants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct MachineConfig {
     /// Most pages that are paged out at once. The kernel's 64 may overshoot an aim, as the kernel
     /// does; more than that never do, but in background reclaim ([`ScanControl::is_exact`]).
     pub batch: usize,
+    /// How classic lists go on once a pass has reached its aim.
+    pub scan_reduction: ScanReduction,
 }
 
 impl Default for MachineConfig {
@@ -57,6 +59,7 @@ impl Default for MachineConfig {
             swap: Limit::Max,
             bound_shadows: false,
             batch: MIN_LRU_BATCH,
+            scan_reduction: ScanReduction::default(),
         }
     }
 }

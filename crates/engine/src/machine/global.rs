@@ -44,9 +44,11 @@ impl Machine {
         }
         let sc = ScanControl {
             root: true,
+            prepared: self.prepare(MemcgId::ROOT, (request.reason, priority), false),
+            protection: self.protection((MemcgId::ROOT, id), false),
             ..self.scan_control(id, request, priority)
         };
-        let shrunk = self.shrink(id, &sc, memory);
+        let shrunk = self.shrink((MemcgId::ROOT, id), &sc, memory);
         let op = match (seed, shrunk.aged) {
             (true, true) => MemcgOp::Young,
             (true, false) => MemcgOp::Nop,
@@ -126,6 +128,7 @@ impl Machine {
                 break;
             }
         }
+        self.snapshot(MemcgId::ROOT);
         total
     }
 

@@ -7,7 +7,8 @@
 //! with many tenants. With batches larger than the kernel's, memory.reclaim goes as direct reclaim, and
 //! a full walk ends at the aim.
 
-use super::{Machine, ReclaimRequest, Reclaimer};
+use super::{Machine, ReclaimRequest};
+use crate::active_inactive::Prepared;
 use crate::lru_gen::DEF_PRIORITY;
 use crate::memcg::{MemcgEvent, MemcgId, MemcgOp};
 use crate::units::Pages;
@@ -22,6 +23,17 @@ pub(super) struct Force {
     deactivate: bool,
     /// Take from those below low.
     low: bool,
+}
+
+/// One walk over the memcgs of a target: the same for all of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodePass {
+    pub(super) target: MemcgId,
+    pub(super) request: ReclaimRequest,
+    pub(super) force: Force,
+    pub(super) priority: u32,
+    /// What was decided when it began (classic policy).
+    pub(super) prepared: Option<Prepared>,
 }
 
 impl Machine {
@@ -85,7 +97,7 @@ impl Machine {
             if force.full {
                 total.add(self.walk_all((target, priority), (request, force), memory));
             } else {
-                let reclaimer = Reclaimer::by_hierarchy(target, request, priority);
+                let reclaimer = self.hierarchy_reclaimer(target, request, priority);
                 let reclaimer = reclaimer.after(total.reclaimed);
                 total.add(self.run_reclaimer(reclaimer, memory));
             }
@@ -93,6 +105,7 @@ impl Machine {
                 break;
             }
         }
+        self.snapshot(target);
         total
     }
 
@@ -104,6 +117,7 @@ impl Machine {
         memory: &mut M,
     ) -> Shrunk {
         let (mut total, is_exact) = (Shrunk::default(), self.is_exact(request.reason));
+        let prepared = self.prepare(target, (request.reason, priority), force.deactivate);
         for id in self.tree.pre_order(target) {
             let mut request = request;
             if is_exact {
@@ -114,19 +128,26 @@ impl Machine {
             }
             total.visited += 1;
             self.tree.calculate_protection(target, id);
-            total.add(self.shrink_child((target, id), (request, force), priority, memory));
+            let pass = NodePass {
+                target,
+                request,
+                force,
+                priority,
+                prepared,
+            };
+            total.add(self.shrink_child(id, pass, memory));
         }
         total
     }
 
-    /// Shrinks `id` for a reclaim of `target`, if its protection, computed before, allows it.
+    /// Shrinks `id` in a pass over its target, if its protection, computed before, allows it.
     pub(super) fn shrink_child<M: Memory>(
         &mut self,
-        (target, id): (MemcgId, MemcgId),
-        (request, force): (ReclaimRequest, Force),
-        priority: u32,
+        id: MemcgId,
+        pass: NodePass,
         memory: &mut M,
     ) -> Shrunk {
+        let NodePass { target, force, .. } = pass;
         if self.tree.below_min(target, id) {
             return Shrunk::default();
         }
@@ -141,9 +162,12 @@ impl Machine {
         }
         let sc = ScanControl {
             force_deactivate: force.deactivate,
-            ..self.scan_control(id, request, priority)
+            prepared: pass.prepared,
+            protection: self.protection((target, id), force.low),
+            ..self.scan_control(id, pass.request, pass.priority)
         };
-        let shrunk = self.shrink(id, &sc, memory);
+        let mut shrunk = self.shrink((target, id), &sc, memory);
+        shrunk.low_skipped = sc.protection.is_some_and(|protection| protection.by_low);
         if shrunk.aged {
             self.memcg_lru.rotate(id, MemcgOp::Young);
         }

@@ -12,6 +12,7 @@ mod charge;
 mod config;
 mod global;
 mod guest;
+mod hierarchy;
 mod high;
 mod iterator;
 mod look;
@@ -35,6 +36,7 @@ use crate::memcg::{MemcgId, MemcgLimits, MemcgLru, MemcgTree, SharedPositions};
 use crate::units::{Limit, Millis, Pages, Swappiness};
 use alloc::vec::Vec;
 use guest::Guests;
+use hierarchy::Hierarchy;
 use soft_limit::SoftLimits;
 use stats::Stats;
 
@@ -54,12 +56,16 @@ pub struct Machine {
     stats: Stats,
     /// Who works now.
     worker: u32,
+    hierarchy: Hierarchy,
 }
 
 fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
     let mut lruvec = Lruvec::new(config.policy, now);
     if config.bound_shadows {
         lruvec.bound_shadows();
+    }
+    if let Some(lru) = lruvec.classic_mut() {
+        lru.join();
     }
     lruvec
 }
@@ -89,6 +95,7 @@ impl Machine {
             no_swap: None,
             stats: Stats::new(config.workers.max(1)),
             worker: 0,
+            hierarchy: Hierarchy::default(),
         }
     }
 
@@ -179,6 +186,7 @@ impl Machine {
         self.reports.forget(id);
         self.soft.forget(id);
         self.guests.forget(id);
+        self.hierarchy.forget(id);
         true
     }
 
@@ -197,6 +205,7 @@ impl Machine {
                 "{id:?} is not on the memcg LRU"
             );
             self.check_accounts(id);
+            self.check_level(id);
         }
     }
 

@@ -43,7 +43,7 @@ impl Machine {
         if word.state() == State::Shadow && word.shadow_type() == FolioType::Anon {
             self.tree.uncharge_swap(memcg, Pages(1));
         }
-        let swap = self.tree.swap_available(memcg) > Pages(0);
+        let swap = word.state() == State::Shadow && self.face_evictor(memcg, id);
         self.lruvec_mut(memcg)
             .fault_in(id, ty, kind, has_recency, swap)
     }
@@ -80,6 +80,7 @@ impl Machine {
     /// leaves is what an eviction leaves, a shadow and a charge of swap; but nobody stole it. False when
     /// it was not there.
     pub fn left(&mut self, memcg: MemcgId, id: FolioId) -> bool {
+        self.face(memcg, memcg);
         let Some(ty) = self.lruvec_mut(memcg).left(id) else {
             return false;
         };

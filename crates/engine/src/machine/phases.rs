@@ -61,6 +61,7 @@ impl Machine {
             now,
         };
         let sc = self.scan_control(memcg, request, DEF_PRIORITY);
+        self.face(memcg, memcg);
         self.book(memcg, &sc, |lruvec, sc| {
             let mut batch = Batch::with_room(nr);
             let how = (sc.reason, sc.swappiness);
@@ -82,6 +83,7 @@ impl Machine {
         out: &mut Vec<FolioId>,
     ) -> Isolated {
         let swappiness = self.swappiness(memcg, None);
+        self.face(memcg, memcg);
         isolate_coldest(self.lruvec_mut(memcg), nr, (reason, swappiness), out)
     }
 
@@ -106,6 +108,7 @@ impl Machine {
         (outcome, reason): (PageOut, ScanReason),
     ) -> Settled {
         let ty = self.lruvec(memcg).folios().get(id).folio_type();
+        self.face(memcg, memcg);
         let settled = self.lruvec_mut(memcg).settle(id, outcome, reason);
         if matches!(settled, Settled::Left | Settled::Forgotten) {
             self.tree.uncharge(0, memcg, Pages(1));
@@ -119,6 +122,7 @@ impl Machine {
 
     /// A whole batch of isolated pages has left; returns how many were isolated still.
     pub fn evicted_all(&mut self, memcg: MemcgId, ids: &[FolioId], reason: ScanReason) -> Pages {
+        self.face(memcg, memcg);
         let [anon, file] = self.lruvec_mut(memcg).evicted_all(ids, reason);
         let left = Pages(anon.0 + file.0);
         self.tree.uncharge(0, memcg, left);

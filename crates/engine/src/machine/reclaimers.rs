@@ -7,8 +7,9 @@
 //! Invariants: a reclaimer holds nothing between two steps, so that tenants may come, move and go
 //! meanwhile; it stops once its aim is reached; by the hierarchy no memcg is visited twice in a round.
 
-use super::iterator::Force;
+use super::iterator::{Force, NodePass};
 use super::{GlobalReclaim, Machine, ReclaimRequest};
+use crate::active_inactive::Prepared;
 use crate::lru_gen::DEF_PRIORITY;
 use crate::memcg::{MemcgId, MemcgWalk, SharedWalk};
 use crate::units::Pages;
@@ -21,6 +22,8 @@ pub struct Reclaimer {
     target: MemcgId,
     request: ReclaimRequest,
     priority: u32,
+    /// What was decided when it began (classic policy).
+    prepared: Option<Prepared>,
     walk: Walk,
     /// Pages that its request got at earlier priorities: they count for its end.
     before: Pages,
@@ -39,6 +42,7 @@ impl Reclaimer {
             target,
             request,
             priority,
+            prepared: None,
             walk: Walk::Shared(SharedWalk::default()),
             before: Pages(0),
             got: Shrunk::default(),
@@ -79,7 +83,19 @@ impl Machine {
         if by_lru {
             self.lru_reclaimer(request, priority)
         } else {
-            Reclaimer::by_hierarchy(target, request, priority)
+            self.hierarchy_reclaimer(target, request, priority)
+        }
+    }
+
+    pub(super) fn hierarchy_reclaimer(
+        &mut self,
+        target: MemcgId,
+        request: ReclaimRequest,
+        priority: u32,
+    ) -> Reclaimer {
+        Reclaimer {
+            prepared: self.prepare(target, (request.reason, priority), false),
+            ..Reclaimer::by_hierarchy(target, request, priority)
         }
     }
 
@@ -117,11 +133,14 @@ impl Machine {
             Walk::Shared(walk) => {
                 let id = self.shared.next(&self.tree, target, walk)?;
                 self.tree.calculate_path(target, id);
-                let gently = (aim, Force::default());
-                (
-                    id,
-                    self.shrink_child((target, id), gently, priority, memory),
-                )
+                let pass = NodePass {
+                    target,
+                    request: aim,
+                    force: Force::default(),
+                    priority,
+                    prepared: reclaimer.prepared,
+                };
+                (id, self.shrink_child(id, pass, memory))
             }
         };
         reclaimer.got.visited += 1;
@@ -185,6 +204,7 @@ impl Machine {
             }
         }
         self.work_as(0);
+        self.snapshot(target);
         totals
     }
 

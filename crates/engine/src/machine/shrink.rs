@@ -6,7 +6,7 @@
 use super::{Machine, ReclaimRequest};
 use crate::folio::FolioType;
 use crate::lruvec::Lruvec;
-use crate::memcg::{MemcgEvent, MemcgId};
+use crate::memcg::{MemcgEvent, MemcgId, ScanProtection};
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk, shrink_lruvec, usable_swappiness};
 
@@ -32,6 +32,7 @@ impl Machine {
             priority,
             online: self.tree.is_online(id),
             batch: self.config.batch,
+            reduction: self.config.scan_reduction,
             ..ScanControl::new(request.reason, request.nr, swappiness, request.now)
         }
     }
@@ -64,13 +65,24 @@ impl Machine {
         }
     }
 
-    /// One pass over the lruvec of `id` by need.
+    /// What is protected of `id` from reclaim of `target`, whose effective protection was computed before.
+    pub(super) fn protection(
+        &self,
+        (target, id): (MemcgId, MemcgId),
+        low_reclaim: bool,
+    ) -> Option<ScanProtection> {
+        let memcg = Some(self.tree.get(id)).filter(|_| id != target && id != MemcgId::ROOT)?;
+        ScanProtection::new(memcg.usage(), memcg.protection(), low_reclaim)
+    }
+
+    /// One pass over the lruvec of `id` by need, on behalf of `target`.
     pub(super) fn shrink<M: Memory>(
         &mut self,
-        id: MemcgId,
+        (target, id): (MemcgId, MemcgId),
         sc: &ScanControl,
         memory: &mut M,
     ) -> Shrunk {
+        self.face(id, target);
         self.book(id, sc, |lruvec, sc| shrink_lruvec(id, lruvec, sc, memory))
     }
 

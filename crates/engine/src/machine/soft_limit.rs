@@ -12,7 +12,7 @@ use super::{Machine, ReclaimRequest};
 use crate::lru_gen::DEF_PRIORITY;
 use crate::memcg::MemcgId;
 use crate::units::Pages;
-use crate::vmscan::{Memory, ScanReason, Shrunk};
+use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -138,6 +138,7 @@ impl Machine {
     ) -> Shrunk {
         let mut total = Shrunk::default();
         for priority in (0..=DEF_PRIORITY).rev() {
+            let prepared = self.prepare(top, (request.reason, priority), false);
             for id in self.tree.pre_order(top) {
                 let rest = request.nr.less(total.reclaimed);
                 if rest == Pages(0) {
@@ -151,9 +152,12 @@ impl Machine {
                     nr: rest,
                     ..request
                 };
-                let sc = self.scan_control(id, rest, priority);
+                let sc = ScanControl {
+                    prepared,
+                    ..self.scan_control(id, rest, priority)
+                };
                 total.visited += 1;
-                total.add(self.shrink(id, &sc, memory));
+                total.add(self.shrink((top, id), &sc, memory));
                 self.release_if_empty(id);
             }
             if !self.tree.exists(top) {

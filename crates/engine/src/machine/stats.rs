@@ -97,17 +97,27 @@ impl Machine {
         }
     }
 
-    /// What the lruvec of `id` has gained, if anything, becomes its worker's delta.
+    /// What the lruvec of `id` has gained, if anything, becomes its worker's delta, and (classic) its part of the levels.
     fn hand_over(&mut self, id: MemcgId) {
         let handed = &mut self.stats.handed[id.index()];
         let Some(worker) = handed.by.take() else {
             return;
         };
         // A released memcg was handed over when it went.
-        if let Some(lruvec) = &self.lruvecs[id.index()] {
-            let (group, now) = (handed.group, of_lruvec(lruvec));
-            self.stats.rstat.bring_to(worker as usize, group, 0, &now);
+        let Some(lruvec) = &mut self.lruvecs[id.index()] else {
+            return;
+        };
+        let (group, now) = (handed.group, of_lruvec(lruvec));
+        self.stats.rstat.bring_to(worker as usize, group, 0, &now);
+        if let Some(lru) = lruvec.classic_mut() {
+            let notes = lru.take_notes();
+            self.hierarchy.add(&self.tree, id, (lru.own(), &notes));
         }
+    }
+
+    /// The lruvec of `id` was given out since it was handed over.
+    pub(super) fn has_changed(&self, id: MemcgId) -> bool {
+        self.stats.handed[id.index()].by.is_some()
     }
 
     /// Events of tenants are few: all are handed over at once.
@@ -121,7 +131,7 @@ impl Machine {
         }
     }
 
-    fn hand_all_over(&mut self) {
+    pub(super) fn hand_all_over(&mut self) {
         self.hand_events_over();
         for id in core::mem::take(&mut self.stats.changed) {
             self.stats.handed[id.index()].is_listed = false;

@@ -2,12 +2,13 @@
 //!
 //! Invariant: a pass looks at no more of each list than its target, which section 5 names.
 
-use super::{Batch, Memory, SWAP_CLUSTER_MAX, ScanControl, Shrunk};
-use crate::active_inactive::{ScanInput, scan_targets};
+use super::{Batch, Memory, SWAP_CLUSTER_MAX, ScanControl, ScanReason, ScanReduction, Shrunk};
+use crate::active_inactive::{ActiveInactive, Prepared, ScanInput, scan_targets};
 use crate::folio::FolioType;
+use crate::lru_gen::DEF_PRIORITY;
 use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
-use crate::units::Pages;
+use crate::units::{Pages, Swappiness};
 
 /// One pass over the lists of `lruvec`: targets by section 5, 32 pages of each list in turn, or a whole
 /// batch where batches are larger than the kernel's.
@@ -21,21 +22,16 @@ pub(super) fn shrink_classic<M: Memory>(
     let Some(lru) = lruvec.classic_mut().filter(|_| !sc.below_min) else {
         return total;
     };
-    let input = ScanInput {
-        memcg_reclaim: !sc.root,
-        online: sc.online,
-        ..lru.scan_input(sc.swappiness, sc.priority, sc.force_deactivate)
-    };
-    let kept =
-        |ty: FolioType| !input.may_deactivate[ty.index()] && input.sizes.active[ty.index()] > 0;
-    total.kept_active = FolioType::ALL.into_iter().any(kept);
+    let input = scan_input(lru, sc);
+    let prepared = input.prepared;
     let (mut pass, mut batch) = (Pass::new(input), Batch::with_room(0));
     while pass.has_inactive_or_file() {
         for ty in FolioType::ALL {
             let nr = pass.take(ty, true, cluster(sc, total.reclaimed));
-            if nr > 0 && input.may_deactivate[ty.index()] {
+            if nr > 0 && prepared.may_deactivate[ty.index()] {
                 total.scanned += lruvec.shrink_active(ty, nr);
             }
+            total.kept_active |= nr > 0 && !prepared.may_deactivate[ty.index()];
             if sc.is_exact() && total.reclaimed >= sc.nr_to_reclaim {
                 continue;
             }
@@ -49,12 +45,42 @@ pub(super) fn shrink_classic<M: Memory>(
             }
         }
         let enough = total.reclaimed >= sc.nr_to_reclaim;
-        if enough && (sc.is_exact() || (!pass.adjusted && !pass.adjust())) {
+        if enough && !goes_on(&mut pass, sc, prepared) {
             break;
         }
     }
     lruvec.age_anon(sc.swappiness);
     total
+}
+
+fn scan_input(lru: &mut ActiveInactive, sc: &ScanControl) -> ScanInput {
+    let alone = |lru: &mut ActiveInactive| Prepared {
+        memcg_reclaim: !sc.root,
+        ..lru.prepare(sc.priority, sc.force_deactivate)
+    };
+    ScanInput {
+        sizes: lru.sizes(),
+        priority: sc.priority,
+        swappiness: sc.swappiness,
+        swap: sc.swappiness != Swappiness::FILE_ONLY,
+        prepared: sc.prepared.unwrap_or_else(|| alone(lru)),
+        protection: sc.protection,
+        online: sc.online,
+    }
+}
+
+/// The aim is reached: whether there is a turn more, of what is left after the reduction.
+fn goes_on(pass: &mut Pass, sc: &ScanControl, prepared: Prepared) -> bool {
+    let gentle = sc.reason == ScanReason::Direct && sc.priority == DEF_PRIORITY;
+    if sc.is_exact() {
+        return false;
+    }
+    if gentle && !prepared.memcg_reclaim {
+        // Direct reclaim of the machine wants a little of everybody first.
+        return true;
+    }
+    let again = sc.reduction == ScanReduction::EachTurn || !pass.adjusted;
+    !again || pass.adjust()
 }
 
 /// Pages of one list that are looked at before it is the next list's turn.
@@ -142,3 +168,6 @@ impl Pass {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,22 @@
 //! What one reclaim wants, and what it got.
 
+use crate::active_inactive::Prepared;
 use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH};
+use crate::memcg::ScanProtection;
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmstat::ScanReason;
+
+/// How a pass over classic lists goes on once it has reached its aim: the type with less left stops, and
+/// the other is reduced to the percentage that this one was scanned by. spec: classic-lru.md 5.4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScanReduction {
+    /// After each turn, as current kernels (about v6.1 on): one turn more of the other type, and then nothing is
+    /// left of the first one.
+    #[default]
+    EachTurn,
+    /// Once, as v5.8: what the other type has left then is scanned to its end.
+    Once,
+}
 
 /// What one reclaim wants. spec: lru-gen.md 5.5, 6.1.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +37,13 @@ pub struct ScanControl {
     pub below_min: bool,
     /// Deactivate pages though the active list is not too long (classic policy).
     pub force_deactivate: bool,
+    /// What was decided for all lruvecs of the target (classic policy); `None` for a lruvec alone, which is its
+    /// own target.
+    pub prepared: Option<Prepared>,
+    /// What is protected of the memcg: so much less of it is scanned.
+    pub protection: Option<ScanProtection>,
+    /// What follows when the aim is reached (classic policy).
+    pub reduction: ScanReduction,
     /// Most anon pages of the lruvec that may be out: memory.swap.max of all levels, and the swap
     /// there is.
     pub most_out: Pages,
@@ -46,6 +67,9 @@ impl ScanControl {
             online: true,
             below_min: false,
             force_deactivate: false,
+            prepared: None,
+            protection: None,
+            reduction: ScanReduction::EachTurn,
             most_out: Pages(u64::MAX),
             batch: MIN_LRU_BATCH,
             now,

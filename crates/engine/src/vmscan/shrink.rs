@@ -27,9 +27,10 @@ pub fn shrink_lruvec<M: Memory>(
             total.aged = true;
             break;
         }
-        let target = lruvec
-            .lru_gen()
-            .nr_to_scan(sc.swappiness, sc.priority, sc.online);
+        let target =
+            lruvec
+                .lru_gen()
+                .nr_to_scan(sc.swappiness, sc.priority, (sc.online, sc.protection));
         if target.must_age {
             total.aged = age((memcg, lruvec), &sc, memory);
             break;

@@ -39,8 +39,10 @@ pub struct Run {
     pub seed: u64,
     /// Which LRU.
     pub policy: PolicyName,
-    /// How reclaim of the root chooses.
-    pub global: Global,
+    /// How reclaim of the root chooses; see [`Run::global`].
+    pub global: Option<Global>,
+    /// How classic lists go on once a pass has reached its aim.
+    pub scan_reduction: ScanReductionName,
     /// Reclaimers that are at work at once when the machine is full.
     pub reclaimers: u8,
     /// Memory of the machine; direct reclaim of the root when it is full.
@@ -64,7 +66,8 @@ impl Default for Run {
             step: Time(100),
             seed: 1,
             policy: PolicyName::MultiGen,
-            global: Global::MemcgLru,
+            global: None,
+            scan_reduction: ScanReductionName::EachTurn,
             reclaimers: 1,
             memory: None,
             swap: None,
@@ -73,6 +76,18 @@ impl Default for Run {
             accessed_bits: AccessedBits::Engine,
             look_around: true,
         }
+    }
+}
+
+impl Run {
+    /// How reclaim of the root chooses, unless the file says otherwise: as the kernel does under that policy.
+    #[must_use]
+    pub fn global(&self) -> Global {
+        self.global.unwrap_or(if self.policy.is_classic() {
+            Global::Iterator
+        } else {
+            Global::MemcgLru
+        })
     }
 }
 
@@ -93,6 +108,14 @@ pub enum PolicyName {
     ActiveInactiveBase,
 }
 
+impl PolicyName {
+    /// Active and inactive lists.
+    #[must_use]
+    pub const fn is_classic(self) -> bool {
+        !matches!(self, Self::MultiGen | Self::MultiGen63)
+    }
+}
+
 /// `run.global`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -101,6 +124,16 @@ pub enum Global {
     MemcgLru,
     /// The hierarchy.
     Iterator,
+}
+
+/// `run.scan-reduction`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScanReductionName {
+    /// After each turn, as current kernels.
+    EachTurn,
+    /// Once, as v5.8.
+    Once,
 }
 
 /// `run.accessed-bits`.

@@ -4,7 +4,7 @@
 //! Invariant: a [`Plan`] never fails and never takes more memory or time than the limits here allow.
 
 use super::error::{ScenarioError, Source};
-use super::file::{AccessedBits, File, PatternName, PolicyName, Tenant, Work};
+use super::file::{AccessedBits, File, PatternName, Tenant, Work};
 use toml::{Table, Value};
 
 /// Bytes of a file.
@@ -205,7 +205,7 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
         let hint = "a step is 1 ms at least, e.g. step = \"100ms\"";
         return Err(source.error(None, "run: no step, or too many of them", hint));
     }
-    let classic = !matches!(run.policy, PolicyName::MultiGen | PolicyName::MultiGen63);
+    let classic = run.policy.is_classic();
     if classic && run.accessed_bits == AccessedBits::PageTables {
         let hint = "use accessed-bits = \"engine\" with it";
         let what = "run: the active/inactive LRU looks at accessed bits of the engine only";

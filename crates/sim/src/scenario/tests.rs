@@ -85,6 +85,26 @@ fn oracles_agree_with_every_policy() {
     }
 }
 
+/// A file that chose the classic policy had its machine reclaimed by the memcg LRU, a pair that no kernel has; the
+/// hierarchy had to be asked for.
+#[test]
+fn each_policy_goes_with_the_walk_that_kernels_have_under_it() {
+    let counts = |set: &[&str]| {
+        let world = checked(&[set, &["run.duration=4s"]].concat());
+        world.guests.iter().map(|g| g.counts).collect::<Vec<_>>()
+    };
+    for (policy, own, other) in [
+        ("active-inactive", "iterator", "memcg-lru"),
+        ("multi-gen", "memcg-lru", "iterator"),
+    ] {
+        let policy = format!("run.policy={policy}");
+        let with = |global| counts(&[&policy, &format!("run.global={global}")]);
+        let unsaid = counts(&[&policy]);
+        assert_eq!(unsaid, with(own), "{policy}");
+        assert_ne!(unsaid, with(other), "{policy}");
+    }
+}
+
 /// Two memories that share no code: bits in the engine's table, and page tables behind VMAs. Only the
 /// latter can look around and pass tables by; without that, both know the same.
 #[test]

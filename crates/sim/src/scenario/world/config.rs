@@ -1,12 +1,13 @@
 //! What an experiment file says of the machine and of a tenant, in the engine's types.
 
 use crate::rng::Rng;
-use crate::scenario::file::{File, Global, PolicyName, Tenant};
+use crate::scenario::file::{File, Global, PolicyName, ScanReductionName, Tenant};
 use crate::scenario::values::Size;
 use engine::active_inactive::Stage;
 use engine::lru_gen::Profile;
 use engine::machine::GlobalReclaim;
 use engine::memcg::MemcgLimits;
+use engine::vmscan::ScanReduction;
 use engine::{Bytes, Limit, MachineConfig, Pages, Policy};
 
 pub(super) fn machine(file: &File) -> MachineConfig {
@@ -14,13 +15,17 @@ pub(super) fn machine(file: &File) -> MachineConfig {
     let memory = file.run.memory.map_or(pages, Size::pages);
     MachineConfig {
         policy: policy(file.run.policy, Pages(memory)),
-        global: match file.run.global {
+        global: match file.run.global() {
             Global::MemcgLru => GlobalReclaim::MemcgLru,
             Global::Iterator => GlobalReclaim::Iterator,
         },
         seed: Rng::stream(file.run.seed, 0).next_u64(),
         swap: limit(file.run.swap),
         bound_shadows: file.run.bound_shadows,
+        scan_reduction: match file.run.scan_reduction {
+            ScanReductionName::EachTurn => ScanReduction::EachTurn,
+            ScanReductionName::Once => ScanReduction::Once,
+        },
         ..MachineConfig::default()
     }
 }

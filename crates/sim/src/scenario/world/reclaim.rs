@@ -40,7 +40,7 @@ impl World {
                 .reclaim_together(root, &requests, &mut pick, &mut self.spaces);
             return;
         }
-        match self.file.run.global {
+        match self.file.run.global() {
             Global::MemcgLru => self.machine.reclaim_root(request, &mut self.spaces),
             Global::Iterator => self
                 .machine

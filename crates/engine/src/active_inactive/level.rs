@@ -1,0 +1,118 @@
+//! What a reclaim goes by of the memcg that it is for: sums over its lruvec and those of all below it.
+//! spec: classic-lru.md 4.3, 5.2; workingset.md 2.
+//!
+//! Invariants: the clock never goes back; an ancestor's level counts at least what each of its descendants'
+//! does (workingset.md I1). A lruvec keeps a level of its own lists alone; the machine adds them up.
+
+use super::{Costs, Stage, inactive_is_low};
+use crate::folio::FolioType;
+
+/// Pages on the four lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// By type.
+    pub inactive: [u64; 2],
+    /// By type.
+    pub active: [u64; 2],
+}
+
+impl Sizes {
+    /// Pages on all lists.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.inactive.iter().chain(&self.active).sum()
+    }
+
+    /// List by list, more by `other`.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.each(other, |a, b| a + b)
+    }
+
+    /// List by list, less `other`.
+    ///
+    /// # Panics
+    /// When `other` is no part of it.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        self.each(other, |a, b| {
+            a.checked_sub(b).expect("a part exceeds its whole")
+        })
+    }
+
+    fn each(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        let both = |a: [u64; 2], b: [u64; 2]| [f(a[0], b[0]), f(a[1], b[1])];
+        Self {
+            inactive: both(self.inactive, other.inactive),
+            active: both(self.active, other.active),
+        }
+    }
+}
+
+/// Sums of one memcg and all below it, or of one lruvec alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Level {
+    /// List sizes.
+    pub sizes: Sizes,
+    /// The eviction clock: pages evicted and activated.
+    pub nonresident_age: u64,
+    /// Refaults that were activated, by type.
+    pub activations: [u64; 2],
+    /// What scanning each type has cost.
+    pub costs: Costs,
+}
+
+impl Level {
+    /// True when the inactive list of `ty` is so short that the active one must give.
+    #[must_use]
+    pub fn is_low(&self, stage: Stage, ty: FolioType) -> bool {
+        is_low(stage, self.sizes, ty)
+    }
+}
+
+/// [`Level::is_low`] for these sizes.
+pub(super) const fn is_low(stage: Stage, sizes: Sizes, ty: FolioType) -> bool {
+    let (inactive, active) = (sizes.inactive[ty.index()], sizes.active[ty.index()]);
+    if matches!(stage, Stage::Protection) && matches!(ty, FolioType::Anon) {
+        return inactive < active;
+    }
+    inactive_is_low(inactive, active)
+}
+
+/// A cost that was noted at a lruvec, for the levels above it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CostNote {
+    pub(crate) ty: FolioType,
+    pub(crate) nr_io: u64,
+    pub(crate) nr_rotated: u64,
+    /// Pages on the lruvec's own lists at that time: each level's costs decay by its size.
+    pub(crate) size: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_add_up() {
+        let a = Sizes {
+            inactive: [1, 2],
+            active: [3, 4],
+        };
+        let b = Sizes {
+            inactive: [10, 20],
+            active: [30, 40],
+        };
+        assert_eq!((a.plus(b).total(), a.plus(b).less(a)), (110, b));
+    }
+
+    #[test]
+    #[should_panic(expected = "a part exceeds its whole")]
+    fn canary_a_part_exceeds_its_whole() {
+        let one = Sizes {
+            inactive: [1, 0],
+            ..Sizes::default()
+        };
+        let _ = Sizes::default().less(one);
+    }
+}

@@ -1,0 +1,123 @@
+//! What is decided once for all lruvecs of a pass, by the level of its target (the kernel's
+//! prepare_scan_control). spec: classic-lru.md 4.3, 5.1.
+//!
+//! Invariant: which memcg of the target comes first makes no difference to what is decided here.
+
+use super::{Costs, Level, Stage};
+use crate::folio::FolioType;
+use crate::units::Pages;
+
+/// The decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// What scanning each type has cost the target.
+    pub costs: Costs,
+    /// By type: active lists may be shrunk.
+    pub may_deactivate: [bool; 2],
+    /// Reclaim of a memcg, not of the machine. memory.reclaim of the root is that, too.
+    pub memcg_reclaim: bool,
+    /// The machine's file pages are nearly gone: only anon is scanned.
+    pub file_is_tiny: bool,
+    /// There is enough file cache that nobody claims: only file is scanned.
+    pub cache_trim: bool,
+}
+
+/// Pages of the machine that are free, and how many it wants free.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FreePages {
+    pub(crate) free: Pages,
+    /// The sum of the high watermarks.
+    pub(crate) high: Pages,
+}
+
+impl Prepared {
+    /// Decides for a memcg's reclaim at `priority`, whose activations were `seen` after its last one.
+    pub(crate) fn new(
+        (stage, level): (Stage, &Level),
+        seen: [u64; 2],
+        priority: u32,
+        force_deactivate: bool,
+    ) -> Self {
+        let may_deactivate = FolioType::ALL.map(|ty| {
+            let activated = level.activations[ty.index()] != seen[ty.index()];
+            force_deactivate || activated || level.is_low(stage, ty)
+        });
+        let file = FolioType::File.index();
+        Self {
+            costs: level.costs,
+            may_deactivate,
+            memcg_reclaim: true,
+            file_is_tiny: false,
+            cache_trim: level.sizes.inactive[file] >> priority > 0 && !may_deactivate[file],
+        }
+    }
+
+    /// The same for the machine, of which so much is free.
+    pub(crate) fn of_machine(self, level: &Level, priority: u32, pages: FreePages) -> Self {
+        let (anon, file) = (FolioType::Anon.index(), FolioType::File.index());
+        let cache = level.sizes.inactive[file] + level.sizes.active[file];
+        let is_tiny = cache + pages.free.0 <= pages.high.0
+            && !self.may_deactivate[anon]
+            && level.sizes.inactive[anon] >> priority > 0;
+        Self {
+            memcg_reclaim: false,
+            file_is_tiny: is_tiny,
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::active_inactive::Sizes;
+
+    const LEVEL: Level = Level {
+        sizes: Sizes {
+            inactive: [1000, 40],
+            active: [500, 20],
+        },
+        nonresident_age: 0,
+        activations: [7, 9],
+        costs: Costs { anon: 0, file: 0 },
+    };
+
+    fn at(priority: u32, seen: [u64; 2]) -> Prepared {
+        Prepared::new((Stage::Detection, &LEVEL), seen, priority, false)
+    }
+
+    #[test]
+    fn deactivation_is_wanted_by_force_activation_or_a_low_list() {
+        assert_eq!(at(2, [7, 9]).may_deactivate, [false, false]);
+        assert_eq!(at(2, [6, 9]).may_deactivate, [true, false]);
+        let forced = Prepared::new((Stage::Detection, &LEVEL), [7, 9], 2, true);
+        assert_eq!(forced.may_deactivate, [true, true]);
+        let mut low = LEVEL;
+        low.sizes.inactive[1] = 19;
+        let low = Prepared::new((Stage::Detection, &low), [7, 9], 2, false);
+        assert_eq!(low.may_deactivate, [false, true]);
+    }
+
+    #[test]
+    fn cache_is_trimmed_while_nobody_claims_it() {
+        assert!(at(5, [7, 9]).cache_trim);
+        assert!(!at(6, [7, 9]).cache_trim, "40 >> 6 is nothing");
+        assert!(!at(5, [7, 8]).cache_trim, "somebody came back for it");
+    }
+
+    #[test]
+    fn file_is_tiny_when_all_of_it_would_not_free_enough() {
+        let tiny = |free, priority, seen| {
+            let pages = FreePages {
+                free: Pages(free),
+                high: Pages(100),
+            };
+            let prepared = at(priority, seen).of_machine(&LEVEL, priority, pages);
+            prepared.file_is_tiny
+        };
+        assert!(tiny(40, 2, [7, 9]), "60 file pages and 40 free ones");
+        assert!(!tiny(41, 2, [7, 9]));
+        assert!(!tiny(40, 2, [6, 9]), "anon is claimed, too");
+        assert!(!tiny(40, 10, [7, 9]), "1000 >> 10 is nothing");
+    }
+}

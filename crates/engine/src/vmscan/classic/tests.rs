@@ -1,0 +1,76 @@
+//! When a pass that has reached its aim ends. spec: classic-lru.md 5.4.
+
+use super::*;
+use crate::active_inactive::Stage;
+use crate::folio::FolioId;
+use crate::lruvec::{FaultKind, Policy};
+use crate::units::Millis;
+use crate::vmscan::{PageOut, shrink_lruvec};
+use FolioType::{Anon, File};
+use alloc::vec::Vec;
+
+struct Simple;
+
+impl Memory for Simple {
+    fn walk(&mut self, _: MemcgId, _: &mut Lruvec) {}
+
+    fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+        outcome.extend(batch.iter().map(|_| PageOut::Stored));
+    }
+}
+
+fn lruvec(anon: u32, file: u32) -> Lruvec {
+    let policy = Policy::ActiveInactive(Stage::Detection, Pages(1 << 20));
+    let mut lruvec = Lruvec::new(policy, Millis(0));
+    lruvec.ensure((anon + file) as usize);
+    for id in 0..anon + file {
+        let ty = if id < anon { Anon } else { File };
+        lruvec.fault_in(FolioId(id), ty, FaultKind::Readahead, true, true);
+    }
+    lruvec
+}
+
+fn control(reason: ScanReason, priority: u32) -> ScanControl {
+    ScanControl {
+        priority,
+        ..ScanControl::new(reason, Pages(32), Swappiness::default(), Millis(0))
+    }
+}
+
+/// 32 pages were asked for, and 8132 went: with 8 file pages left of 40, a fifth, the pass was cut to four fifths of
+/// 10,000 anon pages, and cut no further (the swap floods that were mended about v6.1).
+#[test]
+fn a_short_list_does_not_drag_the_long_one_along() {
+    for (reduction, got) in [
+        (ScanReduction::EachTurn, 32 + 32 + 32),
+        (ScanReduction::Once, 32 + 32 + 8068),
+    ] {
+        let sc = ScanControl {
+            reduction,
+            ..control(ScanReason::Direct, 0)
+        };
+        let mut lruvec = lruvec(10_000, 40);
+        let shrunk = shrink_lruvec(MemcgId::FIRST, &mut lruvec, &sc, &mut Simple);
+        assert_eq!(shrunk.reclaimed, Pages(got), "{reduction:?}");
+    }
+}
+
+/// Direct reclaim of the machine at its first priority takes its whole share of every list, wherever it gets it; background
+/// reclaim and a memcg's stop at their aim.
+#[test]
+fn the_first_priority_of_the_machine_does_not_stop_at_the_aim() {
+    let pages = 100 << DEF_PRIORITY;
+    for (reason, root, got) in [
+        (ScanReason::Direct, true, 100),
+        (ScanReason::Background, true, 32),
+        (ScanReason::Direct, false, 32),
+    ] {
+        let sc = ScanControl {
+            root,
+            ..control(reason, DEF_PRIORITY)
+        };
+        let mut lruvec = lruvec(0, pages);
+        let shrunk = shrink_lruvec(MemcgId::FIRST, &mut lruvec, &sc, &mut Simple);
+        assert_eq!(shrunk.reclaimed, Pages(got), "{reason:?}, root: {root}");
+    }
+}
