@@ -58,7 +58,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
         &[
             &["values", "space"],
             &["file", "spaces"],
-            &["balloon", "error", "pattern"],
+            &["balloon", "error", "hierarchy", "pattern"],
             &["plan"],
             &["world"],
             &["oracle", "report"],

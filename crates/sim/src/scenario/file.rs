@@ -152,7 +152,9 @@ pub enum AccessedBits {
 pub struct Tenant {
     /// Its name in the results.
     pub name: String,
-    /// So many alike.
+    /// The tenant that it is below; none: the root.
+    pub parent: Option<String>,
+    /// So many alike, below each of its parent.
     #[serde(default = "one")]
     pub count: u32,
     /// memory.max.

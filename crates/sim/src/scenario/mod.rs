@@ -7,6 +7,7 @@
 pub mod balloon;
 mod error;
 pub mod file;
+pub mod hierarchy;
 pub mod oracle;
 pub mod pattern;
 mod plan;

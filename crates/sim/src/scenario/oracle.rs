@@ -44,6 +44,10 @@ pub const ALL: &[Oracle] = &[
         name: "a miss is a touch, and a refault is a miss",
         check: order_of_counts,
     },
+    Oracle {
+        name: "what was taken from a tenant is what was taken from it and from all below it, those that went included",
+        check: hierarchical,
+    },
 ];
 
 impl World {
@@ -121,7 +125,7 @@ fn limits(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// A tenant whose memory.min covers all that ever came in, and that is asked for by nobody.
+/// A tenant alone below the root whose memory.min covers all that ever came in, and that is asked for by nobody.
 fn protection(world: &World) -> Result<(), String> {
     for (n, guest) in world.guests.iter().enumerate() {
         let tenant = world.file.tenant[guest.group].get_ref();
@@ -131,6 +135,9 @@ fn protection(world: &World) -> Result<(), String> {
             .map_or(u64::MAX, super::values::Size::pages);
         let own = |r: &toml::Spanned<super::file::Reclaim>| r.get_ref().tenant.is_some();
         let asked = world.file.reclaim.iter().any(own);
+        if guest.parent.is_some() || world.tree.has_children(guest.group) {
+            continue;
+        }
         let counts = guest.counts;
         if !asked && counts.came <= min && counts.came < max && counts.pgsteal > 0 {
             return Err(format!(
@@ -147,6 +154,23 @@ fn order_of_counts(world: &World) -> Result<(), String> {
         let counts = guest.counts;
         if counts.misses > counts.touches || counts.refaults > counts.misses {
             return Err(format!("tenant {n}: {counts:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn hierarchical(world: &World) -> Result<(), String> {
+    let mut taken: Vec<u64> = world.guests.iter().map(|g| g.counts.pgsteal).collect();
+    for n in (0..taken.len()).rev() {
+        let guest = &world.guests[n];
+        if let Some(parent) = guest.parent {
+            taken[parent] += taken[n];
+        }
+        if guest.memcg.is_some() && guest.pgsteal != taken[n] {
+            return Err(format!(
+                "tenant {n}: memory.stat says {}, {} were taken",
+                guest.pgsteal, taken[n]
+            ));
         }
     }
     Ok(())
@@ -170,11 +194,13 @@ pub(super) enum Bug {
     IgnoresMin,
     /// A refault is counted that was none.
     InventsRefaults,
+    /// A page more is counted above than below.
+    MiscountsTheTree,
 }
 
 #[cfg(test)]
 impl Bug {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::SkipsUncharge,
         Self::ForgetsToUnmap,
         Self::HidesATable,
@@ -182,6 +208,7 @@ impl Bug {
         Self::IgnoresMax,
         Self::IgnoresMin,
         Self::InventsRefaults,
+        Self::MiscountsTheTree,
     ];
 }
 
@@ -213,6 +240,6 @@ pub(super) fn plant(world: &mut World) {
             let counts = &mut world.guests[0].counts;
             counts.refaults = counts.misses + 1;
         }
-        Some(Bug::CountsTwice | Bug::IgnoresMax) | None => {}
+        Some(Bug::CountsTwice | Bug::IgnoresMax | Bug::MiscountsTheTree) | None => {}
     }
 }

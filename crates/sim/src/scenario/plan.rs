@@ -5,6 +5,7 @@
 
 use super::error::{ScenarioError, Source};
 use super::file::{AccessedBits, File, PatternName, Tenant, Work};
+use super::hierarchy::Hierarchy;
 use toml::{Table, Value};
 
 /// Bytes of a file.
@@ -182,8 +183,21 @@ fn combinations(
     Ok(all)
 }
 
+/// Who is below whom.
+fn tree(source: Source<'_>, file: &File) -> Result<Hierarchy, ScenarioError> {
+    Hierarchy::new(file).map_err(|wrong| {
+        let tenant = &file.tenant[wrong.tenant];
+        let what = format!("tenant `{}`: {}", tenant.get_ref().name, wrong.what);
+        source.error(Some(tenant.span().start), what, wrong.hint)
+    })
+}
+
 /// A guest has memory of its own, of which the host wants to know ages.
-fn check_guest(source: Source<'_>, tenant: &Tenant, classic: bool) -> Result<(), ScenarioError> {
+fn check_guest(
+    source: Source<'_>,
+    (at, tenant): (Option<usize>, &Tenant),
+    (classic, has_children): (bool, bool),
+) -> Result<(), ScenarioError> {
     let older_than = tenant.balloon_older_than;
     let wrong = match (older_than, tenant.balloon_every) {
         (None, None) => return Ok(()),
@@ -191,11 +205,12 @@ fn check_guest(source: Source<'_>, tenant: &Tenant, classic: bool) -> Result<(),
         (Some(_), Some(every)) if every.0 == 0 => "balloon-every is 0",
         (Some(age), _) if age.0 == 0 => "balloon-older-than is 0",
         _ if tenant.memory_max.is_none() => "a balloon without memory-max",
+        _ if has_children => "a balloon of a tenant with others below it",
         _ if classic => "a balloon under the active/inactive LRU, which knows no ages",
         _ => return Ok(()),
     };
     let hint = "e.g. memory-max = \"1G\", balloon-older-than = \"10s\", policy = \"multi-gen\"";
-    Err(source.error(None, format!("tenant `{}`: {wrong}", tenant.name), hint))
+    Err(source.error(at, format!("tenant `{}`: {wrong}", tenant.name), hint))
 }
 
 /// What types alone cannot say.
@@ -210,9 +225,6 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
         let hint = "use accessed-bits = \"engine\" with it";
         let what = "run: the active/inactive LRU looks at accessed bits of the engine only";
         return Err(source.error(None, what, hint));
-    }
-    for tenant in &file.tenant {
-        check_guest(source, tenant.get_ref(), classic)?;
     }
     if !(1..=64).contains(&run.reclaimers) {
         let what = format!("run: {} reclaimers", run.reclaimers);
@@ -233,7 +245,12 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
             return Err(source.error(at, what, "give them different names, or a count"));
         }
         names.push(&tenant.name);
-        check_tenant(source, at, tenant)?;
+    }
+    let tree = tree(source, file)?;
+    for (n, spanned) in file.tenant.iter().enumerate() {
+        let (at, tenant) = (Some(spanned.span().start), spanned.get_ref());
+        check_tenant(source, (at, tenant), tree.has_children(n))?;
+        check_guest(source, (at, tenant), (classic, tree.has_children(n)))?;
     }
     for spanned in &file.reclaim {
         let (at, reclaim) = (Some(spanned.span().start), spanned.get_ref());
@@ -266,8 +283,8 @@ fn check_swappiness(
 
 fn check_tenant(
     source: Source<'_>,
-    at: Option<usize>,
-    tenant: &Tenant,
+    (at, tenant): (Option<usize>, &Tenant),
+    has_children: bool,
 ) -> Result<(), ScenarioError> {
     check_swappiness(source, at, tenant.swappiness)?;
     let complain = |what: &str, hint: &str| {
@@ -277,12 +294,6 @@ fn check_tenant(
         return complain(
             "it has no name, or there are none of it",
             "count is at least 1",
-        );
-    }
-    if tenant.depart.is_some_and(|depart| depart <= tenant.arrive) {
-        return complain(
-            "it departs before it arrives",
-            "make depart later than arrive",
         );
     }
     if let (Some(min), Some(max)) = (tenant.memory_min, tenant.memory_max)
@@ -296,8 +307,9 @@ fn check_tenant(
             "give a page (4096) or more",
         );
     }
-    if tenant.work.is_empty() {
-        return complain("it does nothing", "add [[tenant.work]]");
+    if tenant.work.is_empty() && !has_children {
+        let hint = "add [[tenant.work]], or tenants with it as their parent";
+        return complain("it does nothing", hint);
     }
     for spanned in &tenant.work {
         let (at, work) = (Some(spanned.span().start), spanned.get_ref());
@@ -355,9 +367,10 @@ fn bounded(source: Source<'_>, runs: &[Plan]) -> Result<(), ScenarioError> {
     let mut touches = 0u128;
     for plan in runs {
         let (mut pages, mut tenants) = (0u64, 0u64);
-        for tenant in &plan.file.tenant {
-            let (tenant, count) = (tenant.get_ref(), u64::from(tenant.get_ref().count));
-            tenants += count;
+        let tree = tree(source, &plan.file)?;
+        for (n, tenant) in plan.file.tenant.iter().enumerate() {
+            let (tenant, count) = (tenant.get_ref(), tree.instances(n));
+            tenants = tenants.saturating_add(count);
             for work in tenant.work.iter().map(toml::Spanned::get_ref) {
                 pages = pages.saturating_add(work.size.pages().saturating_mul(count));
                 let seconds = u128::from(plan.file.run.duration.0).div_ceil(1000);

@@ -1,10 +1,10 @@
 //! Results of the runs of a file as tables: a row a tenant and combination, and the course of time.
 
+use super::hierarchy::Hierarchy;
 use super::plan::{Plan, Plans};
 use super::world::{Counts, World};
 use crate::outcome::{Cell, Outcome, Table};
 use crate::stats::number;
-use std::collections::BTreeMap;
 use toml::Value;
 
 /// Points of a course of time.
@@ -36,22 +36,15 @@ impl Course {
     }
 }
 
+/// By tenant of the file: all of it, and of all below it.
 fn groups(world: &World) -> Vec<Counts> {
-    let mut sums: BTreeMap<usize, Counts> = BTreeMap::new();
+    let mut sums = vec![Counts::default(); world.file.tenant.len()];
     for guest in &world.guests {
-        let (sum, counts) = (sums.entry(guest.group).or_default(), guest.counts);
-        sum.touches += counts.touches;
-        sum.misses += counts.misses;
-        sum.came += counts.came;
-        sum.unmapped += counts.unmapped;
-        sum.ooms += counts.ooms;
-        sum.throttled += counts.throttled;
-        sum.pgsteal += counts.pgsteal;
-        sum.refaults += counts.refaults;
-        sum.resident += counts.resident;
-        sum.balloon += counts.balloon;
+        for group in world.tree.path(guest.group) {
+            sums[group].add(&guest.counts);
+        }
     }
-    sums.into_values().collect()
+    sums
 }
 
 /// The outcome of all runs.
@@ -69,9 +62,11 @@ pub fn outcome(plans: &Plans, courses: &[Course]) -> Outcome {
     }
 }
 
-fn names(plans: &Plans) -> Vec<&str> {
-    let tenants = plans.file.tenant.iter();
-    tenants.map(|t| t.get_ref().name.as_str()).collect()
+fn names(plans: &Plans) -> Vec<String> {
+    // A file that was read has a tree.
+    let tree = Hierarchy::new(&plans.file).unwrap_or_default();
+    let tenants = 0..plans.file.tenant.len();
+    tenants.map(|n| tree.name(&plans.file, n)).collect()
 }
 
 fn mib(pages: u64) -> f64 {
@@ -112,7 +107,7 @@ fn tenants(plans: &Plans, courses: &[Course]) -> Table {
         for (name, counts) in names(plans).iter().zip(&course.groups) {
             let mut cells: Vec<Cell> = plan.values.iter().map(|(_, v)| cell(v)).collect();
             cells.extend([
-                Cell::Text((*name).to_owned()),
+                Cell::Text(name.clone()),
                 Cell::Count(counts.touches),
                 Cell::Count(counts.misses),
                 percent(counts.misses, counts.touches),

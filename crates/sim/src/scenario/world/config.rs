@@ -2,6 +2,7 @@
 
 use crate::rng::Rng;
 use crate::scenario::file::{File, Global, PolicyName, ScanReductionName, Tenant};
+use crate::scenario::hierarchy::Hierarchy;
 use crate::scenario::values::Size;
 use engine::active_inactive::Stage;
 use engine::lru_gen::Profile;
@@ -10,8 +11,11 @@ use engine::memcg::MemcgLimits;
 use engine::vmscan::ScanReduction;
 use engine::{Bytes, Limit, MachineConfig, Pages, Policy};
 
-pub(super) fn machine(file: &File) -> MachineConfig {
-    let pages: u64 = file.tenant.iter().map(|t| pages_of(t.get_ref())).sum();
+pub(super) fn machine(file: &File, tree: &Hierarchy) -> MachineConfig {
+    let tenants = file.tenant.iter().enumerate();
+    let pages: u64 = tenants
+        .map(|(n, tenant)| pages_of(tenant.get_ref()) * tree.instances(n))
+        .sum();
     let memory = file.run.memory.map_or(pages, Size::pages);
     MachineConfig {
         policy: policy(file.run.policy, Pages(memory)),
@@ -48,8 +52,7 @@ fn limit(size: Option<Size>) -> Limit {
 }
 
 fn pages_of(tenant: &Tenant) -> u64 {
-    let pages: u64 = tenant.work.iter().map(|w| w.get_ref().size.pages()).sum();
-    pages * u64::from(tenant.count)
+    tenant.work.iter().map(|w| w.get_ref().size.pages()).sum()
 }
 
 const fn policy(name: PolicyName, memory: Pages) -> Policy {

@@ -1,7 +1,10 @@
 //! A tenant of the simulated machine, and what is counted of it.
 
-use super::worker::Worker;
+use super::worker::{Worker, workers};
+use crate::rng::Rng;
 use crate::scenario::balloon::Host;
+use crate::scenario::file::File;
+use crate::scenario::hierarchy::Hierarchy;
 use engine::MemcgId;
 
 /// What is counted of a tenant.
@@ -29,14 +32,34 @@ pub struct Counts {
     pub balloon: u64,
 }
 
+impl Counts {
+    /// Adds those of another.
+    pub fn add(&mut self, other: &Self) {
+        self.touches += other.touches;
+        self.misses += other.misses;
+        self.came += other.came;
+        self.unmapped += other.unmapped;
+        self.ooms += other.ooms;
+        self.throttled += other.throttled;
+        self.pgsteal += other.pgsteal;
+        self.refaults += other.refaults;
+        self.resident += other.resident;
+        self.balloon += other.balloon;
+    }
+}
+
 /// A tenant.
 pub struct Guest {
     /// Place of its `[[tenant]]` in the file.
     pub group: usize,
+    /// Whom it is below: a place among all guests, before its own. None: the root.
+    pub parent: Option<usize>,
     /// Where it is, while it is there.
     pub memcg: Option<MemcgId>,
     /// What was counted.
     pub counts: Counts,
+    /// Pages taken from it and from all below it, as memory.stat says.
+    pub pgsteal: u64,
     pub(super) host: Option<Host>,
     pub(super) workers: Vec<Worker>,
     pub(super) arrive: u64,
@@ -49,4 +72,39 @@ impl Guest {
     pub(super) fn is_gone(&self, now: u64) -> bool {
         self.depart.is_some_and(|depart| depart <= now)
     }
+}
+
+/// All tenants of a file, parents before those below them.
+pub(super) fn guests(file: &File, tree: &Hierarchy) -> Vec<Guest> {
+    let mut guests: Vec<Guest> = Vec::new();
+    for &group in tree.order() {
+        let tenant = file.tenant[group].get_ref();
+        let above: Vec<Option<usize>> = match tree.parent(group) {
+            None => vec![None],
+            Some(parent) => {
+                let places = (0..guests.len()).filter(|&n| guests[n].group == parent);
+                places.map(Some).collect()
+            }
+        };
+        let (arrive, depart) = tree.stay(group);
+        for parent in above {
+            for _ in 0..tenant.count {
+                let stream = Rng::stream(file.run.seed, 1 + guests.len() as u64).next_u64();
+                let works = tenant.work.iter().map(|work| *work.get_ref());
+                guests.push(Guest {
+                    group,
+                    parent,
+                    memcg: None,
+                    counts: Counts::default(),
+                    pgsteal: 0,
+                    host: None,
+                    workers: workers(works, stream),
+                    arrive,
+                    depart,
+                    sleeps_until: 0,
+                });
+            }
+        }
+    }
+    guests
 }

@@ -1,8 +1,8 @@
 //! A machine with tenants that come, work and go, as an experiment file describes them.
 //!
 //! Invariant: what happens depends on the plan alone. In each step departures come first, then
-//! arrivals, then work tenant by tenant in the order of the file, then aging, then reclaim, then
-//! balloons.
+//! arrivals, then work tenant by tenant in the order of the file (parents before those below them),
+//! then aging, then reclaim, then balloons.
 //!
 //! `config` reads the file, `worker` says what is touched, `guest` what is counted; `reclaim` makes
 //! room and ages, `balloons` lets hosts and guests talk.
@@ -13,17 +13,18 @@ mod guest;
 mod reclaim;
 mod worker;
 
+use guest::guests;
 pub use guest::{Counts, Guest};
 
 use super::balloon::Host;
 use super::file::{Access, AccessedBits, File};
+use super::hierarchy::Hierarchy;
 use super::plan::Plan;
 use super::spaces::Spaces;
 use super::values::Time;
 use crate::rng::Rng;
 use engine::{FaultKind, FolioId, Machine, MemcgId, Millis, Pages, Swappiness};
 use models::vma::OpenFileId;
-use worker::workers;
 
 /// The machine.
 pub struct World {
@@ -31,6 +32,7 @@ pub struct World {
     pub(in crate::scenario) spaces: Spaces,
     pub(in crate::scenario) guests: Vec<Guest>,
     pub(in crate::scenario) file: File,
+    pub(in crate::scenario) tree: Hierarchy,
     pub(in crate::scenario) now: u64,
     /// Of reclaimers that are at work at once.
     order: Rng,
@@ -44,32 +46,18 @@ impl World {
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         let file = plan.file.clone();
-        let mut guests = Vec::new();
-        for (group, tenant) in file.tenant.iter().map(toml::Spanned::get_ref).enumerate() {
-            for _ in 0..tenant.count {
-                let stream = Rng::stream(file.run.seed, 1 + guests.len() as u64).next_u64();
-                let works = tenant.work.iter().map(|work| *work.get_ref());
-                guests.push(Guest {
-                    group,
-                    memcg: None,
-                    counts: Counts::default(),
-                    host: None,
-                    workers: workers(works, stream),
-                    arrive: tenant.arrive.0,
-                    depart: tenant.depart.map(|depart| depart.0),
-                    sleeps_until: 0,
-                });
-            }
-        }
+        let tree = Hierarchy::new(&file).unwrap_or_default();
+        let guests = guests(&file, &tree);
         let spaces = Spaces::new(
             file.run.accessed_bits == AccessedBits::Engine,
             file.run.look_around,
         );
         Self {
-            machine: Machine::new(config::machine(&file), Millis(0)),
+            machine: Machine::new(config::machine(&file, &tree), Millis(0)),
             spaces,
             guests,
             file,
+            tree,
             now: 0,
             order: Rng::stream(plan.file.run.seed, u64::MAX),
             #[cfg(test)]
@@ -96,7 +84,8 @@ impl World {
         let step = step
             .min(self.file.run.duration.0.saturating_sub(self.now))
             .max(1);
-        for n in 0..self.guests.len() {
+        // Children first: a parent goes with nobody below it.
+        for n in (0..self.guests.len()).rev() {
             let guest = &self.guests[n];
             if guest.memcg.is_some() && guest.is_gone(self.now) {
                 self.depart(n);
@@ -124,7 +113,12 @@ impl World {
 
     fn arrive(&mut self, n: usize) {
         let tenant = self.file.tenant[self.guests[n].group].get_ref();
-        let id = self.machine.create(MemcgId::ROOT, Millis(self.now));
+        let above = self.guests[n]
+            .parent
+            .and_then(|above| self.guests[above].memcg);
+        let id = self
+            .machine
+            .create(above.unwrap_or(MemcgId::ROOT), Millis(self.now));
         self.machine.set_limits(id, config::limits(tenant));
         if let Some(swappiness) = tenant.swappiness.and_then(Swappiness::new) {
             self.machine.set_swappiness(id, swappiness);
@@ -154,7 +148,7 @@ impl World {
         };
         let len = self.machine.lruvec(id).folios().len();
         self.machine.flush_stats();
-        self.guests[n].counts.pgsteal = self.machine.memory_stat(id).events.pgsteal();
+        self.guests[n].counts.pgsteal = self.machine.memory_stat_local(id).events.pgsteal();
         (
             self.guests[n].counts.resident,
             self.guests[n].counts.balloon,
@@ -235,7 +229,12 @@ impl World {
         self.machine.flush_stats();
         for guest in &mut self.guests {
             if let Some(id) = guest.memcg {
-                guest.counts.pgsteal = self.machine.memory_stat(id).events.pgsteal();
+                guest.counts.pgsteal = self.machine.memory_stat_local(id).events.pgsteal();
+                guest.pgsteal = self.machine.memory_stat(id).events.pgsteal();
+                #[cfg(test)]
+                if self.bug == Some(crate::scenario::oracle::Bug::MiscountsTheTree) {
+                    guest.pgsteal += 1;
+                }
                 guest.counts.resident = self.machine.lruvec(id).resident().0;
                 let balloon = guest.host.as_ref().map(Host::balloon);
                 guest.counts.balloon = balloon.unwrap_or_default().0;

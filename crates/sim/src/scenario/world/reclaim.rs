@@ -21,8 +21,12 @@ impl World {
             return;
         }
         let now = Millis(self.now);
-        let room = self.machine.make_room(id, Pages(1), now, &mut self.spaces);
-        self.guests[n].counts.ooms += u64::from(room.is_err());
+        // Counted where the limit is, which may be above who wanted the page.
+        if let Err(oom) = self.machine.make_room(id, Pages(1), now, &mut self.spaces) {
+            let mut path = std::iter::successors(Some(n), |&at| self.guests[at].parent);
+            let at = path.find(|&at| self.guests[at].memcg == Some(oom.at));
+            self.guests[at.unwrap_or(n)].counts.ooms += 1;
+        }
     }
 
     /// Direct reclaim of `nr` pages of the machine, by as many at once as the file says; chance says
