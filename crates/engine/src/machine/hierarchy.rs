@@ -190,6 +190,4 @@ impl Machine {
 }
 
 #[cfg(test)]
-mod naive;
-#[cfg(test)]
 mod tests;
