@@ -184,6 +184,4 @@ impl Machine {
 }
 
 #[cfg(test)]
-mod naive;
-#[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! The classic LRU under a hierarchy: a parent with two children, reclaimed on the parent's behalf.
 
+mod naive;
+
 use crate::active_inactive::Stage;
 use crate::folio::{FolioId, FolioType};
 use crate::lruvec::{FaultKind, Policy};

@@ -51,7 +51,7 @@ struct Pair {
     machine: Machine,
     ids: Vec<MemcgId>,
     model: [Memcg; 6],
-    now: u64,
+    now: u32,
 }
 
 impl Pair {
@@ -161,7 +161,7 @@ impl Pair {
             reason: ScanReason::ALL[self.now as usize % 3],
             nr: Pages(nr),
             swappiness: None,
-            now: Millis(self.now),
+            now: Millis(u64::from(self.now)),
         };
         let mut order = Order::default();
         self.machine
