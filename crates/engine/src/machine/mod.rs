@@ -195,8 +195,8 @@ impl Machine {
 
     fn check_accounts(&self, id: MemcgId) {
         let of = |f: fn(&crate::memcg::Memcg) -> Pages| {
-            let children = self.tree.children(id).iter();
-            let sum: u64 = children.map(|&child| f(self.tree.get(child)).0).sum();
+            let children = self.tree.children(id);
+            let sum: u64 = children.map(|child| f(self.tree.get(child)).0).sum();
             (f(self.tree.get(id)), sum)
         };
         let own = self.lruvec(id).resident().0 + self.tree.stocked(id).0;

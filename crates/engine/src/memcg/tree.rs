@@ -8,6 +8,7 @@
 //!   min(usage, setting), which effective protection divides;
 //! - an offline memcg has no protection; its id is reused only after it is released.
 
+use super::order::Links;
 use super::stock::Stocks;
 use super::{HighOverages, effective_protection};
 use super::{Memcg, MemcgEvent, MemcgEvents, MemcgLimits, Protection, ProtectionInput};
@@ -35,7 +36,7 @@ impl MemcgId {
 pub(super) struct Node {
     pub(super) memcg: Memcg,
     pub(super) parent: Option<MemcgId>,
-    pub(super) children: Vec<MemcgId>,
+    pub(super) links: Links,
     online: bool,
     /// Its usage was measured: not made of its children's.
     pub(super) measured: bool,
@@ -113,7 +114,7 @@ impl MemcgTree {
         } else {
             self.nodes[id.index()] = Some(node);
         }
-        self.node_mut(parent).children.push(id);
+        self.link(parent, id);
         id
     }
 
@@ -143,14 +144,14 @@ impl MemcgTree {
     pub fn release(&mut self, id: MemcgId) -> bool {
         let node = self.node(id);
         let busy = node.online
-            || !node.children.is_empty()
+            || node.links.has_children()
             || node.memcg.charged() > Pages(0)
             || node.memcg.swap_usage() > Pages(0);
         let Some(parent) = node.parent.filter(|_| !busy) else {
             return false;
         };
         self.set_measured(id, None);
-        self.node_mut(parent).children.retain(|&child| child != id);
+        self.unlink(parent, id);
         self.nodes[id.index()] = None;
         self.free.push(id.0);
         true
@@ -160,62 +161,6 @@ impl MemcgTree {
     #[must_use]
     pub fn parent(&self, id: MemcgId) -> Option<MemcgId> {
         self.node(id).parent
-    }
-
-    /// The children, in the order of their creation.
-    #[must_use]
-    pub fn children(&self, id: MemcgId) -> &[MemcgId] {
-        &self.node(id).children
-    }
-
-    /// `id` and its ancestors, up to the root.
-    pub fn ancestors(&self, id: MemcgId) -> impl Iterator<Item = MemcgId> + '_ {
-        core::iter::successors(Some(id), |&id| self.parent(id))
-    }
-
-    /// `root` and its descendants, parents first.
-    #[must_use]
-    pub fn pre_order(&self, root: MemcgId) -> Vec<MemcgId> {
-        let (mut order, mut stack) = (Vec::new(), alloc::vec![root]);
-        while let Some(id) = stack.pop() {
-            order.push(id);
-            stack.extend(self.children(id).iter().rev());
-        }
-        order
-    }
-
-    /// What follows `id` in [`Self::pre_order`] of `root`.
-    #[must_use]
-    pub fn after(&self, root: MemcgId, id: MemcgId) -> Option<MemcgId> {
-        if let Some(&child) = self.children(id).first() {
-            return Some(child);
-        }
-        let mut at = id;
-        while at != root {
-            let parent = self.parent(at)?;
-            let mut siblings = self.children(parent).iter();
-            siblings.find(|&&sibling| sibling == at);
-            if let Some(&next) = siblings.next() {
-                return Some(next);
-            }
-            at = parent;
-        }
-        None
-    }
-
-    /// What precedes `id` in [`Self::pre_order`] of any root above it.
-    #[must_use]
-    pub fn before(&self, id: MemcgId) -> Option<MemcgId> {
-        let parent = self.parent(id)?;
-        let siblings = self.children(parent).iter();
-        let Some(&elder) = siblings.take_while(|&&sibling| sibling != id).last() else {
-            return Some(parent);
-        };
-        let mut last = elder;
-        while let Some(&child) = self.children(last).last() {
-            last = child;
-        }
-        Some(last)
     }
 
     /// Replaces the settings of `id`.
@@ -446,14 +391,15 @@ impl MemcgTree {
     /// # Panics
     /// When one does not hold.
     pub fn check_invariants(&self) {
-        for (index, node) in self.nodes.iter().enumerate() {
+        self.check_links();
+        for (index, node) in (0u32..).zip(&self.nodes) {
             let Some(node) = node else { continue };
             let sum = |f: &dyn Fn(MemcgId) -> Pages| {
-                Pages(node.children.iter().map(|&child| f(child).0).sum())
+                Pages(self.children(MemcgId(index)).map(|id| f(id).0).sum())
             };
             let children = sum(&|id| self.get(id).charged());
             assert!(children <= node.memcg.charged(), "I1: memcg {index}");
-            self.check_measured(node);
+            self.check_measured(MemcgId(index));
             assert_eq!(
                 node.children_min,
                 sum(&|id| self.protected(id).min),
@@ -473,7 +419,7 @@ impl Node {
         Self {
             memcg: Memcg::new(MemcgLimits::default(), Swappiness::default()),
             parent,
-            children: Vec::new(),
+            links: Links::default(),
             online: true,
             measured: false,
             local: MemcgEvents::default(),
