@@ -255,7 +255,8 @@ impl Pair {
                 for (id, _) in &self.isolated {
                     self.model.keep_referenced(*id, recency[*id as usize]);
                 }
-                self.isolated.retain(|(id, _)| batch.contains(&FolioId(*id)));
+                self.isolated
+                    .retain(|(id, _)| batch.contains(&FolioId(*id)));
             }
             _ => {}
         }

@@ -8,8 +8,8 @@ use engine::memcg::MemcgLimits;
 use engine::vmstat::VmEvent;
 use engine::word::Flag;
 use engine::{
-    FaultKind, FolioId, FolioType, Lruvec, Machine, MachineConfig, MemcgId, Memory, Millis, PageOut,
-    Pages, Policy, ScanReason,
+    FaultKind, FolioId, FolioType, Lruvec, Machine, MachineConfig, MemcgId, Memory, Millis,
+    PageOut, Pages, Policy, ScanReason,
 };
 use std::ops::Range;
 
@@ -73,7 +73,10 @@ fn touch(machine: &mut Machine, ids: Range<u32>) {
 /// The accesses of the faults are behind us: their bits were taken, by a walk or, of classic lists, by a pass.
 fn forget(machine: &mut Machine) {
     let busy = 0..PAGES;
-    let mut memory = Mapped { noreuse: 0..0, busy };
+    let mut memory = Mapped {
+        noreuse: 0..0,
+        busy,
+    };
     machine.walk_and_age(ONE, Millis(1), &mut memory);
     if machine.lruvec(ONE).classic().is_some() {
         reclaim(machine, &mut memory, 1);

@@ -126,11 +126,7 @@ impl Lruvec {
         let word = self.folios.get(id);
         let theirs = matches!(
             flag,
-            Flag::Dirty
-                | Flag::Writeback
-                | Flag::SwapCache
-                | Flag::Unevictable
-                | Flag::Exec
+            Flag::Dirty | Flag::Writeback | Flag::SwapCache | Flag::Unevictable | Flag::Exec
         );
         if word.is_present() && theirs {
             self.folios.set(id, word.with(flag, on));

@@ -13,6 +13,7 @@ mod config;
 mod global;
 mod guest;
 mod high;
+mod idle;
 mod inactive;
 mod iterator;
 mod look;
@@ -35,6 +36,7 @@ use crate::memcg::{MemcgId, MemcgLimits, MemcgLru, MemcgTree, SharedPositions};
 use crate::units::{Limit, Millis, Pages, Swappiness};
 use alloc::vec::Vec;
 use guest::Guests;
+use idle::Idle;
 use inactive::Inactive;
 use soft_limit::SoftLimits;
 
@@ -52,6 +54,7 @@ pub struct Machine {
     /// When memory last said that there is no swap: nobody asks again before time has gone on.
     no_swap: Option<Millis>,
     inactive: Inactive,
+    idle: Idle,
 }
 
 fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
@@ -86,6 +89,7 @@ impl Machine {
             guests: Guests::default(),
             no_swap: None,
             inactive: Inactive::default(),
+            idle: Idle::default(),
         }
     }
 
@@ -122,6 +126,7 @@ impl Machine {
     /// A tenant's lruvec, for touches and walks.
     pub fn lruvec_mut(&mut self, id: MemcgId) -> &mut Lruvec {
         self.inactive.note(id);
+        self.idle.note(id);
         self.lruvecs[id.index()].as_mut().expect("a released memcg")
     }
 
@@ -139,6 +144,7 @@ impl Machine {
     /// Replaces a tenant's settings.
     pub fn set_limits(&mut self, id: MemcgId, limits: MemcgLimits) {
         self.tree.set_limits(id, limits);
+        self.idle.note(id);
         if limits.soft != Limit::Max {
             self.soft.set_in_use();
         }
@@ -147,11 +153,13 @@ impl Machine {
     /// Sets a tenant's memory.swappiness.
     pub fn set_swappiness(&mut self, id: MemcgId, swappiness: Swappiness) {
         self.tree.set_swappiness(id, swappiness);
+        self.idle.note(id);
     }
 
     /// A tenant is removed while pages of it may remain: it is reclaimed next, and harder.
     pub fn offline(&mut self, id: MemcgId) {
         self.tree.offline(id);
+        self.idle.note(id);
         self.memcg_lru.offline(id);
         self.release_if_empty(id);
     }
@@ -167,6 +175,7 @@ impl Machine {
             self.shared.forget(id, before);
             self.memcg_lru.release(id);
             self.inactive.note(id);
+            self.idle.note(id);
             self.lruvecs[id.index()] = None;
             self.reports.forget(id);
             self.soft.forget(id);

@@ -82,6 +82,7 @@ impl Machine {
     ) -> Shrunk {
         let (lacks_swap, available) = (self.lacks_swap(id), self.tree.swap_available(id));
         self.inactive.note(id);
+        self.idle.note(id);
         let lruvec = self.lruvecs[id.index()].as_mut().expect("a released memcg");
         let (active, inactive) = lruvec.active_inactive(FolioType::File);
         if self.no_swap == Some(sc.now) && active.0 + inactive.0 == 0 {

@@ -75,8 +75,7 @@ fn shrink_inactive<M: Memory>(
 ) -> Shrunk {
     batch.pages.clear();
     let recency = |id| memory.has_recency(memcg, id);
-    let scanned =
-        lruvec.isolate_inactive_mapped(sc.reason, (ty, nr), &recency, &mut batch.pages);
+    let scanned = lruvec.isolate_inactive_mapped(sc.reason, (ty, nr), &recency, &mut batch.pages);
     let shrunk = Shrunk {
         scanned,
         ..batch.page_out((memcg, lruvec), sc, memory)
