@@ -107,7 +107,7 @@ impl Run {
         }
         self.machine
             .lruvec_mut(ONE)
-            .keep_referenced(&mut self.batch);
+            .keep_referenced(&mut self.batch, |_| true);
         let left = self
             .machine
             .evicted_all(ONE, &self.batch, ScanReason::Background);

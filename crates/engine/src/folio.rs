@@ -30,6 +30,10 @@ impl FolioId {
     }
 }
 
+/// Whether what maps a page has recency (`vma_has_recency`), asked at each look at its accessed bit.
+/// spec: reclaim-control.md 6.1.
+pub(crate) type Recency<'a> = &'a dyn Fn(FolioId) -> bool;
+
 /// The two kinds of pages reclaim tells apart. spec: lru-gen.md 1 (lazyfree pages are type file).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FolioType {
@@ -206,18 +210,18 @@ impl FolioTable {
         self.bits.bring_near(ids);
     }
 
-    /// Visits the accessed pages in id order: `visit` is given the word and returns the new one, or
+    /// Visits the accessed pages in id order: `visit` is given page and word and returns the new word, or
     /// `None` to leave the page and its bit as they are. It must not change whether it is present.
-    pub(crate) fn for_accessed(&mut self, mut visit: impl FnMut(Word) -> Option<Word>) {
+    pub(crate) fn for_accessed(&mut self, mut visit: impl FnMut(FolioId, Word) -> Option<Word>) {
         for block in 0..self.bits.blocks() {
             let (mut rest, mut taken) = (self.bits.accessed_in(block), 0);
             while rest != 0 {
                 let bit = rest & rest.wrapping_neg();
                 rest ^= bit;
-                let index = block * 32 + bit.trailing_zeros() as usize;
-                if let Some(word) = visit(Word::from_raw(self.words[index])) {
+                let id = PageTable::id(block, bit);
+                if let Some(word) = visit(id, Word::from_raw(self.words[id.index()])) {
                     debug_assert!(word.is_present());
-                    self.words[index] = word.raw();
+                    self.words[id.index()] = word.raw();
                     taken |= bit;
                 }
             }

@@ -60,8 +60,8 @@ pub enum Flag {
     Active = 15,
     /// PG_reclaim: to be rotated to the tail when its writeback ends.
     Reclaim = 16,
-    /// Mapped by a VMA without recency (vma.rs): its accessed bit says nothing.
-    NoRecency = 18,
+    /// Told young ([`crate::Lruvec::young`]) while it was on no generation's list: for whoever looks next.
+    Young = 18,
     /// Locked in memory.
     Unevictable = 19,
     /// Newer than its backing store.

@@ -38,6 +38,20 @@ enum Op {
         len: u32,
     },
     Walk,
+    /// The mapping of these pages has recency, or has it no longer.
+    Advise {
+        id: u32,
+        len: u32,
+        recency: bool,
+    },
+    /// The mapping of these pages goes, or one like it.
+    Zap {
+        id: u32,
+        len: u32,
+        recency: bool,
+    },
+    /// The reference check of all isolated pages.
+    Check,
     Mark {
         id: u32,
         times: u32,
@@ -106,6 +120,11 @@ fn ops() -> impl Strategy<Value = Op> {
         ),
         4 => (id.clone(), 1..60u32).prop_map(|(id, len)| Op::Young { id, len }),
         1 => Just(Op::Walk),
+        1 => (id.clone(), 1..100u32, any::<bool>())
+            .prop_map(|(id, len, recency)| Op::Advise { id, len, recency }),
+        1 => (id.clone(), 1..60u32, any::<bool>())
+            .prop_map(|(id, len, recency)| Op::Zap { id, len, recency }),
+        1 => Just(Op::Check),
         2 => (id.clone(), 1..6u32).prop_map(|(id, times)| Op::Mark { id, times }),
         2 => (id.clone(), 1..30u32).prop_map(|(id, len)| Op::Unmap { id, len }),
         4 => (0..30u64).prop_map(|after| Op::Age { after }),
@@ -124,6 +143,8 @@ struct Pair {
     machine: Machine,
     model: Naive,
     isolated: Vec<(u32, ScanReason)>,
+    /// Whether what maps a page has recency: known to neither, asked by both.
+    recency: Vec<bool>,
     now: u64,
 }
 
@@ -145,6 +166,7 @@ impl Pair {
             machine,
             model,
             isolated: Vec::new(),
+            recency: vec![true; PAGES as usize],
             now: 0,
         }
     }
@@ -166,12 +188,6 @@ impl Pair {
                 for id in range(id, len) {
                     self.machine.fault_in(ONE, FolioId(id), ty, kind, recency);
                     self.model.fault(id, ty, kind, recency);
-                    if !recency {
-                        // The model knows no VMA; its walk sees every page.
-                        self.machine
-                            .lruvec_mut(ONE)
-                            .set_flag(FolioId(id), Flag::NoRecency, false);
-                    }
                 }
             }
             Op::Young { id, len } => {
@@ -180,10 +196,7 @@ impl Pair {
                     self.model.young(id);
                 }
             }
-            Op::Walk => {
-                self.machine.lruvec_mut(ONE).walk_accessed();
-                self.model.walk();
-            }
+            Op::Walk | Op::Advise { .. } | Op::Zap { .. } | Op::Check => self.look(op),
             Op::Mark { id, times } => {
                 for _ in 0..times {
                     self.machine.lruvec_mut(ONE).mark_accessed(FolioId(id));
@@ -216,6 +229,36 @@ impl Pair {
                 times,
             } => self.thrash(id, len, file, times),
             Op::Isolate { .. } | Op::IsolateOlder { .. } | Op::Settle { .. } => self.reclaim(op),
+        }
+    }
+
+    /// Looks at accessed bits, and what they depend on.
+    fn look(&mut self, op: &Op) {
+        let (lruvec, recency) = (self.machine.lruvec_mut(ONE), &mut self.recency);
+        match *op {
+            Op::Walk => {
+                lruvec.walk_recent(|id| recency[id.index()]);
+                self.model.walk(recency);
+            }
+            Op::Advise {
+                id,
+                len,
+                recency: now,
+            } => range(id, len).for_each(|id| recency[id as usize] = now),
+            Op::Zap { id, len, recency } => {
+                lruvec.zap_range(FolioId(id), range(id, len).len(), recency);
+                range(id, len).for_each(|id| self.model.zap(id, recency));
+            }
+            Op::Check => {
+                let mut batch: Vec<_> = self.isolated.iter().map(|(id, _)| FolioId(*id)).collect();
+                lruvec.keep_referenced(&mut batch, |id| recency[id.index()]);
+                for (id, _) in &self.isolated {
+                    self.model.keep_referenced(*id, recency[*id as usize]);
+                }
+                self.isolated
+                    .retain(|(id, _)| batch.contains(&FolioId(*id)));
+            }
+            _ => {}
         }
     }
 

@@ -115,6 +115,13 @@ impl Vma {
         Some(FolioId(self.first.0 + offset))
     }
 
+    /// The page where it maps `id`.
+    #[must_use]
+    pub fn page(&self, id: FolioId) -> Option<u64> {
+        let page = self.start + u64::from(id.0.checked_sub(self.first.0)?);
+        (page < self.end).then_some(page)
+    }
+
     /// The part of it in `start..end`.
     fn cut(mut self, start: u64, end: u64) -> Option<Self> {
         let (start, end) = (start.max(self.start), end.min(self.end));
@@ -191,6 +198,25 @@ impl AddressSpace {
         self.files.entry(file).or_default().advise(advice);
     }
 
+    /// The mappings of a folio, with the page where each has it: the reverse map. Costs a look at every VMA.
+    pub fn mappings(&self, id: FolioId) -> impl Iterator<Item = (u64, &Vma)> {
+        self.iter()
+            .filter_map(move |vma| Some((vma.page(id)?, vma)))
+    }
+
+    /// Whether some mapping of a folio has recency; true of a folio that nobody maps.
+    #[must_use]
+    pub fn is_recent(&self, id: FolioId) -> bool {
+        let mut mappings = self.mappings(id).peekable();
+        mappings.peek().is_none() || mappings.any(|(_, vma)| self.has_recency(vma))
+    }
+
+    /// True when every mapping has recency, so that nobody needs to ask for each folio.
+    #[must_use]
+    pub fn is_all_recent(&self) -> bool {
+        self.iter().all(|vma| self.has_recency(vma))
+    }
+
     /// `vma_has_recency` for a VMA of this address space.
     #[must_use]
     pub fn has_recency(&self, vma: &Vma) -> bool {
@@ -245,6 +271,30 @@ mod tests {
         assert!(recent(&mm, 15));
         mm.madvise(0, 100, Advice::Sequential);
         assert!(!recent(&mm, 50));
+    }
+
+    /// A folio that two VMAs map was known by one of them alone.
+    #[test]
+    fn a_folio_may_be_mapped_twice() {
+        let mut mm = AddressSpace::default();
+        mm.map(vma(10, 20, VmaKind::File(OpenFileId(1))));
+        let again = Vma {
+            first: FolioId(15),
+            ..vma(50, 60, VmaKind::File(OpenFileId(2)))
+        };
+        mm.map(again);
+        let pages = |mm: &AddressSpace, id| {
+            let mappings = mm.mappings(FolioId(id));
+            mappings.map(|(page, _)| page).collect::<Vec<_>>()
+        };
+        assert_eq!(pages(&mm, 14), [14]);
+        assert_eq!(pages(&mm, 15), [15, 50]);
+        assert_eq!(pages(&mm, 24), [59]);
+        assert_eq!(pages(&mm, 25), []);
+        mm.fadvise(OpenFileId(1), Fadvice::NoReuse);
+        let recent = [14, 15, 24, 25].map(|id| mm.is_recent(FolioId(id)));
+        assert_eq!(recent, [false, true, true, true]);
+        assert!(!mm.is_all_recent());
     }
 
     /// reclaim-control.md 11, test 12.

@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 pub mod experiments;
+pub mod hardware;
 pub mod in_words;
 pub mod job;
+pub mod mapped;
 pub mod mrc;
 mod nearest;
 pub mod outcome;

@@ -2,7 +2,8 @@
 //!
 //! Invariant: resident pages never exceed the limit; all decisions are the engine's.
 
-use crate::in_words::InWords;
+use crate::hardware;
+use crate::mapped::Mapped;
 use ::engine::memcg::MemcgLimits;
 use ::engine::vmstat::VmEvent;
 use ::engine::word::State;
@@ -10,6 +11,7 @@ use ::engine::{
     FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Millis, Pages,
     Policy,
 };
+use models::vma::AddressSpace;
 
 const ONE: MemcgId = MemcgId::FIRST;
 
@@ -17,6 +19,8 @@ const ONE: MemcgId = MemcgId::FIRST;
 #[derive(Debug)]
 pub struct Tenant {
     machine: Machine,
+    /// What it has mapped, where that matters.
+    pub space: AddressSpace,
     now: Millis,
 }
 
@@ -36,6 +40,7 @@ impl Tenant {
         machine.lruvec_mut(ONE).ensure(pages as usize);
         Self {
             machine,
+            space: AddressSpace::default(),
             now: Millis(0),
         }
     }
@@ -50,20 +55,20 @@ impl Tenant {
     pub fn touch(&mut self, page: u32) -> bool {
         let hit = self.lruvec_mut().touch(FolioId(page));
         if !hit {
-            self.fault(page, FolioType::Anon, FaultKind::Refault, true);
+            self.fault(page, FolioType::Anon, FaultKind::Refault);
         }
         hit
     }
 
     /// Brings in a page that is not there, and touches it. `swap_in` is how a page that was out
-    /// comes; `has_recency` is that of its VMA.
+    /// comes.
     ///
     /// # Panics
     /// When no room can be made: a simulation whose limit is below what it pins is wrong.
-    pub fn fault(&mut self, page: u32, ty: FolioType, swap_in: FaultKind, has_recency: bool) {
+    pub fn fault(&mut self, page: u32, ty: FolioType, swap_in: FaultKind) {
         let id = FolioId(page);
         self.machine
-            .make_room(ONE, Pages(1), self.now, &mut InWords)
+            .make_room(ONE, Pages(1), self.now, &mut Mapped(&self.space))
             .expect("pages that can go");
         let was_out = self.lruvec().folios().get(id).state() == State::Shadow;
         let kind = if was_out {
@@ -71,8 +76,8 @@ impl Tenant {
         } else {
             FaultKind::FirstTouch
         };
-        self.machine.fault_in(ONE, id, ty, kind, has_recency);
-        self.lruvec_mut().touch(id);
+        let has_recency = self.space.is_recent(id);
+        hardware::fault(&mut self.machine, (ONE, id), ty, kind, has_recency);
     }
 
     /// The machine, of which the program is the only tenant.

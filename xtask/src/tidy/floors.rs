@@ -29,6 +29,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "throttle",
                 "memcg_lru",
             ],
+            &["order"],
             &["scan_protection", "tree"],
             &["measured", "shared_walk"],
         ],
@@ -47,7 +48,9 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "crates/sim/src",
         &[
-            &["in_words", "nearest", "outcome", "rng", "stats", "trace"],
+            &[
+                "hardware", "in_words", "mapped", "nearest", "outcome", "rng", "stats", "trace",
+            ],
             &["mrc", "parallel", "show", "stopwatch", "tenant"],
             &["scenario", "experiments"],
             &["job"],

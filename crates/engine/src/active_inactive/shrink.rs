@@ -3,7 +3,7 @@
 use super::level::is_low;
 use super::{ActiveInactive, ReferenceInput, Referenced, ScanInput, Stage, check_references};
 use super::{Prepared, scan_targets};
-use crate::folio::{FolioId, FolioTable, FolioType};
+use crate::folio::{FolioId, FolioTable, FolioType, Recency};
 use crate::units::Swappiness;
 use crate::word::{Flag, State, Word};
 use alloc::vec::Vec;
@@ -17,6 +17,20 @@ pub(crate) struct Step {
     pub(crate) moved: u64,
     /// Unevictable ones that left their list.
     pub(crate) unevictable: u64,
+}
+
+/// Whether the page was accessed through a mapping with recency, or told young; that is taken. The bit
+/// of a mapping without recency is neither counted nor cleared. spec: reclaim-control.md 6.1.
+fn take_young(
+    folios: &mut FolioTable,
+    (id, word): (FolioId, Word),
+    recency: Recency<'_>,
+) -> (bool, Word) {
+    let accessed = folios.is_accessed(id) && recency(id) && folios.take_accessed(id);
+    (
+        accessed || word.has(Flag::Young),
+        word.with(Flag::Young, false),
+    )
 }
 
 impl ActiveInactive {
@@ -36,8 +50,8 @@ impl ActiveInactive {
     pub(crate) fn shrink_active(
         &mut self,
         folios: &mut FolioTable,
-        ty: FolioType,
-        nr: u64,
+        (ty, nr): (FolioType, u64),
+        recency: Recency<'_>,
     ) -> Step {
         // What comes back to the head is not met twice.
         let nr = nr.min(self.own.sizes.active[ty.index()]);
@@ -52,7 +66,7 @@ impl ActiveInactive {
                 step.unevictable += 1;
                 continue;
             }
-            let young = !word.has(Flag::NoRecency) && folios.take_accessed(id);
+            let (young, word) = take_young(folios, (id, word), recency);
             if young && word.has(Flag::Exec) && ty == FolioType::File {
                 self.add(folios, id, word);
                 self.advance_clock(1);
@@ -75,8 +89,8 @@ impl ActiveInactive {
     pub(crate) fn isolate_inactive(
         &mut self,
         folios: &mut FolioTable,
-        ty: FolioType,
-        nr: u64,
+        (ty, nr): (FolioType, u64),
+        recency: Recency<'_>,
         out: &mut Vec<FolioId>,
     ) -> Step {
         let nr = nr.min(self.own.sizes.inactive[ty.index()]);
@@ -91,7 +105,7 @@ impl ActiveInactive {
                 step.unevictable += 1;
                 continue;
             }
-            let young = !word.has(Flag::NoRecency) && folios.take_accessed(id);
+            let (young, word) = take_young(folios, (id, word), recency);
             let (verdict, word) = self.check_word(word, young);
             let dirty_file = ty == FolioType::File && word.has(Flag::Dirty);
             let stays = word.has(Flag::Writeback) || dirty_file;
@@ -132,10 +146,11 @@ impl ActiveInactive {
         referenced: bool,
     ) -> bool {
         let word = folios.get(id);
-        let young = folios.take_accessed(id) || referenced;
+        let young = word.has(Flag::Young) || referenced;
         let at_once = self.stage == Stage::Base && word.folio_type() == FolioType::Anon;
         let activate = young && (word.has(Flag::Referenced) || at_once);
         let word = word
+            .with(Flag::Young, false)
             .with(Flag::Referenced, young)
             .with(Flag::Active, activate);
         self.add(folios, id, word.into_state(State::Listed));

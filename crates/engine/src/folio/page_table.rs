@@ -124,6 +124,13 @@ impl PageTable {
         u32::try_from(self.blocks[block] >> BLOCK).unwrap_or(0)
     }
 
+    /// The page of `bit`, one of [`Self::accessed_in`], of a block.
+    #[inline]
+    pub(crate) fn id(block: usize, bit: u32) -> FolioId {
+        let first = u32::try_from(block * BLOCK).unwrap_or(u32::MAX);
+        FolioId(first + bit.trailing_zeros())
+    }
+
     /// Clears the accessed bits of `which` pages of a block.
     #[inline]
     pub(crate) fn clear_in(&mut self, block: usize, which: u32) {

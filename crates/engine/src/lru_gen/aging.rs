@@ -5,7 +5,7 @@ use super::{LruGen, MAX_NR_GENS, MIN_NR_GENS, Profile, evictable, list_of, refs,
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::list::End;
 use crate::units::{Millis, Swappiness};
-use crate::word::{Flag, State, Word};
+use crate::word::{State, Word};
 
 impl LruGen {
     /// A walk found `id` young. P616: the first time only marks it referenced; later it moves to
@@ -32,12 +32,16 @@ impl LruGen {
         refs::promoted(self.profile, word).with_generation(new)
     }
 
-    /// Walks all accessed bits and takes them for [`Self::update_gen`]. Pages without
-    /// recency keep theirs: their VMA is skipped. Returns the pages found young.
-    pub(crate) fn walk_accessed(&mut self, folios: &mut FolioTable) -> u64 {
+    /// Walks all accessed bits and takes them for [`Self::update_gen`]. Pages of which `has_recency`
+    /// says no keep theirs: their VMA is skipped. Returns the pages found young.
+    pub(crate) fn walk_accessed(
+        &mut self,
+        folios: &mut FolioTable,
+        has_recency: impl Fn(FolioId) -> bool,
+    ) -> u64 {
         let mut young = 0;
-        folios.for_accessed(|word| {
-            if word.state() != State::Listed || word.has(Flag::NoRecency) {
+        folios.for_accessed(|id, word| {
+            if word.state() != State::Listed || !has_recency(id) {
                 return None;
             }
             young += 1;

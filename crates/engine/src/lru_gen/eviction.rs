@@ -262,8 +262,8 @@ impl LruGen {
     }
 
     /// An isolated page that could not go comes back; `referenced` when it was found to be in
-    /// use. It never lands in the oldest generation again, where it would be met at once.
-    /// True when it was activated.
+    /// use. It never lands in the oldest generation again, where it would be met at once. Its accessed
+    /// bit stays: whose mapping set it is for the next look to ask. True when it was activated.
     pub(crate) fn put_back(
         &mut self,
         folios: &mut FolioTable,
@@ -272,7 +272,8 @@ impl LruGen {
     ) -> bool {
         let mut word = folios.get(id);
         debug_assert_eq!(word.state(), State::OffList);
-        if folios.take_accessed(id) || referenced {
+        if word.has(Flag::Young) || referenced {
+            word = word.with(Flag::Young, false);
             let (marked, activate) = refs::set_refs(self.profile, word);
             word = marked.with(Flag::Active, activate);
         }

@@ -3,7 +3,7 @@
 use super::Lruvec;
 use super::policy::Lru;
 use crate::active_inactive::ActiveInactive;
-use crate::folio::{FolioId, FolioTable, FolioType};
+use crate::folio::{FolioId, FolioTable, FolioType, Recency};
 use crate::units::{SWAP_CLUSTER_MAX, Swappiness};
 use crate::vmstat::{ScanReason, VmEvent};
 use alloc::vec::Vec;
@@ -32,19 +32,29 @@ impl Lruvec {
         }
     }
 
-    /// Deactivates up to `nr` pages of `ty`; returns the pages looked at.
+    /// Deactivates up to `nr` pages of `ty`, all of them mapped with recency; returns the pages looked at.
     pub(crate) fn shrink_active(&mut self, ty: FolioType, nr: u64) -> u64 {
+        self.shrink_active_mapped((ty, nr), &|_| true)
+    }
+
+    /// [`Self::shrink_active`] where `recency` tells of each page's mapping.
+    pub(crate) fn shrink_active_mapped(
+        &mut self,
+        (ty, nr): (FolioType, u64),
+        recency: Recency<'_>,
+    ) -> u64 {
         let Some((lru, folios)) = self.classic_parts() else {
             return 0;
         };
-        let step = lru.shrink_active(folios, ty, nr);
+        let step = lru.shrink_active(folios, (ty, nr), recency);
         self.stat.add(VmEvent::Pgrefill, step.scanned);
         self.stat.add(VmEvent::Pgdeactivate, step.moved);
         self.off_list[ty.index()] += step.unevictable;
         step.scanned
     }
 
-    /// Isolates what may go among up to `nr` inactive pages of `ty`; returns the pages looked at.
+    /// Isolates what may go among up to `nr` inactive pages of `ty`, all of them mapped with recency;
+    /// returns the pages looked at.
     pub(crate) fn isolate_inactive(
         &mut self,
         reason: ScanReason,
@@ -52,11 +62,22 @@ impl Lruvec {
         nr: u64,
         out: &mut Vec<FolioId>,
     ) -> u64 {
+        self.isolate_inactive_mapped(reason, (ty, nr), &|_| true, out)
+    }
+
+    /// [`Self::isolate_inactive`] where `recency` tells of each page's mapping.
+    pub(crate) fn isolate_inactive_mapped(
+        &mut self,
+        reason: ScanReason,
+        (ty, nr): (FolioType, u64),
+        recency: Recency<'_>,
+        out: &mut Vec<FolioId>,
+    ) -> u64 {
         let before = out.len();
         let Some((lru, folios)) = self.classic_parts() else {
             return 0;
         };
-        let step = lru.isolate_inactive(folios, ty, nr, out);
+        let step = lru.isolate_inactive(folios, (ty, nr), recency, out);
         lru.bound_tombstones(folios);
         self.stat.scanned(reason, ty, step.scanned);
         self.stat.add(VmEvent::Pgactivate, step.moved);
@@ -65,12 +86,12 @@ impl Lruvec {
     }
 
     /// After a pass, anon is aged once more when its inactive list is low and it can go at all.
-    pub(crate) fn age_anon(&mut self, swappiness: Swappiness) {
+    pub(crate) fn age_anon(&mut self, swappiness: Swappiness, recency: Recency<'_>) {
         let low = self
             .classic()
             .is_some_and(|lru| lru.is_low(FolioType::Anon));
         if low && swappiness > Swappiness::FILE_ONLY {
-            self.shrink_active(FolioType::Anon, SWAP_CLUSTER_MAX);
+            self.shrink_active_mapped((FolioType::Anon, SWAP_CLUSTER_MAX), recency);
         }
     }
 }

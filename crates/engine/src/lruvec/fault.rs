@@ -11,6 +11,11 @@ impl Lruvec {
     /// A page comes in. Returns what its shadow told, if there was one; `None` also for a page
     /// that was present already, which is then marked accessed.
     ///
+    /// `has_recency`: of the mapping that faults, now. It decides where the page starts, and whether its
+    /// activation counts; it is not remembered, for another mapping may look at the page differently.
+    /// The accessed bit is not set: whoever simulates hardware makes the access again, and whoever has
+    /// real page tables finds it there.
+    ///
     /// `swap_available`: anon pages could be swapped out, so that they count as competitors of a
     /// page that comes back (classic policy only).
     ///
@@ -32,7 +37,9 @@ impl Lruvec {
         if old.state() == State::Shadow {
             self.out[old.shadow_type().index()] -= 1;
         }
+        // The kernel's in_lru_fault is vma_has_recency of the mapping that faults.
         let in_fault = kind.in_fault();
+        let in_lru_fault = in_fault && has_recency;
         // A program that discarded the page has no claim to what its shadow says.
         let was_out = old.state() == State::Shadow && kind != FaultKind::FirstTouch;
         let shadow = was_out && old.has_shadow();
@@ -40,7 +47,6 @@ impl Lruvec {
         let mut word = old
             .into_state(State::Listed)
             .with(Flag::File, ty == FolioType::File)
-            .with(Flag::NoRecency, !has_recency)
             .with(Flag::SwapCache, was_out && ty == FolioType::Anon)
             .with(
                 Flag::Active,
@@ -48,7 +54,7 @@ impl Lruvec {
             );
         let refault = shadow.then(|| self.lru.refault(old, ty, swap_available));
         if let Some(refault) = refault {
-            word = self.book_refault(word, old, (ty, refault), in_fault);
+            word = self.book_refault(word, old, (ty, refault), in_lru_fault);
         }
         self.stat.add(VmEvent::Pgfault, u64::from(in_fault));
         self.stat
@@ -71,13 +77,13 @@ impl Lruvec {
         word: Word,
         shadow: Word,
         (ty, refault): (FolioType, Refault),
-        in_fault: bool,
+        in_lru_fault: bool,
     ) -> Word {
         self.stat.add(VmEvent::refault(ty), 1);
         if !refault.recent {
             return word;
         }
-        let counts = in_fault || self.classic().is_some();
+        let counts = in_lru_fault || self.classic().is_some();
         self.stat.add(VmEvent::activate(ty), u64::from(counts));
         self.stat
             .add(VmEvent::restore(ty), u64::from(refault.workingset));
@@ -115,17 +121,12 @@ impl Lruvec {
     }
 
     /// Sets or clears one of the flags that are the embedder's to say: dirty, writeback, swap
-    /// cache, no recency, unevictable, executable. No effect on a page that is not present.
+    /// cache, unevictable, executable. No effect on a page that is not present.
     pub fn set_flag(&mut self, id: FolioId, flag: Flag, on: bool) {
         let word = self.folios.get(id);
         let theirs = matches!(
             flag,
-            Flag::Dirty
-                | Flag::Writeback
-                | Flag::SwapCache
-                | Flag::NoRecency
-                | Flag::Unevictable
-                | Flag::Exec
+            Flag::Dirty | Flag::Writeback | Flag::SwapCache | Flag::Unevictable | Flag::Exec
         );
         if word.is_present() && theirs {
             self.folios.set(id, word.with(flag, on));

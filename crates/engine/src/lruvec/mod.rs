@@ -14,6 +14,7 @@ mod policy;
 mod reclaim;
 mod shadow_bound;
 mod unmap;
+mod zap;
 
 pub use policy::Policy;
 

@@ -6,7 +6,7 @@ use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::lru_gen::{CommandError, Eviction, IsolateBudget, Isolated, LruGen};
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmstat::ScanReason;
-use crate::word::State;
+use crate::word::{Flag, State};
 use alloc::vec::Vec;
 
 impl Lruvec {
@@ -36,23 +36,32 @@ impl Lruvec {
         }
     }
 
-    /// A walk found the page accessed since the last walk. Isolated pages remember it and are put
-    /// back young, and so do pages of a classic lruvec; absent ones are none of ours.
+    /// A walk found the page accessed since the last walk, through a mapping with recency. Isolated
+    /// pages remember it and are put back young, and so do pages of a classic lruvec; absent ones are
+    /// none of ours.
     pub fn young(&mut self, id: FolioId) {
-        let listed = self.folios.get(id).state() == State::Listed;
+        let word = self.folios.get(id);
+        let listed = word.state() == State::Listed;
         match self.multi_gen_mut().filter(|_| listed) {
             Some((lru, folios)) => lru.update_gen(folios, id),
-            None => {
-                self.folios.touch(id);
-            }
+            None if word.is_present() => self.folios.set(id, word.with(Flag::Young, true)),
+            None => {}
         }
     }
 
-    /// Takes the accessed bits set by [`Self::touch`]. Returns the pages found young.
+    /// Takes the accessed bits set by [`Self::touch`], all of them: every mapping has recency. Returns the
+    /// pages found young.
     pub fn walk_accessed(&mut self) -> Pages {
+        self.walk_recent(|_| true)
+    }
+
+    /// Takes the accessed bits set by [`Self::touch`] of the pages of which `has_recency` says that what
+    /// maps them has recency: `vma_has_recency`, asked now, whatever it was when the page came in. The
+    /// others keep theirs. Returns the pages found young. spec: lru-gen.md 5.2.
+    pub fn walk_recent(&mut self, has_recency: impl Fn(FolioId) -> bool) -> Pages {
         let young = self
             .multi_gen_mut()
-            .map_or(0, |(lru, folios)| lru.walk_accessed(folios));
+            .map_or(0, |(lru, folios)| lru.walk_accessed(folios, has_recency));
         Pages(young)
     }
 

@@ -93,6 +93,12 @@ impl Lruvec {
         true
     }
 
+    /// Clears the page's accessed bit and says whether it was set; whose mapping's it is, is for the caller
+    /// to ask before.
+    pub(crate) fn take_accessed(&mut self, id: FolioId) -> bool {
+        self.folios.take_accessed(id)
+    }
+
     /// An isolated page has left; its shadow stays. False as in [`Self::put_back`].
     pub fn evicted(&mut self, id: FolioId, reason: ScanReason) -> bool {
         self.evicted_all(&[id], reason) != [Pages(0); 2]

@@ -123,6 +123,9 @@ impl Machine {
                 ..request
             };
             self.note_pressure(MemcgId::ROOT, (priority, request.reason), request.now);
+            if !self.is_worth_a_pass(request, priority) {
+                continue;
+            }
             total.add(self.shrink_many(rest, priority, memory));
             if total.reclaimed >= request.nr {
                 break;

@@ -169,7 +169,7 @@ impl Machine {
         let of = |id: MemcgId| self.hierarchy.0.get(id.index());
         let level = |id| of(id).map_or_else(Level::default, |node| node.level);
         let told = of(id).map_or_else(Level::default, |node| node.told);
-        let children = self.tree.children(id).iter().map(|&child| level(child));
+        let children = self.tree.children(id).map(level);
         let (mut sizes, mut age) = (told.sizes, told.nonresident_age);
         for child in children {
             sizes = sizes.plus(child.sizes);

@@ -94,6 +94,9 @@ impl Machine {
         let mut total = Shrunk::default();
         for priority in (0..=DEF_PRIORITY).rev() {
             self.note_pressure(target, (priority, request.reason), request.now);
+            if !self.is_worth_a_pass(request, priority) {
+                continue;
+            }
             if force.full {
                 total.add(self.walk_all((target, priority), (request, force), memory));
             } else {

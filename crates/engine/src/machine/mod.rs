@@ -14,6 +14,7 @@ mod global;
 mod guest;
 mod hierarchy;
 mod high;
+mod idle;
 mod iterator;
 mod look;
 mod pages;
@@ -37,6 +38,7 @@ use crate::units::{Limit, Millis, Pages, Swappiness};
 use alloc::vec::Vec;
 use guest::Guests;
 use hierarchy::Hierarchy;
+use idle::Idle;
 use soft_limit::SoftLimits;
 use stats::Stats;
 
@@ -57,6 +59,7 @@ pub struct Machine {
     /// Who works now.
     worker: u32,
     hierarchy: Hierarchy,
+    idle: Idle,
 }
 
 fn new_lruvec(config: MachineConfig, now: Millis) -> Lruvec {
@@ -96,6 +99,7 @@ impl Machine {
             stats: Stats::new(config.workers.max(1)),
             worker: 0,
             hierarchy: Hierarchy::default(),
+            idle: Idle::default(),
         }
     }
 
@@ -152,6 +156,7 @@ impl Machine {
     /// Replaces a tenant's settings.
     pub fn set_limits(&mut self, id: MemcgId, limits: MemcgLimits) {
         self.tree.set_limits(id, limits);
+        self.idle.note(id);
         if limits.soft != Limit::Max {
             self.soft.set_in_use();
         }
@@ -160,11 +165,13 @@ impl Machine {
     /// Sets a tenant's memory.swappiness.
     pub fn set_swappiness(&mut self, id: MemcgId, swappiness: Swappiness) {
         self.tree.set_swappiness(id, swappiness);
+        self.idle.note(id);
     }
 
     /// A tenant is removed while pages of it may remain: it is reclaimed next, and harder.
     pub fn offline(&mut self, id: MemcgId) {
         self.tree.offline(id);
+        self.idle.note(id);
         self.memcg_lru.offline(id);
         self.release_if_empty(id);
     }
@@ -182,6 +189,7 @@ impl Machine {
         self.tree.release(id);
         self.shared.forget(id, before);
         self.memcg_lru.release(id);
+        self.idle.note(id);
         self.lruvecs[id.index()] = None;
         self.reports.forget(id);
         self.soft.forget(id);
@@ -211,8 +219,8 @@ impl Machine {
 
     fn check_accounts(&self, id: MemcgId) {
         let of = |f: fn(&crate::memcg::Memcg) -> Pages| {
-            let children = self.tree.children(id).iter();
-            let sum: u64 = children.map(|&child| f(self.tree.get(child)).0).sum();
+            let children = self.tree.children(id);
+            let sum: u64 = children.map(|child| f(self.tree.get(child)).0).sum();
             (f(self.tree.get(id)), sum)
         };
         let own = self.lruvec(id).resident().0 + self.tree.stocked(id).0;

@@ -190,6 +190,9 @@ impl Machine {
             for (n, (request, total)) in requests.iter().zip(&totals).enumerate() {
                 if total.reclaimed < request.nr {
                     self.note_pressure(target, (priority, request.reason), request.now);
+                    if !self.is_worth_a_pass(*request, priority) {
+                        continue;
+                    }
                     let reclaimer = self.reclaimer(target, *request, priority);
                     running.push((n, reclaimer.after(total.reclaimed)));
                 }

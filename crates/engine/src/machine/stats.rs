@@ -109,6 +109,7 @@ impl Machine {
         };
         let (group, now) = (handed.group, of_lruvec(lruvec));
         self.stats.rstat.bring_to(worker as usize, group, 0, &now);
+        self.idle.note(id);
         if let Some(lru) = lruvec.classic_mut() {
             let notes = lru.take_notes();
             self.hierarchy.add(&self.tree, id, (lru.own(), &notes));
@@ -144,7 +145,7 @@ impl Machine {
         self.hand_events_over();
         if id == MemcgId::ROOT {
             self.hand_all_over();
-        } else if self.tree.children(id).is_empty() {
+        } else if self.tree.children(id).next().is_none() {
             self.hand_over(id);
         } else {
             let subtree = self.tree.pre_order(id);

@@ -10,7 +10,6 @@
 //! its usage is its own pages and its children's usage. Those of one that was measured are what its
 //! measurement told, whatever its children's say.
 
-use super::tree::Node;
 use super::{MemcgId, MemcgTree};
 use crate::units::Pages;
 
@@ -21,7 +20,7 @@ impl MemcgTree {
         let before = self.get(id).unseen();
         let unseen = match usage {
             Some(usage) => difference(usage, self.get(id).charged()),
-            None => self.unseen_below(self.node(id)),
+            None => self.unseen_below(id),
         };
         self.node_mut(id).measured = usage.is_some();
         self.change(id, |memcg| memcg.set_unseen(unseen));
@@ -33,14 +32,14 @@ impl MemcgTree {
         }
     }
 
-    fn unseen_below(&self, node: &Node) -> i64 {
-        let children = node.children.iter();
-        children.map(|&child| self.get(child).unseen()).sum()
+    fn unseen_below(&self, id: MemcgId) -> i64 {
+        let children = self.children(id);
+        children.map(|child| self.get(child).unseen()).sum()
     }
 
-    pub(super) fn check_measured(&self, node: &Node) {
-        let made_of_children = node.memcg.unseen() == self.unseen_below(node);
-        assert!(node.measured || made_of_children, "unseen pages");
+    pub(super) fn check_measured(&self, id: MemcgId) {
+        let made_of_children = self.get(id).unseen() == self.unseen_below(id);
+        assert!(self.node(id).measured || made_of_children, "unseen pages");
     }
 }
 

@@ -8,6 +8,7 @@ mod counter;
 mod events;
 mod measured;
 mod memcg_lru;
+mod order;
 mod protection;
 mod scan_protection;
 mod shared_walk;

@@ -8,6 +8,7 @@
 //!   min(usage, setting), which effective protection divides;
 //! - an offline memcg has no protection; its id is reused only after it is released.
 
+use super::order::Links;
 use super::stock::Stocks;
 use super::{HighOverages, effective_protection};
 use super::{Memcg, MemcgEvent, MemcgLimits, Protection, ProtectionInput};
@@ -35,7 +36,7 @@ impl MemcgId {
 pub(super) struct Node {
     pub(super) memcg: Memcg,
     pub(super) parent: Option<MemcgId>,
-    pub(super) children: Vec<MemcgId>,
+    pub(super) links: Links,
     online: bool,
     /// Its usage was measured: not made of its children's.
     pub(super) measured: bool,
@@ -116,7 +117,7 @@ impl MemcgTree {
         } else {
             self.nodes[id.index()] = Some(node);
         }
-        self.node_mut(parent).children.push(id);
+        self.link(parent, id);
         id
     }
 
@@ -146,7 +147,7 @@ impl MemcgTree {
     #[must_use]
     pub fn is_releasable(&self, id: MemcgId) -> bool {
         let node = self.node(id);
-        let is_empty = node.children.is_empty()
+        let is_empty = !node.links.has_children()
             && node.memcg.charged() == Pages(0)
             && node.memcg.swap_usage() == Pages(0);
         !node.online && node.parent.is_some() && is_empty
@@ -158,7 +159,7 @@ impl MemcgTree {
             return false;
         };
         self.set_measured(id, None);
-        self.node_mut(parent).children.retain(|&child| child != id);
+        self.unlink(parent, id);
         self.nodes[id.index()] = None;
         self.free.push(id.0);
         true
@@ -168,62 +169,6 @@ impl MemcgTree {
     #[must_use]
     pub fn parent(&self, id: MemcgId) -> Option<MemcgId> {
         self.node(id).parent
-    }
-
-    /// The children, in the order of their creation.
-    #[must_use]
-    pub fn children(&self, id: MemcgId) -> &[MemcgId] {
-        &self.node(id).children
-    }
-
-    /// `id` and its ancestors, up to the root.
-    pub fn ancestors(&self, id: MemcgId) -> impl Iterator<Item = MemcgId> + '_ {
-        core::iter::successors(Some(id), |&id| self.parent(id))
-    }
-
-    /// `root` and its descendants, parents first.
-    #[must_use]
-    pub fn pre_order(&self, root: MemcgId) -> Vec<MemcgId> {
-        let (mut order, mut stack) = (Vec::new(), alloc::vec![root]);
-        while let Some(id) = stack.pop() {
-            order.push(id);
-            stack.extend(self.children(id).iter().rev());
-        }
-        order
-    }
-
-    /// What follows `id` in [`Self::pre_order`] of `root`.
-    #[must_use]
-    pub fn after(&self, root: MemcgId, id: MemcgId) -> Option<MemcgId> {
-        if let Some(&child) = self.children(id).first() {
-            return Some(child);
-        }
-        let mut at = id;
-        while at != root {
-            let parent = self.parent(at)?;
-            let mut siblings = self.children(parent).iter();
-            siblings.find(|&&sibling| sibling == at);
-            if let Some(&next) = siblings.next() {
-                return Some(next);
-            }
-            at = parent;
-        }
-        None
-    }
-
-    /// What precedes `id` in [`Self::pre_order`] of any root above it.
-    #[must_use]
-    pub fn before(&self, id: MemcgId) -> Option<MemcgId> {
-        let parent = self.parent(id)?;
-        let siblings = self.children(parent).iter();
-        let Some(&elder) = siblings.take_while(|&&sibling| sibling != id).last() else {
-            return Some(parent);
-        };
-        let mut last = elder;
-        while let Some(&child) = self.children(last).last() {
-            last = child;
-        }
-        Some(last)
     }
 
     /// Replaces the settings of `id`.
@@ -465,14 +410,15 @@ impl MemcgTree {
     /// # Panics
     /// When one does not hold.
     pub fn check_invariants(&self) {
-        for (index, node) in self.nodes.iter().enumerate() {
+        self.check_links();
+        for (index, node) in (0u32..).zip(&self.nodes) {
             let Some(node) = node else { continue };
             let sum = |f: &dyn Fn(MemcgId) -> Pages| {
-                Pages(node.children.iter().map(|&child| f(child).0).sum())
+                Pages(self.children(MemcgId(index)).map(|id| f(id).0).sum())
             };
             let children = sum(&|id| self.get(id).charged());
             assert!(children <= node.memcg.charged(), "I1: memcg {index}");
-            self.check_measured(node);
+            self.check_measured(MemcgId(index));
             assert_eq!(
                 node.children_min,
                 sum(&|id| self.protected(id).min),
@@ -492,7 +438,7 @@ impl Node {
         Self {
             memcg: Memcg::new(MemcgLimits::default(), Swappiness::default()),
             parent,
-            children: Vec::new(),
+            links: Links::default(),
             online: true,
             measured: false,
             is_eventful: false,

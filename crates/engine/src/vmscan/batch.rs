@@ -35,7 +35,8 @@ impl Batch {
         // Isolation by the classic lists has looked at the accessed bits already.
         let by_generations = lruvec.multi_gen().is_some();
         if by_generations {
-            shrunk.kept.referenced = lruvec.keep_referenced(&mut self.pages);
+            let has_recency = |id| memory.has_recency(memcg, id);
+            shrunk.kept.referenced = lruvec.keep_referenced(&mut self.pages, has_recency);
         }
         shrunk.unswapped = lruvec.keep_unswappable(&mut self.pages, sc.most_out);
         self.outcome.clear();

@@ -29,7 +29,8 @@ pub(super) fn shrink_classic<M: Memory>(
         for ty in FolioType::ALL {
             let nr = pass.take(ty, true, cluster(sc, total.reclaimed));
             if nr > 0 && prepared.may_deactivate[ty.index()] {
-                total.scanned += lruvec.shrink_active(ty, nr);
+                let recency = |id| memory.has_recency(memcg, id);
+                total.scanned += lruvec.shrink_active_mapped((ty, nr), &recency);
             }
             total.kept_active |= nr > 0 && !prepared.may_deactivate[ty.index()];
             if sc.is_exact() && total.reclaimed >= sc.nr_to_reclaim {
@@ -49,7 +50,7 @@ pub(super) fn shrink_classic<M: Memory>(
             break;
         }
     }
-    lruvec.age_anon(sc.swappiness);
+    lruvec.age_anon(sc.swappiness, &|id| memory.has_recency(memcg, id));
     total
 }
 
@@ -99,7 +100,8 @@ fn shrink_inactive<M: Memory>(
     (memory, batch): (&mut M, &mut Batch),
 ) -> Shrunk {
     batch.pages.clear();
-    let scanned = lruvec.isolate_inactive(sc.reason, ty, nr, &mut batch.pages);
+    let recency = |id| memory.has_recency(memcg, id);
+    let scanned = lruvec.isolate_inactive_mapped(sc.reason, (ty, nr), &recency, &mut batch.pages);
     let shrunk = Shrunk {
         scanned,
         ..batch.page_out((memcg, lruvec), sc, memory)

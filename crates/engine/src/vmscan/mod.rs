@@ -59,13 +59,20 @@ pub enum PageOut {
 pub trait Memory {
     /// Tells `lruvec`, which is that of `memcg`, which pages were accessed since the last walk, either
     /// one by one ([`Lruvec::young`]) or, where the accessed bits are in the words, all at once
-    /// ([`Lruvec::walk_accessed`]).
+    /// ([`Lruvec::walk_accessed`], or [`Lruvec::walk_recent`] where there are mappings without recency).
     fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec);
 
     /// [`Self::walk`] that leaves nothing out (`force_scan`), where a walk may: ages are to be
     /// reported.
     fn walk_all(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
         self.walk(memcg, lruvec);
+    }
+
+    /// Whether what maps page `id` of `memcg` has recency (`vma_has_recency`), so that the accessed bit
+    /// that [`Lruvec::touch`] set means anything. Asked at each look, never remembered: advice takes
+    /// effect at once. By default all have. spec: reclaim-control.md 6.1.
+    fn has_recency(&self, _memcg: MemcgId, _id: FolioId) -> bool {
+        true
     }
 
     /// Eviction found the pages of `young` in use, and has just learned it from their page tables:

@@ -23,14 +23,22 @@ pub enum Settled {
 
 impl Lruvec {
     /// The reference check of 6.4, as far as the accessed bits know: isolated pages that were touched
-    /// since the last walk, through a VMA with recency, are put back and taken out of `batch`.
-    /// Returns how many.
-    pub fn keep_referenced(&mut self, batch: &mut Vec<FolioId>) -> u64 {
+    /// since the last walk, through a mapping of which `has_recency` says yes, are put back and taken out
+    /// of `batch`. The bit of another mapping is neither counted nor cleared. Returns how many.
+    pub fn keep_referenced(
+        &mut self,
+        batch: &mut Vec<FolioId>,
+        has_recency: impl Fn(FolioId) -> bool,
+    ) -> u64 {
         let before = batch.len();
         self.folios().bring_bits_near(batch);
         batch.retain(|&id| {
-            let young =
-                self.folios().is_accessed(id) && !self.folios().get(id).has(Flag::NoRecency);
+            let word = self.folios().get(id);
+            if word.state() != State::OffList {
+                return true;
+            }
+            let accessed = self.folios().is_accessed(id) && has_recency(id);
+            let young = (accessed && self.take_accessed(id)) || word.has(Flag::Young);
             if young {
                 self.put_back(id, true);
             }

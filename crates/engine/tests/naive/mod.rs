@@ -32,7 +32,10 @@ pub struct Page {
     pub workingset: bool,
     active: bool,
     reclaim: bool,
+    /// By the hardware.
     accessed: bool,
+    /// A walk told so while it was isolated.
+    told: bool,
     swap_cache: bool,
     pub dirty: bool,
     pub writeback: bool,
@@ -50,6 +53,7 @@ impl Page {
             active: false,
             reclaim: false,
             accessed: false,
+            told: false,
             swap_cache: false,
             dirty: false,
             writeback: false,
@@ -171,7 +175,7 @@ impl Naive {
                     [0, 0, 1, 2, 2][refs as usize]
                 };
                 self.control.refaulted(ty, tier);
-                self.counts.activate[ty as usize] += u64::from(in_fault);
+                self.counts.activate[ty as usize] += u64::from(in_fault && recency);
                 if workingset {
                     page.workingset = true;
                     self.counts.restore[ty as usize] += 1;
@@ -188,7 +192,7 @@ impl Naive {
     pub fn young(&mut self, id: u32) {
         let page = &mut self.pages[id as usize];
         match page.place {
-            Place::Off => page.accessed = true,
+            Place::Off => page.told = true,
             Place::Gen(_) if !page.referenced && !page.workingset => {
                 page.referenced = true;
                 page.field = 0;
@@ -203,13 +207,34 @@ impl Naive {
         }
     }
 
-    /// A walk over the accessed bits.
-    pub fn walk(&mut self) {
-        for id in (0u32..).take(self.pages.len()) {
+    /// A walk over the accessed bits of mappings with recency.
+    pub fn walk(&mut self, recency: &[bool]) {
+        for (id, &recent) in (0u32..).zip(recency) {
             let page = &mut self.pages[id as usize];
-            if matches!(page.place, Place::Gen(_)) && std::mem::take(&mut page.accessed) {
+            let walked = recent && matches!(page.place, Place::Gen(_));
+            if walked && std::mem::take(&mut page.accessed) {
                 self.young(id);
             }
+        }
+    }
+
+    /// The reference check of isolated pages; true when `id` is back on a list.
+    pub fn keep_referenced(&mut self, id: u32, recent: bool) -> bool {
+        let page = &mut self.pages[id as usize];
+        let young = page.told || (page.accessed && recent);
+        if page.place != Place::Off || !young {
+            return false;
+        }
+        page.accessed &= !recent;
+        self.put_back(id, PageOut::Referenced);
+        true
+    }
+
+    /// A mapping goes.
+    pub fn zap(&mut self, id: u32, recency: bool) {
+        let page = &mut self.pages[id as usize];
+        if std::mem::take(&mut page.accessed) && recency && page.ty == FolioType::File {
+            self.mark_accessed(id);
         }
     }
 
@@ -480,8 +505,8 @@ impl Naive {
 
     fn put_back(&mut self, id: u32, outcome: PageOut) {
         let page = &mut self.pages[id as usize];
-        if outcome == PageOut::Referenced || page.accessed {
-            page.accessed = false;
+        if outcome == PageOut::Referenced || std::mem::take(&mut page.told) {
+            page.told = false;
             page.active = page.referenced || page.workingset;
             (page.referenced, page.field) = (!page.active, 0);
             page.workingset |= page.active;

@@ -2,7 +2,7 @@
 //! mapping, once, as a video encoder does, beside memory that it uses all the time.
 //! spec: reclaim-control.md 6.
 //!
-//! Invariant: whether accesses through a mapping count is the engine's `vma_has_recency`, asked of an
+//! Invariant: whether accesses through a mapping count is `vma_has_recency`, asked at each look of an
 //! address space in which the program gave its advice; nothing else differs between the runs.
 
 use super::Settings;
@@ -86,7 +86,6 @@ struct Run {
 struct Encoder {
     tenant: Tenant,
     hot: u32,
-    video_recency: bool,
     video_in: u64,
 }
 
@@ -94,7 +93,7 @@ impl Encoder {
     fn new(policy: Policy, hint: Hint, scale: u64) -> Self {
         let pages = |n: u64| u32::try_from(n / scale).unwrap_or(u32::MAX);
         let (hot, video) = (pages(HOT), pages(VIDEO));
-        let mut space = AddressSpace::default();
+        let mut tenant = Tenant::new(policy, hot + video, Pages(MEMORY / scale));
         let mapped = |start: u32, len: u32, kind| Vma {
             start: u64::from(start),
             end: u64::from(start + len),
@@ -102,15 +101,13 @@ impl Encoder {
             advice: Advice::Normal,
             first: FolioId(start),
         };
-        space.map(mapped(0, hot, VmaKind::Anon));
+        tenant.space.map(mapped(0, hot, VmaKind::Anon));
         let file = mapped(hot, video, VmaKind::File(OpenFileId(1)));
-        space.map(file);
-        hint.apply(&mut space, &file);
-        let vma = space.find(u64::from(hot)).copied();
+        tenant.space.map(file);
+        hint.apply(&mut tenant.space, &file);
         Self {
-            tenant: Tenant::new(policy, hot + video, Pages(MEMORY / scale)),
+            tenant,
             hot,
-            video_recency: vma.is_some_and(|vma| space.has_recency(&vma)),
             video_in: 0,
         }
     }
@@ -119,9 +116,7 @@ impl Encoder {
         let id = FolioId(self.hot + page);
         if !self.tenant.lruvec_mut().touch(id) {
             self.video_in += 1;
-            let recency = self.video_recency;
-            self.tenant
-                .fault(id.0, FolioType::File, FaultKind::Refault, recency);
+            self.tenant.fault(id.0, FolioType::File, FaultKind::Refault);
         }
     }
 }
@@ -286,7 +281,11 @@ mod tests {
     #[test]
     fn advice_is_what_takes_recency_away() {
         let policy = Policy::default();
-        let recency = Hint::ALL.map(|hint| Encoder::new(policy, hint, 4096).video_recency);
-        assert_eq!(recency, [true, false, false]);
+        let recency = Hint::ALL.map(|hint| {
+            let encoder = Encoder::new(policy, hint, 4096);
+            let space = &encoder.tenant.space;
+            [0, encoder.hot].map(|page| space.is_recent(FolioId(page)))
+        });
+        assert_eq!(recency, [[true, true], [true, false], [true, false]]);
     }
 }

@@ -8,6 +8,7 @@
 //! Invariant: no more than the limit is resident after any reference. Deterministic.
 
 use super::Cache;
+use crate::hardware;
 use crate::in_words::InWords;
 use engine::memcg::MemcgLimits;
 use engine::{FaultKind, FolioId, FolioType, Machine, MachineConfig, MemcgId, Millis, Policy};
@@ -66,8 +67,7 @@ impl EngineRun {
         } else {
             FaultKind::Refault
         };
-        self.machine.fault_in(ONE, id, FolioType::Anon, kind, true);
-        self.machine.lruvec_mut(ONE).touch(id);
+        hardware::fault(&mut self.machine, (ONE, id), FolioType::Anon, kind, true);
         self.resident += 1;
     }
 

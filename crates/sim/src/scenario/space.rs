@@ -4,16 +4,16 @@
 //! This is the engine's view of hardware, kept apart from the engine: the walk goes through VMAs and
 //! page tables (`walk.rs`), and page-out through the reverse map, as in the kernel.
 //!
-//! Invariants: a page is present here exactly if its folio is in memory; only present pages have an
-//! accessed bit; a table with an accessed bit that a walk may take has its own accessed bit set; page
-//! numbers of a space start at 0 and leave no gaps.
+//! Invariants: a folio that is mapped is present in one of its mappings exactly if it is in memory; each
+//! mapping has a bit of its own, and only present pages have one; a table with an accessed bit that a walk
+//! may take has its own accessed bit set; folios of a space start at 0 and leave no gaps.
 
 mod walk;
 
 pub use walk::{WalkCounts, WalkKind};
 
 use engine::lru_gen::BloomFilters;
-use engine::{FolioId, PageOut};
+use engine::{FolioId, FolioType, Lruvec, PageOut};
 use models::vma::{AddressSpace, Vma};
 
 const PRESENT: u8 = 1;
@@ -34,8 +34,8 @@ pub struct Space {
     /// What is mapped.
     pub map: AddressSpace,
     directory: Vec<Option<Box<Leaf>>>,
-    /// Page of each folio.
-    pages: Vec<u64>,
+    /// Number of folios.
+    folios: usize,
     filters: BloomFilters,
     counts: WalkCounts,
 }
@@ -46,9 +46,10 @@ fn entry(page: u64) -> (usize, usize) {
 }
 
 impl Space {
-    /// Maps `vma`; its folios are the next ones.
+    /// Maps `vma`: folios that were mapped before, or the next ones.
     pub fn map(&mut self, vma: Vma) {
-        self.pages.extend(vma.start..vma.end);
+        let pages = usize::try_from(vma.end - vma.start).unwrap_or(usize::MAX);
+        self.folios = self.folios.max(vma.first.index() + pages);
         self.map.map(vma);
     }
 
@@ -90,29 +91,23 @@ impl Space {
         self.set(page, PRESENT);
     }
 
-    /// The page of a folio.
-    #[must_use]
-    pub fn page(&self, id: FolioId) -> Option<u64> {
-        self.pages.get(id.index()).copied()
-    }
-
-    /// True when a folio's page is present.
+    /// True when a folio is present in some mapping.
     #[must_use]
     pub fn is_present(&self, id: FolioId) -> bool {
-        self.page(id)
-            .is_some_and(|page| self.bits(page) & PRESENT != 0)
+        let mut mappings = self.map.mappings(id);
+        mappings.any(|(page, _)| self.bits(page) & PRESENT != 0)
     }
 
     /// Number of folios.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.pages.len()
+        self.folios
     }
 
     /// True when nothing was ever mapped.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.pages.is_empty()
+        self.folios == 0
     }
 
     /// The VMA of `page`, if accesses through it mean anything.
@@ -121,20 +116,42 @@ impl Space {
         self.map.has_recency(vma).then_some(*vma)
     }
 
-    /// Unmaps one folio's page unless it was accessed.
+    /// Unmaps one folio everywhere, unless it was accessed through a mapping with recency: the bits of these
+    /// are taken then, and those of others are neither counted nor cleared.
     pub(super) fn unmap(&mut self, id: FolioId) -> PageOut {
-        let Some(page) = self.page(id) else {
+        let mappings = self.map.mappings(id);
+        let mapped: Vec<(u64, u8)> = mappings
+            .map(|(page, vma)| match self.bits(page) {
+                bits if self.map.has_recency(vma) => (page, bits),
+                bits => (page, bits & PRESENT),
+            })
+            .filter(|(_, bits)| *bits != 0)
+            .collect();
+        if mapped.is_empty() {
             return PageOut::Gone;
-        };
-        match self.bits(page) {
-            0 => PageOut::Gone,
-            bits if bits & ACCESSED != 0 && self.recent_vma(page).is_some() => {
-                self.set(page, bits & !ACCESSED);
-                PageOut::Referenced
+        }
+        let accessed = |&&(_, bits): &&(u64, u8)| bits & ACCESSED != 0;
+        if mapped.iter().any(|entry| accessed(&entry)) {
+            for (page, _) in mapped.iter().filter(accessed) {
+                self.set(*page, PRESENT);
             }
-            _ => {
+            return PageOut::Referenced;
+        }
+        mapped.iter().for_each(|(page, _)| self.set(*page, 0));
+        PageOut::Stored
+    }
+
+    /// Removes mappings. What was accessed through them of files, which stay in memory, is told to `lruvec`
+    /// if the mapping has recency now; anon folios are the caller's to remove. spec: reclaim-control.md 6.1.
+    pub fn munmap(&mut self, start: u64, end: u64, lruvec: &mut Lruvec) {
+        for vma in self.map.unmap(start, end) {
+            let counts = self.map.has_recency(&vma) && vma.folio_type() == FolioType::File;
+            for page in vma.start..vma.end {
+                let accessed = self.bits(page) & ACCESSED != 0;
                 self.set(page, 0);
-                PageOut::Stored
+                if let Some(id) = vma.folio(page).filter(|_| counts && accessed) {
+                    lruvec.mark_accessed(id);
+                }
             }
         }
     }

@@ -4,6 +4,7 @@
 //! resident is present in its space.
 
 use super::space::{Space, WalkCounts, WalkKind};
+use crate::mapped::Mapped;
 use engine::{FolioId, Lruvec, MemcgId, Memory, PageOut};
 
 /// The address spaces of all tenants, by memcg.
@@ -54,7 +55,7 @@ impl Spaces {
             WalkKind::Unfiltered
         };
         if self.in_engine {
-            lruvec.walk_accessed();
+            Mapped(&self.of(memcg).map).walk(memcg, lruvec);
         } else {
             self.of(memcg).walk(lruvec, kind);
         }
@@ -82,6 +83,10 @@ impl Memory for Spaces {
 
     fn walk_all(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
         self.walk_as(memcg, lruvec, WalkKind::Forced);
+    }
+
+    fn has_recency(&self, memcg: MemcgId, id: FolioId) -> bool {
+        self.get(memcg).is_none_or(|space| space.map.is_recent(id))
     }
 
     fn look_around(&mut self, memcg: MemcgId, lruvec: &mut Lruvec, young: &[FolioId]) {

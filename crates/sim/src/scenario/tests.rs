@@ -3,6 +3,8 @@ use super::world::World;
 use super::*;
 use proptest::prelude::*;
 
+mod recency;
+
 /// A bit of everything, and small.
 const MIXED: &str = r#"
 name = "mixed"
@@ -121,7 +123,7 @@ fn both_kinds_of_memory_give_the_same() {
 }
 
 /// What looking around and the filters are for: less of the page tables is walked, and the pages in
-/// use are found all the same.
+/// use are found all the same. What faults is scattered: a stream fills its tables, and dense ones are walked.
 #[test]
 fn walks_pass_sparse_tables_by() {
     let text = r#"
@@ -134,7 +136,7 @@ fn walks_pass_sparse_tables_by() {
         work = [
           { pattern = "loop", size = "4M", rate = 4000 },
           { pattern = "uniform", size = "16M", rate = 100 },
-          { pattern = "scan", size = "200M", rate = 400 },
+          { pattern = "uniform", size = "200M", rate = 400 },
         ]
     "#;
     let run = |look_around: &str| {

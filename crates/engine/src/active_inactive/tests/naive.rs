@@ -137,12 +137,9 @@ impl Naive {
             self.clock += 1;
             return;
         }
-        let young = core::mem::take(&mut page.accessed);
-        let at_once = self.stage == Stage::Base && !page.file;
-        let active = young && (page.referenced || at_once);
-        page.referenced = young;
-        self.clock += u64::from(active);
-        let list = usize::from(page.file) * 2 + usize::from(active);
+        // Its accessed bit is for the next check to find.
+        page.referenced = false;
+        let list = usize::from(page.file) * 2;
         self.push(id, list);
     }
 }

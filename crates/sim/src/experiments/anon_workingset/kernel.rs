@@ -93,7 +93,7 @@ impl Machine {
             Kernel::Base => self.swap_in(cpu),
             _ => FaultKind::Refault,
         };
-        self.tenant.fault(page, FolioType::Anon, kind, true);
+        self.tenant.fault(page, FolioType::Anon, kind);
     }
 
     /// Whether the activation at the fault finds the page on a list.

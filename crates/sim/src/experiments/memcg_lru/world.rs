@@ -4,6 +4,7 @@
 //! touches may be made in one go: nothing would change if they were interleaved, and a tenant's
 //! words stay in the processor's cache meanwhile.
 
+use crate::hardware;
 use crate::in_words::InWords;
 use crate::rng::Rng;
 use engine::machine::{GlobalReclaim, ReclaimRequest};
@@ -186,7 +187,13 @@ fn touch_at_random(machine: &mut Machine, id: MemcgId, rng: &mut Rng, pages: u32
             .lruvec_mut(id)
             .touch_all(&block[..len], &mut missing);
         for page in missing.drain(..) {
-            machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
+            hardware::fault(
+                machine,
+                (id, page),
+                FolioType::Anon,
+                FaultKind::Refault,
+                true,
+            );
         }
     }
 }

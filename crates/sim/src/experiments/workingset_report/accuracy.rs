@@ -1,6 +1,7 @@
 //! Histograms against the truth: pages that are used every 1, 4 and 16 s, and never again.
 
 use super::super::Settings;
+use crate::hardware;
 use crate::in_words::InWords;
 use crate::outcome::{Cell, Claim, Outcome, Table};
 use crate::stats::number;
@@ -28,7 +29,8 @@ impl World {
         let id = machine.create(MemcgId::ROOT, Millis(0));
         machine.lruvec_mut(id).ensure(pages as usize);
         for page in (0..pages).map(FolioId) {
-            machine.fault_in(id, page, FolioType::Anon, FaultKind::FirstTouch, true);
+            let (ty, kind) = (FolioType::Anon, FaultKind::FirstTouch);
+            hardware::fault(&mut machine, (id, page), ty, kind, true);
         }
         let reports = machine.reports_mut();
         reports.set_bins(Bins::new(&EDGES).expect("increasing edges"));

@@ -2,6 +2,7 @@
 //! spec: workingset-report.md 9.
 
 use super::super::Settings;
+use crate::hardware;
 use crate::in_words::InWords;
 use crate::outcome::{Cell, Claim, Outcome, Table};
 use crate::rng::Rng;
@@ -77,9 +78,8 @@ impl Target {
         let id = FolioId(u32::try_from(page).unwrap_or(u32::MAX));
         self.touches += 1;
         if !self.machine.lruvec_mut(self.id).touch(id) {
-            self.machine
-                .fault_in(self.id, id, ty, FaultKind::Refault, true);
-            self.machine.lruvec_mut(self.id).touch(id);
+            let at = (self.id, id);
+            hardware::fault(&mut self.machine, at, ty, FaultKind::Refault, true);
         }
     }
 

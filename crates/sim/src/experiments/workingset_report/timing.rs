@@ -1,5 +1,6 @@
 //! When reports are refreshed and announced: the interval, the threshold, pressure, the aging thread.
 
+use crate::hardware;
 use crate::in_words::InWords;
 use crate::outcome::{Cell, Claim, Outcome, Table};
 use crate::stats::number;
@@ -18,7 +19,8 @@ fn machine(tenants: u64) -> (Machine, Vec<MemcgId>) {
     for &id in &ids {
         machine.lruvec_mut(id).ensure(20_000);
         for page in (0..20_000).map(FolioId) {
-            machine.fault_in(id, page, FolioType::Anon, FaultKind::FirstTouch, true);
+            let (ty, kind) = (FolioType::Anon, FaultKind::FirstTouch);
+            hardware::fault(&mut machine, (id, page), ty, kind, true);
         }
     }
     let edges = [Millis(1000), Millis(10_000)];

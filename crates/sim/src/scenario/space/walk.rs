@@ -118,11 +118,9 @@ impl Space {
     /// A table that turns out dense is put in the filter of the next walk.
     pub(in crate::scenario) fn look_around(&mut self, lruvec: &mut Lruvec, young: &[FolioId]) {
         let seq = lruvec.lru_gen().max_seq();
-        for page in young
-            .iter()
-            .filter_map(|&id| self.page(id))
-            .collect::<Vec<u64>>()
-        {
+        let mappings = |&id: &FolioId| self.map.mappings(id).map(|(page, _)| page).collect();
+        let pages: Vec<Vec<u64>> = young.iter().map(mappings).collect();
+        for page in pages.into_iter().flatten() {
             let Some(vma) = self.recent_vma(page) else {
                 continue;
             };

@@ -22,8 +22,10 @@ use super::hierarchy::Hierarchy;
 use super::plan::Plan;
 use super::spaces::Spaces;
 use super::values::Time;
+use crate::hardware;
 use crate::rng::Rng;
-use engine::{FaultKind, FolioId, Machine, MemcgId, Millis, Pages, Swappiness};
+use engine::workingset::Refault;
+use engine::{FaultKind, FolioId, FolioType, Machine, MemcgId, Memory, Millis, Pages, Swappiness};
 use models::vma::OpenFileId;
 
 /// The machine.
@@ -127,7 +129,7 @@ impl World {
         // A released memcg's number may come again, but its address space does not.
         self.spaces.reset(id);
         let space = self.spaces.of(id);
-        for (file, worker) in (0..).zip(&mut guest.workers) {
+        for (file, worker) in (0..).zip(&guest.workers) {
             worker.map(space, OpenFileId(file));
         }
         let len = space.len();
@@ -198,13 +200,12 @@ impl World {
         };
         self.make_room(n, id);
         let worker = &self.guests[n].workers[w];
-        let (ty, recency) = (worker.folio_type(), worker.recency);
+        let ty = worker.folio_type();
         let how = match worker.work.access {
             Access::Mapped => FaultKind::Refault,
             Access::Descriptor => FaultKind::Descriptor,
         };
-        let refault = self.machine.fault_in(id, folio, ty, how, recency);
-        self.spaces.of(id).install(u64::from(folio.0));
+        let refault = self.bring_in((id, folio), ty, how);
         let counts = &mut self.guests[n].counts;
         counts.misses += 1;
         counts.came += 1;
@@ -222,6 +223,26 @@ impl World {
             self.guests[n].counts.throttled += delay;
             self.guests[n].sleeps_until = self.now + delay;
         }
+    }
+
+    /// The kernel's part of a fault, and the hardware's: the access is made again.
+    fn bring_in(
+        &mut self,
+        (id, folio): (MemcgId, FolioId),
+        ty: FolioType,
+        how: FaultKind,
+    ) -> Option<Refault> {
+        let recency = self.spaces.has_recency(id, folio);
+        if self.spaces.in_engine {
+            return hardware::fault(&mut self.machine, (id, folio), ty, how, recency);
+        }
+        let refault = self.machine.fault_in(id, folio, ty, how, recency);
+        let (space, page) = (self.spaces.of(id), u64::from(folio.0));
+        space.install(page);
+        if how != FaultKind::Descriptor {
+            space.touch(page);
+        }
+        refault
     }
 
     /// Notes what tenants hold and have lost.

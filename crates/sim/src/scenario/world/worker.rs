@@ -17,7 +17,6 @@ pub(super) struct Worker {
     /// First page and first folio of its mapping.
     pub(super) first: u32,
     pub(super) pages: u32,
-    pub(super) recency: bool,
     /// Touches owed, in thousandths.
     owed: u64,
 }
@@ -49,7 +48,7 @@ impl Worker {
     }
 
     /// Maps its memory into `space`, of a file as `file`.
-    pub(super) fn map(&mut self, space: &mut Space, file: OpenFileId) {
+    pub(super) fn map(&self, space: &mut Space, file: OpenFileId) {
         let advice = match self.work.advice {
             AdviceName::Normal | AdviceName::Noreuse => Advice::Normal,
             AdviceName::Sequential => Advice::Sequential,
@@ -70,7 +69,6 @@ impl Worker {
         if self.work.advice == AdviceName::Noreuse {
             space.map.fadvise(file, Fadvice::NoReuse);
         }
-        self.recency = space.map.has_recency(&vma);
     }
 }
 
@@ -86,7 +84,6 @@ pub(super) fn workers(works: impl Iterator<Item = Work>, seed: u64) -> Vec<Worke
             work,
             first,
             pages,
-            recency: true,
             owed: 0,
         });
         first += pages;

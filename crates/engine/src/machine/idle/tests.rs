@@ -1,0 +1,110 @@
+use super::super::tests::Simple;
+use super::*;
+use crate::active_inactive::Stage;
+use crate::folio::{FolioId, FolioType};
+use crate::lruvec::{FaultKind, Policy};
+use crate::machine::{GlobalReclaim, MachineConfig};
+use crate::memcg::MemcgLimits;
+use crate::units::Millis;
+use crate::vmscan::ScanReason;
+
+fn machine(
+    (tenants, pages): (u32, u32),
+    policy: Policy,
+    global: GlobalReclaim,
+) -> (Machine, Vec<MemcgId>) {
+    let config = MachineConfig {
+        policy,
+        global,
+        ..MachineConfig::default()
+    };
+    let mut machine = Machine::new(config, Millis(0));
+    let ids: Vec<MemcgId> = (0..tenants)
+        .map(|_| machine.create(MemcgId::ROOT, Millis(0)))
+        .collect();
+    for &id in &ids {
+        machine.lruvec_mut(id).ensure(pages as usize);
+        for page in (0..pages).map(FolioId) {
+            machine.fault_in(id, page, FolioType::Anon, FaultKind::FirstTouch, true);
+        }
+    }
+    (machine, ids)
+}
+
+fn direct(nr: u64, now: u64) -> ReclaimRequest {
+    ReclaimRequest {
+        reason: ScanReason::Direct,
+        nr: Pages(nr),
+        swappiness: None,
+        now: Millis(now),
+    }
+}
+
+/// 100,000 tenants of one page did not finish: for 128 pages everybody was visited twice at each of eight
+/// priorities at which a page shifted right is nothing.
+#[test]
+fn many_tenants_of_one_page_are_not_visited_in_vain() {
+    let classic = Policy::ActiveInactive(Stage::Detection, Pages(2000));
+    for (policy, global) in [
+        (Policy::default(), GlobalReclaim::MemcgLru),
+        (Policy::default(), GlobalReclaim::Iterator),
+        (classic, GlobalReclaim::Iterator),
+    ] {
+        let (mut machine, ids) = machine((2000, 1), policy, global);
+        // So that each page is in an oldest generation.
+        for id in ids {
+            (0..2).for_each(|_| machine.age(id, Millis(0)));
+        }
+        for now in 1..=10 {
+            let request = direct(64, now);
+            let got = match global {
+                GlobalReclaim::MemcgLru => machine.reclaim_root(request, &mut Simple),
+                GlobalReclaim::Iterator => {
+                    machine.reclaim_subtree(MemcgId::ROOT, request, &mut Simple)
+                }
+            };
+            assert!(
+                got.reclaimed >= Pages(64),
+                "{policy:?} {global:?} {now}: {got:?}"
+            );
+            assert!(got.visited <= 200, "{policy:?} {global:?} {now}: {got:?}");
+        }
+        machine.check_invariants();
+    }
+}
+
+/// What is not visited must have had nothing to give: the level follows whatever changes.
+#[test]
+fn the_level_follows_size_age_protection_and_removal() {
+    let (mut machine, ids) = machine((3, 64), Policy::default(), GlobalReclaim::MemcgLru);
+    let highest = |machine: &mut Machine| {
+        let request = direct(1, 1);
+        (0..=DEF_PRIORITY)
+            .rev()
+            .find(|&p| machine.is_worth_a_pass(request, p))
+    };
+    assert_eq!(highest(&mut machine), Some(6), "64 pages");
+    machine.lruvec_mut(ids[0]).ensure(1024);
+    for page in (64..1024).map(FolioId) {
+        machine.fault_in(ids[0], page, FolioType::Anon, FaultKind::FirstTouch, true);
+    }
+    assert_eq!(highest(&mut machine), Some(10), "1,024 pages");
+    machine.unmap_range(ids[0], FolioId(1), 1024);
+    assert_eq!(highest(&mut machine), Some(6));
+    let low = MemcgLimits {
+        low: Pages(1),
+        ..MemcgLimits::default()
+    };
+    machine.set_limits(ids[2], low);
+    assert_eq!(
+        highest(&mut machine),
+        Some(DEF_PRIORITY),
+        "it counts events"
+    );
+    machine.set_limits(ids[2], MemcgLimits::default());
+    for &id in &ids {
+        machine.unmap_range(id, FolioId(0), 1024);
+        machine.offline(id);
+    }
+    assert_eq!(highest(&mut machine), None, "nobody is left");
+}

@@ -1,0 +1,186 @@
+//! Mappings without recency: what a page was first touched through decides nothing about it later.
+//! spec: reclaim-control.md 6.1, 11 (tests 11 and 12).
+#![forbid(unsafe_code)]
+
+use engine::active_inactive::Stage;
+use engine::machine::ReclaimRequest;
+use engine::memcg::MemcgLimits;
+use engine::vmstat::VmEvent;
+use engine::word::Flag;
+use engine::{
+    FaultKind, FolioId, FolioType, Lruvec, Machine, MachineConfig, MemcgId, Memory, Millis,
+    PageOut, Pages, Policy, ScanReason,
+};
+use std::ops::Range;
+
+const ONE: MemcgId = MemcgId::FIRST;
+const PAGES: u32 = 200;
+
+/// Memory in which what maps the pages of `noreuse` has no recency, and those of `busy` cannot go.
+#[derive(Default)]
+struct Mapped {
+    noreuse: Range<u32>,
+    busy: Range<u32>,
+}
+
+impl Memory for Mapped {
+    fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
+        lruvec.walk_recent(|id| self.has_recency(memcg, id));
+    }
+
+    fn has_recency(&self, _: MemcgId, id: FolioId) -> bool {
+        !self.noreuse.contains(&id.0)
+    }
+
+    fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+        outcome.extend(batch.iter().map(|id| match self.busy.contains(&id.0) {
+            true => PageOut::Busy,
+            false => PageOut::Stored,
+        }));
+    }
+}
+
+fn machine(policy: Policy) -> Machine {
+    let config = MachineConfig {
+        policy,
+        ..MachineConfig::default()
+    };
+    let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));
+    machine.lruvec_mut(ONE).ensure(PAGES as usize);
+    machine
+}
+
+fn policies() -> [Policy; 2] {
+    let classic = Policy::ActiveInactive(Stage::Detection, Pages(u64::from(PAGES)));
+    [Policy::default(), classic]
+}
+
+/// Pages of a file fault, and the accesses are made again.
+fn fault(machine: &mut Machine, ids: Range<u32>, has_recency: bool) {
+    let (ty, kind) = (FolioType::File, FaultKind::Refault);
+    for id in ids.map(FolioId) {
+        machine.fault_in(ONE, id, ty, kind, has_recency);
+        machine.lruvec_mut(ONE).touch(id);
+    }
+}
+
+fn touch(machine: &mut Machine, ids: Range<u32>) {
+    for id in ids.map(FolioId) {
+        machine.lruvec_mut(ONE).touch(id);
+    }
+}
+
+/// The accesses of the faults are behind us: their bits were taken, by a walk or, of classic lists, by a pass.
+fn forget(machine: &mut Machine) {
+    let busy = 0..PAGES;
+    let mut memory = Mapped {
+        noreuse: 0..0,
+        busy,
+    };
+    machine.walk_and_age(ONE, Millis(1), &mut memory);
+    if machine.lruvec(ONE).classic().is_some() {
+        reclaim(machine, &mut memory, 1);
+    }
+}
+
+fn reclaim(machine: &mut Machine, memory: &mut Mapped, now: u64) {
+    let request = ReclaimRequest {
+        reason: ScanReason::Direct,
+        nr: Pages(32),
+        swappiness: None,
+        now: Millis(now),
+    };
+    machine.reclaim_subtree(ONE, request, memory);
+    machine.check_invariants();
+}
+
+fn present(machine: &Machine, ids: Range<u32>) -> usize {
+    let folios = machine.lruvec(ONE).folios();
+    let ids = ids.filter(|&id| folios.get(FolioId(id)).is_present());
+    ids.count()
+}
+
+/// A page first touched through a NOREUSE mapping was evicted while another mapping used it all the time,
+/// because it remembered the first one.
+#[test]
+fn another_mapping_keeps_what_a_noreuse_mapping_brought_in() {
+    for policy in policies() {
+        let (mut machine, mut memory) = (machine(policy), Mapped::default());
+        fault(&mut machine, 0..PAGES, false);
+        forget(&mut machine);
+        touch(&mut machine, 0..50);
+        reclaim(&mut machine, &mut memory, 2);
+        assert_eq!(present(&machine, 0..50), 50, "{policy:?}");
+        assert!(present(&machine, 50..PAGES) < 150, "{policy:?}");
+    }
+}
+
+/// Advice given after the first touch changed nothing: the pages were kept for accesses that mean nothing.
+#[test]
+fn later_advice_takes_effect_at_once() {
+    for policy in policies() {
+        let (mut machine, mut memory) = (machine(policy), Mapped::default());
+        fault(&mut machine, 0..PAGES, true);
+        forget(&mut machine);
+        touch(&mut machine, 0..PAGES);
+        memory.noreuse = 150..PAGES;
+        reclaim(&mut machine, &mut memory, 2);
+        assert!(present(&machine, 150..PAGES) <= 18, "{policy:?}");
+        assert_eq!(present(&machine, 0..150), 150, "{policy:?}");
+    }
+}
+
+/// A page that came back through a mapping without recency counted as activated, and starts no younger.
+#[test]
+fn no_activation_is_counted_for_a_fault_without_recency() {
+    for (has_recency, expect) in [(false, 0), (true, 1)] {
+        let mut machine = machine(Policy::default());
+        fault(&mut machine, 0..1, true);
+        machine.left(ONE, FolioId(0));
+        fault(&mut machine, 0..1, has_recency);
+        let stats = machine.lruvec(ONE).stat();
+        assert_eq!(stats.get(VmEvent::WorkingsetRefaultFile), 1);
+        assert_eq!(stats.get(VmEvent::WorkingsetActivateFile), expect);
+    }
+}
+
+/// A page of a mapping without recency that could not leave was put back as referenced, by an accessed bit
+/// that is nobody's to read. reclaim-control.md 10, I10.
+#[test]
+fn what_is_put_back_is_not_raised_by_its_bit() {
+    for policy in policies() {
+        let mut machine = machine(policy);
+        let mut memory = Mapped {
+            noreuse: 0..PAGES,
+            busy: 0..PAGES,
+        };
+        fault(&mut machine, 0..PAGES, false);
+        reclaim(&mut machine, &mut memory, 1);
+        let folios = machine.lruvec(ONE).folios();
+        for id in (0..PAGES).map(FolioId) {
+            assert!(!folios.get(id).has(Flag::Referenced), "{policy:?} {id:?}");
+            assert!(folios.is_accessed(id), "{policy:?} {id:?}: not cleared");
+        }
+    }
+}
+
+/// Unmapping a file forgot that its pages had been used, and would have remembered it of a stream as well.
+#[test]
+fn zapping_marks_accessed_what_has_recency() {
+    for (has_recency, expect) in [(true, 20), (false, 0)] {
+        let mut machine = machine(Policy::default());
+        fault(&mut machine, 0..50, has_recency);
+        machine.lruvec_mut(ONE).walk_accessed();
+        touch(&mut machine, 10..30);
+        let marked = machine
+            .lruvec_mut(ONE)
+            .zap_range(FolioId(0), PAGES as usize, has_recency);
+        assert_eq!(marked, Pages(expect));
+        let folios = machine.lruvec(ONE).folios();
+        let refs = |id| engine::lru_gen::refs(Default::default(), folios.get(FolioId(id)));
+        assert_eq!(refs(9), 1, "the walk's");
+        assert_eq!(refs(10), if has_recency { 2 } else { 1 });
+        assert!((0..50).all(|id| !folios.is_accessed(FolioId(id))));
+        assert_eq!(present(&machine, 0..50), 50, "in the page cache");
+    }
+}
