@@ -91,6 +91,20 @@ pub enum PolicyName {
     ActiveInactiveProtection,
     /// The same before both.
     ActiveInactiveBase,
+    /// A yardstick, as those below: each tenant has a list of its own, as long as its memory-max.
+    Lru,
+    /// CLOCK.
+    Clock,
+    /// ARC.
+    Arc,
+    /// S3-FIFO.
+    S3Fifo,
+    /// SIEVE.
+    Sieve,
+    /// LIRS.
+    Lirs,
+    /// W-TinyLFU.
+    WTinyLfu,
 }
 
 /// `run.global`.

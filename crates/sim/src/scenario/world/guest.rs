@@ -2,7 +2,8 @@
 
 use super::worker::Worker;
 use crate::scenario::balloon::Host;
-use engine::MemcgId;
+use crate::scenario::yardstick::{Touch, Yardstick};
+use engine::{FolioId, MemcgId};
 
 /// What is counted of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Guest {
     pub memcg: Option<MemcgId>,
     /// What was counted.
     pub counts: Counts,
+    /// Its memory, where the policy is none of the engine's.
+    pub(super) yardstick: Option<Yardstick>,
     pub(super) host: Option<Host>,
     pub(super) workers: Vec<Worker>,
     pub(super) arrive: u64,
@@ -45,6 +48,21 @@ pub struct Guest {
 }
 
 impl Guest {
+    /// A touch where there is a yardstick; false where there is none.
+    pub(super) fn touch_yardstick(&mut self, folio: FolioId) -> bool {
+        let Some(yardstick) = &mut self.yardstick else {
+            return false;
+        };
+        let touch = yardstick.touch(folio);
+        let counts = &mut self.counts;
+        counts.misses += u64::from(touch != Touch::Hit);
+        counts.came += u64::from(touch != Touch::Hit);
+        counts.refaults += u64::from(touch == Touch::Again);
+        counts.resident = yardstick.held();
+        counts.pgsteal = counts.came - counts.unmapped - counts.resident;
+        true
+    }
+
     /// Its time is over at `now`.
     pub(super) fn is_gone(&self, now: u64) -> bool {
         self.depart.is_some_and(|depart| depart <= now)

@@ -20,6 +20,7 @@ use super::file::{Access, AccessedBits, File};
 use super::plan::Plan;
 use super::spaces::Spaces;
 use super::values::Time;
+use super::yardstick::Yardstick;
 use crate::rng::Rng;
 use engine::{FaultKind, FolioId, Machine, MemcgId, Millis, Pages, Swappiness};
 use models::vma::OpenFileId;
@@ -53,6 +54,7 @@ impl World {
                     group,
                     memcg: None,
                     counts: Counts::default(),
+                    yardstick: Yardstick::new(file.run.policy, tenant),
                     host: None,
                     workers: workers(works, stream),
                     arrive: tenant.arrive.0,
@@ -152,9 +154,12 @@ impl World {
         let Some(id) = self.guests[n].memcg.take() else {
             return;
         };
-        let lruvec = self.machine.lruvec(id);
-        let len = lruvec.folios().len();
-        self.guests[n].counts.pgsteal = lruvec.stat().pgsteal();
+        if self.guests[n].yardstick.take().is_some() {
+            self.guests[n].counts.unmapped = self.guests[n].counts.resident;
+        } else {
+            self.guests[n].counts.pgsteal = self.machine.lruvec(id).stat().pgsteal();
+        }
+        let len = self.machine.lruvec(id).folios().len();
         (
             self.guests[n].counts.resident,
             self.guests[n].counts.balloon,
@@ -182,6 +187,9 @@ impl World {
             return;
         };
         self.guests[n].counts.touches += 1;
+        if self.guests[n].touch_yardstick(folio) {
+            return;
+        }
         let descriptor = self.guests[n].workers[w].work.access == Access::Descriptor;
         let present = if self.spaces.in_engine && !descriptor {
             self.machine.lruvec_mut(id).touch(folio)
@@ -233,7 +241,7 @@ impl World {
     /// Notes what tenants hold and have lost.
     fn look(&mut self) {
         for guest in &mut self.guests {
-            if let Some(id) = guest.memcg {
+            if let Some(id) = guest.memcg.filter(|_| guest.yardstick.is_none()) {
                 let lruvec = self.machine.lruvec(id);
                 guest.counts.pgsteal = lruvec.stat().pgsteal();
                 guest.counts.resident = lruvec.resident().0;
