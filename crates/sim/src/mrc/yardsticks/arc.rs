@@ -45,12 +45,14 @@ impl ArcCache {
         (exact(self.lists.len(other)) / exact(self.lists.len(hit))).max(1.0)
     }
 
+    /// Moves a page to the new end of another list.
     #[expect(clippy::cast_possible_truncation, reason = "four lists")]
     fn transfer(&mut self, from: usize, to: usize, id: u32) {
         self.lists.transfer(from, to, id);
         self.place[id as usize] = to as u8;
     }
 
+    /// The oldest page of a list is neither present nor remembered any more.
     fn forget_oldest(&mut self, list: usize) {
         if let Some(id) = self.lists.oldest(list) {
             self.lists.remove(list, id);
@@ -77,6 +79,8 @@ impl ArcCache {
             return;
         }
         if t1 + b1 >= self.size {
+            // Pages seen once fill everything: the oldest leaves and is not remembered, or T1 and B1 would
+            // have more than the size.
             if b1 == 0 {
                 self.forget_oldest(T1);
                 return;
@@ -99,6 +103,7 @@ impl Cache for ArcCache {
     fn access(&mut self, id: u32) -> bool {
         reach(&mut self.place, id, NOWHERE);
         match usize::from(self.place[id as usize]) {
+            // A second reference, however long after the first.
             T1 => self.transfer(T1, T2, id),
             T2 => self.lists.promote(T2, id),
             B1 => {

@@ -50,6 +50,7 @@ impl S3Fifo {
         }
     }
 
+    /// Makes room, or moves pages to the main queue: called until there is room.
     fn evict(&mut self) {
         self.filling = false;
         let main = self.size.saturating_sub(self.small);
@@ -69,10 +70,12 @@ impl S3Fifo {
                 return;
             }
             self.queues.transfer(SMALL, MAIN, id);
+            // It has to be referenced again to stay there.
             self.state[id as usize] = IN_MAIN;
         }
     }
 
+    /// A page has left the small queue; the longest remembered one is forgotten for it.
     fn remember(&mut self, id: u32) {
         self.state[id as usize] = ABSENT;
         if self.ghosts == 0 {
@@ -88,6 +91,7 @@ impl S3Fifo {
         self.state[id as usize] = REMEMBERED;
     }
 
+    /// One page leaves the main queue; those before it go round once more, a reference less.
     fn evict_main(&mut self) {
         while let Some(id) = self.queues.oldest(MAIN) {
             let state = &mut self.state[id as usize];
@@ -116,6 +120,7 @@ impl Cache for S3Fifo {
         if self.size == 0 {
             return false;
         }
+        // Forgotten before room is made, so that this room does not push another ghost out.
         if state == REMEMBERED {
             self.queues.remove(GHOST, id);
         }

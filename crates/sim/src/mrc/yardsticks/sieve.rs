@@ -35,6 +35,8 @@ impl Sieve {
         }
     }
 
+    /// One page leaves. The search ends: each page that it spares has lost its mark when the hand comes
+    /// round again.
     fn evict(&mut self) {
         let mut at = self.hand.or_else(|| self.ring.oldest(0));
         while let Some(id) = at {
@@ -42,6 +44,7 @@ impl Sieve {
             let state = &mut self.state[id as usize];
             if *state != REFERENCED {
                 *state = ABSENT;
+                // Beyond the newest page there is none: whoever comes next must not be met first.
                 self.hand = next;
                 self.ring.remove(0, id);
                 return;
@@ -58,6 +61,7 @@ impl Cache for Sieve {
         reach(&mut self.state, id, ABSENT);
         match self.state[id as usize] {
             ABSENT => {}
+            // A hit moves nothing; one byte is all that it writes.
             PRESENT => {
                 self.state[id as usize] = REFERENCED;
                 return true;

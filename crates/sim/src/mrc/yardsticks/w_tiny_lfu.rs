@@ -74,6 +74,7 @@ impl WTinyLfu {
         self.place[id as usize] = to as u8;
     }
 
+    /// A page of a list is not present any more.
     fn drop_from(&mut self, list: usize, id: u32) {
         self.lists.remove(list, id);
         self.place[id as usize] = NOWHERE;
@@ -107,6 +108,7 @@ impl WTinyLfu {
         oldest(PROBATION).or_else(|| oldest(PROTECTED))
     }
 
+    /// The last page of the main memory leaves it, if it has any.
     fn leave_main(&mut self) {
         if let Some((list, id)) = self.last_in_main() {
             self.drop_from(list, id);
@@ -148,6 +150,7 @@ impl WTinyLfu {
         } else {
             self.lists.promote(list, id);
         }
+        // The window's hits say that a page is recent, not that it is frequent.
         if list != WINDOW {
             self.count(id);
             self.age();
