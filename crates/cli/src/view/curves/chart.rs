@@ -72,30 +72,51 @@ fn attributes(policy: CurvePolicy) -> String {
     format!("class=\"curve c{look}{ours}\"{dashes}")
 }
 
-/// Where a size and a ratio stand.
-fn point(size: u64, most: u64, ratio: f64) -> (f64, f64) {
-    let [left, top, right, bottom] = MARGIN;
-    let x = left + share(size, most) * (WIDTH - left - right);
-    let y = top + (1.0 - ratio) * (HEIGHT - top - bottom);
-    (x, y)
+/// What the axes reach: the largest size, and the first fifth that no curve is above, so that curves
+/// which are near each other can be told apart.
+#[derive(Clone, Copy)]
+struct Reach {
+    size: u64,
+    fifths: u32,
+}
+
+impl Reach {
+    fn of(result: &Curves) -> Self {
+        let ratios = result.curves.iter().flat_map(|(_, ratios)| ratios);
+        let most = ratios.copied().fold(0.0, f64::max);
+        let fifths = (1..5).find(|&fifths| most <= f64::from(fifths) / 5.0);
+        Self {
+            size: result.sizes.last().copied().unwrap_or(1),
+            fifths: fifths.unwrap_or(5),
+        }
+    }
+
+    /// Where a size and a ratio stand.
+    fn point(self, size: u64, ratio: f64) -> (f64, f64) {
+        let [left, top, right, bottom] = MARGIN;
+        let x = left + share(size, self.size) * (WIDTH - left - right);
+        let part = ratio * 5.0 / f64::from(self.fifths);
+        let y = top + (1.0 - part) * (HEIGHT - top - bottom);
+        (x, y)
+    }
 }
 
 /// The whole chart.
 pub(super) fn svg(result: &Curves) -> String {
-    let most = result.sizes.last().copied().unwrap_or(1);
+    let reach = Reach::of(result);
     let rows = result.curves.len().div_ceil(ABREAST);
     let height = HEIGHT + ROW * share(rows as u64, 1);
     let mut text = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"miss ratio by size\">\n"
     );
-    text += &axes(most);
+    text += &axes(reach);
     // Ours comes last, so that no other curve hides it.
     let mut curves: Vec<_> = result.curves.iter().collect();
     curves.sort_by_key(|(policy, _)| *policy == OURS);
     for (policy, ratios) in curves {
         let points = result.sizes.iter().zip(ratios);
         let points = points.map(|(&size, &ratio)| {
-            let (x, y) = point(size, most, ratio);
+            let (x, y) = reach.point(size, ratio);
             format!("{x:.1},{y:.1}")
         });
         let points = points.collect::<Vec<_>>().join(" ");
@@ -109,16 +130,20 @@ pub(super) fn svg(result: &Curves) -> String {
     text + "</svg>\n"
 }
 
-fn axes(most: u64) -> String {
+fn axes(reach: Reach) -> String {
     let [left, top, right, bottom] = MARGIN;
     let mut text = format!(
         "<rect class=\"paper\" x=\"{left}\" y=\"{top}\" width=\"{}\" height=\"{}\"/>\n",
         WIDTH - left - right,
         HEIGHT - top - bottom,
     );
-    for tenth in [0u32, 2, 4, 6, 8, 10] {
+    for tenth in 0..=2 * reach.fifths {
         let ratio = f64::from(tenth) / 10.0;
-        let (_, y) = point(0, most, ratio);
+        // A line each tenth where there are few of them.
+        if tenth % 2 == 1 && reach.fifths > 3 {
+            continue;
+        }
+        let (_, y) = reach.point(0, ratio);
         let _ = writeln!(
             text,
             "<line class=\"grid\" x1=\"{left}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
@@ -129,8 +154,8 @@ fn axes(most: u64) -> String {
         );
     }
     for quarter in 0..=4 {
-        let size = u64::try_from(u128::from(most) * quarter / 4).unwrap_or(most);
-        let (x, _) = point(size, most, 0.0);
+        let size = u64::try_from(u128::from(reach.size) * quarter / 4).unwrap_or(reach.size);
+        let (x, _) = reach.point(size, 0.0);
         // The last one ends where the axis does, or it would be cut.
         let anchor = if quarter == 4 { "end" } else { "middle" };
         let _ = writeln!(

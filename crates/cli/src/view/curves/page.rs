@@ -16,7 +16,7 @@ use super::{PAGE, chart, gaps, part_of_all, summary};
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1d2329;--dim:#58616b;--line:#dfe2e5;--back:#fcfcfb}\
 @media(prefers-color-scheme:dark){:root{--ink:#e4e7ea;--dim:#a3abb5;--line:#3a4149;--back:#16191d}}\
-body{font:15px/1.45 system-ui,sans-serif;max-width:820px;margin:2em auto;padding:0 1em;\
+body{font:15px/1.45 system-ui,sans-serif;max-width:940px;margin:2em auto;padding:0 1em;\
 color:var(--ink);background:var(--back)}\
 h1{font-size:1.4em;margin-bottom:.2em;overflow-wrap:anywhere}h2{font-size:1.1em;margin-top:1.6em}\
 p{color:var(--dim);margin-top:0}.wide{overflow-x:auto}\
