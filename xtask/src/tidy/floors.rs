@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 14] = [
+const FLOORS: [(&str, &[&[&str]]); 15] = [
     (
         "crates/engine/src",
         &[
@@ -61,10 +61,18 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
         &[
             &["values", "space"],
             &["file", "spaces"],
-            &["balloon", "error", "hierarchy", "pattern"],
+            &["balloon", "error", "hierarchy", "pattern", "yardstick"],
             &["plan"],
             &["world"],
             &["oracle", "report"],
+        ],
+    ),
+    (
+        "crates/sim/src/mrc/yardsticks",
+        &[
+            &["rings", "xxh64"],
+            &["sketch"],
+            &["arc", "lirs", "s3_fifo", "sieve", "w_tiny_lfu"],
         ],
     ),
     (

@@ -101,6 +101,7 @@ pub(super) const MRC: &str = "\
 Examples:
   pagetide mrc OLTP.lis.zst
   pagetide mrc --policy lru,lru-gen,opt --html curve.html trace.oracleGeneral.zst
+  pagetide mrc --policy all --json P3.lis.zst | jq .lru_gen_more_misses_mean
   pagetide mrc --sizes 64M,128M,10% --json trace.w10000.zst | jq '.sizes[].miss_ratio.lru'
   pagetide mrc --sampled 0.01 --columns id=5,time=2 --delimiter ';' huge.csv";
 

@@ -27,7 +27,7 @@ pub(crate) struct Mrc {
         allow_negative_numbers = true
     )]
     sizes: Vec<SizeArg>,
-    /// Which policies
+    /// Which policies; `all` of them also shows how far the multi-gen LRU is from each
     #[arg(
         long,
         value_name = "LIST",
@@ -35,7 +35,7 @@ pub(crate) struct Mrc {
         default_value = "lru"
     )]
     #[arg(value_parser = policy())]
-    policy: Vec<CurvePolicy>,
+    policy: Vec<&'static [CurvePolicy]>,
     /// Look at this share of the pages only, 0 to 1: faster, and nearly right (docs/traces.md)
     #[arg(long, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
     sampled: Option<f64>,
@@ -76,7 +76,7 @@ impl Mrc {
     /// What to compute.
     pub(crate) fn job(&self) -> Job {
         let mut policies = Vec::new();
-        for &policy in &self.policy {
+        for &policy in self.policy.iter().copied().flatten() {
             if !policies.contains(&policy) {
                 policies.push(policy);
             }
@@ -210,8 +210,15 @@ fn delimiter(text: &str) -> Result<u8, UnitError> {
     }
 }
 
-fn policy() -> impl TypedValueParser<Value = CurvePolicy> {
-    named(&CurvePolicy::ALL, CurvePolicy::name)
+/// One policy by its name, or all of them.
+fn policy() -> impl TypedValueParser<Value = &'static [CurvePolicy]> {
+    const EVERY: &str = "all";
+    let names = CurvePolicy::ALL.iter().map(|policy| policy.name());
+    PossibleValuesParser::new(names.chain([EVERY])).map(|text| {
+        let found = CurvePolicy::ALL.iter().find(|policy| policy.name() == text);
+        // The parser in front lets known names and `all` through only.
+        found.map_or(&CurvePolicy::ALL[..], std::slice::from_ref)
+    })
 }
 
 fn format() -> impl TypedValueParser<Value = Format> {

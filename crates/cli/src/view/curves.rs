@@ -2,8 +2,11 @@
 //!
 //! Invariant: made from the result alone, so the same trace gives the same bytes.
 
+mod chart;
+mod gaps;
 mod page;
 mod plot;
+mod table;
 
 pub(crate) use page::html;
 
@@ -11,7 +14,7 @@ use std::fmt::Write;
 
 use daemon::options::Bytes;
 use serde_json::json;
-use sim::mrc::Curves;
+use sim::mrc::{CurvePolicy, Curves};
 
 use crate::terminal::Style;
 
@@ -55,44 +58,21 @@ fn part_of_all(size: u64, pages: u64) -> String {
     }
 }
 
+/// The policy whose gaps to the others are told.
+const OURS: CurvePolicy = CurvePolicy::LruGen;
+
 /// For people.
 pub(crate) fn human(name: &str, result: &Curves, style: Style) -> String {
     let mut text = format!("{}\n\n", summary(name, result));
     text += &plot::plot(result, style);
-    let mut heading = format!("{:>12} {:>10} {:>7}", "pages", "bytes", "of all");
-    for (policy, _) in &result.curves {
-        let _ = write!(
-            heading,
-            "  {:>width$}",
-            policy.name(),
-            width = width(policy.name())
-        );
-    }
-    let _ = writeln!(text, "{}", style.dim(&heading));
-    for (n, &size) in result.sizes.iter().enumerate() {
-        let of_all = part_of_all(size, result.pages);
-        let bytes = Bytes(size.saturating_mul(PAGE)).to_string();
-        let _ = write!(text, "{:>12} {bytes:>10} {of_all:>7}", count(size));
-        for (policy, ratios) in &result.curves {
-            let _ = write!(
-                text,
-                "  {:>width$.4}",
-                ratios[n],
-                width = width(policy.name())
-            );
-        }
-        text.push('\n');
-    }
+    text += &table::table(result, style);
+    text += &gaps::human(result, style);
     text
-}
-
-/// Columns of a ratio under its policy's name.
-fn width(name: &str) -> usize {
-    name.len().max(6)
 }
 
 /// One object.
 pub(crate) fn json(name: &str, result: &Curves) -> String {
+    let gaps = result.gaps(OURS);
     let sizes = result.sizes.iter().enumerate();
     let sizes = sizes.map(|(n, &pages)| {
         let ratios = result
@@ -100,9 +80,15 @@ pub(crate) fn json(name: &str, result: &Curves) -> String {
             .iter()
             .map(|(policy, ratios)| (policy.name().to_owned(), json!(ratios[n])));
         let ratios: serde_json::Map<_, _> = ratios.collect();
-        json!({"pages": pages, "bytes": pages.saturating_mul(PAGE), "miss_ratio": ratios})
+        let mut size = json!({
+            "pages": pages, "bytes": pages.saturating_mul(PAGE), "miss_ratio": ratios
+        });
+        if !gaps.is_empty() {
+            size["lru_gen_more_misses"] = gaps::at_size(&gaps, n);
+        }
+        size
     });
-    let value = json!({
+    let mut value = json!({
         "file": name,
         "format": result.format.name(),
         "references": result.references,
@@ -112,6 +98,9 @@ pub(crate) fn json(name: &str, result: &Curves) -> String {
         "page_bytes": PAGE,
         "sizes": sizes.collect::<Vec<_>>(),
     });
+    if !gaps.is_empty() {
+        value["lru_gen_more_misses_mean"] = gaps::means(&gaps);
+    }
     format!("{value:#}\n")
 }
 

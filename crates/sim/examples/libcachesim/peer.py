@@ -1,4 +1,4 @@
-"""The other side of `cargo xtask bench libcachesim`: answers `POLICY SIZE FILE` lines with the CPU
+"""The other side of `cargo xtask bench libcachesim`: answers `POLICY SIZE POWER FILE` lines with the CPU
 seconds that libCacheSim took for the whole file, and its number of misses."""
 
 import sys
@@ -6,15 +6,23 @@ import time
 
 import libcachesim as lcs
 
-POLICIES = {"lru": lcs.LRU, "clock": lcs.Clock}
+POLICIES = {
+    "lru": lcs.LRU,
+    "clock": lcs.Clock,
+    "arc": lcs.ARC,
+    "s3-fifo": lcs.S3FIFO,
+    "sieve": lcs.Sieve,
+    "lirs": lcs.LIRS,
+    "w-tiny-lfu": lcs.WTinyLFU,
+}
 RECORD = 24
 
 
-def run(policy, size, path):
+def run(policy, size, power, path):
     params = lcs.ReaderInitParam()
     params.ignore_obj_size = True
     reader = lcs.TraceReader(path, lcs.TraceType.ORACLE_GENERAL_TRACE, params)
-    cache = POLICIES[policy](size, reader=None)
+    cache = POLICIES[policy](size, hashpower=power)
     start = time.process_time()
     ratio, _ = cache.process_trace(reader)
     seconds = time.process_time() - start
@@ -28,6 +36,6 @@ def run(policy, size, path):
 
 
 for line in sys.stdin:
-    name, size, path = line.rstrip("\n").split(" ", 2)
-    seconds, misses = run(name, int(size), path)
+    name, size, power, path = line.rstrip("\n").split(" ", 3)
+    seconds, misses = run(name, int(size), int(power), path)
     print(seconds, misses, flush=True)

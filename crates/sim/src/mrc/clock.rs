@@ -74,4 +74,8 @@ impl Cache for Clock {
         }
         true
     }
+
+    fn held(&self) -> u64 {
+        self.ring.len() as u64
+    }
 }

@@ -84,12 +84,6 @@ impl EngineRun {
         }
     }
 
-    /// Pages in memory.
-    #[must_use]
-    pub const fn resident(&self) -> u64 {
-        self.resident
-    }
-
     /// The machine, to look at.
     #[must_use]
     pub const fn machine(&self) -> &Machine {
@@ -106,5 +100,9 @@ impl Cache for EngineRun {
         }
         self.fault(id);
         false
+    }
+
+    fn held(&self) -> u64 {
+        self.resident
     }
 }

@@ -6,62 +6,9 @@
 //! Invariant: both passes read the same references, or the job fails. The same file and job give
 //! the same curves.
 
-use super::{
-    Cache, Clock, Curve, EngineRun, Lru, Miniature, NextUses, Shards, Stack, opt_misses, ratio,
-};
+use super::{Curve, CurvePolicy, Lru, Miniature, NextUses, Shards, Stack, opt_misses, ratio};
 use crate::trace::{Dense, Format, Place, Reference, Trace, TraceError, TraceOptions};
-use engine::active_inactive::Stage;
-use engine::{Pages, Policy};
 use std::path::Path;
-
-/// A policy that has a curve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CurvePolicy {
-    /// Least recently used, exact.
-    Lru,
-    /// One reference bit.
-    Clock,
-    /// The floor.
-    Opt,
-    /// The engine's multi-gen LRU.
-    LruGen,
-    /// The engine's active and inactive lists.
-    ActiveInactive,
-}
-
-impl CurvePolicy {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Lru,
-        Self::Clock,
-        Self::Opt,
-        Self::LruGen,
-        Self::ActiveInactive,
-    ];
-
-    /// Its name on a command line and in results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lru => "lru",
-            Self::Clock => "clock",
-            Self::Opt => "opt",
-            Self::LruGen => "lru-gen",
-            Self::ActiveInactive => "active-inactive",
-        }
-    }
-
-    /// A memory of `size` pages; `None` for the two that need none.
-    fn cache(self, size: u64, batch: usize) -> Option<Box<dyn Cache>> {
-        let engine = |policy| Some(Box::new(EngineRun::with_batch(policy, size, batch)) as _);
-        match self {
-            Self::Lru | Self::Opt => None,
-            Self::Clock => Some(Box::new(Clock::new(size))),
-            Self::LruGen => engine(Policy::default()),
-            Self::ActiveInactive => engine(Policy::ActiveInactive(Stage::Detection, Pages(size))),
-        }
-    }
-}
 
 /// References a memory sees before the next one has its turn: its tables are in the cache then.
 const TURN: usize = 1 << 16;
@@ -197,9 +144,9 @@ impl Job {
         let mut minis = Miniature::new(&result.sizes, self.sampled.unwrap_or(1.0));
         let mut simulated = Vec::new();
         for &policy in &self.policies {
-            if policy.cache(1, 1).is_some() && !simulated.contains(&policy) {
+            if policy.is_simulated() && !simulated.contains(&policy) {
                 minis.add(|size, batch| {
-                    let cache = policy.cache(size, batch);
+                    let cache = policy.memory(size, batch);
                     cache.unwrap_or_else(|| Box::new(Lru::new(size)))
                 });
                 simulated.push(policy);

@@ -85,4 +85,8 @@ impl Cache for Lru {
         self.push(at);
         false
     }
+
+    fn held(&self) -> u64 {
+        self.held
+    }
 }

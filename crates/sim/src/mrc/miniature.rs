@@ -21,6 +21,8 @@ pub struct Miniature {
     lru: Curve,
     references: u64,
     ids: Vec<u32>,
+    /// Pages that got an id at the last feeding.
+    new: Vec<u64>,
 }
 
 struct Small {
@@ -51,6 +53,7 @@ impl Miniature {
             lru: Curve::default(),
             references: 0,
             ids: Vec::new(),
+            new: Vec::new(),
         }
     }
 
@@ -68,16 +71,22 @@ impl Miniature {
     /// the next does.
     pub fn feed(&mut self, pages: impl Iterator<Item = u64>) {
         self.ids.clear();
+        self.new.clear();
         for page in pages {
             self.references += 1;
             if self.sampler.takes(page) {
-                self.ids.push(self.dense.id(page));
+                let (known, id) = (self.dense.len(), self.dense.id(page));
+                self.ids.push(id);
+                if id == known {
+                    self.new.push(page);
+                }
             }
         }
         for &id in &self.ids {
             self.lru.count(self.stack.access(id));
         }
         for small in self.curves.iter_mut().flatten() {
+            small.cache.introduce(&self.new);
             small.misses += small.cache.misses(&self.ids);
         }
     }

@@ -1,15 +1,17 @@
 //! Miss-ratio curves: what share of the references of a trace would miss, by memory size.
 //!
 //! Exact LRU for all sizes in one pass ([`Stack`]), the same on a sample ([`Shards`]), single sizes
-//! by simulation ([`Lru`], [`Clock`], [`opt_misses`]) and the engine itself on simulated memory
-//! ([`EngineRun`]), at many limits at once on a sample ([`Miniature`]).
+//! by simulation ([`Lru`], [`Clock`], the yardsticks, [`opt_misses`]) and the engine itself on simulated
+//! memory ([`EngineRun`]), at many limits at once on a sample ([`Miniature`]).
 //!
 //! Invariant: pages are dense ids ([`crate::trace::Dense`]), sizes are in pages, and the first
 //! reference to a page always misses. Results do not depend on time of day or on hash seeds.
 
 mod clock;
 mod curve;
+mod curve_policy;
 mod engine_run;
+mod gap;
 mod job;
 mod lru;
 mod miniature;
@@ -17,21 +19,32 @@ mod opt;
 mod ranks;
 mod shards;
 mod stack;
+mod yardsticks;
 
 pub use clock::Clock;
 pub use curve::Curve;
+pub use curve_policy::CurvePolicy;
 pub use engine_run::{EngineRun, RECLAIM_BATCH};
-pub use job::{CurvePolicy, Curves, Job, Progress, Size};
+pub use gap::Gap;
+pub use job::{Curves, Job, Progress, Size};
 pub use lru::Lru;
 pub use miniature::Miniature;
 pub use opt::{NextUses, opt_misses};
 pub use shards::{Sampler, Shards};
 pub use stack::Stack;
+pub use yardsticks::{ArcCache, Lirs, S3Fifo, Sieve, WTinyLfu};
 
 /// A policy that holds a fixed number of pages.
 pub trait Cache {
     /// References a page; true when it was there. It is afterwards.
     fn access(&mut self, id: u32) -> bool;
+
+    /// Tells the numbers in the trace of pages that got the next ids, before they are referenced. Only a
+    /// policy that hashes pages asks for them; to it, a page that was not told has its id as its number.
+    fn introduce(&mut self, _pages: &[u64]) {}
+
+    /// Pages that are there.
+    fn held(&self) -> u64;
 
     /// References pages in turn; how many were not there.
     fn misses(&mut self, ids: &[u32]) -> u64 {

@@ -106,13 +106,30 @@ pub enum PolicyName {
     ActiveInactiveProtection,
     /// The same before both.
     ActiveInactiveBase,
+    /// A yardstick, as those below: each tenant has a list of its own, as long as its memory-max.
+    Lru,
+    /// CLOCK.
+    Clock,
+    /// ARC.
+    Arc,
+    /// S3-FIFO.
+    S3Fifo,
+    /// SIEVE.
+    Sieve,
+    /// LIRS.
+    Lirs,
+    /// W-TinyLFU.
+    WTinyLfu,
 }
 
 impl PolicyName {
     /// Active and inactive lists.
     #[must_use]
     pub const fn is_classic(self) -> bool {
-        !matches!(self, Self::MultiGen | Self::MultiGen63)
+        matches!(
+            self,
+            Self::ActiveInactive | Self::ActiveInactiveProtection | Self::ActiveInactiveBase
+        )
     }
 }
 

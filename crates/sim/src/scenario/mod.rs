@@ -16,6 +16,7 @@ pub mod space;
 pub mod spaces;
 pub mod values;
 pub mod world;
+pub mod yardstick;
 
 pub use error::ScenarioError;
 pub use plan::{Plan, Plans, TEXT_MAX, parse};

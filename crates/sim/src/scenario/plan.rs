@@ -6,6 +6,7 @@
 use super::error::{ScenarioError, Source};
 use super::file::{AccessedBits, File, PatternName, Tenant, Work};
 use super::hierarchy::Hierarchy;
+use super::yardstick;
 use toml::{Table, Value};
 
 /// Bytes of a file.
@@ -219,6 +220,11 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
     if run.step.0 == 0 || run.duration.0 / run.step.0.max(1) > STEPS_MAX {
         let hint = "a step is 1 ms at least, e.g. step = \"100ms\"";
         return Err(source.error(None, "run: no step, or too many of them", hint));
+    }
+    if let Some((at, what)) = yardstick::complaint(file) {
+        let hint =
+            "each tenant has memory-max and no other limit, and the run no memory of its own";
+        return Err(source.error(at, what, hint));
     }
     let classic = run.policy.is_classic();
     if classic && run.accessed_bits == AccessedBits::PageTables {

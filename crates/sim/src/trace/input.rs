@@ -181,9 +181,16 @@ impl Input {
         while out.len() < full {
             let records = self.records::<N>(full - out.len())?;
             let (mut used, mut fault) = (0, None);
+            // Once for all of them, not each time.
+            out.reserve(records.len());
             for record in records {
                 match parse(record) {
-                    Ok(reference) => out.extend(reference),
+                    // Field by field: moved as a whole, its padding goes through memory in pieces that
+                    // the processor has to wait for.
+                    Ok(Some(Reference { page, time, kind })) => {
+                        out.push(Reference { page, time, kind });
+                    }
+                    Ok(None) => {}
                     Err(found) => {
                         fault = Some(found);
                         break;

@@ -27,14 +27,14 @@ impl OracleGeneral {
 }
 
 /// The reference of request number `index`, `None` when it is of size 0.
+#[inline(always)]
 fn parse(record: &[u8; RECORD], index: u64) -> Result<Option<Reference>, Fault> {
     let (time, object) = (word(record, 0), long(record, 4));
     let (size, next) = (word(record, 12), long(record, 16).cast_signed());
     let never = next == -1 || next == i64::MAX;
     let ahead = u64::try_from(next).is_ok_and(|next| next > index);
     if !never && !ahead {
-        let what = format!("request {index}: its object's next request is said to be {next}");
-        return Err(Fault::new(what, NOT_THIS));
+        return Err(astray(index, next));
     }
     let reference = Reference {
         page: object,
@@ -42,6 +42,12 @@ fn parse(record: &[u8; RECORD], index: u64) -> Result<Option<Reference>, Fault> 
         kind: Kind::Access,
     };
     Ok((size > 0).then_some(reference))
+}
+
+#[cold]
+fn astray(index: u64, next: i64) -> Fault {
+    let what = format!("request {index}: its object's next request is said to be {next}");
+    Fault::new(what, NOT_THIS)
 }
 
 const NOT_THIS: &str = "is it oracleGeneral? `--format` names other formats; else make it again";

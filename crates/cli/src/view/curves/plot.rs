@@ -1,17 +1,20 @@
 //! The plot in a terminal: miss ratio over size, a letter a policy.
 //!
 //! Invariant: exactly [`ROWS`] rows and as many columns as asked, axes apart; where two curves meet
-//! the later one shows.
+//! the later one shows, and ours above all.
 
 use std::fmt::Write;
 
-use sim::mrc::Curves;
+use sim::mrc::{CurvePolicy, Curves};
 
 use crate::terminal::Style;
 use crate::view::share;
 
+use super::OURS;
+
 const ROWS: usize = 14;
-const MARKS: [char; 5] = ['*', 'o', '+', 'x', '#'];
+/// By curve, in their order.
+const MARKS: [char; CurvePolicy::ALL.len()] = ['*', 'o', '+', 'x', '#', 'a', 's', 'v', 'l', 'w'];
 const AXIS: usize = 7;
 
 /// The plot and its legend; nothing where there is no curve but a point.
@@ -22,7 +25,9 @@ pub(super) fn plot(result: &Curves, style: Style) -> String {
     }
     let columns = style.width.saturating_sub(AXIS + 2).clamp(16, 72);
     let mut cells = vec![vec![' '; columns]; ROWS];
-    for ((_, ratios), mark) in result.curves.iter().zip(MARKS) {
+    let mut curves: Vec<_> = result.curves.iter().zip(MARKS).collect();
+    curves.sort_by_key(|((policy, _), _)| *policy == OURS);
+    for ((_, ratios), mark) in curves {
         let points = (0..columns).map(|column| {
             let size = share_of(column, columns) * share(most, 1);
             (column, at(result, ratios, size))
@@ -46,12 +51,20 @@ pub(super) fn plot(result: &Curves, style: Style) -> String {
     let all = crate::view::count(most);
     let right = columns.saturating_sub(1);
     let _ = writeln!(text, "{:>7}{all:>right$}", "0");
-    let marks = result.curves.iter().zip(MARKS);
-    let legend: Vec<_> = marks
-        .map(|((p, _), mark)| format!("{mark} {}", p.name()))
-        .collect();
-    let _ = writeln!(text, "  miss ratio by pages: {}\n", legend.join("  "));
-    text
+    text + &legend(result, style.width) + "\n"
+}
+
+/// Which mark is which policy, in lines that fit.
+fn legend(result: &Curves, width: usize) -> String {
+    let mut lines = vec!["  miss ratio by pages:".to_owned()];
+    for ((policy, _), mark) in result.curves.iter().zip(MARKS) {
+        let entry = format!("  {mark} {}", policy.name());
+        match lines.last_mut() {
+            Some(line) if line.len() + entry.len() <= width => line.push_str(&entry),
+            _ => lines.push(format!("{:22}{entry}", "")),
+        }
+    }
+    lines.join("\n") + "\n"
 }
 
 /// Where between 0 and 1 a column stands: its middle.

@@ -19,6 +19,58 @@ fn result() -> Curves {
     }
 }
 
+/// All policies at two sizes, ours neither the best nor the worst.
+fn every() -> Curves {
+    let ratios = |n: u32| vec![0.5 + 0.01 * f64::from(n), 0.25 + 0.01 * f64::from(n)];
+    let curve = |(n, policy): (u32, CurvePolicy)| (policy, ratios(n));
+    Curves {
+        sizes: vec![1000, 4000],
+        curves: (0..).zip(CurvePolicy::ALL).map(curve).collect(),
+        ..result()
+    }
+}
+
+#[test]
+fn all_policies_fit_side_by_side_or_below() {
+    let text = human("a.lis", &every(), Style::PLAIN);
+    assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    let legend: Vec<&str> = text.lines().skip(18).take(3).collect();
+    assert!(legend.iter().all(|line| line.len() <= 80), "{text}");
+    for policy in CurvePolicy::ALL {
+        let name = format!(" {}", policy.name());
+        assert!(legend.iter().any(|line| line.contains(&name)), "{text}");
+    }
+    assert_eq!(text.matches("of all").count(), 2, "two parts: {text}");
+    let wide = Style {
+        width: 160,
+        ..Style::PLAIN
+    };
+    let text = human("a.lis", &every(), wide);
+    assert_eq!(text.matches("of all").count(), 1, "one part: {text}");
+}
+
+#[test]
+fn ours_is_held_against_each_other_policy() {
+    let text = human("a.lis", &every(), Style::PLAIN);
+    let line = |name: &str| {
+        text.lines()
+            .rfind(|line| line.trim_start().starts_with(name))
+    };
+    // 0.53 over 0.5 and 0.28 over 0.25.
+    let lru = line("lru ").map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let want = ["lru", "+9.0%", "+6.0%", "(1,000)", "+12.0%", "(4,000)"];
+    assert_eq!(lru.as_deref(), Some(&want[..]), "{text}");
+    assert!(
+        line("w-tiny-lfu").is_some_and(|line| line.contains(" -")),
+        "{text}"
+    );
+    let one = Curves {
+        curves: every().curves[..1].to_vec(),
+        ..every()
+    };
+    assert!(!human("a.lis", &one, Style::PLAIN).contains("Misses of lru-gen"));
+}
+
 #[test]
 fn people_see_a_plot_and_a_table() {
     let text = human("a.lis", &result(), Style::PLAIN);
@@ -62,6 +114,12 @@ fn json_and_csv_have_all_digits() {
     assert_eq!(value["sizes"][2]["miss_ratio"]["lru-gen"], 0.004);
     assert_eq!(value["sizes"][1]["bytes"], 8_192_000);
     assert_eq!(value["sampled_pages"], serde_json::Value::Null);
+    assert_eq!(
+        value["sizes"][0]["lru_gen_more_misses"]["lru"],
+        0.5 / 0.75 - 1.0
+    );
+    assert_eq!(value["sizes"][2]["lru_gen_more_misses"]["lru"], 0.0);
+    assert!(value["lru_gen_more_misses_mean"]["lru"].is_number());
     let text = csv(&result());
     assert_eq!(text.lines().next(), Some("pages,bytes,lru,lru-gen"));
     assert_eq!(text.lines().nth(3), Some("4000,16384000,0.004,0.004"));
@@ -73,6 +131,7 @@ fn the_page_is_whole_and_escaped() {
     assert!(page.contains("Miss ratios of &lt;x&gt;&amp;&quot;.lis") && !page.contains("<x>"));
     assert_eq!(page.matches("<polyline").count(), 2);
     assert!(page.contains("<td>0.2500</td>"));
+    assert!(page.contains("<td>1,000</td><td>-33.3%</td>"));
     assert!(
         !page.contains("src=") && !page.contains("href="),
         "nothing is fetched"
@@ -85,4 +144,24 @@ fn more_memory_than_there_are_pages_is_no_percentage() {
     assert_eq!(part_of_all(2_000, 4_000), "50.0%");
     assert_eq!(part_of_all(4_000, 4_000), "100.0%");
     assert_eq!(part_of_all(1 << 60, 3), "> 100%");
+}
+
+#[test]
+fn a_chart_of_all_has_a_look_and_a_whole_name_for_each() {
+    let page = html("a.lis", &every());
+    assert_eq!(page.matches("<polyline").count(), CurvePolicy::ALL.len());
+    for (n, policy) in CurvePolicy::ALL.iter().enumerate() {
+        let class = format!("class=\"curve c{n}");
+        assert_eq!(
+            page.matches(&class).count(),
+            2,
+            "curve and legend of {policy:?}"
+        );
+        assert!(page.contains(&format!(">{}</text>", policy.name())));
+        assert_eq!(
+            page.matches(&format!(".c{n}{{")).count(),
+            2,
+            "light and dark"
+        );
+    }
 }

@@ -57,10 +57,18 @@ fn pages_of(tenant: &Tenant) -> u64 {
 
 const fn policy(name: PolicyName, memory: Pages) -> Policy {
     match name {
-        PolicyName::MultiGen => Policy::MultiGen(Profile::P616),
         PolicyName::MultiGen63 => Policy::MultiGen(Profile::P63),
         PolicyName::ActiveInactive => Policy::ActiveInactive(Stage::Detection, memory),
         PolicyName::ActiveInactiveProtection => Policy::ActiveInactive(Stage::Protection, memory),
         PolicyName::ActiveInactiveBase => Policy::ActiveInactive(Stage::Base, memory),
+        // Under a yardstick the machine never gets a page, so any will do.
+        PolicyName::MultiGen
+        | PolicyName::Lru
+        | PolicyName::Clock
+        | PolicyName::Arc
+        | PolicyName::S3Fifo
+        | PolicyName::Sieve
+        | PolicyName::Lirs
+        | PolicyName::WTinyLfu => Policy::MultiGen(Profile::P616),
     }
 }

@@ -5,7 +5,8 @@ use crate::rng::Rng;
 use crate::scenario::balloon::Host;
 use crate::scenario::file::File;
 use crate::scenario::hierarchy::Hierarchy;
-use engine::MemcgId;
+use crate::scenario::yardstick::{Touch, Yardstick};
+use engine::{FolioId, MemcgId};
 
 /// What is counted of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct Guest {
     pub counts: Counts,
     /// Pages taken from it and from all below it, as memory.stat says.
     pub pgsteal: u64,
+    /// Its memory, where the policy is none of the engine's.
+    pub(super) yardstick: Option<Yardstick>,
     pub(super) host: Option<Host>,
     pub(super) workers: Vec<Worker>,
     pub(super) arrive: u64,
@@ -68,6 +71,21 @@ pub struct Guest {
 }
 
 impl Guest {
+    /// A touch where there is a yardstick; false where there is none.
+    pub(super) fn touch_yardstick(&mut self, folio: FolioId) -> bool {
+        let Some(yardstick) = &mut self.yardstick else {
+            return false;
+        };
+        let touch = yardstick.touch(folio);
+        let counts = &mut self.counts;
+        counts.misses += u64::from(touch != Touch::Hit);
+        counts.came += u64::from(touch != Touch::Hit);
+        counts.refaults += u64::from(touch == Touch::Again);
+        counts.resident = yardstick.held();
+        counts.pgsteal = counts.came - counts.unmapped - counts.resident;
+        true
+    }
+
     /// Its time is over at `now`.
     pub(super) fn is_gone(&self, now: u64) -> bool {
         self.depart.is_some_and(|depart| depart <= now)
@@ -97,6 +115,7 @@ pub(super) fn guests(file: &File, tree: &Hierarchy) -> Vec<Guest> {
                     memcg: None,
                     counts: Counts::default(),
                     pgsteal: 0,
+                    yardstick: Yardstick::new(file.run.policy, tenant),
                     host: None,
                     workers: workers(works, stream),
                     arrive,

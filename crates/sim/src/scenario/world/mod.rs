@@ -148,9 +148,13 @@ impl World {
         let Some(id) = self.guests[n].memcg.take() else {
             return;
         };
+        if self.guests[n].yardstick.take().is_some() {
+            self.guests[n].counts.unmapped = self.guests[n].counts.resident;
+        } else {
+            self.machine.flush_stats();
+            self.guests[n].counts.pgsteal = self.machine.memory_stat_local(id).events.pgsteal();
+        }
         let len = self.machine.lruvec(id).folios().len();
-        self.machine.flush_stats();
-        self.guests[n].counts.pgsteal = self.machine.memory_stat_local(id).events.pgsteal();
         (
             self.guests[n].counts.resident,
             self.guests[n].counts.balloon,
@@ -178,6 +182,9 @@ impl World {
             return;
         };
         self.guests[n].counts.touches += 1;
+        if self.guests[n].touch_yardstick(folio) {
+            return;
+        }
         let descriptor = self.guests[n].workers[w].work.access == Access::Descriptor;
         let present = if self.spaces.in_engine && !descriptor {
             self.machine.lruvec_mut(id).touch(folio)
@@ -249,7 +256,7 @@ impl World {
     fn look(&mut self) {
         self.machine.flush_stats();
         for guest in &mut self.guests {
-            if let Some(id) = guest.memcg {
+            if let Some(id) = guest.memcg.filter(|_| guest.yardstick.is_none()) {
                 guest.counts.pgsteal = self.machine.memory_stat_local(id).events.pgsteal();
                 guest.pgsteal = self.machine.memory_stat(id).events.pgsteal();
                 #[cfg(test)]

@@ -1,0 +1,65 @@
+//! The ratios as a table, in as many parts as the terminal is too narrow.
+//!
+//! Invariant: no part is wider than the terminal, or than [`LEAST`] where that is narrower, unless a
+//! single column is.
+
+use std::fmt::Write;
+
+use daemon::options::Bytes;
+use sim::mrc::{CurvePolicy, Curves};
+
+use crate::terminal::Style;
+use crate::view::count;
+
+use super::{PAGE, part_of_all};
+
+/// Columns that are taken even where fewer are known: four or five policies side by side.
+const LEAST: usize = 100;
+/// Columns of size, bytes and share.
+const SIZES: usize = 31;
+
+type Curve = (CurvePolicy, Vec<f64>);
+
+/// All parts, one below the other.
+pub(super) fn table(result: &Curves, style: Style) -> String {
+    let parts = parts(&result.curves, style.width.max(LEAST));
+    let parts = parts.into_iter().map(|part| lines(result, part, style));
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+/// Columns of a ratio under its policy's name, with the gap before them.
+fn width(policy: CurvePolicy) -> usize {
+    2 + policy.name().len().max(6)
+}
+
+/// Curves that fit side by side.
+fn parts(curves: &[Curve], columns: usize) -> Vec<&[Curve]> {
+    let (mut parts, mut from, mut used) = (Vec::new(), 0, SIZES);
+    for (n, (policy, _)) in curves.iter().enumerate() {
+        if used + width(*policy) > columns && n > from {
+            parts.push(&curves[from..n]);
+            (from, used) = (n, SIZES);
+        }
+        used += width(*policy);
+    }
+    parts.push(&curves[from..]);
+    parts
+}
+
+fn lines(result: &Curves, curves: &[Curve], style: Style) -> String {
+    let mut heading = format!("{:>12} {:>10} {:>7}", "pages", "bytes", "of all");
+    for (policy, _) in curves {
+        let _ = write!(heading, "{:>width$}", policy.name(), width = width(*policy));
+    }
+    let mut text = format!("{}\n", style.dim(&heading));
+    for (n, &size) in result.sizes.iter().enumerate() {
+        let of_all = part_of_all(size, result.pages);
+        let bytes = Bytes(size.saturating_mul(PAGE)).to_string();
+        let _ = write!(text, "{:>12} {bytes:>10} {of_all:>7}", count(size));
+        for (policy, ratios) in curves {
+            let _ = write!(text, "{:>width$.4}", ratios[n], width = width(*policy));
+        }
+        text.push('\n');
+    }
+    text
+}

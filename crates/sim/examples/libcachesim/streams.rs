@@ -1,0 +1,64 @@
+//! The references: of a file or made up, and the file that both sides read.
+
+use sim::trace::{Trace, TraceError, TraceOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Pages of a trace file.
+pub(super) fn load(file: &Path) -> Result<Vec<u64>, TraceError> {
+    let mut trace = Trace::open(file, &TraceOptions::default())?;
+    let (mut pages, mut batch) = (Vec::new(), Vec::new());
+    while trace.fill(&mut batch)? {
+        pages.extend(batch.iter().map(|reference| reference.page));
+    }
+    Ok(pages)
+}
+
+/// Objects by zipf(1.0), from a fixed seed; the rank is the object.
+pub(super) fn zipf(references: usize, objects: u32) -> Vec<u64> {
+    let mut sum = 0.0;
+    let weight = |rank| {
+        sum += 1.0 / f64::from(rank);
+        sum
+    };
+    let below: Vec<f64> = (1..=objects).map(weight).collect();
+    let mut x = 0x9e37_79b9_7f4a_7c15u64;
+    let mut draw = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        let part = f64::from(u32::try_from(x >> 32).unwrap_or(0)) / f64::from(u32::MAX);
+        below
+            .partition_point(|&b| b < part * sum)
+            .min(below.len() - 1) as u64
+    };
+    (0..references).map(|_| draw()).collect()
+}
+
+/// The file that both sides read; gone when dropped.
+pub(super) struct Common(pub(super) PathBuf);
+
+impl Common {
+    pub(super) fn write(pages: &[u64]) -> std::io::Result<Self> {
+        let name = format!("pagetide-libcachesim-{}.bin", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut file = BufWriter::new(std::fs::File::create(&path)?);
+        let common = Self(path);
+        for page in pages {
+            let mut record = [0; 24];
+            record[4..12].copy_from_slice(&page.to_le_bytes());
+            record[12] = 1;
+            record[16..].copy_from_slice(&(-1i64).to_le_bytes());
+            file.write_all(&record)?;
+        }
+        file.flush()?;
+        Ok(common)
+    }
+}
+
+impl Drop for Common {
+    fn drop(&mut self) {
+        // A file left behind in the temporary directory is no failure of the measurement.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
