@@ -264,7 +264,8 @@ mod tests {
         );
     }
 
-    /// The multi-gen LRU swaps without the mark; the active/inactive LRU never did.
+    /// The multi-gen LRU swaps without the mark; the active/inactive LRU may, a little: a video that is read again is
+    /// activated, and its inactive pages are no cache to trim then.
     #[test]
     fn without_the_mark_the_hot_set_pays() {
         let outcome = run(
@@ -274,7 +275,9 @@ mod tests {
             },
             &mut |_| {},
         );
-        let multi_gen = |claim: &&Claim| claim.what.contains("swapped in again");
+        let multi_gen = |claim: &&Claim| {
+            claim.what.starts_with("multi-gen") && claim.what.contains("swapped in again")
+        };
         assert_eq!(outcome.claims.iter().filter(multi_gen).count(), 2);
     }
 

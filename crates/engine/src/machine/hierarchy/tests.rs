@@ -238,6 +238,20 @@ fn an_activation_anywhere_below_the_target_counts() {
     }
 }
 
+/// classic-lru.md 8, test 13, for a small memcg. An activation was old news after the first priority, which looks at nothing of a
+/// list below 16 MiB: so no active list of that size was ever shrunk for one.
+#[test]
+fn an_activation_counts_for_all_priorities_of_a_reclaim() {
+    let mut family = Family::new(CLASSIC);
+    family.fill_active(0, 0..400, File);
+    family.fill(0, 400..2000, File);
+    family.evict(family.parent, 0, 32);
+    assert_eq!(family.stat(0, VmEvent::Pgrefill), 0);
+    assert!(family.returns(400, File));
+    family.evict(family.parent, 0, 32);
+    assert!(family.stat(0, VmEvent::Pgrefill) > 0);
+}
+
 /// classic-lru.md 4.3. A container with more active pages than inactive ones had them deactivated by its pod's reclaim,
 /// which had 5000 inactive pages of another to take first.
 #[test]
