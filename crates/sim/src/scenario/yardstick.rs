@@ -100,6 +100,7 @@ pub(super) fn complaint(file: &File) -> Option<(Option<usize>, String)> {
             return Some((at, what));
         }
         let of_memcg = [
+            ("parent", tenant.parent.is_some()),
             ("memory-high", tenant.memory_high.is_some()),
             ("memory-low", tenant.memory_low.is_some()),
             ("memory-min", tenant.memory_min.is_some()),
