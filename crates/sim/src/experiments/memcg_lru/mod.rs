@@ -7,6 +7,7 @@
 //! Invariant: everything goes through the engine's tree, memcg LRU and generations; nothing is drawn
 //! from a distribution that stands for them.
 
+mod pictures;
 mod world;
 
 pub use world::{Design, Run, World};
@@ -64,8 +65,9 @@ pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome
     Outcome {
         tables: vec![summary(&design, &lru, &iterator), by_memcg(&lru, &iterator)],
         claims: claims(lru.figures(), iterator.figures()),
+        pictures: pictures::pictures(&lru, &iterator),
         timings: vec![seconds(&lru_took, &iterator_took)],
-        notes: notes(),
+        notes: notes(&design),
     }
 }
 
@@ -171,11 +173,26 @@ fn claims(lru: Figures, iterator: Figures) -> Vec<Claim> {
     ]
 }
 
-fn notes() -> Vec<String> {
+/// Pages that a memcg gives at a time; they are not scaled.
+const BATCH: u64 = 64;
+/// The claims are made where a memcg's part is so many batches: down to 1/48 of the document's size.
+const BATCHES_MIN: u64 = 99;
+
+fn notes(design: &Design) -> Vec<String> {
     let note = "The document's \"without\" is the active/inactive LRU under a hierarchy walk of that \
         time; ours walks the hierarchy with the multi-gen LRU below, so that the way of choosing \
         memcgs is the only difference between the two rows.";
-    vec![note.to_owned()]
+    let mut notes = vec![note.to_owned()];
+    let part = u64::from(design.writes) * design.request / u64::from(design.memcgs);
+    if part / BATCH < BATCHES_MIN {
+        notes.push(format!(
+            "At this scale a memcg's part of all that is asked for is {} batches of {BATCH} pages, which are not \
+             scaled, and a write asks for less than one batch of each: figures are those of so few draws. The \
+             claims are made down to 1/48 of the document's size.",
+            part / BATCH
+        ));
+    }
+    notes
 }
 
 #[cfg(test)]

@@ -8,12 +8,14 @@
 //! claims; seconds go to the timings. Reclaims follow each other, as kswapd's do; a second column has
 //! the time when caches are cleared before each, which is that of as many tenants as one visits.
 
+mod sizes;
+mod sweep;
 mod world;
 
 pub use world::{Caches, Cost, World};
 
 use super::Settings;
-use crate::outcome::{Cell, Claim, Outcome, Table};
+use crate::outcome::{Cell, Claim, Kind, Outcome, Picture, Series, Table};
 use crate::stats::number;
 use engine::machine::GlobalReclaim;
 
@@ -63,14 +65,18 @@ pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome
         if rows.iter().all(|row| row.tenants != tenants) {
             rows.push(Row::new(tenants, settings));
         }
-        progress(f64::from(tenants) / f64::from(TENANTS[2] / scale).max(10.0));
+        progress(0.7 * f64::from(tenants) / f64::from(TENANTS[2] / scale).max(10.0));
     }
-    outcome(&rows)
+    let mut outcome = outcome(&rows);
+    let mut rest = |done| progress(0.7 + 0.3 * done);
+    sweep::run(scale, settings.seed, &mut outcome, &mut rest);
+    outcome
 }
 
 fn outcome(rows: &[Row]) -> Outcome {
     Outcome {
         tables: vec![steps(rows)],
+        pictures: pictures(rows).into(),
         claims: claims(rows),
         timings: vec![seconds(rows)],
         notes: Vec::new(),
@@ -122,6 +128,37 @@ fn seconds(rows: &[Row]) -> Table {
     table
 }
 
+/// What both ways visit, and how long they take.
+fn pictures(rows: &[Row]) -> [Picture; 2] {
+    let curve = |name: &str, of: fn(&Row) -> f64| {
+        let points = rows.iter().map(|row| (f64::from(row.tenants), of(row)));
+        Series::new(name, points)
+    };
+    let picture = |title: &str, y: &str, series: [Series; 2]| {
+        let axes = ["tenants, every second one idle", y];
+        Picture::new(title, Kind::Curve, axes, series.into()).log(true, true)
+    };
+    [
+        picture(
+            "How many memcgs are visited for 1,024 pages?",
+            "memcgs visited by a reclaim",
+            [
+                curve("memcg LRU", |row| row.lru.visited),
+                curve("hierarchy iterator", |row| row.iterator.visited),
+            ],
+        ),
+        picture(
+            "How long does a reclaim of 1,024 pages take?",
+            "time (us)",
+            [
+                curve("memcg LRU", |row| row.lru.median_us),
+                curve("hierarchy iterator", |row| row.iterator.median_us),
+            ],
+        )
+        .timed(),
+    ]
+}
+
 fn claims(rows: &[Row]) -> Vec<Claim> {
     let [.., fewer, most] = rows else {
         return Vec::new();
@@ -129,6 +166,7 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
     let all: Vec<f64> = rows.iter().map(|row| row.lru.steps()).collect();
     let least = all.iter().copied().fold(f64::MAX, f64::min);
     let spread = all.iter().copied().fold(0.0, f64::max) / least;
+    let visits = rows.iter().map(|row| row.lru.visited).fold(0.0, f64::max);
     let growth = number(u64::from(most.tenants)) / number(u64::from(fewer.tenants));
     let iterator = most.iterator.steps() / fewer.iterator.steps();
     let claim = |what: String, ours, holds| Claim {
@@ -142,6 +180,19 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
             format!("memcg LRU: most steps / fewest, over all numbers of tenants <= {FLAT}"),
             spread,
             spread <= FLAT,
+        ),
+        claim(
+            format!(
+                "memcg LRU: visits (memcgs) at most {:.0}, twice what is enough at 64 pages each",
+                2.0 * sweep::FEWEST
+            ),
+            visits,
+            visits <= 2.0 * sweep::FEWEST,
+        ),
+        claim(
+            "iterator: visits for each tenant, at least 1".to_owned(),
+            most.iterator.visited / number(u64::from(most.tenants)),
+            most.iterator.visited >= number(u64::from(most.tenants)),
         ),
         claim(
             format!(
