@@ -1,15 +1,31 @@
 use super::*;
 
-/// The document's experiment at 1/16 of its size: as fair, and as exact.
+/// The document's experiment at scales that take seconds, with three seeds: as fair, and as exact. All
+/// scales that are claimed: `cargo xtask bench claims -- memcg-lru 4,16,24,32,48 1,2,3`.
 #[test]
 fn pressure_is_shared_and_exact() {
-    let design = Design::document(16);
-    let world = World::new(design, Policy::default(), GlobalReclaim::MemcgLru, 1);
-    let run = world.experiment(&mut |_| ());
-    let figures = run.figures();
-    assert!(figures.spread <= 5.0, "{figures:?}");
-    assert!((99.0..=101.0).contains(&figures.taken), "{figures:?}");
-    assert_eq!(run.again, 0);
+    let runs: Vec<(u64, u64)> = [24, 32, 48]
+        .iter()
+        .flat_map(|&scale| [1, 2, 3].map(|seed| (scale, seed)))
+        .collect();
+    let runs = crate::parallel::map(
+        &runs,
+        |&(scale, seed)| {
+            let design = Design::document(scale);
+            let world = World::new(design, Policy::default(), GlobalReclaim::MemcgLru, seed);
+            (scale, seed, world.experiment(&mut |_| ()))
+        },
+        &mut |_| (),
+    );
+    for (scale, seed, run) in &runs {
+        let figures = run.figures();
+        assert!(figures.spread <= 5.0, "{scale} {seed}: {figures:?}");
+        assert!(
+            (99.0..=101.0).contains(&figures.taken),
+            "{scale} {seed}: {figures:?}"
+        );
+        assert_eq!(run.again, 0, "{scale} {seed}");
+    }
 }
 
 /// With every invariant asserted after every write.
