@@ -21,7 +21,10 @@ pub(super) fn pictures(plans: &Plans, tables: &[Table]) -> Vec<Picture> {
 fn curve(plans: &Plans, table: &Table) -> Option<Picture> {
     let picture = |title, unit| Picture::of_columns(title, table, unit);
     match table.title.as_str() {
-        "Resident by time" => picture("How much memory has each tenant?", "MiB"),
+        "Resident by time" => Some(Picture {
+            y: "resident memory (MiB)".to_owned(),
+            ..picture("How much memory has each tenant?", "MiB")?
+        }),
         "Misses by time" => picture("When does each tenant miss?", "misses a second"),
         _ => {
             let missed = picture("How much does each tenant miss?", "% missed")?;
@@ -81,5 +84,42 @@ fn named(cell: &Cell) -> String {
         Cell::Count(count) => count.to_string(),
         Cell::Figure(value) => value.to_string(),
         Cell::Empty => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{parse, run};
+
+    const TWO: &str = "[run]\nduration = \"1s\"\n[[tenant]]\nname = \"a\"\nmemory-max = \"1M\"\n\
+        work = [{ pattern = \"loop\", size = \"2M\", rate = 2000 }]\n[[tenant]]\nname = \"b\"\n\
+        work = [{ pattern = \"uniform\", size = \"1M\", rate = 1000 }]\n";
+
+    fn drawn(sweep: &str) -> Vec<[String; 3]> {
+        let plans = parse("two.toml", &format!("{TWO}{sweep}"), &[]).expect("a sound file");
+        let tables = run(&plans, 1, &mut |_| {}).tables;
+        let pictures = pictures(&plans, &tables);
+        assert!(
+            pictures
+                .iter()
+                .all(|p| p.series.iter().all(|s| !s.points.is_empty()))
+        );
+        let words = pictures.into_iter().map(|p| [p.title, p.x, p.y]);
+        words.collect()
+    }
+
+    #[test]
+    fn what_runs_draw() {
+        let courses = drawn("");
+        let ys: Vec<&str> = courses.iter().map(|words| words[2].as_str()).collect();
+        let misses = "misses (% of touches)";
+        assert_eq!(ys, ["resident memory (MiB)", "misses a second", misses]);
+        let key = "tenant.a.memory-max";
+        let one = drawn(&format!("[sweep]\n\"{key}\" = [\"1M\", \"2M\"]\n"));
+        assert_eq!(one.len(), 1);
+        assert_eq!(one[0][1..], [format!("{key} (MiB)"), misses.to_owned()]);
+        let two = drawn("[sweep]\n\"run.seed\" = [1, 2]\n\"tenant.a.work.0.rate\" = [1000]\n");
+        assert_eq!((two.len(), two[0][1].contains("run.seed")), (1, true));
     }
 }
