@@ -47,7 +47,8 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "crates/sim/src",
         &[
-            &["in_words", "nearest", "outcome", "rng", "stats", "trace"],
+            &["in_words", "nearest", "rng", "stats", "trace"],
+            &["outcome"],
             &["mrc", "parallel", "show", "stopwatch", "tenant"],
             &["scenario", "experiments"],
             &["job"],
