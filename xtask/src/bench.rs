@@ -7,7 +7,7 @@ use crate::root;
 use crate::test::release_binary;
 
 /// Measurements that are examples, with their crates.
-const EXAMPLES: [(&str, &str); 2] = [("curves", "sim"), ("libcachesim", "sim")];
+const EXAMPLES: [(&str, &str); 3] = [("claims", "sim"), ("curves", "sim"), ("libcachesim", "sim")];
 
 fn names() -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(root().join("crates/e2e/src/bin"))

@@ -2,6 +2,8 @@
 //!
 //! Invariant: everything that can be refused is refused before the work starts.
 
+mod pictures;
+
 use crate::experiments::{ALL, Experiment, Settings};
 use crate::nearest::nearest;
 use crate::outcome::Outcome;
@@ -172,7 +174,9 @@ impl Job {
                     scale: 1,
                 };
                 let threads = std::thread::available_parallelism().map_or(1, usize::from);
-                (heading, run_plans(plans, threads, progress))
+                let mut outcome = run_plans(plans, threads, progress);
+                outcome.pictures = pictures::pictures(plans, &outcome.tables);
+                (heading, outcome)
             }
         }
     }

@@ -1,7 +1,11 @@
-//! What an experiment gives: tables of cells, and claims that were checked.
+//! What an experiment gives: tables of cells, pictures of what they answer, and claims that were checked.
 //!
 //! Invariant: a table's rows are as long as its list of columns; the same seed gives the same cells,
 //! so what depends on time of day is kept apart (`Outcome::timings`).
+
+mod picture;
+
+pub use picture::{By, Kind, Picture, Series};
 
 /// One cell of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +20,7 @@ pub enum Cell {
     Empty,
 }
 
-/// A table with a title; also what a plot is drawn from.
+/// A table with a title.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// The heading.
@@ -47,6 +51,8 @@ pub struct Outcome {
     pub tables: Vec<Table>,
     /// Deterministic statements.
     pub claims: Vec<Claim>,
+    /// What a page draws, in this order; tables by themselves draw nothing.
+    pub pictures: Vec<Picture>,
     /// Results that depend on the machine (seconds, instructions); not part of "same seed, same
     /// bytes".
     pub timings: Vec<Table>,

@@ -49,8 +49,9 @@ const FLOORS: [(&str, &[&[&str]]); 15] = [
         "crates/sim/src",
         &[
             &[
-                "hardware", "in_words", "mapped", "nearest", "outcome", "rng", "stats", "trace",
+                "hardware", "in_words", "mapped", "nearest", "rng", "stats", "trace",
             ],
+            &["outcome"],
             &["mrc", "parallel", "show", "stopwatch", "tenant"],
             &["scenario", "experiments"],
             &["job"],

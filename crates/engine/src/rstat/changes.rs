@@ -41,12 +41,13 @@ impl Changes {
         self.dirty[worker] |= 1 << line.min(LAST);
     }
 
-    /// Adds what has changed on `worker` to `sums`, and forgets it.
+    /// Adds what has changed on `worker` to `sums`, and forgets it. Returns how many counters it looked at.
     #[inline]
-    pub(super) fn take(&mut self, worker: usize, sums: &mut [i64]) {
+    pub(super) fn take(&mut self, worker: usize, sums: &mut [i64]) -> u64 {
         let Some(dirty) = self.dirty.get_mut(worker) else {
-            return;
+            return 0;
         };
+        let mut looked_at = 0;
         let mut dirty = core::mem::take(dirty);
         let from = worker * self.lines;
         let part = &mut self.sums[from..from + self.lines];
@@ -55,12 +56,14 @@ impl Changes {
             dirty &= dirty - 1;
             let end = if first == LAST { part.len() } else { first + 1 };
             for line in first..end {
+                looked_at += LINE as u64;
                 let change = core::mem::take(&mut part[line]);
                 for (sum, change) in sums[line * LINE..].iter_mut().zip(change) {
                     *sum += change;
                 }
             }
         }
+        looked_at
     }
 }
 
@@ -78,8 +81,13 @@ mod tests {
             changes.add(shape, 1, last, -5);
             changes.add(shape, 2, last, 100);
             let mut sums = alloc::vec![10; nr_stats];
-            changes.take(1, &mut sums);
-            changes.take(1, &mut sums);
+            // One line, or two: those of the first statistic and of the last.
+            let lines = if last < LINE { 1u64 } else { 2 };
+            let most = (nr_stats.div_ceil(LINE) * LINE) as u64;
+            let looked_at = changes.take(1, &mut sums);
+            assert!((lines * LINE as u64..=most).contains(&looked_at));
+            assert!(last / LINE >= LAST || looked_at == lines * LINE as u64);
+            assert_eq!(changes.take(1, &mut sums), 0);
             let mut expect = alloc::vec![10; nr_stats];
             expect[0] += 3;
             expect[last] -= 5;

@@ -66,6 +66,8 @@ pub struct Rstat {
     thresholds: threshold::Thresholds,
     /// Groups flushed so far, once for each worker they were marked on.
     flushes: u64,
+    /// Counters that flushes have looked at so far.
+    looked_at: u64,
     scratch: Scratch,
 }
 
@@ -93,16 +95,21 @@ impl Group {
     /// The two are told apart before either is skipped: together they may be zero when neither is.
     /// (The first version of the kernel's patch skipped on the sum, and lost the local part for
     /// ever: rstat.md 4.1.)
-    fn flush(&mut self, own: &mut [i64]) {
+    ///
+    /// Returns how many counters it looked at: those of the workers, and what was pending.
+    fn flush(&mut self, own: &mut [i64]) -> u64 {
         own.fill(0);
+        let mut looked_at = 0;
         for worker in self.found.drain(..) {
-            self.changes.take(worker as usize, own);
+            looked_at += self.changes.take(worker as usize, own);
         }
         for (stat, own) in own.iter_mut().enumerate() {
+            looked_at += 1;
             self.local[stat] += *own;
             *own += core::mem::take(&mut self.pending[stat]);
             self.total[stat] += *own;
         }
+        looked_at
     }
 }
 
@@ -128,6 +135,7 @@ impl Rstat {
             updated: Updated::new(workers),
             thresholds: threshold::Thresholds::new(workers),
             flushes: 0,
+            looked_at: 0,
             scratch: Scratch {
                 found: Vec::new(),
                 popped: Vec::new(),
@@ -275,7 +283,7 @@ impl Rstat {
             return;
         };
         self.thresholds.flushed(index, &group.found);
-        group.flush(own);
+        self.looked_at += group.flush(own);
         let parent = group.parent;
         if let Some(parent) = parent.and_then(|parent| self.groups[parent.index()].as_mut()) {
             for (pending, own) in parent.pending.iter_mut().zip(own) {
@@ -312,14 +320,27 @@ impl Rstat {
     /// before the values were kept. For comparison.
     #[must_use]
     pub fn local_by_summing(&self, id: GroupId, stat: usize) -> u64 {
+        self.summed(id, stat).0
+    }
+
+    /// [`Self::local_by_summing`], and how many counters it looked at.
+    #[must_use]
+    pub fn summed(&self, id: GroupId, stat: usize) -> (u64, u64) {
         let workers = self.group(id).now.iter().flatten();
-        u64::try_from(workers.map(|now| now[stat]).sum::<i64>()).unwrap_or(0)
+        let (sum, looked_at) = workers.fold((0, 0), |(sum, n), now| (sum + now[stat], n + 1));
+        (u64::try_from(sum).unwrap_or(0), looked_at)
     }
 
     /// Group flushes so far, counted once a worker.
     #[must_use]
     pub const fn flushes(&self) -> u64 {
         self.flushes
+    }
+
+    /// Counters that flushes have looked at so far: workers' and pending ones.
+    #[must_use]
+    pub const fn looked_at(&self) -> u64 {
+        self.looked_at
     }
 
     /// True when enough has changed below `id` to be worth a flush. spec: rstat.md 6.1.

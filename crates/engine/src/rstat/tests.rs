@@ -205,6 +205,26 @@ fn test_15_local_reads_agree_with_summing() {
     assert_eq!(rstat.flushes(), 3 * 256);
 }
 
+/// A flush looks at the lines that changed and at what is pending in the groups found, a sum at one
+/// counter of each worker that ever changed one.
+#[test]
+fn looks_are_counted_where_they_happen() {
+    let (mut rstat, _, b) = chain(256);
+    rstat.flush(GroupId::ROOT);
+    assert_eq!((rstat.looked_at(), rstat.summed(b, 0)), (0, (0, 0)));
+    for worker in 0..3 {
+        rstat.update(worker, b, 0, 2);
+    }
+    rstat.flush(GroupId::ROOT);
+    // A line of eight on each of three workers; two statistics pending in each of three groups.
+    assert_eq!(
+        (rstat.looked_at(), rstat.summed(b, 0)),
+        (3 * 8 + 3 * 2, (6, 3))
+    );
+    rstat.flush(GroupId::ROOT);
+    assert_eq!(rstat.looked_at(), 30, "nothing has changed");
+}
+
 /// Canaries: each plants one bug that `check_flushed` must find.
 fn planted(bug: impl FnOnce(&mut Rstat, GroupId, GroupId)) {
     let (mut rstat, a, b) = chain(2);

@@ -189,10 +189,7 @@ impl MmuGather {
         self.flush_tlb();
         self.flush_rmaps(frames);
         for batch in self.batches() {
-            for chunk in batch.entries().chunks(CHUNK) {
-                frames.free_ranges(chunk);
-                yielded(chunk.len());
-            }
+            frames.free_in_chunks(batch.entries(), &mut yielded);
         }
         self.active.clear();
         while let Some(before) = self.full.pop() {

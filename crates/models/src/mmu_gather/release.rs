@@ -4,10 +4,10 @@
 //! Invariant (I9): the LRU lock is held for at most 32 folios, and never across the destruction of
 //! a large one.
 
-use super::FrameKind;
 use super::batch::Entry;
 use super::counters::MapCounts;
 use super::frames::{FolioInfo, Frame, Frames, ReleaseStats, slot};
+use super::{CHUNK, FrameKind};
 use engine::units::SWAP_CLUSTER_MAX;
 
 /// The LRU lock, as far as it matters here: whose it is and for how many steps. A large folio goes
@@ -101,6 +101,14 @@ impl Frames {
             stats: &mut self.stats,
         };
         (&self.frames, folios)
+    }
+
+    /// Gives back a batch of ranges, in chunks; `yielded` is told how many, after each.
+    pub(super) fn free_in_chunks(&mut self, batch: &[Entry], yielded: &mut impl FnMut(usize)) {
+        for chunk in batch.chunks(CHUNK) {
+            self.free_ranges(chunk);
+            yielded(chunk.len());
+        }
     }
 
     /// Gives back a chunk of ranges.

@@ -137,15 +137,20 @@ fn test_10_references() {
     }
 }
 
-#[test]
-fn test_11_and_12_lock_batches_and_chunks() {
-    let mut frames = folios(&[0; 1000]);
+/// A range for each of the first `nr` frames.
+fn single_pages(frames: &Frames, nr: u64) -> Vec<Entry> {
     let entry = |start| Entry {
         start,
         nr: 1,
         folio: frames.find(start).folio,
     };
-    let ranges: Vec<Entry> = (0..1000).map(entry).collect();
+    (0..nr).map(entry).collect()
+}
+
+#[test]
+fn test_11_lock_batches() {
+    let mut frames = folios(&[0; 1000]);
+    let ranges = single_pages(&frames, 1000);
     frames.free_ranges(&ranges);
     let stats = frames.stats();
     assert_eq!((stats.freed, stats.uncharges), (1000, 1));
@@ -153,12 +158,21 @@ fn test_11_and_12_lock_batches_and_chunks() {
         stats.lru_lock_longest <= 32 && stats.lru_locks >= 1000 / 32,
         "{stats:?}"
     );
+}
 
-    let mut frames = folios(&[0; 1000]);
-    let mut chunks = Vec::new();
-    gather(&frames, 0..1000).flush(&mut frames, |n| chunks.push(n));
-    assert_eq!(chunks.iter().sum::<usize>(), 1000);
-    assert!(chunks.iter().all(|&n| n <= CHUNK), "{chunks:?}");
+/// A batch of 1,030 ranges, as pages of 64 KiB have them; each chunk is uncharged by itself. Batches of a page of
+/// 4 KiB are never divided.
+#[test]
+fn test_12_chunks() {
+    let (mut frames, mut chunks) = (folios(&[0; 1030]), Vec::new());
+    let batch = single_pages(&frames, 1030);
+    frames.free_in_chunks(&batch, &mut |n| chunks.push(n));
+    assert_eq!(chunks, [512, 512, 6]);
+    assert_eq!((frames.stats().freed, frames.stats().uncharges), (1030, 3));
+
+    let (mut frames, mut chunks) = (folios(&[0; 1030]), Vec::new());
+    gather(&frames, 0..1030).flush(&mut frames, |n| chunks.push(n));
+    assert_eq!(chunks, [8, 255, 255, 255, 255, 2], "bundle and batches");
 }
 
 #[test]

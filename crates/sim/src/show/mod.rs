@@ -8,6 +8,7 @@ mod html;
 mod json;
 mod parquet;
 mod plot;
+mod style;
 mod text;
 
 pub use csv::csv;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::outcome::Claim;
+use crate::outcome::{By, Claim, Kind, Picture, Series};
 
 fn outcome() -> Outcome {
     let mut table = Table::new("Misses & more", &["size (MiB)", "LRU (%)", "name, quoted"]);
@@ -19,9 +19,35 @@ fn outcome() -> Outcome {
             ours: 0.5,
             holds: true,
         }],
+        pictures: pictures(),
         timings: vec![Table::new("Seconds", &["s"])],
         notes: vec!["A remark.".into()],
     }
+}
+
+/// One of each kind.
+fn pictures() -> Vec<Picture> {
+    let groups = ["memcg LRU", "hierarchy iterator, <old>"].map(str::to_owned);
+    let both = [Some(3.0), Some(40.0)];
+    let documents = Series::bars("document", both).by(By::Document);
+    let bars = vec![Series::bars("ours", both), documents.clone()];
+    let axes = ["how (ways)", "pages taken (MiB)"];
+    let samples = vec![
+        Series::samples("a strip", [1.0, 2.0, 2.0]),
+        Series::samples("a bound", [1.5]).by(By::Rule),
+    ];
+    vec![
+        Picture::new("Bars?", Kind::Bars(groups.into()), axes, bars),
+        Picture::new("A curve?", Kind::Curve, axes, vec![documents]).log(false, true),
+        Picture::new("Spread?", Kind::Distribution, axes, samples),
+        Picture::new(
+            "Time?",
+            Kind::Curve,
+            axes,
+            vec![Series::new("t", [(1.0, 2.0)])],
+        )
+        .timed(),
+    ]
 }
 
 fn heading() -> Heading {
@@ -67,11 +93,71 @@ fn json_has_all_and_nulls() {
 #[test]
 fn a_page_is_self_contained_and_escaped() {
     let page = html(&heading(), &outcome(), false);
-    for fetch in ["http", "src=", "@import", "url("] {
+    for fetch in ["http", "src=", "@import", "url(", "<script"] {
         assert!(!page.contains(fetch), "{fetch}");
     }
     assert!(page.contains("<polyline") && page.contains("&lt;1&gt;") && !page.contains("<1>"));
-    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    assert!(page.contains("prefers-color-scheme:dark"));
+    for (open, close) in [
+        ("<svg", "</svg>"),
+        ("<figure", "</figure>"),
+        ("<text", "</text>"),
+    ] {
+        assert_eq!(
+            page.matches(open).count(),
+            page.matches(close).count(),
+            "{open}"
+        );
+    }
+}
+
+/// Named pictures are drawn, and nothing else; whole names, units, the document's marked.
+#[test]
+fn pictures_are_whole() {
+    let page = html(&heading(), &outcome(), false);
+    assert_eq!(page.matches("<figure>").count(), 3, "tables draw nothing");
+    assert!(!page.contains("Time?") && html(&heading(), &outcome(), true).contains("Time?"));
+    for whole in [
+        "<h2>Bars?</h2>",
+        ">memcg LRU<",
+        ">hierarchy iterator, &lt;old&gt;<",
+        "<p class=\"up\">pages taken (MiB)</p>",
+        "<p class=\"along\">how (ways)</p>",
+        "<i class=\"key c0 document\"></i>document",
+        "<i class=\"key rule\"></i>a bound",
+        ">a strip<",
+        "class=\"bar c0 document\"",
+        "class=\"line c0 document\"",
+        "class=\"line rule\"",
+    ] {
+        assert!(page.contains(whole), "{whole}: {page}");
+    }
+    let empty = Outcome {
+        tables: Vec::new(),
+        claims: Vec::new(),
+        ..outcome()
+    };
+    assert_eq!(html(&heading(), &empty, false).matches("<svg").count(), 3);
+}
+
+/// Columns of one unit become curves over the first.
+#[test]
+fn a_table_gives_curves_of_one_unit() {
+    let mut table = outcome().tables.remove(0);
+    let picture = Picture::of_columns("?", &table, "%").expect("a column in percent");
+    assert_eq!(
+        (picture.x.as_str(), picture.y.as_str()),
+        ("size (MiB)", "%")
+    );
+    assert_eq!(picture.series.len(), 1);
+    let series = &picture.series[0];
+    assert_eq!((series.name.as_str(), series.points.len()), ("LRU", 3));
+    assert!(Picture::of_columns("?", &table, "GiB").is_none());
+    table.rows[0][0] = Cell::Text("x".into());
+    assert!(
+        Picture::of_columns("?", &table, "%").is_none(),
+        "a name is no place"
+    );
 }
 
 #[test]

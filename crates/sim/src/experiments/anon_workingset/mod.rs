@@ -10,6 +10,7 @@ pub mod document;
 pub mod ebizzy;
 pub mod kernel;
 pub mod opt;
+mod pictures;
 mod scenario;
 mod table;
 
@@ -32,14 +33,14 @@ pub struct Cell90 {
 pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
     let rows: Vec<Row> = document::ebizzy().collect();
     let cells = run_rows(&rows, settings, SEEDS, progress);
-    let (scenario, mut claims) = scenario::outcome(settings.scale);
-    claims.extend(table::claims(&cells));
-    Outcome {
-        tables: vec![scenario, table::table(&cells, settings.scale)],
-        claims,
-        timings: Vec::new(),
-        notes: table::notes(&cells),
-    }
+    let mut outcome = scenario::outcome(settings.scale);
+    outcome.tables.push(table::table(&cells, settings.scale));
+    outcome.claims.extend(table::claims(&cells));
+    outcome
+        .pictures
+        .extend(pictures::pictures(&cells, settings.scale));
+    outcome.notes = table::notes(&cells);
+    outcome
 }
 
 /// All runs of `rows`, on as many threads as there are CPUs; the results do not depend on them.

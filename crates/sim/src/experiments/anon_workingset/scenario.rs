@@ -6,7 +6,7 @@
 
 use super::document::SCENARIO;
 use super::kernel::{Kernel, Machine};
-use crate::outcome::{Cell, Claim, Table};
+use crate::outcome::{By, Cell, Claim, Kind, Outcome, Picture, Series, Table};
 use crate::stats::number;
 use ::engine::vmstat::VmEvent;
 use ::engine::{FolioId, Millis, Pages};
@@ -59,8 +59,26 @@ fn activate(machine: &mut Machine, range: Range<u32>) {
     }
 }
 
-/// The table and what it says.
-pub(super) fn outcome(scale: u64) -> (Table, Vec<Claim>) {
+/// The table, its picture and what they say.
+pub(super) fn outcome(scale: u64) -> Outcome {
+    let runs = Kernel::ALL.map(|kernel| (kernel, run(kernel, scale)));
+    let times = number(scale);
+    Outcome {
+        tables: vec![table(&runs, times)],
+        claims: claims(&runs),
+        pictures: vec![picture(&runs, times)],
+        ..Outcome::default()
+    }
+}
+
+type Runs = [(Kernel, Swapped); Kernel::ALL.len()];
+
+fn of(runs: &Runs, wanted: Kernel) -> Swapped {
+    let found = runs.iter().find(|(kernel, _)| *kernel == wanted);
+    found.map_or((0.0, 0.0), |(_, swapped)| *swapped)
+}
+
+fn table(runs: &Runs, times: f64) -> Table {
     let mut table = Table::new(
         "Hot memory that was allocated late (pages)",
         &[
@@ -75,13 +93,7 @@ pub(super) fn outcome(scale: u64) -> (Table, Vec<Claim>) {
             "document's change (%) ",
         ],
     );
-    let runs = Kernel::ALL.map(|kernel| (kernel, run(kernel, scale)));
-    let of = |wanted: Kernel| {
-        let found = runs.iter().find(|(kernel, _)| *kernel == wanted);
-        found.map_or((0.0, 0.0), |(_, swapped)| *swapped)
-    };
-    let base = of(Kernel::Base);
-    let times = number(scale);
+    let base = of(runs, Kernel::Base);
     for (kernel, ours) in runs {
         let mut row = vec![
             Cell::Text(kernel.name().to_owned()),
@@ -90,10 +102,42 @@ pub(super) fn outcome(scale: u64) -> (Table, Vec<Claim>) {
             Cell::Figure(ours.1 * times),
             Cell::Figure(percent(ours.1, base.1)),
         ];
-        row.extend(documents(kernel));
+        row.extend(documents(*kernel));
         table.row(row);
     }
-    let (prot, detect) = (of(Kernel::Protection), of(Kernel::Detection));
+    table
+}
+
+fn picture(runs: &Runs, times: f64) -> Picture {
+    let thousands = |pages: f64| Some(pages / 1000.0);
+    let [was, is] = SCENARIO;
+    let documents = |kernel: Kernel| match kernel {
+        Kernel::Base => Some(was),
+        Kernel::Detection => Some(is),
+        _ => None,
+    };
+    let ours = |of: fn(Swapped) -> f64| runs.map(|(_, swapped)| thousands(of(swapped) * times));
+    let theirs = |of: fn(Swapped) -> f64| {
+        runs.map(|(kernel, _)| documents(kernel).and_then(|swapped| thousands(of(swapped))))
+    };
+    let [ins, outs]: [fn(Swapped) -> f64; 2] = [|swapped| swapped.0, |swapped| swapped.1];
+    let document = |name: &str, values| Series::bars(name, values).by(By::Document);
+    Picture::new(
+        "Hot memory that was allocated late: how much is swapped?",
+        Kind::Bars(runs.map(|(kernel, _)| kernel.name().to_owned()).into()),
+        ["kernel", "pages (thousands)"],
+        vec![
+            Series::bars("swapped in", ours(ins)),
+            document("swapped in, document", theirs(ins)),
+            Series::bars("swapped out", ours(outs)),
+            document("swapped out, document", theirs(outs)),
+        ],
+    )
+}
+
+fn claims(runs: &Runs) -> Vec<Claim> {
+    let [base, prot, detect] =
+        [Kernel::Base, Kernel::Protection, Kernel::Detection].map(|kernel| of(runs, kernel));
     let claim = |what: &str, document, before, after| Claim {
         what: what.to_owned(),
         document,
@@ -101,7 +145,7 @@ pub(super) fn outcome(scale: u64) -> (Table, Vec<Claim>) {
         holds: after < before,
     };
     let [was, is] = SCENARIO;
-    let claims = vec![
+    vec![
         claim(
             "scenario: detection swaps in less than base (%)",
             Some(percent(is.0, was.0)),
@@ -120,8 +164,7 @@ pub(super) fn outcome(scale: u64) -> (Table, Vec<Claim>) {
             prot.0,
             detect.0,
         ),
-    ];
-    (table, claims)
+    ]
 }
 
 fn percent(after: f64, before: f64) -> f64 {

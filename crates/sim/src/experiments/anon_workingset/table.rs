@@ -7,7 +7,7 @@ use crate::outcome::{Cell, Claim, Table};
 use crate::stats::{mean, number, stddev};
 
 /// Rows in the document, for each parameter set.
-const DOCUMENTED: usize = 3;
+pub(super) const DOCUMENTED: usize = 3;
 
 const NAMES: [&str; 6] = [
     Kernel::ALL[0].name(),
@@ -19,7 +19,8 @@ const NAMES: [&str; 6] = [
 ];
 
 impl Cell90 {
-    fn swapped(&self, n: usize) -> Vec<f64> {
+    /// Pages swapped in by kernel `n`, run by run.
+    pub(super) fn swapped(&self, n: usize) -> Vec<f64> {
         self.runs.iter().map(|run| number(run[n])).collect()
     }
 
@@ -29,7 +30,8 @@ impl Cell90 {
         self.runs.iter().map(of).collect()
     }
 
-    fn change(&self, n: usize) -> f64 {
+    /// Change of kernel `n` against base, in percent.
+    pub(super) fn change(&self, n: usize) -> f64 {
         mean(&self.changes(n))
     }
 

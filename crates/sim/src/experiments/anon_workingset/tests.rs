@@ -42,7 +42,8 @@ fn the_same_seed_gives_the_same_cells() {
 
 #[test]
 fn the_scenario() {
-    let (table, claims) = scenario::outcome(16);
-    assert_eq!(table.rows.len(), kernel::Kernel::ALL.len());
+    let outcome = scenario::outcome(16);
+    assert_eq!(outcome.tables[0].rows.len(), kernel::Kernel::ALL.len());
+    let claims = outcome.claims;
     assert!(claims.iter().all(|claim| claim.holds), "{claims:?}");
 }

@@ -7,6 +7,7 @@
 //! Invariant: everything goes through the engine's tree, memcg LRU and generations; nothing is drawn
 //! from a distribution that stands for them.
 
+mod pictures;
 mod world;
 
 pub use world::{Design, Run, World};
@@ -63,9 +64,10 @@ pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome
     let (iterator, iterator_took) = part(GlobalReclaim::Iterator, 0.5);
     Outcome {
         tables: vec![summary(&design, &lru, &iterator), by_memcg(&lru, &iterator)],
-        claims: claims(lru.figures(), iterator.figures()),
+        claims: claims(&design, lru.figures(), iterator.figures()),
+        pictures: pictures::pictures(&lru, &iterator),
         timings: vec![seconds(&lru_took, &iterator_took)],
-        notes: notes(),
+        notes: notes(&design),
     }
 }
 
@@ -136,46 +138,75 @@ fn seconds(lru: &Seconds, iterator: &Seconds) -> Table {
     table
 }
 
-fn claims(lru: Figures, iterator: Figures) -> Vec<Claim> {
-    let claim = |what: &str, document, ours, holds| Claim {
-        what: what.to_owned(),
-        document: Some(document),
-        ours,
-        holds,
-    };
-    vec![
+/// What must hold of the memcg LRU, at any scale: what is not scaled, a batch, is allowed for.
+fn claims_of_lru(design: &Design, lru: Figures) -> [Claim; 2] {
+    let over = 100.0 + number(BATCH) / number(design.request) * 100.0;
+    [
         claim(
-            "memcg LRU: stddev/mean of pgsteal <= 5%",
+            "memcg LRU: stddev/mean of pgsteal <= 5%".to_owned(),
             DOCUMENT_ON.spread,
             lru.spread,
             lru.spread <= 5.0,
         ),
         claim(
-            "memcg LRU: pgsteal/requested is 100 +- 1%",
+            format!(
+                "memcg LRU: all that is requested, at most a batch of {BATCH} pages a write more: \
+                 100 to {over:.2}%"
+            ),
             DOCUMENT_ON.taken,
             lru.taken,
-            (lru.taken - 100.0).abs() <= 1.0,
-        ),
-        claim(
-            "iterator: less fair than the memcg LRU",
-            DOCUMENT_OFF.spread,
-            iterator.spread,
-            iterator.spread > lru.spread,
-        ),
-        claim(
-            "iterator: takes more than was asked for",
-            DOCUMENT_OFF.taken,
-            iterator.taken,
-            iterator.taken > lru.taken,
+            (100.0..=over).contains(&lru.taken),
         ),
     ]
 }
 
-fn notes() -> Vec<String> {
+fn claim(what: String, document: f64, ours: f64, holds: bool) -> Claim {
+    Claim {
+        what,
+        document: Some(document),
+        ours,
+        holds,
+    }
+}
+
+fn claims(design: &Design, lru: Figures, iterator: Figures) -> Vec<Claim> {
+    let mut claims = claims_of_lru(design, lru).to_vec();
+    claims.push(claim(
+        "iterator: takes more than was asked for".to_owned(),
+        DOCUMENT_OFF.taken,
+        iterator.taken,
+        iterator.taken > lru.taken,
+    ));
+    if design.request >= BATCH * u64::from(design.memcgs) {
+        claims.push(claim(
+            "iterator: less fair than the memcg LRU".to_owned(),
+            DOCUMENT_OFF.spread,
+            iterator.spread,
+            iterator.spread > lru.spread,
+        ));
+    }
+    claims
+}
+
+/// Pages that a memcg gives at a time; they are not scaled.
+const BATCH: u64 = 64;
+
+fn notes(design: &Design) -> Vec<String> {
     let note = "The document's \"without\" is the active/inactive LRU under a hierarchy walk of that \
         time; ours walks the hierarchy with the multi-gen LRU below, so that the way of choosing \
         memcgs is the only difference between the two rows.";
-    vec![note.to_owned()]
+    let mut notes = vec![note.to_owned()];
+    if design.request < BATCH * u64::from(design.memcgs) {
+        let part = u64::from(design.writes) * design.request / u64::from(design.memcgs);
+        notes.push(format!(
+            "At this scale a write asks for less than a batch of {BATCH} pages of each memcg, and batches are not \
+             scaled: the iterator takes one of everybody each time, so it takes too much, and is fair. That it is \
+             less fair is claimed down to 1/8 of the document's size. A memcg's part of all writes is {} batches \
+             here: below some 100 (1/48) the spread is that of few draws.",
+            part / BATCH
+        ));
+    }
+    notes
 }
 
 #[cfg(test)]

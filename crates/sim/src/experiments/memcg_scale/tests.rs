@@ -1,4 +1,5 @@
 use super::*;
+use sizes::Use;
 
 #[test]
 fn the_memcg_lru_is_flat_and_the_iterator_linear() {
@@ -44,4 +45,29 @@ fn what_is_measured_is_a_machine_in_order() {
             (again.steps(), again.reclaimed)
         );
     }
+}
+
+/// On this side of the cliff 16 to 32 memcgs give all; beyond it everybody is visited, and only the rule's
+/// side decides which it is, not whether tenants are busy.
+#[test]
+fn the_cliff_is_where_the_rule_has_it() {
+    for used in [Use::Busy, Use::Idle] {
+        let few = sizes::measure((1000, 1), used, 1);
+        let many = sizes::measure((3000, 1), used, 1);
+        let large = sizes::measure((3000, 16), used, 1);
+        for (point, beyond) in [(few, false), (many, true), (large, false)] {
+            assert_eq!(point.is_beyond_cliff(), beyond, "{point:?}");
+            let visits = if beyond { 2700.0..=6000.0 } else { 16.0..=32.0 };
+            assert!(visits.contains(&point.visited), "{point:?}");
+            assert!(point.reclaimed >= number(REQUEST), "{point:?}");
+        }
+    }
+}
+
+/// spec: memcg-lru.md 6, by its formula.
+#[test]
+fn first_priorities() {
+    let priorities =
+        [0, 1 << 16, 1 << 18, 1 << 20, (1 << 20) - 1, 1 << 24].map(sizes::first_priority);
+    assert_eq!(priorities, [6, 6, 8, 10, 9, 12]);
 }

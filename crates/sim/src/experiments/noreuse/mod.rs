@@ -5,10 +5,11 @@
 //! Invariant: whether accesses through a mapping count is `vma_has_recency`, asked at each look of an
 //! address space in which the program gave its advice; nothing else differs between the runs.
 
+mod results;
+
 use super::Settings;
-use crate::outcome::{Cell, Claim, Outcome, Table};
+use crate::outcome::Outcome;
 use crate::rng::Rng;
-use crate::stats::number;
 use crate::tenant::Tenant;
 use ::engine::active_inactive::Stage;
 use ::engine::lru_gen::Profile;
@@ -174,79 +175,13 @@ pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome
     );
     let runs: Vec<&[Run]> = runs.chunks(Hint::ALL.len()).collect();
     let names = policies.map(|(name, _)| name);
-    Outcome {
-        tables: vec![table(&names, &runs, scale)],
-        claims: claims(&names, &runs),
-        timings: Vec::new(),
-        notes: NOTES.iter().map(|&note| note.to_owned()).collect(),
-    }
-}
-
-const NOTES: [&str; 2] = [
-    "The document gives frames per second: 9 to 11% more with FADV_NOREUSE under the multi-gen LRU, on \
-     par with the active/inactive LRU then. Ours counts what those frames waited for: pages that came \
-     back from swap.",
-    "The document's other figure, 6 to 8% more IOPS when random accesses to mapped files are ignored, \
-     is processor time saved on uniformly random accesses, of which no policy can keep the right ones.",
-];
-
-fn table(names: &[&str], runs: &[&[Run]], scale: u64) -> Table {
-    let mut table = Table::new(
-        "A video read through a mapping, beside 5 GiB in use, with memory for 8 GiB (MiB)",
-        &[
-            "policy",
-            "advice",
-            "hot memory swapped out",
-            "hot memory swapped in again",
-            "hot memory left (%)",
-            "video read",
-            "scanned",
-        ],
-    );
-    let mib = |pages: u64| Cell::Figure(number(pages * scale) / 256.0);
-    for (name, runs) in names.iter().zip(runs) {
-        for (hint, run) in Hint::ALL.iter().zip(*runs) {
-            table.row(vec![
-                Cell::Text((*name).to_owned()),
-                Cell::Text(hint.name().to_owned()),
-                mib(run.hot_out),
-                mib(run.hot_back),
-                Cell::Figure(number(run.hot_left * scale) * 100.0 / number(HOT)),
-                mib(run.video_in),
-                mib(run.scanned),
-            ]);
-        }
-    }
-    table
-}
-
-fn claims(names: &[&str], runs: &[&[Run]]) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    for (name, runs) in names.iter().zip(runs) {
-        let [none, marked] = [runs[0], runs[1]];
-        if none.hot_back > 0 {
-            claims.push(Claim {
-                what: format!(
-                    "{name}: hot pages swapped in again, with FADV_NOREUSE, per 100 without"
-                ),
-                document: None,
-                ours: number(marked.hot_back) * 100.0 / number(none.hot_back),
-                holds: marked.hot_back * 20 <= none.hot_back,
-            });
-        }
-        claims.push(Claim {
-            what: format!("{name}: the marked video evicts nothing of the hot set (pages out)"),
-            document: None,
-            ours: number(marked.hot_out),
-            holds: marked.hot_out == 0,
-        });
-    }
-    claims
+    results::outcome(&names, &runs, scale)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Claim;
 
     #[test]
     fn a_marked_stream_leaves_the_hot_set_alone() {

@@ -1,0 +1,69 @@
+//! What each way costs by the order of the folios, in updates and in time.
+
+use super::{DOCUMENT, How, Measured, shared_updates};
+use crate::outcome::{By, Kind, Picture, Series};
+use crate::stats::number;
+use models::mmu_gather::ReleaseStats;
+
+/// Costs a page, the ratio that the document gives, and times.
+pub(super) fn pictures(measured: &[Measured], pages: u64) -> [Picture; 3] {
+    let updates = |stats: &ReleaseStats| number(shared_updates(stats)) / number(pages);
+    [
+        by_order(
+            measured,
+            "How many updates of shared words does a page cost?",
+            "updates of shared words (a page)",
+            |way| updates(&way.1),
+        ),
+        fewer(measured),
+        by_order(
+            measured,
+            "How long does a page take?",
+            "processor time (ns a page)",
+            |way| way.2 * 1e9 / number(pages),
+        )
+        .timed(),
+    ]
+}
+
+type Way = (How, ReleaseStats, f64);
+
+fn by_order(measured: &[Measured], title: &str, y: &str, of: impl Fn(&Way) -> f64) -> Picture {
+    let orders = measured.iter().map(|way| way.order.to_string()).collect();
+    let series = How::ALL.iter().enumerate().map(|(n, how)| {
+        let values = measured.iter().map(|order| Some(of(&order.ways[n])));
+        Series::bars(how.name(), values)
+    });
+    Picture::new(
+        title,
+        Kind::Bars(orders),
+        ["folio order", y],
+        series.collect(),
+    )
+}
+
+/// Page by page against ranges: ours at each order, the document's at order 3.
+fn fewer(measured: &[Measured]) -> Picture {
+    let orders = measured.iter().map(|way| way.order.to_string()).collect();
+    let ours = |n: usize| {
+        let ratio = move |order: &Measured| {
+            let [page, this] = [0, n].map(|n| number(shared_updates(&order.ways[n].1)));
+            Some(page / this)
+        };
+        Series::bars(How::ALL[n].name(), measured.iter().map(ratio))
+    };
+    let document = measured
+        .iter()
+        .map(|way| (way.order == 3).then_some(DOCUMENT));
+    let document = Series::bars("document: cycles of removing rmap", document).by(By::Document);
+    Picture::new(
+        "How many times less do ranges cost than page by page?",
+        Kind::Bars(orders),
+        [
+            "folio order",
+            "page by page / this (updates; the document: cycles)",
+        ],
+        vec![ours(1), ours(2), document],
+    )
+    .log(false, true)
+}

@@ -1,0 +1,217 @@
+//! Histograms against the truth: pages that are used every 1, 4 and 16 s, and never again.
+
+mod results;
+
+use super::super::Settings;
+use crate::hardware;
+use crate::in_words::InWords;
+use crate::outcome::Outcome;
+use crate::stats::number;
+use ::engine::lru_gen::Profile;
+use ::engine::machine::MachineConfig;
+use ::engine::memcg::MemcgId;
+use ::engine::workingset_report::{Aggregation, Bins, PageAge};
+use ::engine::{FaultKind, FolioId, FolioType, Machine, Millis, Policy};
+
+const PAGES: u64 = 1 << 18;
+/// Seconds between two uses of a page, for each quarter of the pages.
+const PERIODS: [Option<u64>; 4] = [Some(1), Some(4), Some(16), None];
+const EDGES: [Millis; 4] = [Millis(1000), Millis(5000), Millis(10_000), Millis(20_000)];
+const SECONDS: u64 = 60;
+const INTERVALS: [u64; 4] = [1, 2, 5, 10];
+/// The oldest edge.
+const COARSEST: Millis = EDGES[EDGES.len() - 1];
+
+struct World {
+    machine: Machine,
+    id: MemcgId,
+    last_used: Vec<u64>,
+}
+
+impl World {
+    fn new(pages: u32, how: How) -> Self {
+        let config = MachineConfig {
+            policy: Policy::MultiGen(how.profile),
+            ..MachineConfig::default()
+        };
+        let mut machine = Machine::new(config, Millis(0));
+        let id = machine.create(MemcgId::ROOT, Millis(0));
+        machine.lruvec_mut(id).ensure(pages as usize);
+        for page in (0..pages).map(FolioId) {
+            let (ty, kind) = (FolioType::Anon, FaultKind::FirstTouch);
+            hardware::fault(&mut machine, (id, page), ty, kind, true);
+        }
+        let reports = machine.reports_mut();
+        reports.set_bins(Bins::new(&EDGES).expect("increasing edges"));
+        reports.set_aggregation(how.mode);
+        reports.state(id).set_refresh_interval(how.interval());
+        let last_used = vec![0; pages as usize];
+        Self {
+            machine,
+            id,
+            last_used,
+        }
+    }
+
+    /// A tenth of a second: each page whose turn it is.
+    fn tick(&mut self, now: Millis) {
+        let quarter = (self.last_used.len() / PERIODS.len()).max(1);
+        for (page, last) in (0..).zip(&mut self.last_used) {
+            let Some(period) = PERIODS[(page as usize / quarter).min(3)] else {
+                continue;
+            };
+            let turn = u64::from(page) % (period * 10);
+            if now.0 / 100 % (period * 10) == turn {
+                self.machine.lruvec_mut(self.id).touch(FolioId(page));
+                *last = now.0;
+            }
+        }
+    }
+
+    /// Pages by bin, from the times of their touches.
+    fn truth(&self, now: Millis) -> Vec<u64> {
+        let mut bins = vec![0; EDGES.len() + 1];
+        for last in &self.last_used {
+            let age = now.0 - last;
+            let bin = EDGES.iter().position(|edge| age <= edge.0);
+            bins[bin.unwrap_or(EDGES.len())] += 1;
+        }
+        bins
+    }
+
+    fn report(&mut self, now: Millis) -> PageAge {
+        self.machine.refresh(self.id, now, &mut InWords);
+        let state = self.machine.reports_mut().state(self.id);
+        let report = state.report().expect("an enabled report");
+        report.page_age.clone()
+    }
+}
+
+/// How ages are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct How {
+    /// Seconds between two refreshes.
+    interval: u64,
+    mode: Aggregation,
+    profile: Profile,
+}
+
+/// The ways that are compared, at each interval.
+const WAYS: [(Aggregation, Profile); 3] = [
+    (Aggregation::Exact, Profile::P616),
+    (Aggregation::Compat, Profile::P616),
+    (Aggregation::Exact, Profile::P63),
+];
+
+impl How {
+    fn interval(self) -> Millis {
+        Millis(self.interval * 1000)
+    }
+
+    /// Exact aggregation, by the rules of this profile.
+    fn is_exact_by(self, profile: Profile) -> bool {
+        (self.mode, self.profile) == (Aggregation::Exact, profile)
+    }
+}
+
+/// What one report said at the end, and what was true then.
+struct Row {
+    how: How,
+    /// Pages by bin.
+    reported: Vec<u64>,
+    truth: Vec<u64>,
+    /// For each edge: pages that were idle for less by a whole interval.
+    well_within: Vec<u64>,
+}
+
+fn one(pages: u32, how: How) -> Row {
+    let mut world = World::new(pages, how);
+    let (mut reported, mut now) = (Vec::new(), Millis(0));
+    for tick in 1..=SECONDS * 10 {
+        now = Millis(tick * 100);
+        world.tick(now);
+        // A tick after the interval, so that it has passed.
+        let report = world.report(now.after(Millis(1)));
+        reported = report.bins().iter().map(|bin| bin.pages[0].0).collect();
+    }
+    let well_within = EDGES.map(|edge| {
+        let most = edge.0.checked_sub(how.interval().0);
+        let young = |last: &&u64| most.is_some_and(|most| now.0 - **last <= most);
+        world.last_used.iter().filter(young).count() as u64
+    });
+    Row {
+        how,
+        reported,
+        truth: world.truth(now),
+        well_within: well_within.into(),
+    }
+}
+
+/// Up to each edge.
+fn cumulated(bins: &[u64]) -> Vec<u64> {
+    let mut sum = 0;
+    let up_to = bins.iter().map(|bin| {
+        sum += bin;
+        sum
+    });
+    up_to.take(EDGES.len()).collect()
+}
+
+/// Pages in a wrong bin, at least: each was counted twice, where it is missing and where it is too much.
+fn misplaced(reported: &[u64], truth: &[u64]) -> u64 {
+    let apart = reported.iter().zip(truth).map(|(a, b)| a.abs_diff(*b));
+    apart.sum::<u64>() / 2
+}
+
+impl Row {
+    fn wrong(&self) -> u64 {
+        misplaced(&self.reported, &self.truth)
+    }
+
+    /// The edges that generations can tell apart: whole intervals, three at most.
+    fn is_in_reach(&self, edge: Millis) -> bool {
+        let interval = self.how.interval().0;
+        edge.0.is_multiple_of(interval) && edge.0 <= 3 * interval
+    }
+
+    /// For each edge in reach: how many pages are reported to be idle for so long at most, how many are, and
+    /// how many are even if each is reported an interval too old.
+    fn in_reach(&self) -> Vec<[u64; 3]> {
+        let [reported, truth] = [&self.reported, &self.truth].map(|bins| cumulated(bins));
+        let edges = (0..EDGES.len()).filter(|&n| self.is_in_reach(EDGES[n]));
+        edges
+            .map(|n| [reported[n], truth[n], self.well_within[n]])
+            .collect()
+    }
+
+    /// As [`Self::wrong`], in bins that are parted by edges in reach alone.
+    fn wrong_in_reach(&self) -> u64 {
+        let whole = |of: usize| {
+            let mut below = 0;
+            let edges = self.in_reach().into_iter().map(|edge| edge[of]);
+            let all: u64 = self.truth.iter().sum();
+            edges
+                .chain([all])
+                .map(|up_to| up_to - std::mem::replace(&mut below, up_to))
+                .collect::<Vec<u64>>()
+        };
+        misplaced(&whole(0), &whole(1))
+    }
+}
+
+/// The tables, pictures and claims.
+pub(super) fn run(settings: &Settings, outcome: &mut Outcome) {
+    let pages = u32::try_from((PAGES / settings.scale).max(4096)).unwrap_or(4096);
+    let hows = INTERVALS.into_iter().flat_map(|interval| {
+        WAYS.map(|(mode, profile)| How {
+            interval,
+            mode,
+            profile,
+        })
+    });
+    let rows: Vec<Row> = hows.map(|how| one(pages, how)).collect();
+    let percent = |count: u64| number(count) * 100.0 / f64::from(pages);
+    outcome.tables.push(results::table(&rows, percent));
+    outcome.pictures.extend(results::pictures(&rows, percent));
+    outcome.claims.extend(results::claims(&rows, percent));
+}

@@ -1,0 +1,125 @@
+//! What the page of a file's runs draws, from their tables.
+//!
+//! Invariant: a picture is drawn of every course of time and of every sweep over one key; of what all
+//! tenants missed where they can be told apart.
+
+use crate::outcome::{Cell, Kind, Picture, Series, Table};
+use crate::scenario::Plans;
+use crate::stats::number;
+
+/// More bars than this are no picture.
+const BARS_MAX: usize = 24;
+
+/// The pictures of `tables`, which came of `plans`.
+pub(super) fn pictures(plans: &Plans, tables: &[Table]) -> Vec<Picture> {
+    let curves = tables.iter().filter_map(|table| curve(plans, table));
+    let swept = plans.runs.first().map_or(0, |plan| plan.values.len());
+    let bars = tables.iter().filter_map(|table| missed(table, swept));
+    curves.chain(bars).collect()
+}
+
+fn curve(plans: &Plans, table: &Table) -> Option<Picture> {
+    let picture = |title, unit| Picture::of_columns(title, table, unit);
+    match table.title.as_str() {
+        "Resident by time" => Some(Picture {
+            y: "resident memory (MiB)".to_owned(),
+            ..picture("How much memory has each tenant?", "MiB")?
+        }),
+        "Misses by time" => picture("When does each tenant miss?", "misses a second"),
+        _ => {
+            let missed = picture("How much does each tenant miss?", "% missed")?;
+            Some(Picture {
+                x: with_unit(plans, &missed.x),
+                y: "misses (% of touches)".to_owned(),
+                ..missed
+            })
+        }
+    }
+}
+
+/// A swept key as a label: sizes are drawn in MiB.
+fn with_unit(plans: &Plans, key: &str) -> String {
+    let values = plans.runs.iter().flat_map(|plan| &plan.values);
+    let mut values = values.filter(|(name, _)| name == key);
+    if values.any(|(_, value)| value.is_str()) {
+        format!("{key} (MiB)")
+    } else {
+        key.to_owned()
+    }
+}
+
+/// Bars of what was missed, but where a curve says it; the first `swept` columns are values.
+fn missed(table: &Table, swept: usize) -> Option<Picture> {
+    let at = table.columns.iter().position(|name| name == "missed (%)")?;
+    if swept == 1 || !(2..=BARS_MAX).contains(&table.rows.len()) {
+        return None;
+    }
+    let names = |row: &Vec<Cell>| {
+        row[..=swept]
+            .iter()
+            .map(named)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let value = |row: &Vec<Cell>| match row[at] {
+        Cell::Figure(value) => Some(value),
+        Cell::Count(count) => Some(number(count)),
+        _ => None,
+    };
+    let groups = Kind::Bars(table.rows.iter().map(names).collect());
+    let keys = table.columns[..=swept].join(", ");
+    let all = Series::bars("misses", table.rows.iter().map(value));
+    let axes = [keys.as_str(), "misses (% of touches)"];
+    Some(Picture::new(
+        "Who misses how much?",
+        groups,
+        axes,
+        vec![all],
+    ))
+}
+
+fn named(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) => text.clone(),
+        Cell::Count(count) => count.to_string(),
+        Cell::Figure(value) => value.to_string(),
+        Cell::Empty => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{parse, run};
+
+    const TWO: &str = "[run]\nduration = \"1s\"\n[[tenant]]\nname = \"a\"\nmemory-max = \"1M\"\n\
+        work = [{ pattern = \"loop\", size = \"2M\", rate = 2000 }]\n[[tenant]]\nname = \"b\"\n\
+        work = [{ pattern = \"uniform\", size = \"1M\", rate = 1000 }]\n";
+
+    fn drawn(sweep: &str) -> Vec<[String; 3]> {
+        let plans = parse("two.toml", &format!("{TWO}{sweep}"), &[]).expect("a sound file");
+        let tables = run(&plans, 1, &mut |_| {}).tables;
+        let pictures = pictures(&plans, &tables);
+        assert!(
+            pictures
+                .iter()
+                .all(|p| p.series.iter().all(|s| !s.points.is_empty()))
+        );
+        let words = pictures.into_iter().map(|p| [p.title, p.x, p.y]);
+        words.collect()
+    }
+
+    #[test]
+    fn what_runs_draw() {
+        let courses = drawn("");
+        let ys: Vec<&str> = courses.iter().map(|words| words[2].as_str()).collect();
+        let misses = "misses (% of touches)";
+        assert_eq!(ys, ["resident memory (MiB)", "misses a second", misses]);
+        let key = "tenant.a.memory-max";
+        let one = drawn(&format!("[sweep]\n\"{key}\" = [\"1M\", \"2M\"]\n"));
+        assert_eq!(one.len(), 1);
+        assert_eq!(one[0][1..], [format!("{key} (MiB)"), misses.to_owned()]);
+        let two = drawn("[sweep]\n\"run.seed\" = [1, 2]\n\"tenant.a.work.0.rate\" = [1000]\n");
+        assert_eq!((two.len(), two[0][1].contains("run.seed")), (1, true));
+    }
+}
