@@ -2,16 +2,18 @@
 #![forbid(unsafe_code)]
 
 pub mod experiments;
+pub mod fidelity;
 pub mod in_words;
 pub mod job;
 pub mod mrc;
 mod nearest;
 pub mod outcome;
 pub mod parallel;
-pub mod rng;
 pub mod scenario;
 pub mod show;
 pub mod stats;
 pub mod stopwatch;
 pub mod tenant;
 pub mod trace;
+
+pub use touches::rng;

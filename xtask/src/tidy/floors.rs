@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 14] = [
+const FLOORS: [(&str, &[&[&str]]); 15] = [
     (
         "crates/engine/src",
         &[
@@ -45,12 +45,22 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     ),
     ("crates/models/src", &[&["mmu_gather", "vma"]]),
     (
+        "crates/touches/src",
+        &[
+            &["case", "figures", "rng"],
+            &["cases", "zipf"],
+            &["stream"],
+            &["turns"],
+            &["bin"],
+        ],
+    ),
+    (
         "crates/sim/src",
         &[
-            &["in_words", "nearest", "outcome", "rng", "stats", "trace"],
+            &["in_words", "nearest", "outcome", "stats", "trace"],
             &["mrc", "parallel", "show", "stopwatch", "tenant"],
             &["scenario", "experiments"],
-            &["job"],
+            &["fidelity", "job"],
         ],
     ),
     (
