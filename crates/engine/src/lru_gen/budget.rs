@@ -30,8 +30,8 @@ impl LruGen {
         let total = self.evictable_total(swappiness);
         let want = match self.profile {
             Profile::P616 => self.want_p616(swappiness),
-            Profile::P63 if self.must_age_p63(swappiness, total) => Want::Must,
-            Profile::P63 => Want::Nothing,
+            Profile::P63 | Profile::P612 if self.must_age_p63(swappiness, total) => Want::Must,
+            Profile::P63 | Profile::P612 => Want::Nothing,
         };
         // P63 scans what it cannot isolate, in vain.
         let size = match (self.profile, want) {

@@ -239,7 +239,7 @@ impl LruGen {
         }
         let saturated = refs::is_saturated(self.profile, word);
         if saturated || refs::tier_of(self.profile, word) > tier_idx {
-            if !saturated {
+            if !saturated || self.profile == Profile::P612 {
                 self.protect(word);
             }
             return Sorted::Elsewhere(self.inc_gen(word));
@@ -253,11 +253,7 @@ impl LruGen {
         if needs_io && !may_io {
             return Sorted::Skip(word);
         }
-        let word = if self.profile == Profile::P616 && !word.has(Flag::Referenced) {
-            word.with_refs_field(0)
-        } else {
-            word
-        };
+        let word = refs::isolated(self.profile, word);
         Sorted::Isolate(word.with(Flag::Reclaim, false))
     }
 

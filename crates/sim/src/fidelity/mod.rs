@@ -28,11 +28,11 @@ const EVENTS: [VmEvent; 7] = [
     VmEvent::Pgmajfault,
 ];
 
-/// The policy of this name; the guest's Linux 6.12 has the aging, the tiers and the shadows of
-/// [`Profile::P63`].
+/// The policy of this name; without a version it is the one of the guest's Linux 6.12.
 fn policy(name: &str) -> Option<Policy> {
     match name {
-        "multi-gen" => Some(Policy::MultiGen(Profile::P63)),
+        "multi-gen" => Some(Policy::MultiGen(Profile::P612)),
+        "multi-gen-6.3" => Some(Policy::MultiGen(Profile::P63)),
         "multi-gen-6.16" => Some(Policy::MultiGen(Profile::P616)),
         "classic" => Some(Policy::ActiveInactive(Stage::Detection, MACHINE)),
         _ => None,

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn each_policy_runs_and_its_counts_agree() {
-    for policy in ["multi-gen", "multi-gen-6.16", "classic"] {
+    for policy in ["multi-gen", "multi-gen-6.3", "multi-gen-6.16", "classic"] {
         let figures = run("short", policy, 1, Pages(8)).expect("figures");
         let (one, all) = (&figures[0].counts, &figures[1].counts);
         assert_eq!(

@@ -28,6 +28,14 @@ struct Leaf {
     accessed: bool,
 }
 
+/// What looking around has found since it was told last.
+#[derive(Debug, Default)]
+struct Beside {
+    young: Vec<FolioId>,
+    /// Tables that turned out dense.
+    dense: Vec<u64>,
+}
+
 /// One address space.
 #[derive(Debug, Default)]
 pub struct Space {
@@ -37,6 +45,8 @@ pub struct Space {
     /// Page of each folio.
     pages: Vec<u64>,
     filters: BloomFilters,
+    /// Found by looking around, and not told yet.
+    beside: Beside,
     counts: WalkCounts,
 }
 

@@ -4,7 +4,7 @@
 //! resident is present in its space.
 
 use super::space::{Space, WalkCounts, WalkKind};
-use engine::{FolioId, Lruvec, MemcgId, Memory, PageOut};
+use engine::{FolioId, Lruvec, MemcgId, Memory, PageOut, ScanReason};
 
 /// The address spaces of all tenants, by memcg.
 #[derive(Debug, Default)]
@@ -84,9 +84,9 @@ impl Memory for Spaces {
         self.walk_as(memcg, lruvec, WalkKind::Forced);
     }
 
-    fn look_around(&mut self, memcg: MemcgId, lruvec: &mut Lruvec, young: &[FolioId]) {
+    fn look_around(&mut self, memcg: MemcgId, lruvec: &mut Lruvec, reason: ScanReason) {
         if self.look_around && !self.in_engine {
-            self.of(memcg).look_around(lruvec, young);
+            self.of(memcg).tell_beside(lruvec, reason);
         }
     }
 
@@ -100,7 +100,14 @@ impl Memory for Spaces {
             outcome.extend(batch.iter().map(|_| PageOut::Stored));
             return;
         }
+        let look_around = self.look_around;
         let space = self.of(memcg);
-        outcome.extend(batch.iter().map(|&id| space.unmap(id)));
+        outcome.extend(batch.iter().map(|&id| {
+            let what = space.unmap(id);
+            if look_around && what == PageOut::Referenced {
+                space.look_around(id);
+            }
+            what
+        }));
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{ACCESSED, ENTRIES, Space};
 use engine::lru_gen::{is_dense, look_around_window};
-use engine::{FolioId, Lruvec};
+use engine::{FolioId, Lruvec, ScanReason};
 use models::vma::Vma;
 use std::ops::Range;
 
@@ -105,39 +105,56 @@ impl Space {
 
     /// Clears the accessed bit of `page` and tells `lruvec`, if it was set.
     fn take_young(&mut self, page: u64, vma: &Vma, lruvec: &mut Lruvec) -> bool {
-        let bits = self.bits(page);
-        if bits & ACCESSED == 0 {
-            return false;
+        let young = self.clear_young(page);
+        if young {
+            vma.folio(page).into_iter().for_each(|id| lruvec.young(id));
         }
-        self.set(page, bits & !ACCESSED);
-        vma.folio(page).into_iter().for_each(|id| lruvec.young(id));
-        true
+        young
     }
 
-    /// Eviction found the pages of `young` accessed, and took their bits: looks at their neighbours.
-    /// A table that turns out dense is put in the filter of the next walk.
-    pub(in crate::scenario) fn look_around(&mut self, lruvec: &mut Lruvec, young: &[FolioId]) {
+    /// Clears the accessed bit of `page`; whether it was set.
+    fn clear_young(&mut self, page: u64) -> bool {
+        let bits = self.bits(page);
+        let young = bits & ACCESSED != 0;
+        if young {
+            self.set(page, bits & !ACCESSED);
+        }
+        young
+    }
+
+    /// Eviction found the page of `id` accessed, and took its bit: takes those of its neighbours at once, so that one of
+    /// the same batch that is met later does not look used.
+    pub(in crate::scenario) fn look_around(&mut self, id: FolioId) {
+        let vma = self.page(id).and_then(|page| self.recent_vma(page));
+        let Some((page, vma)) = self.page(id).zip(vma) else {
+            return;
+        };
+        let Some(window) = look_around_window(page, vma.start..vma.end) else {
+            return;
+        };
+        // The page itself is one of those that are young.
+        let (total, mut found) = (window.end - window.start, 1);
+        for page in window {
+            if self.clear_young(page) {
+                found += 1;
+                self.beside.young.extend(vma.folio(page));
+            }
+        }
+        self.counts.around += found - 1;
+        if is_dense(found, total) {
+            self.beside.dense.push(super::entry(page).0 as u64);
+        }
+    }
+
+    /// Tells `lruvec` what looking around has found since the last time, in a reclaim for `reason`. Tables that turned
+    /// out dense are put in the filter of the next walk.
+    pub(in crate::scenario) fn tell_beside(&mut self, lruvec: &mut Lruvec, reason: ScanReason) {
         let seq = lruvec.lru_gen().max_seq();
-        for page in young
-            .iter()
-            .filter_map(|&id| self.page(id))
-            .collect::<Vec<u64>>()
-        {
-            let Some(vma) = self.recent_vma(page) else {
-                continue;
-            };
-            let Some(window) = look_around_window(page, vma.start..vma.end) else {
-                continue;
-            };
-            // The page itself is one of those that are young.
-            let (total, mut found) = (window.end - window.start, 1);
-            for page in window {
-                found += u64::from(self.take_young(page, &vma, lruvec));
-            }
-            self.counts.around += found - 1;
-            if is_dense(found, total) {
-                self.filters.add(seq, super::entry(page).0 as u64);
-            }
+        for id in self.beside.young.drain(..) {
+            lruvec.young_beside(id, reason);
+        }
+        for leaf in self.beside.dense.drain(..) {
+            self.filters.add(seq, leaf);
         }
     }
 

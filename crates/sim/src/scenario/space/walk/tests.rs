@@ -83,7 +83,8 @@ fn looking_around_finds_neighbours_and_brings_the_table_back() {
     assert_eq!((blind.found, blind.passed_by), (0, 1));
     let page = folio(650);
     assert_eq!(space.unmap(page), PageOut::Referenced);
-    space.look_around(&mut lruvec, &[page]);
+    space.look_around(page);
+    space.tell_beside(&mut lruvec, ScanReason::Background);
     // 618..682 is the window; all of it was touched, and one of it eviction had taken.
     assert_eq!(space.counts.around, 63);
     let known = |page: u64| lruvec.folios().get(folio(page)).has(Flag::Referenced);
@@ -102,9 +103,23 @@ fn no_recency_is_neither_walked_nor_looked_at() {
     assert_eq!(space.unmap(folio(RANDOM)), PageOut::Stored, "not in use");
     touch(&mut space, RANDOM - 10..RANDOM);
     assert_eq!(space.unmap(folio(RANDOM - 1)), PageOut::Referenced);
-    space.look_around(&mut lruvec, &[folio(RANDOM - 1)]);
+    space.look_around(folio(RANDOM - 1));
+    space.tell_beside(&mut lruvec, ScanReason::Background);
     assert_eq!(space.counts.around, 9, "not beyond its VMA");
     assert!(space.bits(RANDOM + 1) & ACCESSED != 0);
+}
+
+/// The kernel looks around at once: what it meets later in the same batch no longer looks used.
+#[test]
+fn a_neighbour_met_later_has_lost_its_bit() {
+    let (mut space, mut lruvec) = space();
+    touch(&mut space, 0..64);
+    assert_eq!(space.unmap(folio(3)), PageOut::Referenced);
+    space.look_around(folio(3));
+    assert_eq!(space.unmap(folio(4)), PageOut::Stored);
+    space.tell_beside(&mut lruvec, ScanReason::Direct);
+    let known = |page: u64| lruvec.folios().get(folio(page)).has(Flag::Referenced);
+    assert!(known(5) && !known(100));
 }
 
 /// A filter that was never begun lets all pass: looking around must not begin it.
@@ -114,7 +129,8 @@ fn looking_around_before_the_first_walk_hides_nothing() {
     touch(&mut space, 0..64);
     touch(&mut space, 1000..1001);
     assert_eq!(space.unmap(folio(3)), PageOut::Referenced);
-    space.look_around(&mut lruvec, &[folio(3)]);
+    space.look_around(folio(3));
+    space.tell_beside(&mut lruvec, ScanReason::Background);
     let first = age(&mut space, &mut lruvec, WalkKind::Filtered);
     assert_eq!((first.passed_by, first.young), (0, 1));
 }
