@@ -57,7 +57,9 @@ oracle alone:
   --policy P,...      multi-gen, classic (both)
   --seeds N           seeds 1 to N (3)
   --bursts N,...      touches between two forced context switches (64); each is a run of its own
-  --json              every figure of every run, instead of the table";
+  --json              every figure of every run, instead of the table
+  --save FILE         keeps what the kernel counted
+  --from FILE         compares with what was kept, and boots nothing";
 
 /// The exit status when the time is over, as of timeout(1).
 const OUT_OF_TIME: u8 = 124;

@@ -23,7 +23,13 @@ pub(super) fn run(args: &[&str]) -> Result<bool, String> {
         return Ok(true);
     }
     let asked = options::parse(args)?;
-    let guest = sides::guest(&asked)?;
+    let guest = match &asked.from {
+        Some(file) => sides::recorded(file, &asked)?,
+        None => sides::guest(&asked)?,
+    };
+    if let Some(file) = &asked.save {
+        sides::save(file, &guest)?;
+    }
     let simulated = sides::simulator(&jobs::of(&guest)?)?;
     let pairs = jobs::pair(&guest, simulated)?;
     let rows = compare::rows(&pairs);

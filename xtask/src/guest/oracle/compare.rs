@@ -1,6 +1,7 @@
 //! How far apart two figures may be, over the seeds.
 //!
-//! Invariant: each seed is judged by itself; the worst of them decides.
+//! Means are judged. A single run turns on where a few pages stood when a generation was opened: the same seed gives 29 to
+//! 34 generations in one guest, by what ran there before (docs/fidelity.md). The seed that is furthest off is told.
 
 use std::collections::BTreeMap;
 
@@ -104,11 +105,11 @@ fn row(group: &[&Pair], figure: &'static str, percent: Option<f64>) -> Option<Ro
         .iter()
         .map(off)
         .max_by(|a, b| a.abs().total_cmp(&b.abs()))?;
+    let guest = values.iter().map(|(guest, _)| guest).sum::<f64>() / seeds;
+    let simulated = values.iter().map(|(_, simulated)| simulated).sum::<f64>() / seeds;
     let within = |percent: f64| {
         let slack = if figure == "max_seq" { 0.0 } else { BATCH };
-        values.iter().all(|(guest, simulated)| {
-            (simulated - guest).abs() <= (guest * percent / 100.0).max(slack)
-        })
+        (simulated - guest).abs() <= (guest * percent / 100.0).max(slack)
     };
     let verdict = match percent {
         None => Verdict::Told,
@@ -122,8 +123,8 @@ fn row(group: &[&Pair], figure: &'static str, percent: Option<f64>) -> Option<Ro
         burst: key.burst,
         tenant: key.tenant.clone(),
         figure,
-        guest: values.iter().map(|(guest, _)| guest).sum::<f64>() / seeds,
-        simulated: values.iter().map(|(_, simulated)| simulated).sum::<f64>() / seeds,
+        guest,
+        simulated,
         worst,
         verdict,
     })
@@ -152,10 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_seed_decides() {
+    fn means_are_judged_and_the_worst_seed_is_told() {
         let pairs = [
             pair(1, "pgsteal=10000 max_seq=10", "pgsteal=10400 max_seq=11"),
-            pair(2, "pgsteal=10000 max_seq=10", "pgsteal=9400 max_seq=10"),
+            pair(2, "pgsteal=10000 max_seq=10", "pgsteal=9400 max_seq=12"),
         ];
         let rows = rows(&pairs);
         assert_eq!(rows.len(), 2);
@@ -163,8 +164,8 @@ mod tests {
             (rows[0].guest, rows[0].simulated, rows[0].worst),
             (1e4, 9900.0, -6.0)
         );
-        assert!(rows[0].is_unknown_miss());
-        assert_eq!((rows[1].worst, rows[1].verdict), (10.0, Verdict::Within));
+        assert_eq!(rows[0].verdict, Verdict::Within);
+        assert!(rows[1].worst > 19.9 && rows[1].is_unknown_miss());
     }
 
     #[test]

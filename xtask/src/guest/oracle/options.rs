@@ -24,12 +24,17 @@ pub(super) struct Asked {
     pub(super) seeds: u64,
     pub(super) bursts: Vec<String>,
     pub(super) json: bool,
+    /// The guest's figures are read from this file, and no guest is booted.
+    pub(super) from: Option<String>,
+    /// They are kept in this file.
+    pub(super) save: Option<String>,
 }
 
 /// Reads the words after `oracle`.
 pub(super) fn parse(args: &[&str]) -> Result<Asked, String> {
     let (mut policies, mut seeds) = (POLICIES.map(str::to_owned).to_vec(), 3);
     let (mut bursts, mut json) = (vec!["64".to_owned()], false);
+    let (mut from, mut save) = (None, None);
     let (mut others, mut words) = (Vec::new(), args.iter());
     while let Some(word) = words.next() {
         let mut value = || {
@@ -39,6 +44,8 @@ pub(super) fn parse(args: &[&str]) -> Result<Asked, String> {
         };
         match *word {
             "--json" => json = true,
+            "--from" => from = Some((*value()?).to_owned()),
+            "--save" => save = Some((*value()?).to_owned()),
             "--policy" => policies = list(value()?),
             "--bursts" => bursts = list(value()?),
             "--seeds" => {
@@ -67,6 +74,8 @@ pub(super) fn parse(args: &[&str]) -> Result<Asked, String> {
         seeds,
         bursts,
         json,
+        from,
+        save,
     })
 }
 

@@ -39,6 +39,27 @@ pub(super) fn guest(asked: &Asked) -> Result<Vec<Figures>, String> {
     Ok(text.lines().filter_map(Figures::parse).collect())
 }
 
+/// What a kernel counted once, of the workloads and policies that were asked for.
+pub(super) fn recorded(file: &str, asked: &Asked) -> Result<Vec<Figures>, String> {
+    let text =
+        std::fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"))?;
+    let figures = text.lines().filter_map(Figures::parse).filter(|figures| {
+        asked.cases.contains(&figures.key.case) && asked.policies.contains(&figures.key.policy)
+    });
+    let figures: Vec<Figures> = figures.collect();
+    if figures.is_empty() {
+        return Err(format!("{file} has no figures of what was asked for"));
+    }
+    Ok(figures)
+}
+
+/// Keeps what a kernel counted, for [`recorded`].
+pub(super) fn save(file: &str, figures: &[Figures]) -> Result<(), String> {
+    let lines: Vec<String> = figures.iter().map(Figures::to_string).collect();
+    std::fs::write(file, lines.join("\n") + "\n")
+        .map_err(|error| format!("cannot write {file}: {error}"))
+}
+
 /// Runs the simulator's jobs; what the engine counted.
 pub(super) fn simulator(jobs: &[String]) -> Result<Vec<Figures>, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
