@@ -259,7 +259,8 @@ impl LruGen {
 
     /// An isolated page that could not go comes back; `referenced` when it was found to be in
     /// use. It never lands in the oldest generation again, where it would be met at once.
-    /// True when it was activated.
+    /// True when it counts as activated: before v6.14 a page that was in use for the first time does not, though it
+    /// goes to the youngest generation all the same.
     pub(crate) fn put_back(
         &mut self,
         folios: &mut FolioTable,
@@ -268,6 +269,7 @@ impl LruGen {
     ) -> bool {
         let mut word = folios.get(id);
         debug_assert_eq!(word.state(), State::OffList);
+        let counts = !self.profile.is_before_614() || word.has(Flag::Referenced);
         if folios.take_accessed(id) || referenced {
             let (marked, activate) = refs::set_refs(self.profile, word);
             word = marked.with(Flag::Active, activate);
@@ -276,7 +278,7 @@ impl LruGen {
         if start == self.min_seq(word.folio_type()) {
             word = refs::cleared(self.profile, word).with(Flag::Active, true);
         }
-        let activated = word.has(Flag::Active);
+        let activated = word.has(Flag::Active) && counts;
         let word = word.into_state(State::Listed);
         self.add(folios, id, word, Insertion::Normal);
         activated

@@ -158,13 +158,9 @@ impl LruGen {
             return false;
         }
         self.del(folios, id, State::OffList, true);
-        let state = marked.into_state(State::OffList).into_state(State::Listed);
-        self.add(
-            folios,
-            id,
-            state.with(Flag::Active, true),
-            Insertion::Normal,
-        );
+        let (word, _) = refs::set_refs(self.profile, folios.get(id));
+        let word = word.with(Flag::Active, true).into_state(State::Listed);
+        self.add(folios, id, word, Insertion::Normal);
         true
     }
 
