@@ -50,7 +50,7 @@ impl Lruvec {
 
     /// Eviction on behalf of `reason` found the page accessed while it looked around another. Where a walk's batches are at
     /// hand the page is promoted as by that walk; on the time of who needs memory there are none, and it is
-    /// moved at once. An isolated page is left as it is: its own check comes, and finds no accessed bit.
+    /// moved at once. An isolated page is left as it is: page-out says that it stays.
     /// spec: lru-gen.md 7.
     pub fn young_beside(&mut self, id: FolioId, reason: ScanReason) {
         let listed = self.folios.get(id).state() == State::Listed;

@@ -69,8 +69,8 @@ pub trait Memory {
     }
 
     /// The page-out that has just been found pages in use: the place to tell `lruvec` which of their neighbours
-    /// are young ([`Lruvec::young_beside`]). The kernel looks at the neighbours as soon as it meets such a page, and takes
-    /// their bits: a page of the same batch that it meets later no longer looks used. By default nobody looks.
+    /// are young ([`Lruvec::young_beside`]). The kernel looks at the neighbours as soon as it meets such a page: one of the
+    /// same batch that it meets later is in use without another look. By default nobody looks.
     /// spec: lru-gen.md 7.
     fn look_around(&mut self, _memcg: MemcgId, _lruvec: &mut Lruvec, _reason: ScanReason) {}
 

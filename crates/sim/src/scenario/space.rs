@@ -18,6 +18,8 @@ use models::vma::{AddressSpace, Vma};
 
 const PRESENT: u8 = 1;
 const ACCESSED: u8 = 2;
+/// Found accessed by looking around, and not told yet: a page of the same batch that is met later stays.
+const BESIDE: u8 = 4;
 const ENTRIES: usize = 512;
 
 /// A table of the lower level.

@@ -102,12 +102,17 @@ impl Memory for Spaces {
         }
         let look_around = self.look_around;
         let space = self.of(memcg);
-        outcome.extend(batch.iter().map(|&id| {
-            let what = space.unmap(id);
-            if look_around && what == PageOut::Referenced {
+        for &id in batch {
+            let found = space.was_found_beside(id);
+            let what = if found {
+                PageOut::Referenced
+            } else {
+                space.unmap(id)
+            };
+            if look_around && !found && what == PageOut::Referenced {
                 space.look_around(id);
             }
-            what
-        }));
+            outcome.push(what);
+        }
     }
 }

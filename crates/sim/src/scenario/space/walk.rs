@@ -4,7 +4,7 @@
 //! Invariants: after a walk no page of a table that it descended into is accessed, but through a VMA
 //! without recency; a table that it passed by has kept all its bits.
 
-use super::{ACCESSED, ENTRIES, Space};
+use super::{ACCESSED, BESIDE, Beside, ENTRIES, Space};
 use engine::lru_gen::{is_dense, look_around_window};
 use engine::{FolioId, Lruvec, ScanReason};
 use models::vma::Vma;
@@ -122,8 +122,8 @@ impl Space {
         young
     }
 
-    /// Eviction found the page of `id` accessed, and took its bit: takes those of its neighbours at once, so that one of
-    /// the same batch that is met later does not look used.
+    /// Eviction found the page of `id` accessed, and took its bit: takes those of its neighbours at once. One of the same
+    /// batch that is met later stays, and is no place to look around again.
     pub(in crate::scenario) fn look_around(&mut self, id: FolioId) {
         let vma = self.page(id).and_then(|page| self.recent_vma(page));
         let Some((page, vma)) = self.page(id).zip(vma) else {
@@ -137,6 +137,7 @@ impl Space {
         for page in window {
             if self.clear_young(page) {
                 found += 1;
+                self.set(page, self.bits(page) | BESIDE);
                 self.beside.young.extend(vma.folio(page));
             }
         }
@@ -146,14 +147,23 @@ impl Space {
         }
     }
 
+    /// Whether looking around has found the page of `id` accessed, and has not told yet.
+    pub(in crate::scenario) fn was_found_beside(&self, id: FolioId) -> bool {
+        self.page(id)
+            .is_some_and(|page| self.bits(page) & BESIDE != 0)
+    }
+
     /// Tells `lruvec` what looking around has found since the last time, in a reclaim for `reason`. Tables that turned
     /// out dense are put in the filter of the next walk.
     pub(in crate::scenario) fn tell_beside(&mut self, lruvec: &mut Lruvec, reason: ScanReason) {
         let seq = lruvec.lru_gen().max_seq();
-        for id in self.beside.young.drain(..) {
+        let Beside { young, dense } = std::mem::take(&mut self.beside);
+        for id in young {
+            let page = self.page(id).unwrap_or_default();
+            self.set(page, self.bits(page) & !BESIDE);
             lruvec.young_beside(id, reason);
         }
-        for leaf in self.beside.dense.drain(..) {
+        for leaf in dense {
             self.filters.add(seq, leaf);
         }
     }

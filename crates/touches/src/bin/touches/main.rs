@@ -14,6 +14,10 @@ use std::process::ExitCode;
 
 use touches::case::Case;
 use touches::cases;
+use touches::figures::Figures;
+
+/// How often a run may be begun.
+const ATTEMPTS: u32 = 3;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -40,7 +44,7 @@ fn all(cases: &str, policies: &str, seeds: &str, bursts: &str) -> Result<(), Str
             for seed in seeds.split(',') {
                 for burst in bursts.split(',') {
                     let numbers = (number(seed)?, number(burst)?);
-                    for figures in run::run(case, policy, numbers)? {
+                    for figures in patiently(case, policy, numbers)? {
                         println!("{figures}");
                     }
                 }
@@ -48,6 +52,18 @@ fn all(cases: &str, policies: &str, seeds: &str, bursts: &str) -> Result<(), Str
         }
     }
     Ok(())
+}
+
+/// A run, and another one instead of it if the kernel has killed a worker: it does so now and then without the multi-gen
+/// LRU, when all pages below the limit are in use.
+fn patiently(case: &Case, policy: &str, numbers: (u64, u64)) -> Result<Vec<Figures>, String> {
+    for attempt in 1..ATTEMPTS {
+        match run::run(case, policy, numbers) {
+            Ok(figures) => return Ok(figures),
+            Err(why) => eprintln!("touches: {} {policy}, attempt {attempt}: {why}", case.name),
+        }
+    }
+    run::run(case, policy, numbers)
 }
 
 fn case(name: &str) -> Result<&'static Case, String> {
