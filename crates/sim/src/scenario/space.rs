@@ -47,6 +47,8 @@ pub struct Space {
     /// Page of each folio.
     pages: Vec<u64>,
     filters: BloomFilters,
+    /// Its program has run since the last walk.
+    has_run: bool,
     /// Found by looking around, and not told yet.
     beside: Beside,
     counts: WalkCounts,
@@ -90,6 +92,7 @@ impl Space {
     /// A touch: false when it faults. The hardware sets the accessed bits of both levels.
     pub fn touch(&mut self, page: u64) -> bool {
         let bits = self.bits(page);
+        self.has_run = true;
         if bits & PRESENT != 0 {
             self.set(page, bits | ACCESSED);
             self.leaf(entry(page).0).accessed = true;

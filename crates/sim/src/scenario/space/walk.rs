@@ -61,8 +61,14 @@ impl Space {
         self.counts
     }
 
-    /// The walk that precedes a new generation of `lruvec`.
+    /// The walk that precedes a new generation of `lruvec`. A space whose program has not run since the last one is passed by, unless
+    /// the walk is forced, and its filters do not change: after two generations in a row the next walk still looks
+    /// where an older one has found much. spec: lru-gen.md 5.1.
     pub(in crate::scenario) fn walk(&mut self, lruvec: &mut Lruvec, kind: WalkKind) {
+        let has_run = std::mem::take(&mut self.has_run);
+        if kind == WalkKind::Filtered && !has_run {
+            return;
+        }
         let recent = self.map.iter().filter(|vma| self.map.has_recency(vma));
         let recent: Vec<Vma> = recent.copied().collect();
         let seq = lruvec.lru_gen().max_seq();

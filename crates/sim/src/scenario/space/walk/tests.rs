@@ -76,6 +76,7 @@ fn the_filter_keeps_what_was_dense() {
 #[test]
 fn looking_around_finds_neighbours_and_brings_the_table_back() {
     let (mut space, mut lruvec) = space();
+    touch(&mut space, 0..1);
     age(&mut space, &mut lruvec, WalkKind::Filtered);
     // Nothing was dense: the filter of the next walk is empty.
     touch(&mut space, 600..700);
@@ -92,6 +93,18 @@ fn looking_around_finds_neighbours_and_brings_the_table_back() {
     assert!(space.bits(617) & ACCESSED != 0, "outside of the window");
     let again = age(&mut space, &mut lruvec, WalkKind::Filtered);
     assert_eq!((again.found, again.young), (1, 36), "what is left of it");
+}
+
+/// lru-gen.md 5.1: nobody has run, so nothing is walked and no filter begins.
+#[test]
+fn who_has_not_run_is_passed_by() {
+    let (mut space, mut lruvec) = space();
+    touch(&mut space, 0..1);
+    age(&mut space, &mut lruvec, WalkKind::Filtered);
+    age(&mut space, &mut lruvec, WalkKind::Filtered);
+    touch(&mut space, 600..601);
+    let open = age(&mut space, &mut lruvec, WalkKind::Filtered);
+    assert_eq!((open.found, open.passed_by), (1, 0), "a filter never begun");
 }
 
 #[test]
