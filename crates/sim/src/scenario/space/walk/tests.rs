@@ -91,6 +91,7 @@ fn looking_around_finds_neighbours_and_brings_the_table_back() {
     let known = |page: u64| lruvec.folios().get(folio(page)).has(Flag::Referenced);
     assert!(known(618) && known(681) && !known(617) && !known(682));
     assert!(space.bits(617) & ACCESSED != 0, "outside of the window");
+    touch(&mut space, 600..601);
     let again = age(&mut space, &mut lruvec, WalkKind::Filtered);
     assert_eq!((again.found, again.young), (1, 36), "what is left of it");
 }
