@@ -12,6 +12,7 @@ mod init;
 mod initrd;
 mod modules;
 mod options;
+mod oracle;
 mod packages;
 mod results;
 mod runner;
@@ -35,19 +36,30 @@ use crate::summary::Counts;
 const USAGE: &str = "\
 usage: cargo xtask guest [OPTION]... [--] PROGRAM [ARGUMENT]...
        cargo xtask guest suite [OPTION]... [SCRIPT]...
+       cargo xtask guest oracle [OPTION]... [WORKLOAD]...
 
 Boots a Debian kernel in QEMU, runs PROGRAM (a static executable or a /bin/sh script) in it as root,
 prints what it prints (and the kernel's messages on standard error), and exits with its status: 124
 if it ran out of time, 125 if no status came. `suite` builds pagetide and tests/guest/*.c statically
-and runs tests/guest/*.sh, all or those named, in one boot of each kernel.
+and runs tests/guest/*.sh, all or those named, in one boot of each kernel. `oracle` gives the same
+seeded accesses to a kernel and to the simulator, compares what both count, and ends with 1 if a
+figure misses that is not known to (docs/fidelity.md); `oracle list` names the workloads.
 
   -k 6.12|6.1         the kernel (6.12; suite: both)
   -m MIB              memory (1024)
   -c CPUS             processors (2)
-  -t SECONDS          time for one boot and all that runs in it (300; suite: 900)
-  -z MIB              size of a swap on zram, 0 for none (0; suite: 256)
+  -t SECONDS          time for one boot and all that runs in it (300; suite: 900; oracle: 3600)
+  -z MIB              size of a swap on zram, 0 for none (0; suite, oracle: 256)
   -a ARGUMENTS        further arguments for the kernel, such as no5lvl
-  -f HOST[:NAME]      puts a file into the guest as /files/NAME; may be given again";
+  -f HOST[:NAME]      puts a file into the guest as /files/NAME; may be given again
+
+oracle alone:
+  --policy P,...      multi-gen, classic (both)
+  --seeds N           seeds 1 to N (3)
+  --bursts N,...      touches between two forced context switches (64); each is a run of its own
+  --json              every figure of every run, instead of the table
+  --save FILE         keeps what the kernel counted
+  --from FILE         compares with what was kept, and boots nothing";
 
 /// The exit status when the time is over, as of timeout(1).
 const OUT_OF_TIME: u8 = 124;
@@ -85,6 +97,16 @@ fn folder() -> Result<PathBuf, String> {
 
 /// Runs `cargo xtask guest` with these arguments.
 pub(crate) fn run(args: &[&str]) -> ExitCode {
+    if let ["oracle", rest @ ..] = args {
+        return match oracle::run(rest) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(why) => {
+                eprintln!("guest: {why}");
+                ExitCode::from(2)
+            }
+        };
+    }
     let (is_suite, rest) = match args {
         ["suite", rest @ ..] => (true, rest),
         _ => (false, args),

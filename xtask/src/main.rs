@@ -24,6 +24,7 @@ usage: cargo xtask COMMAND
   e2e [NAME]    the end-to-end tests, or those of one file or with one name
   guest PROGRAM a program under another kernel, in QEMU; `guest` alone says how
   guest suite   the tests that need another kernel than this machine's
+  guest oracle  the engine beside a kernel: the same accesses, the same counters
   bench NAME    one measurement, or `list`";
 
 /// The root of the workspace: the directory above this crate.

@@ -124,6 +124,7 @@ fn run(policy: Policy, swappiness: u8, seed: u64) -> u64 {
 fn all_invariants_hold_after_every_operation() {
     let policies = [
         Policy::MultiGen(Profile::P616),
+        Policy::MultiGen(Profile::P612),
         Policy::MultiGen(Profile::P63),
         Policy::ActiveInactive(Stage::Base, Pages(1000)),
         Policy::ActiveInactive(Stage::Protection, Pages(1000)),

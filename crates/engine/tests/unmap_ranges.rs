@@ -178,6 +178,7 @@ proptest! {
         let total = Pages(2 * u64::from(PAGES));
         let policy = [
             Policy::MultiGen(Profile::P616),
+            Policy::MultiGen(Profile::P612),
             Policy::MultiGen(Profile::P63),
             Policy::ActiveInactive(Stage::Base, total),
             Policy::ActiveInactive(Stage::Detection, total),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod experiments;
+pub mod fidelity;
 pub mod hardware;
 pub mod in_words;
 pub mod job;
@@ -10,10 +11,11 @@ pub mod mrc;
 mod nearest;
 pub mod outcome;
 pub mod parallel;
-pub mod rng;
 pub mod scenario;
 pub mod show;
 pub mod stats;
 pub mod stopwatch;
 pub mod tenant;
 pub mod trace;
+
+pub use touches::rng;

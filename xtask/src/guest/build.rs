@@ -37,6 +37,11 @@ pub(super) fn wall() -> Result<GuestFile, String> {
     program("host", "--example", "wall", "examples/wall")
 }
 
+/// The program that touches pages as the simulator's tenants do.
+pub(super) fn touches() -> Result<GuestFile, String> {
+    program("touches", "--bin", "touches", "touches")
+}
+
 /// A program of this kind and name in a package, which cargo puts at `built`.
 fn program(package: &str, kind: &str, name: &str, built: &str) -> Result<GuestFile, String> {
     let target = target()?;

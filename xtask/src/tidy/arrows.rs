@@ -3,16 +3,17 @@
 use super::metadata::Metadata;
 
 /// Each crate of the workspace and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("engine", &[]),
     ("pagetables", &[]),
     ("host", &["engine", "pagetables"]),
     ("models", &["engine"]),
-    ("sim", &["engine", "models"]),
+    ("touches", &[]),
+    ("sim", &["engine", "models", "touches"]),
     ("memcgfs", &["engine"]),
     ("daemon", &["engine", "memcgfs", "host"]),
     ("cli", &["host", "daemon", "sim"]),
-    ("xtask", &[]),
+    ("xtask", &["touches"]),
     ("e2e", &[]),
 ];
 

@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 15] = [
+const FLOORS: [(&str, &[&[&str]]); 16] = [
     (
         "crates/engine/src",
         &[
@@ -46,15 +46,25 @@ const FLOORS: [(&str, &[&[&str]]); 15] = [
     ),
     ("crates/models/src", &[&["mmu_gather", "vma"]]),
     (
+        "crates/touches/src",
+        &[
+            &["case", "figures", "rng"],
+            &["cases", "zipf"],
+            &["stream"],
+            &["turns"],
+            &["bin"],
+        ],
+    ),
+    (
         "crates/sim/src",
         &[
             &[
-                "hardware", "in_words", "mapped", "nearest", "rng", "stats", "trace",
+                "hardware", "in_words", "mapped", "nearest", "stats", "trace",
             ],
             &["outcome"],
             &["mrc", "parallel", "show", "stopwatch", "tenant"],
             &["scenario", "experiments"],
-            &["job"],
+            &["fidelity", "job"],
         ],
     ),
     (

@@ -177,7 +177,7 @@ impl LruGen {
                     min_seq[1] = s;
                 }
             }
-            Profile::P63 => {
+            Profile::P63 | Profile::P612 => {
                 min_seq[0] = anon.min(file);
                 min_seq[1] = min_seq[0].max(self.min_seq(FolioType::File));
             }

@@ -31,7 +31,7 @@ impl LruGen {
                 if stuck { 0 } else { total },
             ),
             // P63 scans what it cannot isolate, in vain.
-            Profile::P63 => (stuck || self.few_are_old(swappiness, total), total),
+            Profile::P63 | Profile::P612 => (stuck || self.few_are_old(swappiness, total), total),
         };
         let emptying = !online && size > 0;
         let open = match (self.profile, protection) {

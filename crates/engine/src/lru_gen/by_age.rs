@@ -14,7 +14,7 @@
 //! idle pages within twice that time; at half of it or less, the oldest generations merge before
 //! they are old enough, and nothing is ever found.
 
-use super::{IsolateBudget, Isolated, LruGen, MIN_NR_GENS, Profile, list_of, slot_of};
+use super::{IsolateBudget, Isolated, LruGen, MIN_NR_GENS, list_of, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::list::End;
 use crate::units::{Millis, Swappiness};
@@ -80,7 +80,7 @@ impl LruGen {
         };
         let seq = self.min_seq(ty);
         let idle = seq < self.max_seq && now.since(self.birth(seq + 1)) >= age;
-        if self.profile == Profile::P63 || self.nr_gens(ty) <= MIN_NR_GENS || !idle {
+        if self.profile.is_before_614() || self.nr_gens(ty) <= MIN_NR_GENS || !idle {
             return done;
         }
         let (slot, tier_idx) = (slot_of(seq), self.controller.tier_idx(self.profile, ty));

@@ -1,6 +1,6 @@
 //! The two write commands of debugfs lru_gen: age (`+`) and evict (`-`). spec: lru-gen.md 10.
 
-use super::{LruGen, MAX_NR_GENS, MIN_NR_GENS, Profile, evictable};
+use super::{LruGen, MAX_NR_GENS, MIN_NR_GENS, evictable};
 use crate::folio::FolioTable;
 use crate::units::{Millis, Swappiness};
 
@@ -35,10 +35,10 @@ impl LruGen {
             return Err(CommandError::Invalid);
         }
         let full = evictable(swappiness).any(|ty| self.nr_gens(ty) == MAX_NR_GENS);
-        if self.profile == Profile::P63 && seq < self.max_seq {
+        if self.profile.is_before_614() && seq < self.max_seq {
             return Ok(());
         }
-        if self.profile == Profile::P63 && full && !force_scan {
+        if self.profile.is_before_614() && full && !force_scan {
             return Err(CommandError::Range);
         }
         let advanced = self.inc_max_seq(folios, seq, swappiness, now);

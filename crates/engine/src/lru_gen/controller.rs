@@ -128,15 +128,15 @@ impl Controller {
         let max = u64::from(Swappiness::MAX);
         let file_gain = max.saturating_sub(s);
         let ty = match (profile, swappiness.get()) {
-            (Profile::P616, 0 | 1) | (Profile::P63, 0) => FolioType::File,
-            (Profile::P63, 1..=199) if min_seq[0] < min_seq[1] => FolioType::Anon,
-            (Profile::P63, 1) => FolioType::File,
+            (Profile::P616, 0 | 1) | (_, 0) => FolioType::File,
+            (Profile::P63 | Profile::P612, 1..=199) if min_seq[0] < min_seq[1] => FolioType::Anon,
+            (Profile::P63 | Profile::P612, 1) => FolioType::File,
             (_, 200..) => FolioType::Anon,
             (Profile::P616, _) => {
                 let sp = self.read(FolioType::Anon, 0..MAX_NR_TIERS, s);
                 pick(sp.allows(self.read(FolioType::File, 0..MAX_NR_TIERS, file_gain)))
             }
-            (Profile::P63, _) => return self.choose_p63(s, file_gain),
+            (Profile::P63 | Profile::P612, _) => return self.choose_p63(s, file_gain),
         };
         (ty, self.tier_idx(profile, ty))
     }

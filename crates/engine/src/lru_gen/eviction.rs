@@ -239,7 +239,7 @@ impl LruGen {
         }
         let saturated = refs::is_saturated(self.profile, word);
         if saturated || refs::tier_of(self.profile, word) > tier_idx {
-            if !saturated {
+            if !saturated || self.profile == Profile::P612 {
                 self.protect(word);
             }
             return Sorted::Elsewhere(self.inc_gen(word));
@@ -253,17 +253,14 @@ impl LruGen {
         if needs_io && !may_io {
             return Sorted::Skip(word);
         }
-        let word = if self.profile == Profile::P616 && !word.has(Flag::Referenced) {
-            word.with_refs_field(0)
-        } else {
-            word
-        };
+        let word = refs::isolated(self.profile, word);
         Sorted::Isolate(word.with(Flag::Reclaim, false))
     }
 
     /// An isolated page that could not go comes back; `referenced` when it was found to be in
     /// use. It never lands in the oldest generation again, where it would be met at once. Its accessed
-    /// bit stays: whose mapping set it is for the next look to ask. True when it was activated.
+    /// bit stays: whose mapping set it is for the next look to ask. True when it counts as activated: before v6.14 a
+    /// page that was in use for the first time does not, though it goes to the youngest generation all the same.
     pub(crate) fn put_back(
         &mut self,
         folios: &mut FolioTable,
@@ -272,6 +269,7 @@ impl LruGen {
     ) -> bool {
         let mut word = folios.get(id);
         debug_assert_eq!(word.state(), State::OffList);
+        let counts = !self.profile.is_before_614() || word.has(Flag::Referenced);
         if word.has(Flag::Young) || referenced {
             word = word.with(Flag::Young, false);
             let (marked, activate) = refs::set_refs(self.profile, word);
@@ -281,7 +279,7 @@ impl LruGen {
         if start == self.min_seq(word.folio_type()) {
             word = refs::cleared(self.profile, word).with(Flag::Active, true);
         }
-        let activated = word.has(Flag::Active);
+        let activated = word.has(Flag::Active) && counts;
         let word = word.into_state(State::Listed);
         self.add(folios, id, word, Insertion::Normal);
         activated

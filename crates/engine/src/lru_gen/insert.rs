@@ -21,6 +21,7 @@ impl LruGen {
     pub fn start_seq(&self, word: Word, how: Insertion) -> u64 {
         match self.profile {
             Profile::P616 => self.start_p616(word, how),
+            Profile::P612 => self.start_p612(word, how),
             Profile::P63 => self.start_p63(word),
         }
     }
@@ -38,6 +39,20 @@ impl LruGen {
         (self.max_seq + 1)
             .saturating_sub(g)
             .max(self.min_seq(word.folio_type()))
+    }
+
+    /// spec: lru-gen.md 4, v6.7 to v6.13.
+    fn start_p612(&self, word: Word, how: Insertion) -> u64 {
+        let min_seq = self.min_seq(word.folio_type());
+        if word.has(Flag::Active) {
+            self.max_seq
+        } else if how == Insertion::Normal && is_second_youngest(word) {
+            self.max_seq - 1
+        } else if how == Insertion::Reclaiming || min_seq + MIN_NR_GENS >= self.max_seq {
+            min_seq
+        } else {
+            min_seq + 1
+        }
     }
 
     fn start_p63(&self, word: Word) -> u64 {
@@ -127,6 +142,24 @@ impl LruGen {
             .get(id)
             .with(Flag::Active, false)
             .into_state(State::Listed);
+        self.add(folios, id, word, Insertion::Normal);
+        true
+    }
+
+    /// Looking around found a listed page in use: it goes to the head of the youngest generation (P616: when it was known
+    /// to be in use before). False when there was no move.
+    pub(crate) fn activate(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
+        let word = folios.get(id);
+        let (marked, activate) = refs::set_refs(self.profile, word);
+        if !activate || word.generation() == slot_of(self.max_seq) {
+            if self.profile == Profile::P616 {
+                folios.set(id, marked);
+            }
+            return false;
+        }
+        self.del(folios, id, State::OffList, true);
+        let (word, _) = refs::set_refs(self.profile, folios.get(id));
+        let word = word.with(Flag::Active, true).into_state(State::Listed);
         self.add(folios, id, word, Insertion::Normal);
         true
     }

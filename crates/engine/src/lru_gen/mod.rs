@@ -70,8 +70,19 @@ pub enum Profile {
     /// About v6.16.
     #[default]
     P616,
+    /// About v6.12: [`Self::P63`], but for where pages start and what one gets that comes back soon.
+    P612,
     /// About v6.3, when the memcg LRU came in.
     P63,
+}
+
+impl Profile {
+    /// The rules that changed in v6.14: one access through a page table promotes, aging keeps generations of equal size, and
+    /// a shadow is recent until the oldest generation is given up.
+    #[must_use]
+    pub const fn is_before_614(self) -> bool {
+        !matches!(self, Self::P616)
+    }
 }
 
 /// The state of the multi-gen LRU of one lruvec.

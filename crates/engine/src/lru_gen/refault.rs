@@ -19,7 +19,7 @@ impl LruGen {
             .on_evicted(ty, refs::tier_of(self.profile, word));
         let workingset = match self.profile {
             Profile::P616 => word.has(Flag::Workingset),
-            Profile::P63 => refs > 0,
+            Profile::P63 | Profile::P612 => refs > 0,
         };
         let token = token(self.min_seq(ty), refs);
         folios.set(id, word.into_shadow(token, workingset));
@@ -42,12 +42,12 @@ impl LruGen {
     }
 
     /// P616: within the window of generations, whichever side the masked counter wrapped to.
-    /// P63: only while `min_seq` has not moved since.
+    /// Before v6.14: only while `min_seq` has not moved since.
     fn is_recent(&self, token: u32, ty: FolioType) -> bool {
         let seq = u64::from(token >> LRU_REFS_WIDTH);
         match self.profile {
             Profile::P616 => (self.max_seq & SEQ_MASK).abs_diff(seq) < MAX_NR_GENS,
-            Profile::P63 => self.min_seq(ty) & SEQ_MASK == seq,
+            Profile::P63 | Profile::P612 => self.min_seq(ty) & SEQ_MASK == seq,
         }
     }
 
@@ -56,14 +56,25 @@ impl LruGen {
         match self.profile {
             Profile::P616 if bits > 0 => bits + 1,
             Profile::P616 => 0,
-            Profile::P63 => bits + u32::from(workingset),
+            Profile::P63 | Profile::P612 => bits + u32::from(workingset),
         }
     }
 
-    /// The flags a recently evicted page gets back. Its count of references comes back, too, and stays without effect until
-    /// the next one (P616): PG_referenced is for accesses since.
-    pub(crate) fn restore(&self, word: Word, shadow: Word) -> Word {
+    /// The flags a recently evicted page gets back, and whether it counts as restored. Its count of references comes back,
+    /// too, and stays without effect until the next one (P616): PG_referenced is for accesses since.
+    ///
+    /// P612: a page that somebody faulted on belongs to the working set, whatever its shadow says; one that was read
+    /// through a descriptor only if it had nearly all references there are.
+    pub(crate) fn restore(&self, word: Word, shadow: Word, in_fault: bool) -> (Word, bool) {
         let (token, workingset) = shadow.shadow();
+        if self.profile == Profile::P612 {
+            let restored = in_fault || self.restored_refs(token, workingset) >= refs::FIELD_MAX;
+            return (word.with(Flag::Workingset, restored), restored);
+        }
+        (self.restored(word, token, workingset), workingset)
+    }
+
+    fn restored(&self, word: Word, token: u32, workingset: bool) -> Word {
         if workingset {
             return word.with(Flag::Workingset, true);
         }
@@ -120,7 +131,8 @@ mod tests {
                 .into_state(State::Listed)
                 .into_state(State::OffList);
             let shadow = word.into_shadow(token(SEQ_MASK, refs), false);
-            let back = lru.restore(Word::default(), shadow);
+            let (back, restored) = lru.restore(Word::default(), shadow, true);
+            assert!(!restored);
             assert_eq!(back.refs_field(), refs.saturating_sub(1), "refs {refs}");
             assert!(!back.has(Flag::Referenced), "refs {refs}");
         }

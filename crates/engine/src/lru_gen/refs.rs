@@ -8,7 +8,8 @@
 use super::{MAX_NR_TIERS, Profile};
 use crate::word::{Flag, Word};
 
-const FIELD_MAX: u32 = 3;
+/// The most that the field holds.
+pub(super) const FIELD_MAX: u32 = 3;
 
 /// References recorded, 0..=4.
 #[must_use]
@@ -16,7 +17,7 @@ pub const fn refs(profile: Profile, word: Word) -> u32 {
     match profile {
         Profile::P616 if word.has(Flag::Referenced) => word.refs_field() + 1,
         Profile::P616 => 0,
-        Profile::P63 => word.refs_field() + word.has(Flag::Workingset) as u32,
+        Profile::P63 | Profile::P612 => word.refs_field() + word.has(Flag::Workingset) as u32,
     }
 }
 
@@ -27,7 +28,7 @@ pub const fn tier(profile: Profile, refs: u32, workingset: bool) -> usize {
         Profile::P616 if workingset => return MAX_NR_TIERS - 1,
         Profile::P616 if refs == 0 => 1,
         Profile::P616 => refs,
-        Profile::P63 => refs + 1,
+        Profile::P63 | Profile::P612 => refs + 1,
     };
     up.next_power_of_two().trailing_zeros() as usize
 }
@@ -38,11 +39,23 @@ pub(super) const fn tier_of(profile: Profile, word: Word) -> usize {
 }
 
 /// True for a page that was promoted, by `set_refs` or a saturated field: it counts as lazily
-/// promoted, not as protected (P616 only).
+/// promoted, not as protected (P616). P612: one with five accesses through descriptors has one generation more,
+/// whatever its tier's, and counts as protected.
 pub(super) const fn is_saturated(profile: Profile, word: Word) -> bool {
     match profile {
         Profile::P616 => refs(profile, word) + word.has(Flag::Workingset) as u32 == FIELD_MAX + 2,
+        Profile::P612 => refs(profile, word) == FIELD_MAX + 1,
         Profile::P63 => false,
+    }
+}
+
+/// Isolation forgets what a page has, unless it was referenced lately: its tier is told by what comes after.
+pub(super) const fn isolated(profile: Profile, word: Word) -> Word {
+    match profile {
+        _ if word.has(Flag::Referenced) => word,
+        Profile::P616 => word.with_refs_field(0),
+        Profile::P612 => word.with_refs_field(0).with(Flag::Workingset, false),
+        Profile::P63 => word,
     }
 }
 
@@ -59,7 +72,7 @@ pub(super) fn mark_accessed(profile: Profile, word: Word) -> Word {
         };
         return word.with(Flag::Referenced, true);
     }
-    if profile == Profile::P63 && !word.has(Flag::Workingset) {
+    if profile.is_before_614() && !word.has(Flag::Workingset) {
         return word.with(Flag::Workingset, true);
     }
     match word.refs_field() {
@@ -72,7 +85,7 @@ pub(super) fn mark_accessed(profile: Profile, word: Word) -> Word {
 /// was seen for the first time. P63 has no such rule.
 pub(super) fn first_time(profile: Profile, word: Word) -> Option<Word> {
     let known = word.has(Flag::Referenced) || word.has(Flag::Workingset);
-    if profile == Profile::P63 || known {
+    if profile.is_before_614() || known {
         return None;
     }
     Some(word.with_refs_field(0).with(Flag::Referenced, true))
@@ -86,7 +99,7 @@ pub(super) fn promoted(profile: Profile, word: Word) -> Word {
 /// Moving up a generation without promotion: references cleared, workingset kept (P616).
 pub(super) fn cleared(profile: Profile, word: Word) -> Word {
     let word = word.with_refs_field(0).with(Flag::Referenced, false);
-    if profile == Profile::P63 {
+    if profile.is_before_614() {
         word.with(Flag::Workingset, false)
     } else {
         word

@@ -318,6 +318,8 @@ fn test_14_aging_moves_pages_from_active_to_inactive() {
     assert_eq!(totals(&lruvec), (10 - delta, delta));
 }
 
+mod p612;
+
 /// Invariant I8, and that protection conserves pages (I7).
 #[test]
 fn a_protected_tier_is_not_isolated_where_it_was_protected() {

@@ -3,6 +3,7 @@
 use super::policy::Lru;
 use super::{FaultKind, Lruvec};
 use crate::folio::{FolioId, FolioType};
+use crate::lru_gen::{LruGen, Profile};
 use crate::vmstat::VmEvent;
 use crate::word::{Flag, State, Word};
 use crate::workingset::Refault;
@@ -83,11 +84,13 @@ impl Lruvec {
         if !refault.recent {
             return word;
         }
-        let counts = in_lru_fault || self.classic().is_some();
+        let profile = self.multi_gen().map(LruGen::profile);
+        let only_faults = matches!(profile, Some(Profile::P616 | Profile::P63));
+        let counts = in_lru_fault || !only_faults;
         self.stat.add(VmEvent::activate(ty), u64::from(counts));
-        self.stat
-            .add(VmEvent::restore(ty), u64::from(refault.workingset));
-        self.lru.restore(word, shadow)
+        let (word, restored) = self.lru.restore(word, shadow, in_lru_fault);
+        self.stat.add(VmEvent::restore(ty), u64::from(restored));
+        word
     }
 
     /// An access through a file descriptor: counts for the tier and never for the generation;

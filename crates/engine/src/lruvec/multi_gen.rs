@@ -5,7 +5,7 @@ use super::policy::Lru;
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::lru_gen::{CommandError, Eviction, IsolateBudget, Isolated, LruGen};
 use crate::units::{Millis, Pages, Swappiness};
-use crate::vmstat::ScanReason;
+use crate::vmstat::{ScanReason, VmEvent};
 use crate::word::{Flag, State};
 use alloc::vec::Vec;
 
@@ -46,6 +46,23 @@ impl Lruvec {
             Some((lru, folios)) => lru.update_gen(folios, id),
             None if word.is_present() => self.folios.set(id, word.with(Flag::Young, true)),
             None => {}
+        }
+    }
+
+    /// Eviction on behalf of `reason` found the page accessed while it looked around another. Where a walk's batches are at
+    /// hand the page is promoted as by that walk; on the time of who needs memory there are none, and it is
+    /// moved at once. An isolated page is left as it is: page-out says that it stays.
+    /// spec: lru-gen.md 7.
+    pub fn young_beside(&mut self, id: FolioId, reason: ScanReason) {
+        let listed = self.folios.get(id).state() == State::Listed;
+        let Some((lru, folios)) = self.multi_gen_mut().filter(|_| listed) else {
+            return;
+        };
+        if reason != ScanReason::Direct {
+            lru.update_gen(folios, id);
+        } else if lru.activate(folios, id) {
+            lru.bound_tombstones(folios);
+            self.stat.add(VmEvent::Pgactivate, 1);
         }
     }
 

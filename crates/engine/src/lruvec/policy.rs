@@ -85,14 +85,14 @@ impl Lru {
         }
     }
 
-    /// What a page that left recently gets back.
-    pub(super) fn restore(&self, word: Word, shadow: Word) -> Word {
+    /// What a page that left recently gets back, and whether it counts as restored.
+    pub(super) fn restore(&self, word: Word, shadow: Word, in_fault: bool) -> (Word, bool) {
         match self {
-            Self::MultiGen(lru) => lru.restore(word, shadow),
+            Self::MultiGen(lru) => lru.restore(word, shadow, in_fault),
             Self::Classic(_) => {
                 let (_, workingset) = shadow.shadow();
-                word.with(Flag::Active, true)
-                    .with(Flag::Workingset, workingset)
+                let word = word.with(Flag::Active, true);
+                (word.with(Flag::Workingset, workingset), workingset)
             }
         }
     }

@@ -35,6 +35,10 @@ pub struct MachineConfig {
     pub charge_batch: u64,
     /// Who may work at once: each has deltas of its own in statistics. At least one.
     pub workers: usize,
+    /// Passes at whose priority nobody has a page to give are made all the same, as the kernel makes them: they move
+    /// entries of the memcg LRU about, and cost a visit of everybody. Without them 100,000 tenants of a page each
+    /// can be simulated.
+    pub vain_passes: bool,
     /// The swap there is.
     pub swap: Limit,
     /// Shadows are bounded, as where they cost memory.
@@ -56,6 +60,7 @@ impl Default for MachineConfig {
             recursive_protection: true,
             charge_batch: 1,
             workers: 1,
+            vain_passes: true,
             swap: Limit::Max,
             bound_shadows: false,
             batch: MIN_LRU_BATCH,

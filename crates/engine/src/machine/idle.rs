@@ -1,8 +1,9 @@
 //! Priorities at which nobody has a page to give: there a pass would visit everybody in vain. Of 100,000 tenants
 //! with a page each every pass but the last would: eight times 200,000 visits for 128 pages.
 //!
-//! Deliberate difference: the kernel makes these passes. They move entries of the memcg LRU about, and age whoever
-//! has to; here the pass that scans does that, of those that it comes to.
+//! The kernel makes these passes, and so does a machine unless [`super::MachineConfig::vain_passes`] is off. They
+//! move entries of the memcg LRU about, and age whoever has to; without them the pass that scans does that, of those that
+//! it comes to.
 //!
 //! Invariant: at a priority that is not worth a pass nobody gives a page and nobody counts an event; what a memcg
 //! could do is looked at once for each time that its lruvec was handed over after changes.
@@ -96,6 +97,9 @@ impl Idle {
 impl Machine {
     /// False when a pass over any part of the tree at `priority` would get nothing for `request`.
     pub(super) fn is_worth_a_pass(&mut self, request: ReclaimRequest, priority: u32) -> bool {
+        if self.config.vain_passes {
+            return true;
+        }
         // Who lacks swap counts an event each time.
         let swap = self.tree.get(MemcgId::ROOT).limits().swap_max;
         let is_short = swap != Limit::Max || self.no_swap == Some(request.now);

@@ -46,7 +46,7 @@ impl Batch {
         memory.page_out(memcg, &self.pages, &mut self.outcome);
         assert_eq!(self.pages.len(), self.outcome.len(), "one outcome a page");
         if by_generations {
-            self.look_around((memcg, lruvec), memory);
+            memory.look_around(memcg, lruvec, sc.reason);
         }
         for (&id, &what) in self.pages.iter().zip(&self.outcome) {
             shrunk.no_swap |= what == PageOut::NoSwap;
@@ -54,17 +54,6 @@ impl Batch {
             count(&mut shrunk, what, settled);
         }
         shrunk
-    }
-
-    /// Lets memory look at the neighbours of pages that turned out to be in use, once all of the
-    /// batch have been looked at themselves.
-    fn look_around<M: Memory>(&self, (memcg, lruvec): (MemcgId, &mut Lruvec), memory: &mut M) {
-        let pairs = self.pages.iter().zip(&self.outcome);
-        let in_use = pairs.filter(|(_, what)| **what == PageOut::Referenced);
-        let young: Vec<FolioId> = in_use.map(|(&id, _)| id).collect();
-        if !young.is_empty() {
-            memory.look_around(memcg, lruvec, &young);
-        }
     }
 }
 

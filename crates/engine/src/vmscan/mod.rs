@@ -75,10 +75,11 @@ pub trait Memory {
         true
     }
 
-    /// Eviction found the pages of `young` in use, and has just learned it from their page tables:
-    /// the place to look at their neighbours and to tell `lruvec` which are young ([`Lruvec::young`]).
-    /// By default nobody looks. spec: lru-gen.md 7.
-    fn look_around(&mut self, _memcg: MemcgId, _lruvec: &mut Lruvec, _young: &[FolioId]) {}
+    /// The page-out that has just been found pages in use: the place to tell `lruvec` which of their neighbours
+    /// are young ([`Lruvec::young_beside`]). The kernel looks at the neighbours as soon as it meets such a page: one of the
+    /// same batch that it meets later is in use without another look. By default nobody looks.
+    /// spec: lru-gen.md 7.
+    fn look_around(&mut self, _memcg: MemcgId, _lruvec: &mut Lruvec, _reason: ScanReason) {}
 
     /// Pages out `batch` of `memcg`, and appends what became of each page to `outcome`, in the same
     /// order.

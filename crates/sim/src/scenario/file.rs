@@ -51,6 +51,8 @@ pub struct Run {
     pub swap: Option<Size>,
     /// Shadows are bounded by nodes, as where they cost memory.
     pub bound_shadows: bool,
+    /// Passes are made at whose priority nobody has a page to give, as the kernel makes them.
+    pub vain_passes: bool,
     /// All tenants are aged so often, whether reclaim needs it or not.
     pub age_every: Option<Time>,
     /// Where accessed bits are kept.
@@ -72,6 +74,7 @@ impl Default for Run {
             memory: None,
             swap: None,
             bound_shadows: false,
+            vain_passes: false,
             age_every: None,
             accessed_bits: AccessedBits::Engine,
             look_around: true,

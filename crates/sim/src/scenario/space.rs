@@ -18,6 +18,8 @@ use models::vma::{AddressSpace, Vma};
 
 const PRESENT: u8 = 1;
 const ACCESSED: u8 = 2;
+/// Found accessed by looking around, and not told yet: a page of the same batch that is met later stays.
+const BESIDE: u8 = 4;
 const ENTRIES: usize = 512;
 
 /// A table of the lower level.
@@ -26,6 +28,14 @@ struct Leaf {
     bits: [u8; ENTRIES],
     /// The accessed bit of the entry that leads here.
     accessed: bool,
+}
+
+/// What looking around has found since it was told last.
+#[derive(Debug, Default)]
+struct Beside {
+    young: Vec<FolioId>,
+    /// Tables that turned out dense.
+    dense: Vec<u64>,
 }
 
 /// One address space.
@@ -37,6 +47,10 @@ pub struct Space {
     /// Number of folios.
     folios: usize,
     filters: BloomFilters,
+    /// Its program has run since the last walk.
+    has_run: bool,
+    /// Found by looking around, and not told yet.
+    beside: Beside,
     counts: WalkCounts,
 }
 
@@ -79,6 +93,7 @@ impl Space {
     /// A touch: false when it faults. The hardware sets the accessed bits of both levels.
     pub fn touch(&mut self, page: u64) -> bool {
         let bits = self.bits(page);
+        self.has_run = true;
         if bits & PRESENT != 0 {
             self.set(page, bits | ACCESSED);
             self.leaf(entry(page).0).accessed = true;

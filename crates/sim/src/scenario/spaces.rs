@@ -5,7 +5,7 @@
 
 use super::space::{Space, WalkCounts, WalkKind};
 use crate::mapped::Mapped;
-use engine::{FolioId, Lruvec, MemcgId, Memory, PageOut};
+use engine::{FolioId, Lruvec, MemcgId, Memory, PageOut, ScanReason};
 
 /// The address spaces of all tenants, by memcg.
 #[derive(Debug, Default)]
@@ -89,9 +89,9 @@ impl Memory for Spaces {
         self.get(memcg).is_none_or(|space| space.map.is_recent(id))
     }
 
-    fn look_around(&mut self, memcg: MemcgId, lruvec: &mut Lruvec, young: &[FolioId]) {
+    fn look_around(&mut self, memcg: MemcgId, lruvec: &mut Lruvec, reason: ScanReason) {
         if self.look_around && !self.in_engine {
-            self.of(memcg).look_around(lruvec, young);
+            self.of(memcg).tell_beside(lruvec, reason);
         }
     }
 
@@ -105,7 +105,19 @@ impl Memory for Spaces {
             outcome.extend(batch.iter().map(|_| PageOut::Stored));
             return;
         }
+        let look_around = self.look_around;
         let space = self.of(memcg);
-        outcome.extend(batch.iter().map(|&id| space.unmap(id)));
+        for &id in batch {
+            let found = space.was_found_beside(id);
+            let what = if found {
+                PageOut::Referenced
+            } else {
+                space.unmap(id)
+            };
+            if look_around && !found && what == PageOut::Referenced {
+                space.look_around(id);
+            }
+            outcome.push(what);
+        }
     }
 }

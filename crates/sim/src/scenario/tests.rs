@@ -150,7 +150,8 @@ fn walks_pass_sparse_tables_by() {
     let (all, without) = run("run.look-around=false");
     let (around, with) = run("run.look-around=true");
     assert!(all.passed_by == 0 && around.passed_by > 0, "{around:?}");
-    assert!(around.total * 2 < all.total, "{around:?} for {all:?}");
+    // A walk that is skipped begins no filter, so that the next one may look everywhere.
+    assert!(around.total * 3 < all.total * 2, "{around:?} for {all:?}");
     let close = with.misses.abs_diff(without.misses) * 100 <= without.misses;
     assert!(close, "{with:?} for {without:?}");
 }

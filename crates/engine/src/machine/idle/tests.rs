@@ -16,6 +16,7 @@ fn machine(
     let config = MachineConfig {
         policy,
         global,
+        vain_passes: false,
         ..MachineConfig::default()
     };
     let mut machine = Machine::new(config, Millis(0));

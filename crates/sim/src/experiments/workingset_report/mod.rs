@@ -33,8 +33,7 @@ const NOTES: [&str; 3] = [
      first, and puts small generations into the older bin.",
     "By v6.3's rules a page that a walk sees used is young, so it is reported up to one interval too old. By \
      v6.16's it counts as used when walks have seen it twice. A page that is used less often than walks come then \
-     counts every second use alone: with 16 s between two uses and walks every 5 s it may be called 32 s old. \
-     That is the claim that does not hold.",
+     counts every second use alone: with 16 s between two uses and walks every 5 s it may be called 32 s old.",
     "The policy is the document's: every 40 s, what is labelled 10 s or older is written to \
      memory.reclaim. The programs are ours, of the document's size, not a kernel compilation and not \
      Redis: what can be compared is the sign and order of what is saved.",
@@ -54,13 +53,8 @@ mod tests {
             &mut |_| {},
         );
         assert!(outcome.claims.len() >= 8);
-        let failed = outcome.claims.iter().filter(|claim| !claim.holds);
-        let failed: Vec<&str> = failed.map(|claim| claim.what.as_str()).collect();
-        // By v6.16's rules a page is used when it was seen twice; with v6.3's the same holds.
-        assert!(
-            matches!(failed[..], [one] if one.contains("v6.16: pages reported more than an interval")),
-            "{:?}",
-            outcome.claims
-        );
+        for claim in outcome.claims {
+            assert!(claim.holds, "{claim:?}");
+        }
     }
 }

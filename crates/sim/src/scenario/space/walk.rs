@@ -4,9 +4,9 @@
 //! Invariants: after a walk no page of a table that it descended into is accessed, but through a VMA
 //! without recency; a table that it passed by has kept all its bits.
 
-use super::{ACCESSED, ENTRIES, Space};
+use super::{ACCESSED, BESIDE, Beside, ENTRIES, Space};
 use engine::lru_gen::{is_dense, look_around_window};
-use engine::{FolioId, Lruvec};
+use engine::{FolioId, Lruvec, ScanReason};
 use models::vma::Vma;
 use std::ops::Range;
 
@@ -61,8 +61,14 @@ impl Space {
         self.counts
     }
 
-    /// The walk that precedes a new generation of `lruvec`.
+    /// The walk that precedes a new generation of `lruvec`. A space whose program has not run since the last one is passed by, unless
+    /// the walk is forced, and its filters do not change: after two generations in a row the next walk still looks
+    /// where an older one has found much. spec: lru-gen.md 5.1.
     pub(in crate::scenario) fn walk(&mut self, lruvec: &mut Lruvec, kind: WalkKind) {
+        let has_run = std::mem::take(&mut self.has_run);
+        if kind == WalkKind::Filtered && !has_run {
+            return;
+        }
         let recent = self.map.iter().filter(|vma| self.map.has_recency(vma));
         let recent: Vec<Vma> = recent.copied().collect();
         let seq = lruvec.lru_gen().max_seq();
@@ -105,37 +111,77 @@ impl Space {
 
     /// Clears the accessed bit of `page` and tells `lruvec`, if it was set.
     fn take_young(&mut self, page: u64, vma: &Vma, lruvec: &mut Lruvec) -> bool {
-        let bits = self.bits(page);
-        if bits & ACCESSED == 0 {
-            return false;
+        let young = self.clear_young(page);
+        if young {
+            vma.folio(page).into_iter().for_each(|id| lruvec.young(id));
         }
-        self.set(page, bits & !ACCESSED);
-        vma.folio(page).into_iter().for_each(|id| lruvec.young(id));
-        true
+        young
     }
 
-    /// Eviction found the pages of `young` accessed, and took their bits: looks at their neighbours.
-    /// A table that turns out dense is put in the filter of the next walk.
-    pub(in crate::scenario) fn look_around(&mut self, lruvec: &mut Lruvec, young: &[FolioId]) {
+    /// Clears the accessed bit of `page`; whether it was set.
+    fn clear_young(&mut self, page: u64) -> bool {
+        let bits = self.bits(page);
+        let young = bits & ACCESSED != 0;
+        if young {
+            self.set(page, bits & !ACCESSED);
+        }
+        young
+    }
+
+    /// Where `id` is mapped.
+    fn pages_of(&self, id: FolioId) -> Vec<u64> {
+        self.map.mappings(id).map(|(page, _)| page).collect()
+    }
+
+    /// Eviction found the page of `id` accessed, and took its bit: takes those of its neighbours at once. One of the same
+    /// batch that is met later stays, and is no place to look around again.
+    pub(in crate::scenario) fn look_around(&mut self, id: FolioId) {
+        for page in self.pages_of(id) {
+            self.look_around_page(page);
+        }
+    }
+
+    fn look_around_page(&mut self, page: u64) {
+        let Some(vma) = self.recent_vma(page) else {
+            return;
+        };
+        let Some(window) = look_around_window(page, vma.start..vma.end) else {
+            return;
+        };
+        // The page itself is one of those that are young.
+        let (total, mut found) = (window.end - window.start, 1);
+        for page in window {
+            if self.clear_young(page) {
+                found += 1;
+                self.set(page, self.bits(page) | BESIDE);
+                self.beside.young.extend(vma.folio(page));
+            }
+        }
+        self.counts.around += found - 1;
+        if is_dense(found, total) {
+            self.beside.dense.push(super::entry(page).0 as u64);
+        }
+    }
+
+    /// Whether looking around has found the page of `id` accessed, and has not told yet.
+    pub(in crate::scenario) fn was_found_beside(&self, id: FolioId) -> bool {
+        let mut mappings = self.map.mappings(id);
+        mappings.any(|(page, _)| self.bits(page) & BESIDE != 0)
+    }
+
+    /// Tells `lruvec` what looking around has found since the last time, in a reclaim for `reason`. Tables that turned
+    /// out dense are put in the filter of the next walk.
+    pub(in crate::scenario) fn tell_beside(&mut self, lruvec: &mut Lruvec, reason: ScanReason) {
         let seq = lruvec.lru_gen().max_seq();
-        let mappings = |&id: &FolioId| self.map.mappings(id).map(|(page, _)| page).collect();
-        let pages: Vec<Vec<u64>> = young.iter().map(mappings).collect();
-        for page in pages.into_iter().flatten() {
-            let Some(vma) = self.recent_vma(page) else {
-                continue;
-            };
-            let Some(window) = look_around_window(page, vma.start..vma.end) else {
-                continue;
-            };
-            // The page itself is one of those that are young.
-            let (total, mut found) = (window.end - window.start, 1);
-            for page in window {
-                found += u64::from(self.take_young(page, &vma, lruvec));
+        let Beside { young, dense } = std::mem::take(&mut self.beside);
+        for id in young {
+            for page in self.pages_of(id) {
+                self.set(page, self.bits(page) & !BESIDE);
             }
-            self.counts.around += found - 1;
-            if is_dense(found, total) {
-                self.filters.add(seq, super::entry(page).0 as u64);
-            }
+            lruvec.young_beside(id, reason);
+        }
+        for leaf in dense {
+            self.filters.add(seq, leaf);
         }
     }
 

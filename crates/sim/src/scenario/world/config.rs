@@ -26,6 +26,7 @@ pub(super) fn machine(file: &File, tree: &Hierarchy) -> MachineConfig {
         seed: Rng::stream(file.run.seed, 0).next_u64(),
         swap: limit(file.run.swap),
         bound_shadows: file.run.bound_shadows,
+        vain_passes: file.run.vain_passes,
         scan_reduction: match file.run.scan_reduction {
             ScanReductionName::EachTurn => ScanReduction::EachTurn,
             ScanReductionName::Once => ScanReduction::Once,

@@ -76,6 +76,7 @@ fn the_filter_keeps_what_was_dense() {
 #[test]
 fn looking_around_finds_neighbours_and_brings_the_table_back() {
     let (mut space, mut lruvec) = space();
+    touch(&mut space, 0..1);
     age(&mut space, &mut lruvec, WalkKind::Filtered);
     // Nothing was dense: the filter of the next walk is empty.
     touch(&mut space, 600..700);
@@ -83,14 +84,28 @@ fn looking_around_finds_neighbours_and_brings_the_table_back() {
     assert_eq!((blind.found, blind.passed_by), (0, 1));
     let page = folio(650);
     assert_eq!(space.unmap(page), PageOut::Referenced);
-    space.look_around(&mut lruvec, &[page]);
+    space.look_around(page);
+    space.tell_beside(&mut lruvec, ScanReason::Background);
     // 618..682 is the window; all of it was touched, and one of it eviction had taken.
     assert_eq!(space.counts.around, 63);
     let known = |page: u64| lruvec.folios().get(folio(page)).has(Flag::Referenced);
     assert!(known(618) && known(681) && !known(617) && !known(682));
     assert!(space.bits(617) & ACCESSED != 0, "outside of the window");
+    touch(&mut space, 600..601);
     let again = age(&mut space, &mut lruvec, WalkKind::Filtered);
     assert_eq!((again.found, again.young), (1, 36), "what is left of it");
+}
+
+/// lru-gen.md 5.1: nobody has run, so nothing is walked and no filter begins.
+#[test]
+fn who_has_not_run_is_passed_by() {
+    let (mut space, mut lruvec) = space();
+    touch(&mut space, 0..1);
+    age(&mut space, &mut lruvec, WalkKind::Filtered);
+    age(&mut space, &mut lruvec, WalkKind::Filtered);
+    touch(&mut space, 600..601);
+    let open = age(&mut space, &mut lruvec, WalkKind::Filtered);
+    assert_eq!((open.found, open.passed_by), (1, 0), "a filter never begun");
 }
 
 #[test]
@@ -102,9 +117,25 @@ fn no_recency_is_neither_walked_nor_looked_at() {
     assert_eq!(space.unmap(folio(RANDOM)), PageOut::Stored, "not in use");
     touch(&mut space, RANDOM - 10..RANDOM);
     assert_eq!(space.unmap(folio(RANDOM - 1)), PageOut::Referenced);
-    space.look_around(&mut lruvec, &[folio(RANDOM - 1)]);
+    space.look_around(folio(RANDOM - 1));
+    space.tell_beside(&mut lruvec, ScanReason::Background);
     assert_eq!(space.counts.around, 9, "not beyond its VMA");
     assert!(space.bits(RANDOM + 1) & ACCESSED != 0);
+}
+
+/// The kernel looks around at once: what it meets later in the same batch stays without being looked at.
+#[test]
+fn a_neighbour_met_later_stays() {
+    let (mut space, mut lruvec) = space();
+    touch(&mut space, 0..64);
+    assert_eq!(space.unmap(folio(3)), PageOut::Referenced);
+    space.look_around(folio(3));
+    assert!(space.was_found_beside(folio(4)) && !space.was_found_beside(folio(3)));
+    space.tell_beside(&mut lruvec, ScanReason::Direct);
+    assert!(!space.was_found_beside(folio(4)));
+    assert_eq!(space.unmap(folio(4)), PageOut::Stored, "its bit is gone");
+    let known = |page: u64| lruvec.folios().get(folio(page)).has(Flag::Referenced);
+    assert!(known(5) && !known(100));
 }
 
 /// A filter that was never begun lets all pass: looking around must not begin it.
@@ -114,7 +145,8 @@ fn looking_around_before_the_first_walk_hides_nothing() {
     touch(&mut space, 0..64);
     touch(&mut space, 1000..1001);
     assert_eq!(space.unmap(folio(3)), PageOut::Referenced);
-    space.look_around(&mut lruvec, &[folio(3)]);
+    space.look_around(folio(3));
+    space.tell_beside(&mut lruvec, ScanReason::Background);
     let first = age(&mut space, &mut lruvec, WalkKind::Filtered);
     assert_eq!((first.passed_by, first.young), (0, 1));
 }

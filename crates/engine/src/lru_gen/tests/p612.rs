@@ -1,0 +1,144 @@
+//! What v6.12 does differently, and what looking around does; all of it seen in a guest (docs/fidelity.md).
+
+use super::*;
+use crate::word::Word;
+
+fn p612(pages: u32) -> Lruvec {
+    let mut lruvec = Lruvec::new(Policy::MultiGen(Profile::P612), Millis(0));
+    lruvec.ensure(pages as usize);
+    lruvec
+}
+
+fn fault(lruvec: &mut Lruvec, id: u32) {
+    lruvec.fault_in(FolioId(id), FolioType::Anon, FaultKind::Refault, true, true);
+}
+
+fn step(lruvec: &mut Lruvec) {
+    let seq = lruvec.lru_gen().max_seq();
+    assert!(lruvec.inc_max_seq(seq, Swappiness::default(), Millis(seq)));
+}
+
+fn isolated(lruvec: &mut Lruvec) -> Vec<FolioId> {
+    let mut out = Vec::new();
+    // The first ones may do no more than drop generations that are empty.
+    for _ in 0..MAX_NR_GENS {
+        if out.is_empty() {
+            let budget = IsolateBudget::default();
+            lruvec.isolate(ScanReason::Direct, SWAPPINESS, budget, &mut out);
+        }
+    }
+    out
+}
+
+/// lru-gen.md 4, v6.7 to v6.13.
+#[test]
+fn where_pages_start() {
+    let mut lruvec = p612(1);
+    let lru = |lruvec: &Lruvec, word, how| lruvec.lru_gen().start_seq(word, how);
+    let anon = Word::default();
+    let file = anon.with(Flag::File, true);
+    // min_seq 0, max_seq 3: the oldest is out of reach of the youngest two.
+    for (word, how, seq) in [
+        (anon.with(Flag::Active, true), Insertion::Normal, 3),
+        (anon, Insertion::Normal, 2),
+        (anon, Insertion::Reclaiming, 0),
+        (anon.with(Flag::SwapCache, true), Insertion::Normal, 1),
+        (file, Insertion::Normal, 1),
+        (file.with(Flag::Workingset, true), Insertion::Normal, 1),
+    ] {
+        assert_eq!(lru(&lruvec, word, how), seq, "{word:?} {how:?}");
+    }
+    isolated(&mut lruvec);
+    assert_eq!(
+        lruvec.lru_gen().nr_gens(FolioType::Anon),
+        2,
+        "empty ones went"
+    );
+    assert_eq!(lru(&lruvec, file, Insertion::Normal), 2, "nothing between");
+}
+
+#[test]
+fn what_comes_back_soon_in_a_fault_is_restored() {
+    let mut lruvec = p612(200);
+    (0..100).for_each(|id| fault(&mut lruvec, id));
+    isolated(&mut lruvec);
+    step(&mut lruvec);
+    step(&mut lruvec);
+    let batch = isolated(&mut lruvec);
+    assert_eq!(batch.len(), 64);
+    lruvec.evicted_all(&batch, ScanReason::Direct);
+    fault(&mut lruvec, batch[0].0);
+    let counted = |lruvec: &Lruvec, event| lruvec.stat().get(event);
+    assert_eq!(counted(&lruvec, VmEvent::WorkingsetRestoreAnon), 1);
+    assert_eq!(counted(&lruvec, VmEvent::WorkingsetActivateAnon), 1);
+    let word = lruvec.folios().get(batch[0]);
+    assert!(word.has(Flag::Workingset));
+    assert_eq!(tier(Profile::P612, refs(Profile::P612, word), true), 1);
+    // min_seq moves on: what left before is not recent any more.
+    let rest = isolated(&mut lruvec);
+    lruvec.evicted_all(&rest, ScanReason::Direct);
+    isolated(&mut lruvec);
+    fault(&mut lruvec, batch[1].0);
+    assert_eq!(counted(&lruvec, VmEvent::WorkingsetRestoreAnon), 1);
+    assert_eq!(counted(&lruvec, VmEvent::WorkingsetRefaultAnon), 2);
+}
+
+/// What is in use goes to the youngest generation, and counts as activated from the second time on.
+#[test]
+fn a_page_in_use_goes_to_the_youngest_uncounted() {
+    let mut lruvec = p612(4);
+    (0..4).for_each(|id| fault(&mut lruvec, id));
+    step(&mut lruvec);
+    step(&mut lruvec);
+    isolated(&mut lruvec);
+    lruvec.put_back(FolioId(0), true);
+    assert_eq!(seq(&lruvec, 0), 5);
+    assert_eq!(lruvec.stat().get(VmEvent::Pgactivate), 0);
+}
+
+#[test]
+fn isolation_forgets_the_working_set() {
+    let word = Word::default().with(Flag::Workingset, true);
+    let after = |profile, word| refs::isolated(profile, word).has(Flag::Workingset);
+    assert!(!after(Profile::P612, word) && after(Profile::P63, word));
+    assert!(after(Profile::P612, word.with(Flag::Referenced, true)));
+}
+
+/// Direct reclaim has no walk's batches at hand: neighbours change lists at once, and count as activated.
+#[test]
+fn neighbours_are_moved_at_once_or_by_the_walk() {
+    let mut lruvec = p612(10);
+    (0..10).for_each(|id| fault(&mut lruvec, id));
+    step(&mut lruvec);
+    let activated = |lruvec: &Lruvec| lruvec.stat().get(VmEvent::Pgactivate);
+    let on = |lruvec: &Lruvec, seq| lruvec.list_order(seq, FolioType::Anon);
+    lruvec.young_beside(FolioId(3), ScanReason::Direct);
+    assert_eq!(
+        (on(&lruvec, 4), activated(&lruvec)),
+        ([FolioId(3)].to_vec(), 1)
+    );
+    lruvec.young_beside(FolioId(3), ScanReason::Direct);
+    assert_eq!(activated(&lruvec), 1, "it is among the youngest already");
+    lruvec.young_beside(FolioId(4), ScanReason::Background);
+    assert_eq!(activated(&lruvec), 1);
+    assert_eq!(lruvec.lru_gen().size(4, FolioType::Anon), 2);
+    assert_eq!(on(&lruvec, 3).len(), 9, "it stands where it stood");
+    lruvec.young_beside(FolioId(99), ScanReason::Direct);
+    lruvec.check_invariants(Swappiness::default());
+}
+
+/// P616 wants to see it twice.
+#[test]
+fn a_neighbour_is_known_before_it_is_moved() {
+    let mut lruvec = Lruvec::new(Policy::default(), Millis(0));
+    lruvec.ensure(4);
+    (0..4).for_each(|id| fault(&mut lruvec, id));
+    step(&mut lruvec);
+    lruvec.young_beside(FolioId(1), ScanReason::Direct);
+    let word = lruvec.folios().get(FolioId(1));
+    assert!(word.has(Flag::Referenced) && word.state() == State::Listed);
+    assert_eq!(lruvec.stat().get(VmEvent::Pgactivate), 0);
+    lruvec.young_beside(FolioId(1), ScanReason::Direct);
+    assert_eq!(lruvec.stat().get(VmEvent::Pgactivate), 1);
+    assert_eq!(lruvec.lru_gen().size(4, FolioType::Anon), 1);
+}

@@ -1,0 +1,109 @@
+//! The same touches that a real kernel gets in a guest (`cargo xtask guest oracle`), here with the engine, and
+//! what is counted of them under the same names. The comparison is docs/fidelity.md.
+
+mod world;
+
+use ::engine::active_inactive::Stage;
+use ::engine::lru_gen::Profile;
+use ::engine::vmstat::VmEvent;
+use ::engine::{FolioType, Pages, Policy};
+use std::collections::BTreeMap;
+use touches::cases;
+use touches::figures::{Figures, Key};
+use world::World;
+
+/// Stands for all tenants together.
+const ALL: &str = "all";
+/// Pages of the guest's memory: what bounds the classic LRU's clock, far above what is used here.
+const MACHINE: Pages = Pages(1 << 18);
+
+/// The events that both sides count, in pages.
+const EVENTS: [VmEvent; 7] = [
+    VmEvent::WorkingsetRefaultAnon,
+    VmEvent::WorkingsetActivateAnon,
+    VmEvent::WorkingsetRestoreAnon,
+    VmEvent::Pgrefill,
+    VmEvent::Pgactivate,
+    VmEvent::Pgdeactivate,
+    VmEvent::Pgmajfault,
+];
+
+/// The policy of this name; without a version it is the one of the guest's Linux 6.12.
+fn policy(name: &str) -> Option<Policy> {
+    match name {
+        "multi-gen" => Some(Policy::MultiGen(Profile::P612)),
+        "multi-gen-6.3" => Some(Policy::MultiGen(Profile::P63)),
+        "multi-gen-6.16" => Some(Policy::MultiGen(Profile::P616)),
+        "classic" => Some(Policy::ActiveInactive(Stage::Detection, MACHINE)),
+        _ => None,
+    }
+}
+
+/// Runs the case of this name and tells what was counted of each tenant, and of all. `kernel` is what
+/// the kernel itself has charged to the first group.
+///
+/// # Errors
+/// What there is not, or no room under the limit.
+pub fn run(
+    case: &str,
+    policy_name: &str,
+    seed: u64,
+    kernel: Pages,
+) -> Result<Vec<Figures>, String> {
+    let case = cases::find(case).ok_or_else(|| format!("there is no case {case}"))?;
+    let policy = policy(policy_name).ok_or_else(|| format!("there is no policy {policy_name}"))?;
+    let mut world = World::new(case, policy, seed, kernel);
+    world.run().map_err(|oom| format!("no room: {oom:?}"))?;
+    let key = |tenant: &str| Key {
+        case: case.name.to_owned(),
+        policy: policy_name.to_owned(),
+        seed,
+        burst: 0,
+        tenant: tenant.to_owned(),
+    };
+    let mut all: BTreeMap<String, u64> = BTreeMap::new();
+    let mut figures = Vec::new();
+    for tenant in 0..case.tenants.len() {
+        let mut counts = counts(&world, tenant);
+        for (name, count) in &counts {
+            *all.entry(name.clone()).or_default() += count;
+        }
+        for name in ["pswpin", "pswpout"] {
+            counts.remove(name);
+        }
+        counts.insert("checksum".to_owned(), world.checksum(tenant));
+        if let Some(lru) = world.lruvec(tenant).multi_gen() {
+            counts.insert("max_seq".to_owned(), lru.max_seq());
+            counts.insert("min_seq".to_owned(), lru.min_seq(FolioType::Anon));
+        }
+        let key = key(case.tenant_name(tenant));
+        figures.push(Figures { key, counts });
+    }
+    let key = key(ALL);
+    figures.push(Figures { key, counts: all });
+    Ok(figures)
+}
+
+/// What is counted of a tenant; swap is told of all together, as the guest does.
+fn counts(world: &World<'_>, tenant: usize) -> BTreeMap<String, u64> {
+    let lruvec = world.lruvec(tenant);
+    let stat = lruvec.stat();
+    let (active, inactive) = lruvec.active_inactive(FolioType::Anon);
+    let events = EVENTS.map(|event| (event.name(), stat.get(event)));
+    let others = [
+        ("pgscan", stat.pgscan()),
+        ("pgsteal", stat.pgsteal()),
+        ("pswpin", stat.get(VmEvent::Pswpin)),
+        ("pswpout", stat.get(VmEvent::Pswpout)),
+        ("anon", lruvec.resident().0),
+        ("active_anon", active.0),
+        ("inactive_anon", inactive.0),
+    ];
+    let named = events.into_iter().chain(others);
+    named
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! A machine with the groups of a case, and its tenants' page tables.
+//!
+//! Invariant: what happens depends on the case, the policy, the seed and the first group's limit alone.
+//!
+//! The multi-gen LRU finds accessed bits in page tables, with Bloom filters and look-around, as in the
+//! kernel. The classic LRU looks at one page at a time, and finds and clears its bit in the engine's own
+//! table: a check of references there is a look at the page table here.
+
+use crate::scenario::spaces::Spaces;
+use ::engine::machine::OomAt;
+use ::engine::memcg::MemcgLimits;
+use ::engine::{
+    Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Millis,
+    Pages, Policy,
+};
+use models::vma::{Advice, Vma, VmaKind};
+use touches::case::{Case, Group, NO_LIMIT};
+use touches::stream::Stream;
+use touches::turns::Turns;
+
+/// Touches in a millisecond: some order in time is all that is needed.
+const PACE: u64 = 1000;
+
+/// The machine.
+pub(super) struct World<'a> {
+    case: &'a Case,
+    machine: Machine,
+    spaces: Spaces,
+    /// By tenant.
+    memcgs: Vec<MemcgId>,
+    streams: Vec<Stream>,
+    touched: u64,
+}
+
+fn limits(group: &Group, kernel: Pages) -> MemcgLimits {
+    let max = Pages(group.max.into()).less(kernel);
+    MemcgLimits {
+        low: Pages(group.low.into()),
+        max: match group.max {
+            NO_LIMIT => Limit::Max,
+            _ => Limit::Bytes(Bytes(max.bytes().0)),
+        },
+        ..MemcgLimits::default()
+    }
+}
+
+impl<'a> World<'a> {
+    /// The groups and their tenants, before the first touch.
+    pub(super) fn new(case: &'a Case, policy: Policy, seed: u64, kernel: Pages) -> Self {
+        let config = MachineConfig {
+            policy,
+            // The guest mounts its groups without memory_recursiveprot.
+            recursive_protection: false,
+            ..MachineConfig::default()
+        };
+        let mut machine = Machine::new(config, Millis(0));
+        let mut ids = Vec::new();
+        for group in case.groups {
+            let parent = group.parent.map_or(MemcgId::ROOT, |parent| ids[parent]);
+            let id = machine.create(parent, Millis(0));
+            let kernel = if ids.is_empty() { kernel } else { Pages(0) };
+            machine.set_limits(id, limits(group, kernel));
+            ids.push(id);
+        }
+        let in_engine = matches!(policy, Policy::ActiveInactive(..));
+        let mut spaces = Spaces::new(in_engine, true);
+        let memcgs: Vec<MemcgId> = case.tenants.iter().map(|t| ids[t.group]).collect();
+        for (tenant, id) in case.tenants.iter().zip(&memcgs) {
+            machine.lruvec_mut(*id).ensure(tenant.pages as usize);
+            spaces.of(*id).map(Vma {
+                start: 0,
+                end: tenant.pages.into(),
+                kind: VmaKind::Anon,
+                advice: Advice::Normal,
+                first: FolioId(0),
+            });
+        }
+        let streams = (0..case.tenants.len()).map(|n| Stream::new(case, n, seed));
+        Self {
+            case,
+            machine,
+            spaces,
+            memcgs,
+            streams: streams.collect(),
+            touched: 0,
+        }
+    }
+
+    /// All touches of all tenants.
+    ///
+    /// # Errors
+    /// Where there was no room: the case is wrong.
+    pub(super) fn run(&mut self) -> Result<(), OomAt> {
+        for (tenant, nr) in Turns::new(self.case, u64::MAX) {
+            for _ in 0..nr {
+                let Some(touch) = self.streams[tenant].next() else {
+                    break;
+                };
+                self.touched += 1;
+                self.touch(self.memcgs[tenant], touch.page)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn touch(&mut self, id: MemcgId, page: u32) -> Result<(), OomAt> {
+        if self.access(id, page) {
+            return Ok(());
+        }
+        let now = Millis(self.touched / PACE);
+        self.machine
+            .make_room(id, Pages(1), now, &mut self.spaces)?;
+        let (folio, ty) = (FolioId(page), FolioType::Anon);
+        self.machine
+            .fault_in(id, folio, ty, FaultKind::Refault, true);
+        if !self.spaces.in_engine {
+            self.spaces.of(id).install(page.into());
+        }
+        // Who faulted repeats the access.
+        self.access(id, page);
+        Ok(())
+    }
+
+    /// False when the page is not there.
+    fn access(&mut self, id: MemcgId, page: u32) -> bool {
+        if self.spaces.in_engine {
+            self.machine.lruvec_mut(id).touch(FolioId(page))
+        } else {
+            self.spaces.of(id).touch(page.into())
+        }
+    }
+
+    /// A tenant's lists and counters.
+    pub(super) fn lruvec(&self, tenant: usize) -> &Lruvec {
+        self.machine.lruvec(self.memcgs[tenant])
+    }
+
+    /// Of a tenant's touches so far.
+    pub(super) fn checksum(&self, tenant: usize) -> u64 {
+        self.streams[tenant].checksum()
+    }
+
+    /// # Panics
+    /// When an invariant of the engine does not hold.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        self.machine.check_invariants();
+    }
+}

@@ -1,0 +1,76 @@
+//! The guest's program: makes a workload's control groups, lets a process of each tenant touch its pages, and
+//! prints what the kernel counted of it.
+//!
+//! `touches CASES POLICIES SEEDS BURSTS`, each a list with commas. The machine must have one processor,
+//! huge pages off and swap on; it is the machine's only work.
+#![forbid(unsafe_code)]
+
+mod counters;
+mod groups;
+mod run;
+mod worker;
+
+use std::process::ExitCode;
+
+use touches::case::Case;
+use touches::cases;
+use touches::figures::Figures;
+
+/// How often a run may be begun.
+const ATTEMPTS: u32 = 3;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        [worker::ARGUMENT, case, tenant, seed, group] => worker::main(case, tenant, seed, group),
+        [cases, policies, seeds, bursts] => all(cases, policies, seeds, bursts),
+        _ => Err("usage: touches CASES POLICIES SEEDS BURSTS".to_owned()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("touches: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn all(cases: &str, policies: &str, seeds: &str, bursts: &str) -> Result<(), String> {
+    let cases: Vec<&Case> = cases.split(',').map(case).collect::<Result<_, _>>()?;
+    run::prepare()?;
+    for case in cases {
+        for policy in policies.split(',') {
+            for seed in seeds.split(',') {
+                for burst in bursts.split(',') {
+                    let numbers = (number(seed)?, number(burst)?);
+                    for figures in patiently(case, policy, numbers)? {
+                        println!("{figures}");
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A run, and another one instead of it if the kernel has killed a worker: it does so now and then without the multi-gen
+/// LRU, when all pages below the limit are in use.
+fn patiently(case: &Case, policy: &str, numbers: (u64, u64)) -> Result<Vec<Figures>, String> {
+    for attempt in 1..ATTEMPTS {
+        match run::run(case, policy, numbers) {
+            Ok(figures) => return Ok(figures),
+            Err(why) => eprintln!("touches: {} {policy}, attempt {attempt}: {why}", case.name),
+        }
+    }
+    run::run(case, policy, numbers)
+}
+
+fn case(name: &str) -> Result<&'static Case, String> {
+    cases::find(name).ok_or_else(|| format!("there is no case {name}"))
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|error| format!("`{text}` is no number: {error}"))
+}

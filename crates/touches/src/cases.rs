@@ -1,0 +1,138 @@
+//! All workloads. Sizes are such that a run takes seconds in an emulated processor, that batches of
+//! 64 pages are small beside the limits, and that thousands of pages come back.
+
+use crate::case::{Case, Group, NO_LIMIT, Pattern, Tenant};
+
+/// Pages below the limit of most cases: 32 MiB.
+const MAX: u32 = 8192;
+/// Pages of their tenant, 59 MiB. With twice the limit the first writes would end where a generation does, and all
+/// that follows would hang on a few pages more or less.
+const PAGES: u32 = 15_000;
+
+const fn group(name: &'static str, parent: Option<usize>, max: u32, low: u32) -> Group {
+    Group {
+        name,
+        parent,
+        max,
+        low,
+    }
+}
+
+const fn tenant(group: usize, pages: u32, pattern: Pattern, touches: u64) -> Tenant {
+    Tenant {
+        group,
+        pages,
+        pattern,
+        touches,
+    }
+}
+
+const ONE: &[Group] = &[group("one", None, MAX, 0)];
+
+/// All of them.
+pub const ALL: &[Case] = &[
+    Case {
+        name: "uniform",
+        groups: ONE,
+        tenants: &[tenant(0, PAGES, Pattern::Uniform, 131_072)],
+    },
+    Case {
+        name: "zipf-0.7",
+        groups: ONE,
+        tenants: &[tenant(0, PAGES, Pattern::Zipf(0.7), 196_608)],
+    },
+    Case {
+        name: "zipf-1.2",
+        groups: &[group("one", None, MAX / 2, 0)],
+        tenants: &[tenant(0, PAGES, Pattern::Zipf(1.2), 786_432)],
+    },
+    Case {
+        name: "scan-hot",
+        groups: ONE,
+        tenants: &[tenant(0, PAGES, Pattern::ScanHot { hot: 3072 }, 196_608)],
+    },
+    Case {
+        name: "loop",
+        groups: ONE,
+        tenants: &[tenant(0, 12_288, Pattern::Loop, 98_304)],
+    },
+    Case {
+        name: "moving-hot",
+        groups: ONE,
+        tenants: &[tenant(
+            0,
+            PAGES,
+            Pattern::MovingHot {
+                hot: 4096,
+                every: 65_536,
+            },
+            393_216,
+        )],
+    },
+    Case {
+        name: "two-tenants",
+        groups: &[
+            group("both", None, MAX, 0),
+            group("skewed", Some(0), NO_LIMIT, 0),
+            group("even", Some(0), NO_LIMIT, 0),
+        ],
+        tenants: &[
+            tenant(1, 8192, Pattern::Zipf(0.7), 98_304),
+            tenant(2, 8192, Pattern::Uniform, 98_304),
+        ],
+    },
+    Case {
+        name: "tree-low",
+        groups: &[
+            group("all", None, MAX, 0),
+            group("inner", Some(0), NO_LIMIT, 4096),
+            group("kept", Some(1), NO_LIMIT, 3072),
+            group("beside", Some(1), NO_LIMIT, 0),
+            group("other", Some(0), NO_LIMIT, 0),
+        ],
+        tenants: &[
+            tenant(2, 4096, Pattern::Uniform, 65_536),
+            tenant(3, 4096, Pattern::Uniform, 65_536),
+            tenant(4, 8192, Pattern::Uniform, 65_536),
+        ],
+    },
+    Case {
+        name: "short",
+        groups: &[group("one", None, 1024, 0)],
+        tenants: &[tenant(0, 2048, Pattern::Uniform, 16_384)],
+    },
+];
+
+/// The case of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Case> {
+    ALL.iter().find(|case| case.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parents_come_first_and_tenants_are_in_leaves_alone() {
+        for case in ALL {
+            for (at, group) in case.groups.iter().enumerate() {
+                assert!(group.parent.is_none_or(|parent| parent < at));
+                assert_eq!(group.parent.is_none(), at == 0, "{}", case.name);
+            }
+            let mut groups: Vec<usize> = case.tenants.iter().map(|tenant| tenant.group).collect();
+            assert!(groups.iter().all(|group| !case.is_inner(*group)));
+            groups.dedup();
+            assert_eq!(groups.len(), case.tenants.len(), "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn names_and_paths() {
+        let tree = find("tree-low").expect("a case");
+        assert_eq!(tree.path(2), "all/inner/kept");
+        assert_eq!(tree.tenant_name(1), "beside");
+        assert!(tree.is_inner(1) && !tree.is_inner(4));
+        assert!(find("none").is_none());
+    }
+}

@@ -1,0 +1,180 @@
+//! The touches of one tenant.
+//!
+//! Invariant: they depend on the tenant, the seed and the tenant's place alone; every page is written before
+//! it is read, for a page that was never written is no memory of its own.
+
+use crate::case::{Case, Pattern, Tenant};
+use crate::rng::Rng;
+use crate::zipf::Zipf;
+
+/// One touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// The page, from 0 on.
+    pub page: u32,
+    /// It is written; else it is read.
+    pub write: bool,
+}
+
+/// All touches of a tenant, in order.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    tenant: Tenant,
+    zipf: Zipf,
+    rng: Rng,
+    /// Touches so far, the first writes among them.
+    done: u64,
+    /// The next page of a pass over many.
+    next: u32,
+    checksum: u64,
+}
+
+impl Stream {
+    /// The touches of tenant number `tenant` of `case` with this seed.
+    ///
+    /// # Panics
+    /// When the case has no such tenant.
+    #[must_use]
+    pub fn new(case: &Case, tenant: usize, seed: u64) -> Self {
+        let rng = Rng::stream(seed, tenant as u64);
+        let tenant = case.tenants[tenant];
+        let exponent = match tenant.pattern {
+            Pattern::Zipf(exponent) => exponent,
+            _ => 0.0,
+        };
+        Self {
+            tenant,
+            zipf: Zipf::new(tenant.pages, exponent),
+            rng,
+            done: 0,
+            next: 0,
+            checksum: 0,
+        }
+    }
+
+    /// How many there are in all.
+    #[must_use]
+    pub const fn total(tenant: &Tenant) -> u64 {
+        tenant.pages as u64 + tenant.touches
+    }
+
+    /// A number that two sequences share if they are the same, and by chance once in 2^64.
+    #[must_use]
+    pub const fn checksum(&self) -> u64 {
+        self.checksum
+    }
+
+    fn page(&mut self) -> u32 {
+        let pages = self.tenant.pages;
+        match self.tenant.pattern {
+            Pattern::Uniform => self.rng.below(pages),
+            Pattern::Zipf(_) => self.zipf.next(&mut self.rng),
+            Pattern::Loop => self.pass(0),
+            Pattern::ScanHot { hot } if self.rng.below(2) == 0 => self.rng.below(hot),
+            Pattern::ScanHot { hot } => self.pass(hot),
+            Pattern::MovingHot { hot, every } => {
+                let phase = (self.done - u64::from(pages)) / every;
+                let from = phase * u64::from(hot) % u64::from(pages);
+                if self.rng.below(10) < 9 {
+                    let page = from + u64::from(self.rng.below(hot));
+                    u32::try_from(page % u64::from(pages)).unwrap_or(0)
+                } else {
+                    self.rng.below(pages)
+                }
+            }
+        }
+    }
+
+    /// The next page of a pass over the pages from `first` on.
+    fn pass(&mut self, first: u32) -> u32 {
+        let page = self.next.max(first);
+        self.next = if page + 1 == self.tenant.pages {
+            first
+        } else {
+            page + 1
+        };
+        page
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Touch;
+
+    fn next(&mut self) -> Option<Touch> {
+        if self.done == Self::total(&self.tenant) {
+            return None;
+        }
+        let first = u32::try_from(self.done).ok();
+        let first = first.filter(|page| *page < self.tenant.pages);
+        let touch = match first {
+            Some(page) => Touch { page, write: true },
+            None => Touch {
+                page: self.page(),
+                write: self.rng.below(4) == 0,
+            },
+        };
+        self.done += 1;
+        let word = u64::from(touch.page) << 1 | u64::from(touch.write);
+        self.checksum = (self.checksum ^ word)
+            .wrapping_mul(0x0000_0100_0000_01b3)
+            .rotate_left(23);
+        Some(touch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::{ALL, find};
+
+    #[test]
+    fn every_page_is_written_first_and_numbers_stay_below() {
+        for case in ALL {
+            for (n, tenant) in case.tenants.iter().enumerate() {
+                let touches: Vec<Touch> = Stream::new(case, n, 1).collect();
+                assert_eq!(touches.len() as u64, Stream::total(tenant));
+                let (first, rest) = touches.split_at(tenant.pages as usize);
+                assert!(
+                    (0..)
+                        .zip(first)
+                        .all(|(page, touch)| *touch == Touch { page, write: true })
+                );
+                assert!(rest.iter().all(|touch| touch.page < tenant.pages));
+                assert!(rest.iter().any(|touch| !touch.write), "{}", case.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_is_a_sequence() {
+        let case = find("two-tenants").expect("a case");
+        let sum = |tenant, seed| {
+            let mut stream = Stream::new(case, tenant, seed);
+            stream.by_ref().for_each(drop);
+            stream.checksum()
+        };
+        assert_eq!(sum(0, 1), sum(0, 1));
+        assert!(sum(0, 1) != sum(0, 2) && sum(0, 1) != sum(1, 1));
+    }
+
+    #[test]
+    fn passes_and_moving_parts() {
+        let of = |name, skip: usize| {
+            let case = find(name).expect("a case");
+            let pages = case.tenants[0].pages as usize;
+            Stream::new(case, 0, 3)
+                .skip(pages + skip)
+                .map(|touch| touch.page)
+        };
+        let round: Vec<u32> = of("loop", 0).take(12_290).collect();
+        assert_eq!((round[0], round[12_287], round[12_288]), (0, 12_287, 0));
+        let scanned: Vec<u32> = of("scan-hot", 0)
+            .filter(|page| *page >= 3072)
+            .take(3)
+            .collect();
+        assert_eq!(scanned, [3072, 3073, 3074]);
+        let hot = of("moving-hot", 65_536).take(1000);
+        let within = hot.filter(|page| (4096..8192).contains(page)).count();
+        assert!((880..=970).contains(&within), "{within}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Whose turn it is: tenants take turns of [`SLICE`] touches, in their order, until each has done all.
+//!
+//! Invariant: the order of touches over all tenants does not depend on the burst, which only says how often
+//! one turn is interrupted.
+
+use crate::case::Case;
+use crate::stream::Stream;
+
+/// Touches of a turn.
+pub const SLICE: u64 = 256;
+
+/// An iterator over (tenant, touches), bursts of at most so many touches.
+#[derive(Clone, Debug)]
+pub struct Turns {
+    left: Vec<u64>,
+    burst: u64,
+    tenant: usize,
+    of_turn: u64,
+}
+
+impl Turns {
+    /// The turns of `case` in bursts of at most `burst` touches, at least 1.
+    #[must_use]
+    pub fn new(case: &Case, burst: u64) -> Self {
+        Self {
+            left: case.tenants.iter().map(Stream::total).collect(),
+            burst: burst.max(1),
+            tenant: 0,
+            of_turn: Self::slice(case.tenants.len()),
+        }
+    }
+
+    /// Who is alone needs no turns.
+    const fn slice(tenants: usize) -> u64 {
+        if tenants == 1 { u64::MAX } else { SLICE }
+    }
+}
+
+impl Iterator for Turns {
+    type Item = (usize, u64);
+
+    fn next(&mut self) -> Option<(usize, u64)> {
+        if self.left.iter().all(|left| *left == 0) {
+            return None;
+        }
+        while self.of_turn == 0 || self.left[self.tenant] == 0 {
+            self.tenant = (self.tenant + 1) % self.left.len();
+            self.of_turn = Self::slice(self.left.len());
+        }
+        let nr = self.burst.min(self.of_turn).min(self.left[self.tenant]);
+        self.of_turn -= nr;
+        self.left[self.tenant] -= nr;
+        Some((self.tenant, nr))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::{ALL, find};
+
+    #[test]
+    fn each_tenant_gets_all_its_touches() {
+        for case in ALL {
+            let mut done = vec![0; case.tenants.len()];
+            for (tenant, nr) in Turns::new(case, 100) {
+                assert!((1..=100).contains(&nr));
+                done[tenant] += nr;
+            }
+            let wanted: Vec<u64> = case.tenants.iter().map(Stream::total).collect();
+            assert_eq!(done, wanted, "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn the_order_does_not_depend_on_the_burst() {
+        let case = find("tree-low").expect("a case");
+        let order = |burst| {
+            let one_by_one =
+                |(tenant, nr)| std::iter::repeat_n(tenant, usize::try_from(nr).unwrap_or(0));
+            Turns::new(case, burst)
+                .flat_map(one_by_one)
+                .collect::<Vec<usize>>()
+        };
+        assert_eq!(order(64), order(u64::MAX));
+        assert_eq!(order(100), order(1024));
+        assert_eq!(&order(64)[255..257], &[0, 1]);
+    }
+}

@@ -1,0 +1,88 @@
+//! What the simulator is to do after a guest has run, and which of its figures stand beside which of the guest's.
+
+use touches::figures::{Figures, Key};
+
+/// Stands for all tenants of a run.
+pub(super) const ALL: &str = "all";
+
+/// What both sides counted of one tenant in one run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Pair {
+    pub(super) guest: Figures,
+    pub(super) simulated: Figures,
+}
+
+/// A line for each run of the guest.
+pub(super) fn of(guest: &[Figures]) -> Result<Vec<String>, String> {
+    let runs = guest.iter().filter(|figures| figures.key.tenant == ALL);
+    runs.map(|Figures { key, counts }| {
+        let kernel = counts
+            .get("kernel")
+            .ok_or("the guest did not tell its own pages")?;
+        Ok(format!("{} {} {} {kernel}", key.case, key.policy, key.seed))
+    })
+    .collect()
+}
+
+/// Puts the simulator's figures, which come in the order of the jobs, beside the guest's.
+///
+/// # Errors
+/// When a run is missing, or was not the same: then there is nothing to compare.
+pub(super) fn pair(guest: &[Figures], simulated: Vec<Figures>) -> Result<Vec<Pair>, String> {
+    if guest.len() != simulated.len() {
+        return Err(format!(
+            "{} figures from the guest, {} from the simulator",
+            guest.len(),
+            simulated.len()
+        ));
+    }
+    let mut pairs = Vec::new();
+    for (guest, simulated) in guest.iter().zip(simulated) {
+        let same = Key {
+            burst: 0,
+            ..guest.key.clone()
+        };
+        if same != simulated.key {
+            return Err(format!("{:?} beside {:?}", guest.key, simulated.key));
+        }
+        if guest.counts.get("checksum") != simulated.counts.get("checksum") {
+            return Err(format!(
+                "{:?}: not the same touches on both sides",
+                guest.key
+            ));
+        }
+        pairs.push(Pair {
+            guest: guest.clone(),
+            simulated,
+        });
+    }
+    Ok(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(line: &str) -> Figures {
+        Figures::parse(line).unwrap()
+    }
+
+    #[test]
+    fn a_job_for_each_run() {
+        let guest = [
+            figures("figures loop classic 2 64 one kernel=3 checksum=7"),
+            figures("figures loop classic 2 64 all kernel=9"),
+        ];
+        assert_eq!(of(&guest), Ok(vec!["loop classic 2 9".to_owned()]));
+    }
+
+    #[test]
+    fn runs_that_are_not_the_same_are_not_compared() {
+        let guest = figures("figures loop classic 2 64 one checksum=7 pgscan=1");
+        let beside = |line: &str| pair(std::slice::from_ref(&guest), vec![figures(line)]);
+        assert!(beside("figures loop classic 2 0 one checksum=7 pgscan=2").is_ok());
+        assert!(beside("figures loop classic 2 0 one checksum=8").is_err());
+        assert!(beside("figures loop classic 3 0 one checksum=7").is_err());
+        assert!(pair(&[guest], vec![]).is_err());
+    }
+}
