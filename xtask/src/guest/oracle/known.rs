@@ -3,11 +3,11 @@
 /// Of two generations in a row the second walk is skipped, unless the kernel happens to switch to somebody else in between;
 /// from then on another Bloom filter is used.
 const COURSE: &str = "switched between two walks";
-const PROTECTION: &str = "classic lists are not scanned less for memory.low";
+const LATE: &str = "the kernel sees activations late";
 const ALL_IN_USE: &str = "all in use, not explained";
 
 /// Case, policy, tenant, figure (an empty text is any), and why.
-const KNOWN: [(&str, &str, &str, &str, &str); 6] = [
+const KNOWN: [(&str, &str, &str, &str, &str); 7] = [
     ("scan-hot", "multi-gen", "", "", COURSE),
     ("loop", "multi-gen", "", "pgscan", COURSE),
     ("loop", "multi-gen", "", "max_seq", COURSE),
@@ -19,7 +19,8 @@ const KNOWN: [(&str, &str, &str, &str, &str); 6] = [
         ALL_IN_USE,
     ),
     ("moving-hot", "classic", "", "pgsteal", ALL_IN_USE),
-    ("tree-low", "classic", "", "", PROTECTION),
+    ("scan-hot", "classic", "", "", LATE),
+    ("tree-low", "classic", "", "", LATE),
 ];
 
 /// Why this figure may miss, if that is known.
