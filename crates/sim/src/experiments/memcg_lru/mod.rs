@@ -2,7 +2,8 @@
 //!
 //! 128 memcgs touch all they have, at random and at one rate; 600 times 256 MiB are written to
 //! memory.reclaim of the root. In the same run the walk over the hierarchy that the memcg LRU
-//! replaced, with the same tenants, touches and requests. spec: memcg-lru.md 8.
+//! replaced, with the same tenants, touches and requests; and the memcg LRU with the tenants in a tree of three
+//! levels. spec: memcg-lru.md 8.
 //!
 //! Invariant: everything goes through the engine's tree, memcg LRU and generations; nothing is drawn
 //! from a distribution that stands for them.
@@ -54,24 +55,42 @@ impl Run {
 /// Runs the experiment.
 pub(super) fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
     let design = Design::document(settings.scale);
-    let mut part = |global, from: f64| {
+    let mut part = |design, global, from: f64| {
         let watch = Stopwatch::start();
         let world = World::new(design, Policy::default(), global, settings.seed);
-        let run = world.experiment(&mut |done| progress(from + done / 2.0));
+        let run = world.experiment(&mut |done| progress((from + done) / 3.0));
         (run, watch.read())
     };
-    let (lru, lru_took) = part(GlobalReclaim::MemcgLru, 0.0);
-    let (iterator, iterator_took) = part(GlobalReclaim::Iterator, 0.5);
+    let (lru, lru_took) = part(design, GlobalReclaim::MemcgLru, 0.0);
+    let (iterator, iterator_took) = part(design, GlobalReclaim::Iterator, 1.0);
+    let (tree, tree_took) = part(design.in_tree(), GlobalReclaim::MemcgLru, 2.0);
+    let mut claims = claims(&design, lru.figures(), iterator.figures());
+    claims.push(claim(
+        "memcg LRU in a tree of three levels: stddev/mean of pgsteal <= 5%".to_owned(),
+        DOCUMENT_ON.spread,
+        tree.figures().spread,
+        tree.figures().spread <= 5.0,
+    ));
     Outcome {
-        tables: vec![summary(&design, &lru, &iterator), by_memcg(&lru, &iterator)],
-        claims: claims(&design, lru.figures(), iterator.figures()),
+        tables: vec![
+            summary(&design, [&lru, &iterator, &tree]),
+            by_memcg(&lru, &iterator),
+        ],
+        claims,
         pictures: pictures::pictures(&lru, &iterator),
-        timings: vec![seconds(&lru_took, &iterator_took)],
+        timings: vec![seconds([&lru_took, &iterator_took, &tree_took])],
         notes: notes(&design),
     }
 }
 
-fn summary(design: &Design, lru: &Run, iterator: &Run) -> Table {
+/// The parts of the experiment, in the order that they are made.
+const PARTS: [(&str, Figures); 3] = [
+    ("memcg LRU", DOCUMENT_ON),
+    ("hierarchy iterator", DOCUMENT_OFF),
+    ("memcg LRU, three levels", DOCUMENT_ON),
+];
+
+fn summary(design: &Design, runs: [&Run; 3]) -> Table {
     let mut table = Table::new(
         "Reclaim of the root",
         &[
@@ -87,11 +106,7 @@ fn summary(design: &Design, lru: &Run, iterator: &Run) -> Table {
         ],
     );
     let pages = u64::from(design.memcgs) * u64::from(design.pages);
-    let rows = [
-        ("memcg LRU", lru, DOCUMENT_ON),
-        ("hierarchy iterator", iterator, DOCUMENT_OFF),
-    ];
-    for (name, run, document) in rows {
+    for ((name, document), run) in PARTS.into_iter().zip(runs) {
         let ours = run.figures();
         table.row(vec![
             Cell::Text(name.to_owned()),
@@ -123,12 +138,12 @@ fn by_memcg(lru: &Run, iterator: &Run) -> Table {
     table
 }
 
-fn seconds(lru: &Seconds, iterator: &Seconds) -> Table {
+fn seconds(parts: [&Seconds; 3]) -> Table {
     let mut table = Table::new(
-        "Time of each half",
+        "Time of each part",
         &["", "on the clock (s)", "on the processor (s)"],
     );
-    for (name, took) in [("memcg LRU", lru), ("hierarchy iterator", iterator)] {
+    for ((name, _), took) in PARTS.into_iter().zip(parts) {
         table.row(vec![
             Cell::Text(name.to_owned()),
             Cell::Figure(took.wall),

@@ -63,3 +63,15 @@ fn the_same_seed_gives_the_same_outcome() {
     };
     assert_ne!(twice[0].tables, run(&other).tables);
 }
+
+/// Reclaim of the root knows no levels: what is below others gives as much as what is not, and what each gave is told
+/// for all above it.
+#[test]
+fn a_tree_is_as_fair() {
+    let design = Design::document(48).in_tree();
+    let world = World::new(design, Policy::default(), GlobalReclaim::MemcgLru, 1);
+    let run = world.experiment(&mut |_| ());
+    for claim in claims_of_lru(&design, run.figures()) {
+        assert!(claim.holds, "{claim:?}");
+    }
+}

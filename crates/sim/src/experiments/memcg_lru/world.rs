@@ -31,7 +31,12 @@ pub struct Design {
     pub sleep: u32,
     /// Pages asked for in each.
     pub request: u64,
+    /// Levels of the tree below the root; memcgs with pages are in the lowest.
+    pub levels: u32,
 }
+
+/// Memcgs below each of those that have no pages of their own.
+const BELOW_EACH: usize = 4;
 
 impl Design {
     /// The script of document 000, its sizes divided by `scale`.
@@ -47,7 +52,24 @@ impl Design {
             writes: 600,
             sleep: 6,
             request: mib(256).max(1),
+            levels: 1,
         }
+    }
+
+    /// The same with its memcgs in a tree of three levels: 4 by 4 groups, 8 memcgs in each.
+    #[must_use]
+    pub const fn in_tree(self) -> Self {
+        Self { levels: 3, ..self }
+    }
+
+    /// Those that the memcgs with pages are below.
+    fn parents(&self, machine: &mut Machine) -> Vec<MemcgId> {
+        let mut parents = vec![MemcgId::ROOT];
+        for _ in 1..self.levels {
+            let above = parents.iter().flat_map(|&id| [id; BELOW_EACH]);
+            parents = above.map(|id| machine.create(id, Millis(0))).collect();
+        }
+        parents
     }
 }
 
@@ -87,9 +109,11 @@ impl World {
             ..MachineConfig::default()
         };
         let mut machine = Machine::new(config, Millis(0));
+        let parents = design.parents(&mut machine);
         let memcgs = (0..design.memcgs)
-            .map(|n| {
-                let id = machine.create(MemcgId::ROOT, Millis(0));
+            .zip(parents.into_iter().cycle())
+            .map(|(n, parent)| {
+                let id = machine.create(parent, Millis(0));
                 machine.lruvec_mut(id).ensure(design.pages as usize);
                 (id, Rng::stream(seed, 1 + u64::from(n)))
             })
