@@ -49,7 +49,7 @@ fn the_same_seed_gives_the_same_outcome() {
     };
     let run = |settings: &Settings| {
         let outcome = run(settings, &mut |_| ());
-        assert_eq!(outcome.timings[0].rows.len(), 2, "a time for each half");
+        assert_eq!(outcome.timings[0].rows.len(), 3, "a time for each part");
         Outcome {
             timings: Vec::new(),
             ..outcome
