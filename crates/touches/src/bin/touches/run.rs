@@ -18,8 +18,16 @@ const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
 /// Stands for all tenants together.
 const ALL: &str = "all";
 
-/// What every run depends on; whoever boots the machine has seen to the rest.
+/// What every run depends on; whoever boots the machine has seen to the rest. Nothing is changed on a machine that is not
+/// made for this.
 pub(crate) fn prepare() -> Result<(), String> {
+    let online = read(Path::new("/sys/devices/system/cpu/online"))?;
+    if online.trim() != "0" {
+        return Err(format!(
+            "this is for the guest of `cargo xtask guest oracle`, which has one processor; here are {}",
+            online.trim()
+        ));
+    }
     let thp = read(Path::new("/sys/kernel/mm/transparent_hugepage/enabled"))?;
     if !thp.contains("[never]") {
         return Err(format!("huge pages must be off, not {}", thp.trim()));
