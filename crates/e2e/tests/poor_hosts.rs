@@ -396,7 +396,10 @@ fn without_any_source() {
     assert_eq!(report["age_source"], "none");
     assert_eq!(report["age_grain"], "none");
     has_note(&report, "sizes only");
-    assert_eq!(report["unknown_age_bytes"], report["resident_bytes"]);
+    // Two readings of a running program: once it had a page more in the second (33,800,192 and 33,804,288 bytes).
+    let bytes = |name: &str| report[name].as_u64().expect(name);
+    let apart = bytes("unknown_age_bytes").abs_diff(bytes("resident_bytes"));
+    assert!(apart <= 16 * 4096, "{apart} bytes apart");
     assert_eq!(doctor["age_source"], "none");
     assert_eq!(doctor["ready"], false);
     assert_eq!(finding(&doctor, "ages of pages")["state"], "missing");
