@@ -44,6 +44,19 @@ pub struct Claim {
     pub holds: bool,
 }
 
+impl Claim {
+    /// One of which the document has no figure.
+    #[must_use]
+    pub const fn ours(what: String, ours: f64, holds: bool) -> Self {
+        Self {
+            what,
+            document: None,
+            ours,
+            holds,
+        }
+    }
+}
+
 /// Everything that one run of an experiment gives.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {

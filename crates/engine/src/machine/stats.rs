@@ -142,10 +142,12 @@ impl Machine {
 
     /// Of `id` and all below it; a reader of one tenant does not pay for what changed elsewhere.
     fn hand_over_below(&mut self, id: MemcgId) -> GroupId {
-        self.hand_events_over();
         if id == MemcgId::ROOT {
             self.hand_all_over();
-        } else if self.tree.children(id).next().is_none() {
+            return GroupId::ROOT;
+        }
+        self.hand_events_over();
+        if self.tree.children(id).next().is_none() {
             self.hand_over(id);
         } else {
             let subtree = self.tree.pre_order(id);

@@ -328,7 +328,7 @@ impl Rstat {
     pub fn summed(&self, id: GroupId, stat: usize) -> (u64, u64) {
         let workers = self.group(id).now.iter().flatten();
         let (sum, looked_at) = workers.fold((0, 0), |(sum, n), now| (sum + now[stat], n + 1));
-        (u64::try_from(sum).unwrap_or(0), looked_at)
+        (shown(sum), looked_at)
     }
 
     /// Group flushes so far, counted once a worker.

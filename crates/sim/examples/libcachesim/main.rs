@@ -16,7 +16,7 @@ mod peer;
 mod streams;
 
 use peer::Peer;
-use sim::mrc::{ArcCache, Cache, Clock, Lirs, Lru, S3Fifo, Sieve, WTinyLfu};
+use sim::mrc::{Cache, CurvePolicy};
 use sim::trace::{Dense, Format, Trace, TraceOptions};
 use std::path::{Path, PathBuf};
 use streams::{Common, load, zipf};
@@ -161,16 +161,14 @@ impl Case {
 }
 
 fn cache(policy: &str, size: u64) -> Result<Box<dyn Cache>, Fault> {
-    Ok(match policy {
-        "lru" => Box::new(Lru::new(size)),
-        "clock" => Box::new(Clock::new(size)),
-        "arc" => Box::new(ArcCache::new(size)),
-        "s3-fifo" => Box::new(S3Fifo::new(size)),
-        "sieve" => Box::new(Sieve::new(size)),
-        "lirs" => Box::new(Lirs::new(size)),
-        "w-tiny-lfu" => Box::new(WTinyLfu::new(size)),
-        _ => return Err(format!("no policy is called {policy}").into()),
-    })
+    // The engine's own are not libCacheSim's.
+    let is_theirs =
+        |p: &CurvePolicy| !matches!(p, CurvePolicy::LruGen | CurvePolicy::ActiveInactive);
+    let mut all = CurvePolicy::ALL.into_iter().filter(is_theirs);
+    let memory = all
+        .find(|p| p.name() == policy)
+        .and_then(|policy| policy.memory(size, 1));
+    Ok(memory.ok_or_else(|| format!("no policy is called {policy}"))?)
 }
 
 /// CPU seconds and misses of ours, reading included.

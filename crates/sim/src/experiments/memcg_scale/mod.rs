@@ -181,19 +181,13 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
     let visits = rows.iter().map(|row| row.lru.visited).fold(0.0, f64::max);
     let growth = number(u64::from(most.tenants)) / number(u64::from(fewer.tenants));
     let iterator = most.iterator.steps() / fewer.iterator.steps();
-    let claim = |what: String, ours, holds| Claim {
-        what,
-        document: None,
-        ours,
-        holds,
-    };
     vec![
-        claim(
+        Claim::ours(
             format!("memcg LRU: most steps / fewest, over all numbers of tenants <= {FLAT}"),
             spread,
             spread <= FLAT,
         ),
-        claim(
+        Claim::ours(
             format!(
                 "memcg LRU: visits (memcgs) at most {:.0}, twice what is enough at 64 pages each",
                 2.0 * sweep::FEWEST
@@ -201,12 +195,12 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
             visits,
             visits <= 2.0 * sweep::FEWEST,
         ),
-        claim(
+        Claim::ours(
             "iterator: visits for each tenant, at least 1".to_owned(),
             most.iterator.visited / number(u64::from(most.tenants)),
             most.iterator.visited >= number(u64::from(most.tenants)),
         ),
-        claim(
+        Claim::ours(
             format!(
                 "iterator: {} tenants instead of {} cost {growth:.0} times the steps, +- a quarter",
                 most.tenants, fewer.tenants

@@ -8,14 +8,12 @@
 //! tenants' sizes and the rule alone.
 
 use super::REQUEST;
+use super::world::{Taken, arrive};
 use crate::rng::Rng;
 use crate::stats::number;
 use engine::lru_gen::DEF_PRIORITY;
 use engine::machine::{GlobalReclaim, ReclaimRequest};
-use engine::{
-    FaultKind, FolioId, FolioType, Lruvec, Machine, MachineConfig, MemcgId, Memory, Millis,
-    PageOut, Pages, ScanReason, Swappiness,
-};
+use engine::{FolioId, FolioType, Machine, MachineConfig, MemcgId, Millis, Pages, ScanReason};
 
 /// Sizes of a tenant, MiB.
 pub(super) const SIZES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -67,21 +65,6 @@ pub(super) fn first_priority(inactive: u64) -> u32 {
     priority.clamp(DEF_PRIORITY / 2, DEF_PRIORITY)
 }
 
-/// Remembers what left, so that it can come back.
-#[derive(Default)]
-struct Taken(Vec<(MemcgId, FolioId)>);
-
-impl Memory for Taken {
-    fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
-        lruvec.walk_accessed();
-    }
-
-    fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
-        self.0.extend(batch.iter().map(|&id| (memcg, id)));
-        outcome.extend(batch.iter().map(|_| PageOut::Stored));
-    }
-}
-
 /// Tenants of one size.
 struct World {
     machine: Machine,
@@ -91,8 +74,6 @@ struct World {
 }
 
 impl World {
-    /// All pages are in, and have been through the one aging that a fresh tenant needs before it can give
-    /// anything.
     fn new(tenants: u32, mib: u32, seed: u64) -> Self {
         let config = MachineConfig {
             seed: Rng::stream(seed, 0).next_u64(),
@@ -100,18 +81,7 @@ impl World {
             ..MachineConfig::default()
         };
         let (mut machine, pages) = (Machine::new(config, Millis(0)), pages_of(mib));
-        let tenants = (0..tenants).map(|_| {
-            let id = machine.create(MemcgId::ROOT, Millis(0));
-            machine.lruvec_mut(id).ensure(pages as usize);
-            for page in (0..pages).map(FolioId) {
-                machine.fault_in(id, page, FolioType::Anon, FaultKind::FirstTouch, true);
-            }
-            let seq = machine.lruvec(id).lru_gen().max_seq();
-            let lruvec = machine.lruvec_mut(id);
-            lruvec.inc_max_seq(seq, Swappiness::default(), Millis(0));
-            id
-        });
-        let tenants = tenants.collect();
+        let tenants = (0..tenants).map(|_| arrive(&mut machine, pages)).collect();
         Self {
             machine,
             tenants,
@@ -125,11 +95,8 @@ impl World {
         self.tenants.iter().map(of).sum()
     }
 
-    fn live(&mut self, taken: Taken) {
-        for (id, page) in taken.0 {
-            let machine = &mut self.machine;
-            machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
-        }
+    fn live(&mut self, taken: &Taken) {
+        taken.bring_back(&mut self.machine);
         for &id in &self.tenants {
             let lruvec = self.machine.lruvec_mut(id);
             for _ in 0..self.pages / TOUCHED {
@@ -159,7 +126,7 @@ pub(super) fn measure((tenants, mib): (u32, u32), used: Use, seed: u64) -> Point
         let mut taken = Taken::default();
         let got = world.machine.reclaim_root(request, &mut taken);
         if used == Use::Busy {
-            world.live(taken);
+            world.live(&taken);
         }
         if n >= WARM_UP {
             visited += got.visited;

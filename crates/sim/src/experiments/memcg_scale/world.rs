@@ -52,7 +52,7 @@ impl Cost {
 
 /// Remembers what left, so that it can come back.
 #[derive(Default)]
-struct Taken(Vec<(MemcgId, FolioId)>);
+pub(super) struct Taken(Vec<(MemcgId, FolioId)>);
 
 impl Memory for Taken {
     fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
@@ -65,6 +65,29 @@ impl Memory for Taken {
     }
 }
 
+impl Taken {
+    /// All of it comes back.
+    pub(super) fn bring_back(&self, machine: &mut Machine) {
+        for &(id, page) in &self.0 {
+            machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
+        }
+    }
+}
+
+/// A tenant with all its `pages` in, which have been through the one aging that a fresh tenant needs before it can give
+/// anything.
+pub(super) fn arrive(machine: &mut Machine, pages: u32) -> MemcgId {
+    let id = machine.create(MemcgId::ROOT, Millis(0));
+    machine.lruvec_mut(id).ensure(pages as usize);
+    for page in (0..pages).map(FolioId) {
+        machine.fault_in(id, page, FolioType::Anon, FaultKind::FirstTouch, true);
+    }
+    let seq = machine.lruvec(id).lru_gen().max_seq();
+    let lruvec = machine.lruvec_mut(id);
+    lruvec.inc_max_seq(seq, Swappiness::default(), Millis(0));
+    id
+}
+
 /// Tenants, every second one idle.
 pub struct World {
     machine: Machine,
@@ -72,8 +95,7 @@ pub struct World {
 }
 
 impl World {
-    /// All pages are in, and have been through the one aging that a fresh tenant needs before it can
-    /// give anything.
+    /// So many tenants.
     #[must_use]
     pub fn new(tenants: u32, seed: u64) -> Self {
         let config = MachineConfig {
@@ -82,15 +104,7 @@ impl World {
         };
         let mut machine = Machine::new(config, Millis(0));
         for n in 0..tenants {
-            let id = machine.create(MemcgId::ROOT, Millis(0));
-            let pages = if n % 2 == 0 { WORKING } else { IDLE };
-            machine.lruvec_mut(id).ensure(pages as usize);
-            for page in (0..pages).map(FolioId) {
-                machine.fault_in(id, page, FolioType::Anon, FaultKind::FirstTouch, true);
-            }
-            let seq = machine.lruvec(id).lru_gen().max_seq();
-            let lruvec = machine.lruvec_mut(id);
-            lruvec.inc_max_seq(seq, Swappiness::default(), Millis(0));
+            arrive(&mut machine, if n % 2 == 0 { WORKING } else { IDLE });
         }
         Self { machine, now: 0 }
     }
@@ -126,7 +140,7 @@ impl World {
                 }
             };
             let micros = start.elapsed().as_secs_f64() * 1e6;
-            self.bring_back(&taken);
+            taken.bring_back(&mut self.machine);
             if n < WARM_UP {
                 continue;
             }
@@ -138,13 +152,6 @@ impl World {
         times.sort_by(f64::total_cmp);
         cost.median_us = times.get(times.len() / 2).copied().unwrap_or(0.0);
         cost
-    }
-
-    fn bring_back(&mut self, taken: &Taken) {
-        for &(id, page) in &taken.0 {
-            let machine = &mut self.machine;
-            machine.fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
-        }
     }
 
     /// Asserts every invariant of the engine.

@@ -99,14 +99,8 @@ pub(super) fn claims(rows: &[Row], percent: impl Fn(u64) -> f64) -> Vec<Claim> {
     let mut exact = rows.iter().filter(|row| row.how.is_exact_by(Profile::P616));
     let reach = exact.rfind(|row| row.is_in_reach(COARSEST));
     let wrong = reach.map_or(100.0, |row| percent(row.wrong_in_reach()));
-    let claim = |what: String, ours, holds| Claim {
-        what,
-        document: None,
-        ours,
-        holds,
-    };
     vec![
-        claim(
+        Claim::ours(
             format!(
                 "reports whose bins sum to the pages in memory, of {}",
                 rows.len()
@@ -114,25 +108,25 @@ pub(super) fn claims(rows: &[Row], percent: impl Fn(u64) -> f64) -> Vec<Claim> {
             number(kept as u64),
             kept == rows.len(),
         ),
-        claim(
+        Claim::ours(
             "edges in reach: pages reported younger than they are (% at most) <= 1".to_owned(),
             now.young.max(then.young),
             now.young.max(then.young) <= 1.0,
         ),
-        claim(
+        Claim::ours(
             "edges in reach, v6.3: pages reported more than an interval too old (% at most) <= 1"
                 .to_owned(),
             then.old,
             then.old <= 1.0,
         ),
-        claim(
+        Claim::ours(
             // As for bins: a page that is used less often than walks come must be seen twice there.
             "edges in reach, v6.16: pages reported more than an interval too old (% at most) <= 5"
                 .to_owned(),
             now.old,
             now.old <= 5.0,
         ),
-        claim(
+        Claim::ours(
             "interval 10 s: pages in a wrong bin of <= 10 s, <= 20 s, older (%) <= 5".to_owned(),
             wrong,
             wrong <= 5.0,

@@ -3,7 +3,7 @@
 //! `PYTHON crates/sim/examples/libcachesim/golden.py > crates/sim/src/mrc/yardsticks/tests/golden.txt`
 //! makes the file; PYTHON has the package libcachesim 0.3.5.
 
-use crate::mrc::{ArcCache, Cache, Clock, Lirs, Lru, S3Fifo, Sieve, WTinyLfu};
+use crate::mrc::{Cache, CurvePolicy};
 use crate::trace::Dense;
 
 const LEN: u64 = 60_000;
@@ -41,16 +41,9 @@ fn stream(name: &str) -> Vec<u64> {
 }
 
 fn cache(policy: &str, size: u64) -> Box<dyn Cache> {
-    match policy {
-        "lru" => Box::new(Lru::new(size)),
-        "clock" => Box::new(Clock::new(size)),
-        "arc" => Box::new(ArcCache::new(size)),
-        "s3-fifo" => Box::new(S3Fifo::new(size)),
-        "sieve" => Box::new(Sieve::new(size)),
-        "lirs" => Box::new(Lirs::new(size)),
-        "w-tiny-lfu" => Box::new(WTinyLfu::new(size)),
-        _ => panic!("{policy} is no policy"),
-    }
+    let named = CurvePolicy::ALL.into_iter().find(|p| p.name() == policy);
+    let memory = named.and_then(|policy| policy.memory(size, 1));
+    memory.unwrap_or_else(|| panic!("{policy} is no policy"))
 }
 
 fn misses(policy: &str, size: u64, pages: &[u64]) -> u64 {
