@@ -90,6 +90,9 @@ fn serve() -> Result<(), Error> {
             "start it again",
         ));
     };
+    if setup.has_report {
+        tell_of_panics(duplicate(&output).map_err(broken)?.into());
+    }
     let served = match served(&channel, &setup) {
         Ok(served) => served,
         Err(error) => {
@@ -169,6 +172,16 @@ fn own_process() {
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);
     }
+}
+
+/// A defect of ours ends the manager, and nobody hears what it says: the file of the report tells why there is no
+/// report. The program goes on, and the wall's guard lifts its limits.
+fn tell_of_panics(file: File) {
+    std::panic::set_hook(Box::new(move |panic| {
+        let error = format!("a defect of pagetide, the manager {panic}");
+        let told = serde_json::json!({ "error": error });
+        let _ = writeln!(&file, "{told:#}");
+    }));
 }
 
 /// Writes the report at once, so that nobody reads half of it.

@@ -31,7 +31,12 @@ fn run(options: &[&str], program: &str, words: &[&str]) -> (Outcome, Value) {
         let text = std::fs::read_to_string(Path::new(&path)).ok()?;
         serde_json::from_str(&text).ok()
     });
-    (outcome, report.expect("a report"))
+    let report: Value = report.unwrap_or_else(|| {
+        let left = std::fs::read_to_string(&path);
+        panic!("no report, but {left:?}: {outcome:?}")
+    });
+    assert_eq!(report.get("error"), None, "{outcome:?}");
+    (outcome, report)
 }
 
 /// The number behind a word of what a program printed.
