@@ -72,7 +72,8 @@ fn one_address_space_of_two_processes_is_counted_once() {
     assert!(kernels < 1000, "counted as the kernel's: {kernels}");
 }
 
-/// Page cache goes first: 200 MiB in use once a second, and a file of 800 MiB read inside the same wall.
+/// Page cache goes first: 200 MiB in use once a second, and a file of 800 MiB read inside the same wall. (The story:
+/// the file was still in the cache, charged to this test that wrote it, so nothing was read inside the wall.)
 #[test]
 fn no_hot_page_leaves_for_a_file_that_is_read() {
     let _serial = serial();
@@ -85,11 +86,13 @@ fn no_hot_page_leaves_for_a_file_that_is_read() {
         file.write_all(&block).expect("room for 800 MiB");
     }
     file.sync_all().expect("it is written");
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("clean cache leaves");
     let options = ["--memory-max", "240M", "--age-every", "2s"];
     let (outcome, _) = run(&options, "cached", &["200", "12", path.as_str()]);
     assert!(said(&outcome, "read") >= 800, "{}", outcome.stdout);
     let swapped = said(&outcome, "swapped");
-    // 2%: some hundred pages leave before the manager sees the cache (docs/known-gaps.md).
+    eprintln!("VmSwap was {swapped} KiB");
+    // 2%: some hundred pages may leave before the manager sees the cache (docs/known-gaps.md).
     assert!(swapped < 4 << 10, "VmSwap was {swapped} KiB");
 }
 

@@ -130,10 +130,14 @@ fn what_is_in_use_stays_young_while_the_kernel_reclaims() {
         .map(|group| group.bytes)
         .sum();
     let bins = aged::bins(&aged.report);
+    // The story: a bin that began below the bound counted whole, with a class that is touched every 4 s in it, and
+    // 8,407 of 4,007 pages were seen young. What ends within an interval of the bound counts.
+    let ends = bins.iter().skip(1).map(|bin| bin.older_than_ms * 1_000_000);
     let seen = bins
         .iter()
-        .filter(|bin| bin.older_than_ms * 1_000_000 < bound);
-    let seen: u64 = seen.map(|bin| bin.anon_bytes).sum();
+        .zip(ends)
+        .filter(|(_, end)| *end <= bound + 1_000_000_000);
+    let seen: u64 = seen.map(|(bin, _)| bin.anon_bytes).sum();
     let scanned = number(&aged.report, "evicted_pages");
     let text = format!(
         "{} of {} pages in use seen young; {scanned} evicted; {bins:?}",
