@@ -1,0 +1,200 @@
+//! Targets and moments that no orderly test has: a frozen group, swap that is full before all is out, an id that is
+//! used again. Each goes on, or stays as it was, and nothing of ours hangs.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use e2e::guard::{Run, Running};
+use e2e::temp::serial;
+use e2e::zram::Swap;
+use e2e::{pagetide, proc, programs, wait};
+use rustix::process::Signal;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+
+/// A program of so many MiB that sleeps, and checks all of it when asked.
+fn sleeper(mib: u64, wrap: &[String]) -> Running {
+    let program = [programs::c("sleeper"), mib.to_string()];
+    let running = Run::new(wrap.iter().cloned().chain(program)).start();
+    wait::until("the program", LIMIT, || running.stdout().contains("ready"));
+    running
+}
+
+/// It checks all of its memory, and finds it right.
+fn assert_right(running: &Running) {
+    let lines = || running.stdout().lines().count();
+    let before = lines();
+    running.signal(Signal::USR1);
+    wait::until("the check of all pages", LIMIT, || lines() > before);
+}
+
+fn swapped(running: &Running) -> u64 {
+    proc::number(running.pid(), "VmSwap").unwrap_or(0)
+}
+
+/// A group of the v1 freezer, thawed and removed in `Drop`; declared before who is in it, and emptied by then.
+struct Freezer(PathBuf);
+
+impl Freezer {
+    fn new() -> Freezer {
+        let name = format!("pagetide-e2e-{}", std::process::id());
+        let path = Path::new("/sys/fs/cgroup/freezer").join(name);
+        std::fs::create_dir(&path).expect("root can make a group of the freezer");
+        Freezer(path)
+    }
+
+    fn enter(&self, pid: u32) {
+        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("it may be moved");
+    }
+
+    fn set(&self, state: &str) {
+        let file = self.0.join("freezer.state");
+        std::fs::write(&file, state).expect("a state");
+        let is_there = || std::fs::read_to_string(&file).is_ok_and(|now| now.trim() == state);
+        wait::until(state, LIMIT, is_there);
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0.join("freezer.state"), "THAWED");
+        // Who was killed has to leave first.
+        let _ = wait::poll(LIMIT, || std::fs::remove_dir(&self.0).ok());
+    }
+}
+
+#[test]
+fn a_frozen_group_is_looked_at_and_parked() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let freezer = Freezer::new();
+    let running = sleeper(96, &[]);
+    freezer.enter(running.pid());
+    freezer.set("FROZEN");
+    let pid = running.pid().to_string();
+    let report = pagetide::command(["report", &pid, "--for", "2s", "--json"]).finish(LIMIT);
+    assert_eq!(report.status.code(), Some(0), "{}", report.stderr);
+    let reclaim = pagetide::command(["reclaim", &pid, "--all"]).finish(LIMIT);
+    assert_eq!(reclaim.status.code(), Some(0), "{}", reclaim.stderr);
+    assert!(swapped(&running) > 90 * MIB, "{}", reclaim.stdout);
+    let back = pagetide::command(["detach", &pid, "--bring-back"]).finish(LIMIT);
+    assert_eq!(back.status.code(), Some(0), "{}", back.stderr);
+    // They are read into the swap cache, and mapped when it runs and touches them.
+    assert!(back.stdout.contains("asked back in"), "{}", back.stdout);
+    freezer.set("THAWED");
+    assert_right(&running);
+    // A manager is there before the group freezes, and while.
+    let attach = ["attach", &pid, "--evict-older-than", "1s", "--every", "1s"];
+    let words = attach.into_iter().chain(["--age-every", "500ms"]);
+    let manager = pagetide::command(words).start();
+    wait::until("its manager", LIMIT, || {
+        !manager.stderr().is_empty() || swapped(&running) > 0
+    });
+    freezer.set("FROZEN");
+    wait::until("all is out while frozen", LIMIT, || {
+        swapped(&running) > 90 * MIB
+    });
+    freezer.set("THAWED");
+    assert_right(&running);
+}
+
+/// Real swap, really full: what fits leaves, the rest stays, and who asked is told.
+#[test]
+fn swap_that_fills_up_on_the_way() {
+    let _serial = serial();
+    let swap = Swap::new(24);
+    // Where others have swap, all finds room there.
+    let areas = std::fs::read_to_string("/proc/swaps")
+        .expect("it is there")
+        .lines()
+        .count();
+    let is_alone = areas == 2;
+    let running = sleeper(96, &[]);
+    let pid = running.pid().to_string();
+    let begin = Instant::now();
+    let reclaim = pagetide::command(["reclaim", &pid, "--all"]).finish(LIMIT);
+    let said = format!("{}{}", reclaim.stdout, reclaim.stderr);
+    assert!(
+        begin.elapsed() < Duration::from_secs(20),
+        "it went on in vain: {said}"
+    );
+    let out = swapped(&running);
+    assert!(out > 16 * MIB, "{out} bytes out: {said}");
+    if is_alone {
+        assert!(said.contains("swap is full"), "{said}");
+        assert_eq!(reclaim.status.code(), Some(1), "{said}");
+        assert!(swap.used() <= 24 * MIB && out < 25 * MIB);
+    } else {
+        assert_eq!(reclaim.status.code(), Some(0), "{said}");
+    }
+    assert_right(&running);
+    let words = [
+        "run",
+        "--evict-older-than",
+        "500ms",
+        "--every",
+        "500ms",
+        "--age-every",
+        "250ms",
+        "--",
+    ];
+    let own = std::iter::once(pagetide::binary()).chain(words.map(str::to_owned));
+    let managed = sleeper(96, &own.collect::<Vec<_>>());
+    wait::until("swap is used up", LIMIT, || {
+        swapped(&managed) + swapped(&running) > 16 * MIB
+    });
+    std::thread::sleep(Duration::from_secs(3));
+    assert_right(&managed);
+    assert_right(&running);
+}
+
+/// The program ends while it is managed, and the next process of the machine gets its id: it is nobody's.
+#[test]
+fn an_id_that_is_used_again_is_another_process() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let script = format!(
+        "{sleeper} 16 >/dev/null & first=$!; sleep 1
+         {pagetide} attach $first --evict-older-than 1s --every 1s --age-every 500ms & manager=$!; sleep 3
+         grep VmSwap /proc/$first/status
+         kill -9 $first; wait $first 2>/dev/null
+         echo $((first - 1)) >/proc/sys/kernel/ns_last_pid
+         {sleeper} 16 >/dev/null & second=$!
+         sleep 4
+         echo same $((first == second)); grep VmSwap /proc/$second/status
+         {pagetide} stat $second; echo stat $?
+         kill -9 $second; wait $manager; echo manager $?",
+        sleeper = programs::c("sleeper"),
+        pagetide = pagetide::binary(),
+    );
+    // A namespace of its own, where nobody else takes ids.
+    let words = [
+        "unshare",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "sh",
+        "-c",
+        &script,
+    ];
+    let outcome = Run::new(words).finish(LIMIT);
+    let said = format!("{}{}", outcome.stdout, outcome.stderr);
+    let out: Vec<u64> = said
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("VmSwap:")?
+                .split_whitespace()
+                .next()?
+                .parse()
+                .ok()
+        })
+        .collect();
+    assert!(said.contains("same 1"), "{said}");
+    assert!(matches!(out[..], [first, 0] if first > 8 << 10), "{said}");
+    assert!(
+        said.contains("stat 1") && said.contains("manager 0"),
+        "{said}"
+    );
+}
