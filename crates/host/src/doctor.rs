@@ -159,7 +159,13 @@ mod tests {
             .collect();
         assert_eq!(
             paging,
-            ["swap", "right to act", "control groups", "locked memory"]
+            [
+                "swap",
+                "right to act",
+                "control groups",
+                "memory given back",
+                "locked memory"
+            ]
         );
         for finding in examined.reading.iter().chain(&examined.paging) {
             let is_ok = finding.state == State::Ok;

@@ -35,7 +35,11 @@ impl Memory {
 
     /// What paging needs.
     pub(super) fn judge(&self) -> Vec<Finding> {
-        vec![self.judge_swap(), self.judge_lock()]
+        vec![
+            self.judge_swap(),
+            self.judge_given_back(),
+            self.judge_lock(),
+        ]
     }
 
     pub(super) fn judge_pressure(&self) -> Finding {
@@ -71,6 +75,20 @@ impl Memory {
             );
         }
         Finding::ok(topic, detail)
+    }
+
+    /// What the kernel loses where swap is on zram: seen on 6.1, 6.12 and 6.18 (docs/known-gaps.md).
+    fn judge_given_back(&self) -> Finding {
+        let topic = "memory given back";
+        if !self.swaps.iter().any(|area| area.zram().is_some()) {
+            return Finding::ok(topic, "swap is not on zram: nothing is known to be lost");
+        }
+        Finding::limited(
+            topic,
+            "swap is on zram: where a forked child gives back a page (MADV_FREE) that its parent still has, the \
+             kernel may lose the parent's bytes, with pagetide and without",
+            "only for programs that do so, as root: pagetide swap off, then swap on --file PATH",
+        )
     }
 
     fn judge_lock(&self) -> Finding {
@@ -123,6 +141,17 @@ mod tests {
             used: used << 20,
             priority: 0,
         }
+    }
+
+    #[test]
+    fn zram_loses_what_a_child_gives_back() {
+        let zram = memory(vec![
+            area("/dev/sda2", true, 1),
+            area("/dev/zram0", true, 1),
+        ]);
+        assert_eq!(zram.judge_given_back().state, State::Limited);
+        let file = memory(vec![area("/swap", false, 1)]);
+        assert_eq!(file.judge_given_back().state, State::Ok);
     }
 
     fn memory(swaps: Vec<SwapArea>) -> Memory {
