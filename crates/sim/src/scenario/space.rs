@@ -49,6 +49,10 @@ pub struct Space {
     filters: BloomFilters,
     /// Its program has run since the last walk.
     has_run: bool,
+    /// Somebody says when it is switched to; else it has when it touches a page.
+    is_switched: bool,
+    /// It runs once more before it is switched to next.
+    runs_again: bool,
     /// Found by looking around, and not told yet.
     beside: Beside,
     counts: WalkCounts,
@@ -93,12 +97,25 @@ impl Space {
     /// A touch: false when it faults. The hardware sets the accessed bits of both levels.
     pub fn touch(&mut self, page: u64) -> bool {
         let bits = self.bits(page);
-        self.has_run = true;
+        self.has_run |= !self.is_switched;
         if bits & PRESENT != 0 {
             self.set(page, bits | ACCESSED);
             self.leaf(entry(page).0).accessed = true;
         }
         bits & PRESENT != 0
+    }
+
+    /// The processor was given to its program, and will be `again` while that is at work: somebody else runs in between. From
+    /// now on a touch alone does not tell a walk that the program has run, as in the kernel.
+    pub fn switch_to(&mut self, again: bool) {
+        self.is_switched = true;
+        self.has_run = true;
+        self.runs_again = again;
+    }
+
+    /// Whether its program has run since this was asked last.
+    fn take_run(&mut self) -> bool {
+        std::mem::take(&mut self.has_run) || std::mem::take(&mut self.runs_again)
     }
 
     /// A fault was answered.
