@@ -8,8 +8,8 @@ use std::fmt;
 
 /// A list: after how many bursts the kernel's periodic flush of statistics was seen, each time.
 pub const FLUSHES: &str = "flushes";
-/// A list: the bursts, from 1 on, in which the tenant's process was switched away from and back to.
-pub const SWITCHED: &str = "switched";
+/// A list: which walks of the only tenant's page tables, from 1 on, found that its program had not run since the one before.
+pub const RESTED: &str = "rested";
 /// Begins each line.
 pub const MARK: &str = "figures";
 
@@ -133,7 +133,7 @@ mod tests {
             let scattered = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (n % 64);
             let list: Vec<u64> = (0..length).map(scattered).collect();
             let figures = Figures {
-                lists: [(FLUSHES.to_owned(), list), (SWITCHED.to_owned(), vec![3])].into(),
+                lists: [(FLUSHES.to_owned(), list), (RESTED.to_owned(), vec![3])].into(),
                 ..Figures::parse("figures a b 1 64 all x=2").expect("figures")
             };
             assert_eq!(Figures::parse(&figures.to_string()), Some(figures));

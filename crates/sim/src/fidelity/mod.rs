@@ -51,7 +51,9 @@ pub fn run(case: &str, policy_name: &str, seed: u64, told: &Told) -> Result<Vec<
     let case = cases::find(case).ok_or_else(|| format!("there is no case {case}"))?;
     let policy = policy(policy_name).ok_or_else(|| format!("there is no policy {policy_name}"))?;
     let mut world = World::new(case, policy, seed, told);
-    world.run().map_err(|oom| format!("no room: {oom:?}"))?;
+    if let Err(oom) = world.run() {
+        return Err(format!("no room in burst {}: {oom:?}", world.bursts()));
+    }
     let key = |tenant: &str| Key {
         case: case.name.to_owned(),
         policy: policy_name.to_owned(),

@@ -37,7 +37,7 @@ fn a_tree_keeps_the_engines_invariants() {
         let policy = policy(policy_name).expect("a policy");
         let late = Told {
             flushes: Some(vec![100, 1000, 2000]),
-            switched: Some(vec![3, 500]),
+            rested: Some(vec![3, 5]),
             ..Told::default()
         };
         for told in [Told::default(), late] {
@@ -68,6 +68,7 @@ fn what_was_not_flushed_is_not_seen() {
         figures[0].counts["workingset_activate_anon"]
     };
     assert_eq!(of(Some(vec![])), 0);
-    let (one, none_told) = (of(Some(vec![60])), of(None));
+    let flushes = (1..10).map(|n| n * 30).collect();
+    let (one, none_told) = (of(Some(flushes)), of(None));
     assert!(one > 0 && none_told > 0 && one != none_told);
 }

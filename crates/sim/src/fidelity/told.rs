@@ -3,7 +3,7 @@
 //! Invariant: what an older guest has not told changes nothing.
 
 use ::engine::Pages;
-use touches::figures::{FLUSHES, Figures, SWITCHED};
+use touches::figures::{FLUSHES, Figures, RESTED};
 
 /// What the guest has told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub struct Told {
     pub burst: u64,
     /// After how many bursts the kernel's periodic flush of statistics was seen, each time.
     pub flushes: Option<Vec<u64>>,
-    /// The bursts, from 1 on, in which the processor was given to somebody else and back.
-    pub switched: Option<Vec<u64>>,
+    /// Which walks of the only tenant's page tables found that its program had not run since the one before.
+    pub rested: Option<Vec<u64>>,
 }
 
 impl Default for Told {
@@ -24,7 +24,7 @@ impl Default for Told {
             kernel: Pages(0),
             burst: 64,
             flushes: None,
-            switched: None,
+            rested: None,
         }
     }
 }
@@ -42,7 +42,7 @@ impl Told {
             kernel: Pages(figures.counts.get("kernel").copied().unwrap_or(0)),
             burst: figures.key.burst.max(1),
             flushes: list(FLUSHES),
-            switched: list(SWITCHED),
+            rested: list(RESTED),
         }
     }
 }
@@ -57,11 +57,8 @@ mod tests {
         let old = of("figures loop classic 1 64 all kernel=3");
         let kernel = Pages(3);
         assert_eq!((old.kernel, old.flushes), (kernel, None));
-        let new = of("figures loop classic 1 32 all flushes:9,4 switched:");
+        let new = of("figures loop classic 1 32 all flushes:9,4 rested:");
         assert_eq!((new.kernel, new.burst), (Pages(0), 32));
-        assert_eq!(
-            (new.flushes, new.switched),
-            (Some(vec![4, 9]), Some(vec![]))
-        );
+        assert_eq!((new.flushes, new.rested), (Some(vec![4, 9]), Some(vec![])));
     }
 }

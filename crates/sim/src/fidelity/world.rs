@@ -31,6 +31,8 @@ pub(super) struct World<'a> {
     told: &'a Told,
     clock: Clock,
     now: Millis,
+    /// Bursts begun.
+    bursts: u64,
 }
 
 fn limits(group: &Group, kernel: Pages) -> MemcgLimits {
@@ -84,6 +86,9 @@ impl<'a> World<'a> {
                 first: FolioId(0),
             });
         }
+        if let (Some(rested), [id]) = (&told.rested, &memcgs[..]) {
+            spaces.of(*id).rest_at(rested.clone());
+        }
         let streams = (0..case.tenants.len()).map(|n| Stream::new(case, n, seed));
         Self {
             case,
@@ -94,6 +99,7 @@ impl<'a> World<'a> {
             told,
             clock: Clock::new(told.flushes.clone().unwrap_or_default()),
             now: Millis(0),
+            bursts: 0,
         }
     }
 
@@ -116,11 +122,11 @@ impl<'a> World<'a> {
 
     /// A burst of a tenant begins.
     fn begin(&mut self, burst: u64, id: MemcgId) {
+        self.bursts = burst;
         self.now = self.clock.now(burst - 1);
         self.machine.flush_stats_if_due(self.now);
-        if let Some(switched) = &self.told.switched {
-            let again = switched.binary_search(&burst).is_ok();
-            self.spaces.of(id).switch_to(again);
+        if self.told.rested.is_some() {
+            self.spaces.of(id).switch_to();
         }
     }
 
@@ -148,6 +154,11 @@ impl<'a> World<'a> {
         } else {
             self.spaces.of(id).touch(page.into())
         }
+    }
+
+    /// The burst that it has come to.
+    pub(super) const fn bursts(&self) -> u64 {
+        self.bursts
     }
 
     /// A tenant's lists and counters.

@@ -9,6 +9,7 @@ mod child;
 mod counters;
 mod groups;
 mod run;
+mod trace;
 mod watch;
 mod worker;
 

@@ -6,12 +6,13 @@
 use std::path::Path;
 
 use touches::case::Case;
-use touches::figures::{FLUSHES, Figures, Key, SWITCHED};
+use touches::figures::{FLUSHES, Figures, Key, RESTED};
 use touches::turns::Turns;
 
 use crate::child::Worker;
 use crate::counters;
 use crate::groups::{Groups, read, write};
+use crate::trace::Trace;
 use crate::watch::Watch;
 
 const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
@@ -50,16 +51,20 @@ pub(crate) fn run(
         workers.push(Worker::start(case, (n, seed), groups.path(tenant.group))?);
     }
     let before = counters::swapped()?;
-    let (mut watch, mut switched) = (Watch::start()?, Vec::new());
+    let mut watch = Watch::start()?;
+    // Of several tenants it would not be known whose tables are walked.
+    let alone = Some(&workers[0]).filter(|_| multi_gen && workers.len() == 1);
+    let trace = alone.map(|worker| Trace::start(worker.pid())).transpose()?;
     for (burst, (tenant, nr)) in (1..).zip(Turns::new(case, burst)) {
-        workers[tenant].order(nr)?;
-        // Once it was switched to for the order.
-        if workers[tenant].switches()? > 1 {
-            switched.push(burst);
-        }
+        workers[tenant]
+            .order(nr)
+            .map_err(|why| format!("{why} in burst {burst} ({FLUSHES}:{:?})", watch.seen()))?;
         watch.look(burst)?;
     }
     let after = counters::swapped()?;
+    let rested = trace.map(Trace::finish).transpose()?;
+    let flushes = Some((FLUSHES.to_owned(), watch.seen()));
+    let rested = rested.map(|list| (RESTED.to_owned(), list));
     let key = |tenant: &str| Key {
         case: case.name.to_owned(),
         policy: policy.to_owned(),
@@ -70,11 +75,7 @@ pub(crate) fn run(
     let mut all = Figures {
         key: key(ALL),
         counts: [].into(),
-        lists: [
-            (FLUSHES.to_owned(), watch.seen()),
-            (SWITCHED.to_owned(), switched),
-        ]
-        .into(),
+        lists: flushes.into_iter().chain(rested).collect(),
     };
     let mut figures = Vec::new();
     for (n, (tenant, worker)) in case.tenants.iter().zip(&workers).enumerate() {
