@@ -3,7 +3,7 @@
 //!
 //! Invariant: nothing is fitted. From the guest to the simulator goes what only a machine has: what the kernel itself
 //! has charged to the group with the limit (page tables, its own structures), which its tenants cannot have; when it
-//! flushed its statistics; in which bursts somebody else ran.
+//! flushed its statistics; which of its walks found that the program had not run.
 
 mod compare;
 mod jobs;
