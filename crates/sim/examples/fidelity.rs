@@ -1,17 +1,15 @@
-//! The simulator's half of `cargo xtask guest oracle`: reads lines `CASE POLICY SEED KERNEL_PAGES` and prints what
-//! is counted of each tenant.
+//! The simulator's half of `cargo xtask guest oracle`: reads lines of what the guest has told of its runs, as figures
+//! without those that are compared, and prints what is counted of each tenant.
 #![forbid(unsafe_code)]
 
-use engine::Pages;
+use sim::fidelity::{Told, run};
 use std::process::ExitCode;
+use touches::figures::Figures;
 
 fn job(line: &str) -> Result<(), String> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [case, policy, seed, kernel] = words[..] else {
-        return Err(format!("`{line}` is not CASE POLICY SEED KERNEL_PAGES"));
-    };
-    let number = |text: &str| text.parse().map_err(|error| format!("{text}: {error}"));
-    for figures in sim::fidelity::run(case, policy, number(seed)?, Pages(number(kernel)?))? {
+    let job = Figures::parse(line).ok_or_else(|| format!("`{line}` is no figures"))?;
+    let key = &job.key;
+    for figures in run(&key.case, &key.policy, key.seed, &Told::of(&job))? {
         println!("{figures}");
     }
     Ok(())

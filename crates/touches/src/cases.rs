@@ -103,6 +103,13 @@ pub const ALL: &[Case] = &[
     },
 ];
 
+/// None that is asked for by name: the group beside the others whose memory.stat shows when the kernel flushes.
+pub const WATCH: Case = Case {
+    name: "watch",
+    groups: &[group("watch", None, NO_LIMIT, 0)],
+    tenants: &[tenant(0, 4096, Pattern::Loop, 0)],
+};
+
 /// The case of this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Case> {

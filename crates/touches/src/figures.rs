@@ -1,10 +1,15 @@
 //! What is counted of one tenant in one run, as a line of text that either side writes.
 //!
-//! `figures CASE POLICY SEED BURST TENANT name=value ...`; names are memory.stat's where it has them.
+//! `figures CASE POLICY SEED BURST TENANT name=value ... name:value,value ...`; names are memory.stat's where it has
+//! them. Lists are told of all tenants together; older files have none.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// A list: after how many bursts the kernel's periodic flush of statistics was seen, each time.
+pub const FLUSHES: &str = "flushes";
+/// A list: which walks of the only tenant's page tables, from 1 on, found that its program had not run since the one before.
+pub const RESTED: &str = "rested";
 /// Begins each line.
 pub const MARK: &str = "figures";
 
@@ -30,6 +35,8 @@ pub struct Figures {
     pub key: Key,
     /// By name.
     pub counts: BTreeMap<String, u64>,
+    /// By name.
+    pub lists: BTreeMap<String, Vec<u64>>,
 }
 
 impl fmt::Display for Figures {
@@ -42,10 +49,20 @@ impl fmt::Display for Figures {
             tenant,
         } = &self.key;
         write!(f, "{MARK} {case} {policy} {seed} {burst} {tenant}")?;
-        self.counts
-            .iter()
-            .try_for_each(|(name, count)| write!(f, " {name}={count}"))
+        for (name, count) in &self.counts {
+            write!(f, " {name}={count}")?;
+        }
+        self.lists.iter().try_for_each(|(name, list)| {
+            let list: Vec<String> = list.iter().map(u64::to_string).collect();
+            write!(f, " {name}:{}", list.join(","))
+        })
     }
+}
+
+/// Numbers with commas between them; nothing is an empty list.
+fn numbers(text: &str) -> Option<Vec<u64>> {
+    let words = text.split(',').filter(|_| !text.is_empty());
+    words.map(|word| word.parse().ok()).collect()
 }
 
 impl Figures {
@@ -60,11 +77,7 @@ impl Figures {
         let (case, policy) = (text()?, text()?);
         let (seed, burst) = (text()?.parse().ok()?, text()?.parse().ok()?);
         let tenant = text()?;
-        let count = |word: &str| {
-            let (name, count) = word.split_once('=')?;
-            Some((name.to_owned(), count.parse().ok()?))
-        };
-        Some(Self {
+        let mut figures = Self {
             key: Key {
                 case,
                 policy,
@@ -72,8 +85,21 @@ impl Figures {
                 burst,
                 tenant,
             },
-            counts: words.map(count).collect::<Option<_>>()?,
-        })
+            counts: BTreeMap::new(),
+            lists: BTreeMap::new(),
+        };
+        words.try_for_each(|word| figures.take(word))?;
+        Some(figures)
+    }
+
+    fn take(&mut self, word: &str) -> Option<()> {
+        if let Some((name, count)) = word.split_once('=') {
+            self.counts.insert(name.to_owned(), count.parse().ok()?);
+        } else {
+            let (name, list) = word.split_once(':')?;
+            self.lists.insert(name.to_owned(), numbers(list)?);
+        }
+        Some(())
     }
 }
 
@@ -87,14 +113,32 @@ mod tests {
         let figures = Figures::parse(line).expect("figures");
         assert_eq!((figures.counts["pgscan"], figures.key.burst), (12, 64));
         assert_eq!(figures.to_string(), line);
+        assert!(figures.lists.is_empty());
         for other in [
             "",
             "ok a",
             "figures a",
             "figures a b 1 64 one x",
             "figures a b 1 64 one x=y",
+            "figures a b 1 64 one x:1,",
+            "figures a b 1 64 one x:-1",
         ] {
             assert!(Figures::parse(other).is_none(), "{other}");
         }
+    }
+
+    #[test]
+    fn lists_of_any_length_are_read_as_they_were_written() {
+        for length in (0..4).chain([400]) {
+            let scattered = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (n % 64);
+            let list: Vec<u64> = (0..length).map(scattered).collect();
+            let figures = Figures {
+                lists: [(FLUSHES.to_owned(), list), (RESTED.to_owned(), vec![3])].into(),
+                ..Figures::parse("figures a b 1 64 all x=2").expect("figures")
+            };
+            assert_eq!(Figures::parse(&figures.to_string()), Some(figures));
+        }
+        let none = Figures::parse("figures a b 1 64 all flushes:").expect("figures");
+        assert_eq!(none.lists[FLUSHES], []);
     }
 }

@@ -1,8 +1,9 @@
 //! `cargo xtask guest oracle`: a kernel as oracle of the engine. The same seeded accesses run in a guest and in the
 //! simulator, and what both count is compared.
 //!
-//! Invariant: nothing is fitted. The one number that goes from the guest to the simulator is what the kernel itself
-//! has charged to the group with the limit (page tables, its own structures), which its tenants cannot have.
+//! Invariant: nothing is fitted. From the guest to the simulator goes what only a machine has: what the kernel itself
+//! has charged to the group with the limit (page tables, its own structures), which its tenants cannot have; when it
+//! flushed its statistics; which of its walks found that the program had not run.
 
 mod compare;
 mod jobs;

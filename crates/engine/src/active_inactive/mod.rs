@@ -28,7 +28,7 @@ pub use scan_count::{Costs, ScanInput, inactive_is_low, inactive_ratio, scan_tar
 
 pub(crate) use level::CostNote;
 pub(crate) use prepare::FreePages;
-pub(crate) use target::Target;
+pub(crate) use target::{Shown, Target};
 
 use crate::folio::{FolioId, FolioTable, FolioType};
 use crate::list::{End, Lists};

@@ -53,10 +53,7 @@ impl ActiveInactive {
     /// which is set. `swap` as in [`room`], of the target.
     pub(crate) fn refault(&mut self, shadow: Word, ty: FolioType, swap: bool) -> Refault {
         let (stamp, workingset) = shadow.shadow();
-        let (age, sizes) = (
-            self.age_of_target(),
-            self.own.sizes.plus(self.target.others),
-        );
+        let (age, sizes) = (self.age_of_target(), self.target.lists(self.own.sizes));
         let distance = self.clock.distance(age, u64::from(stamp));
         let detects = ty == FolioType::File || self.stage == Stage::Detection;
         let near = distance <= room(self.stage, ty, sizes, swap);

@@ -36,7 +36,7 @@ fn take_young(
 impl ActiveInactive {
     /// Whether the inactive list of `ty` is short, those of memcgs below counted in.
     pub(crate) fn is_low(&self, ty: FolioType) -> bool {
-        is_low(self.stage, self.own.sizes.plus(self.target.below), ty)
+        is_low(self.stage, self.target.subtree(self.own.sizes), ty)
     }
 
     /// What a pass of a lruvec alone goes by.

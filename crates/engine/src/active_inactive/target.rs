@@ -23,6 +23,31 @@ pub(crate) struct Target {
     pub(crate) is_gone: bool,
     /// Pages on the lists of those below the lruvec's own memcg.
     pub(crate) below: Sizes,
+    /// What statistics show of these lists, where they come late.
+    pub(crate) shown: Option<Shown>,
+}
+
+/// Lists as statistics show them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// Of the target and all below it.
+    pub(crate) target: Sizes,
+    /// Of the lruvec's own memcg and all below it.
+    pub(crate) subtree: Sizes,
+}
+
+impl Target {
+    /// The lists of the target, of which a lruvec has `own`.
+    pub(super) fn lists(&self, own: Sizes) -> Sizes {
+        self.shown
+            .map_or_else(|| own.plus(self.others), |shown| shown.target)
+    }
+
+    /// The lists of the lruvec's memcg and all below it.
+    pub(super) fn subtree(&self, own: Sizes) -> Sizes {
+        self.shown
+            .map_or_else(|| own.plus(self.below), |shown| shown.subtree)
+    }
 }
 
 /// Names by page. Nothing is stored as long as every page leaves on its own memcg's behalf.
@@ -54,6 +79,32 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_are_what_is_shown_of_them() {
+        let sizes = |n| Sizes {
+            inactive: [n, 0],
+            active: [0, n],
+        };
+        let mut target = Target {
+            others: sizes(10),
+            below: sizes(20),
+            ..Target::default()
+        };
+        let own = sizes(1);
+        assert_eq!(
+            (target.lists(own), target.subtree(own)),
+            (sizes(11), sizes(21))
+        );
+        target.shown = Some(Shown {
+            target: sizes(5),
+            subtree: sizes(3),
+        });
+        assert_eq!(
+            (target.lists(own), target.subtree(own)),
+            (sizes(5), sizes(3))
+        );
+    }
 
     #[test]
     fn names_cost_nothing_until_somebody_else_reclaims() {

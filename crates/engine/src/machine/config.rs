@@ -18,6 +18,16 @@ pub enum GlobalReclaim {
     Iterator,
 }
 
+/// When reclaim by the classic LRU sees what has changed in the statistics that it goes by. spec: rstat.md 6.3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LevelReads {
+    /// At once.
+    #[default]
+    AtOnce,
+    /// At the periodic flush ([`super::Machine::flush_stats_if_due`]), or when a user's read flushes: v6.12 and later.
+    RateLimited,
+}
+
 /// What a machine is made with.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineConfig {
@@ -48,6 +58,8 @@ pub struct MachineConfig {
     pub batch: usize,
     /// How classic lists go on once a pass has reached its aim.
     pub scan_reduction: ScanReduction,
+    /// When classic lists know of changes in statistics.
+    pub level_reads: LevelReads,
 }
 
 impl Default for MachineConfig {
@@ -65,6 +77,7 @@ impl Default for MachineConfig {
             bound_shadows: false,
             batch: MIN_LRU_BATCH,
             scan_reduction: ScanReduction::default(),
+            level_reads: LevelReads::default(),
         }
     }
 }

@@ -44,7 +44,7 @@ impl Machine {
         }
         let sc = ScanControl {
             root: true,
-            prepared: self.prepare(MemcgId::ROOT, (request.reason, priority), false),
+            prepared: self.prepare(MemcgId::ROOT, (request, priority), false),
             protection: self.protection((MemcgId::ROOT, id), false),
             ..self.scan_control(id, request, priority)
         };

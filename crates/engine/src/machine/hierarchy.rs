@@ -2,13 +2,15 @@
 //! learns what it needs of them. spec: workingset.md 2, 4, 5; classic-lru.md 4.3, 5.1, 5.2.
 //!
 //! A lruvec goes on alone and is added up before anybody looks at a level: so ancestors cost nothing where
-//! pages are touched. The kernel's statistics are flushed late; these are exact. Under the multi-gen LRU there
-//! are no levels.
+//! pages are touched. These are exact; what statistics show of them may be older (`late.rs`). Under the multi-gen LRU
+//! there are no levels.
 //!
 //! Invariant: a level is what its lruvec was last seen to hold and its children's levels; its clock has advanced by
 //! as much at least, for children that are no more had their part in it.
 
-use super::Machine;
+mod late;
+
+use super::{Machine, ReclaimRequest};
 use crate::active_inactive::{CostNote, FreePages, Level, Prepared, Stage, Target};
 use crate::folio::FolioId;
 use crate::lruvec::{Lruvec, Policy};
@@ -24,18 +26,24 @@ struct Node {
     told: Level,
     /// Activations that the last reclaim of it had seen.
     seen: [u64; 2],
+    /// The level at the last flush of statistics, if these come late.
+    flushed: Level,
 }
 
 /// The levels of all memcgs.
 #[derive(Debug, Default)]
-pub(super) struct Hierarchy(Vec<Node>);
+pub(super) struct Hierarchy {
+    nodes: Vec<Node>,
+    /// Statistics come late.
+    is_late: bool,
+}
 
 impl Hierarchy {
     fn node(&mut self, id: MemcgId) -> &mut Node {
-        if self.0.len() <= id.index() {
-            self.0.resize_with(id.index() + 1, Node::default);
+        if self.nodes.len() <= id.index() {
+            self.nodes.resize_with(id.index() + 1, Node::default);
         }
-        &mut self.0[id.index()]
+        &mut self.nodes[id.index()]
     }
 
     /// The lruvec of `id` holds `own` now, and has noted these costs since it was last seen.
@@ -46,11 +54,16 @@ impl Hierarchy {
         (own, notes): (Level, &[CostNote]),
     ) {
         let told = core::mem::replace(&mut self.node(id).told, own);
+        let is_late = self.is_late;
         for at in tree.ancestors(id) {
-            let level = &mut self.node(at).level;
+            let Node { level, flushed, .. } = self.node(at);
             let others = level.sizes.less(told.sizes);
             for note in notes {
-                let size = others.total() + note.size;
+                let size = if is_late {
+                    flushed.sizes.total()
+                } else {
+                    others.total() + note.size
+                };
                 level.costs.note(note.ty, note.nr_io, note.nr_rotated, size);
             }
             level.sizes = others.plus(own.sizes);
@@ -90,16 +103,19 @@ impl Machine {
     pub(super) fn prepare(
         &mut self,
         target: MemcgId,
-        (reason, priority): (ScanReason, u32),
+        (request, priority): (ReclaimRequest, u32),
         force_deactivate: bool,
     ) -> Option<Prepared> {
         let (stage, total) = self.classic()?;
         self.flush();
-        let Node { level, seen, .. } = *self.hierarchy.node(target);
-        let prepared = Prepared::new((stage, &level), seen, priority, force_deactivate);
-        if target != MemcgId::ROOT || reason == ScanReason::Proactive {
+        self.flush_if_late(target, request.now);
+        let (shown, seen) = (self.shown(target), self.hierarchy.node(target).seen);
+        let prepared = Prepared::new((stage, &shown), seen, priority, force_deactivate);
+        if target != MemcgId::ROOT || request.reason == ScanReason::Proactive {
             return Some(prepared);
         }
+        // These are counted for the node, at once.
+        let level = self.hierarchy.node(target).level;
         let min = Pages(min_free_kbytes(total.bytes().0 / 1024) * 1024 / Pages(1).bytes().0);
         let pages = FreePages {
             free: total.less(self.tree.get(MemcgId::ROOT).usage()),
@@ -112,8 +128,8 @@ impl Machine {
     pub(super) fn snapshot(&mut self, target: MemcgId) {
         if self.classic().is_some() && self.tree.exists(target) {
             self.flush();
-            let node = self.hierarchy.node(target);
-            node.seen = node.level.activations;
+            let shown = self.shown(target);
+            self.hierarchy.node(target).seen = shown.activations;
         }
     }
 
@@ -125,7 +141,9 @@ impl Machine {
         }
         self.flush();
         let mut levels = self.tree.ancestors(id).zip(0..=u8::MAX);
-        let (target, steps) = levels.find(|&(at, _)| at == target).unwrap_or((id, 0));
+        let found = levels.find(|&(at, _)| at == target);
+        drop(levels);
+        let (target, steps) = found.unwrap_or((id, 0));
         let told = self.hierarchy.node(id).told;
         let below = self.hierarchy.node(id).level.sizes.less(told.sizes);
         let level = self.hierarchy.node(target).level;
@@ -135,6 +153,7 @@ impl Machine {
             others: level.sizes.less(told.sizes),
             is_gone: !self.tree.is_online(target),
             below,
+            shown: self.shown_sizes(target, id),
         };
         let lruvec = self.lruvecs[id.index()].as_mut();
         if let Some(lru) = lruvec.and_then(Lruvec::classic_mut) {
@@ -166,7 +185,7 @@ impl Machine {
         if self.classic().is_none() {
             return;
         }
-        let of = |id: MemcgId| self.hierarchy.0.get(id.index());
+        let of = |id: MemcgId| self.hierarchy.nodes.get(id.index());
         let level = |id| of(id).map_or_else(Level::default, |node| node.level);
         let told = of(id).map_or_else(Level::default, |node| node.told);
         let children = self.tree.children(id).map(level);
@@ -178,6 +197,10 @@ impl Machine {
         assert_eq!(level(id).sizes, sizes, "the level of {id:?}");
         assert!(level(id).nonresident_age >= age, "the clock of {id:?}");
         let own = self.lruvec(id).classic().map(|lru| lru.own());
+        let flushed = of(id).map_or_else(Level::default, |node| node.flushed);
+        let pairs = flushed.activations.into_iter().zip(level(id).activations);
+        let is_less = pairs.into_iter().all(|(was, is)| was <= is);
+        assert!(is_less, "activations of {id:?} that were shown are gone");
         let is_seen = own.is_some_and(|own| own.sizes == told.sizes);
         assert!(is_seen || self.has_changed(id), "{id:?} has changed unseen");
     }

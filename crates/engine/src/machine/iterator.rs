@@ -120,7 +120,7 @@ impl Machine {
         memory: &mut M,
     ) -> Shrunk {
         let (mut total, is_exact) = (Shrunk::default(), self.is_exact(request.reason));
-        let prepared = self.prepare(target, (request.reason, priority), force.deactivate);
+        let prepared = self.prepare(target, (request, priority), force.deactivate);
         for id in self.tree.pre_order(target) {
             let mut request = request;
             if is_exact {

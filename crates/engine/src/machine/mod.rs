@@ -26,7 +26,7 @@ mod soft_limit;
 mod stats;
 
 pub use charge::OomAt;
-pub use config::{GlobalReclaim, MachineConfig, ReclaimRequest};
+pub use config::{GlobalReclaim, LevelReads, MachineConfig, ReclaimRequest};
 pub use reclaimers::Reclaimer;
 pub use report::Reports;
 pub use soft_limit::SOFT_LIMIT_EVENTS;
@@ -98,7 +98,7 @@ impl Machine {
             no_swap: None,
             stats: Stats::new(config.workers.max(1)),
             worker: 0,
-            hierarchy: Hierarchy::default(),
+            hierarchy: Hierarchy::new(&config),
             idle: Idle::default(),
         }
     }

@@ -94,7 +94,7 @@ impl Machine {
         priority: u32,
     ) -> Reclaimer {
         Reclaimer {
-            prepared: self.prepare(target, (request.reason, priority), false),
+            prepared: self.prepare(target, (request, priority), false),
             ..Reclaimer::by_hierarchy(target, request, priority)
         }
     }

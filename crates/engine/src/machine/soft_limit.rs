@@ -138,7 +138,7 @@ impl Machine {
     ) -> Shrunk {
         let mut total = Shrunk::default();
         for priority in (0..=DEF_PRIORITY).rev() {
-            let prepared = self.prepare(top, (request.reason, priority), false);
+            let prepared = self.prepare(top, (request, priority), false);
             for id in self.tree.pre_order(top) {
                 let rest = request.nr.less(total.reclaimed);
                 if rest == Pages(0) {

@@ -177,8 +177,17 @@ impl Machine {
 
     fn fresh(&mut self, id: MemcgId) -> (&Rstat, GroupId) {
         let group = self.hand_over_below(id);
-        self.stats.flusher.before_read(&mut self.stats.rstat, group);
+        if self.stats.flusher.before_read(&mut self.stats.rstat, group) {
+            self.show(id);
+        }
         (&self.stats.rstat, group)
+    }
+
+    /// Before reclaim reads statistics of `id`, which were handed over: flushes them if the periodic flush is late.
+    pub(super) fn flush_limited(&mut self, id: MemcgId, now: Millis) -> bool {
+        let group = self.stats.group(id);
+        let Stats { rstat, flusher, .. } = &mut self.stats;
+        flusher.before_limited_read(rstat, group, now)
     }
 
     /// memory.events of `id` and all below it; exact at any time.
@@ -198,6 +207,7 @@ impl Machine {
     pub fn flush_stats(&mut self) {
         self.hand_all_over();
         self.stats.rstat.flush(GroupId::ROOT);
+        self.show(MemcgId::ROOT);
     }
 
     /// The same every two seconds, which bounds how long a small change goes unseen; true when it was time.
@@ -206,6 +216,7 @@ impl Machine {
             return false;
         }
         self.hand_all_over();
+        self.show(MemcgId::ROOT);
         self.stats.flusher.periodic(&mut self.stats.rstat, now)
     }
 
@@ -218,7 +229,8 @@ impl Machine {
     /// Inactive pages of the node that reclaim may take: anonymous ones only where there is swap. The kernel counts them
     /// for the node apart, without thresholds. spec: memcg-lru.md 6.
     pub(super) fn inactive(&mut self) -> Pages {
-        self.flush_stats();
+        self.hand_all_over();
+        self.stats.rstat.flush(GroupId::ROOT);
         let inactive = |ty| {
             self.stats
                 .rstat

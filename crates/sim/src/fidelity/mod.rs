@@ -1,7 +1,11 @@
 //! The same touches that a real kernel gets in a guest (`cargo xtask guest oracle`), here with the engine, and
 //! what is counted of them under the same names. The comparison is docs/fidelity.md.
 
+mod clock;
+mod told;
 mod world;
+
+pub use told::Told;
 
 use ::engine::active_inactive::Stage;
 use ::engine::lru_gen::Profile;
@@ -39,21 +43,17 @@ fn policy(name: &str) -> Option<Policy> {
     }
 }
 
-/// Runs the case of this name and tells what was counted of each tenant, and of all. `kernel` is what
-/// the kernel itself has charged to the first group.
+/// Runs the case of this name and tells what was counted of each tenant, and of all.
 ///
 /// # Errors
 /// What there is not, or no room under the limit.
-pub fn run(
-    case: &str,
-    policy_name: &str,
-    seed: u64,
-    kernel: Pages,
-) -> Result<Vec<Figures>, String> {
+pub fn run(case: &str, policy_name: &str, seed: u64, told: &Told) -> Result<Vec<Figures>, String> {
     let case = cases::find(case).ok_or_else(|| format!("there is no case {case}"))?;
     let policy = policy(policy_name).ok_or_else(|| format!("there is no policy {policy_name}"))?;
-    let mut world = World::new(case, policy, seed, kernel);
-    world.run().map_err(|oom| format!("no room: {oom:?}"))?;
+    let mut world = World::new(case, policy, seed, told);
+    if let Err(oom) = world.run() {
+        return Err(format!("no room in burst {}: {oom:?}", world.bursts()));
+    }
     let key = |tenant: &str| Key {
         case: case.name.to_owned(),
         policy: policy_name.to_owned(),
@@ -77,10 +77,18 @@ pub fn run(
             counts.insert("min_seq".to_owned(), lru.min_seq(FolioType::Anon));
         }
         let key = key(case.tenant_name(tenant));
-        figures.push(Figures { key, counts });
+        figures.push(Figures {
+            key,
+            counts,
+            lists: BTreeMap::new(),
+        });
     }
     let key = key(ALL);
-    figures.push(Figures { key, counts: all });
+    figures.push(Figures {
+        key,
+        counts: all,
+        lists: BTreeMap::new(),
+    });
     Ok(figures)
 }
 

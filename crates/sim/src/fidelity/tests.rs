@@ -1,9 +1,16 @@
 use super::*;
 
+fn kernel(pages: u64) -> Told {
+    Told {
+        kernel: Pages(pages),
+        ..Told::default()
+    }
+}
+
 #[test]
 fn each_policy_runs_and_its_counts_agree() {
     for policy in ["multi-gen", "multi-gen-6.3", "multi-gen-6.16", "classic"] {
-        let figures = run("short", policy, 1, Pages(8)).expect("figures");
+        let figures = run("short", policy, 1, &kernel(8)).expect("figures");
         let (one, all) = (&figures[0].counts, &figures[1].counts);
         assert_eq!(
             one["anon"] + one["pgsteal"],
@@ -18,7 +25,7 @@ fn each_policy_runs_and_its_counts_agree() {
 
 #[test]
 fn a_seed_is_a_run() {
-    let of = |seed| run("short", "multi-gen", seed, Pages(0)).expect("figures");
+    let of = |seed| run("short", "multi-gen", seed, &kernel(0)).expect("figures");
     assert_eq!(of(1), of(1));
     assert_ne!(of(1)[0].counts["checksum"], of(2)[0].counts["checksum"]);
 }
@@ -28,16 +35,64 @@ fn a_tree_keeps_the_engines_invariants() {
     for policy_name in ["multi-gen", "classic"] {
         let case = cases::find("tree-low").expect("a case");
         let policy = policy(policy_name).expect("a policy");
-        let mut world = World::new(case, policy, 1, Pages(0));
-        world.run().expect("room");
-        world.check();
+        let late = Told {
+            flushes: Some(vec![100, 1000, 2000]),
+            rested: Some(vec![3, 5]),
+            ..Told::default()
+        };
+        for told in [Told::default(), late] {
+            let mut world = World::new(case, policy, 1, &told);
+            world.run().expect("room");
+            world.check();
+        }
     }
 }
 
 #[test]
 fn what_there_is_not_is_said() {
-    assert!(run("none", "classic", 1, Pages(0)).is_err());
-    assert!(run("short", "none", 1, Pages(0)).is_err());
-    let why = run("short", "classic", 1, Pages(2000)).expect_err("no room");
+    assert!(run("none", "classic", 1, &kernel(0)).is_err());
+    assert!(run("short", "none", 1, &kernel(0)).is_err());
+    let why = run("short", "classic", 1, &kernel(2000)).expect_err("no room");
     assert!(why.contains("no room"), "{why}");
+}
+
+/// Without a flush no refault is near enough to be activated, for lists are seen to be empty.
+#[test]
+fn what_was_not_flushed_is_not_seen() {
+    let of = |flushes| {
+        let told = Told {
+            flushes,
+            ..Told::default()
+        };
+        let figures = run("short", "classic", 1, &told).expect("figures");
+        figures[0].counts["workingset_activate_anon"]
+    };
+    assert_eq!(of(Some(vec![])), 0);
+    let flushes = (1..10).map(|n| n * 30).collect();
+    let (one, none_told) = (of(Some(flushes)), of(None));
+    assert!(one > 0 && none_told > 0 && one != none_told);
+}
+
+/// In three runs of `moving-hot` the guest's kernel killed the worker in these bursts, for want of memory, after it had flushed
+/// its statistics at these (docs/fidelity.md). The engine finds no room there, but for a few bursts.
+#[test]
+fn where_the_kernel_killed_there_is_no_room() {
+    let case = cases::find("moving-hot").expect("a case");
+    let policy = policy("classic").expect("a policy");
+    for (seed, flushes, killed) in [
+        (1, vec![256, 1620], 2360),
+        (2, vec![128, 776, 2278, 3392, 4725], 5406),
+        (3, vec![285, 1442], 2363),
+    ] {
+        let told = Told {
+            flushes: Some(flushes),
+            ..kernel(30)
+        };
+        let mut world = World::new(case, policy, seed, &told);
+        world.run().expect_err("no room");
+        let (active, inactive) = world.lruvec(0).active_inactive(FolioType::Anon);
+        assert!(active > Pages(8000) && inactive == Pages(0), "{inactive:?}");
+        let bursts = world.bursts();
+        assert!(bursts.abs_diff(killed) <= 8, "{bursts} beside {killed}");
+    }
 }

@@ -1,13 +1,15 @@
 //! A machine with the groups of a case, and its tenants' page tables.
 //!
-//! Invariant: what happens depends on the case, the policy, the seed and the first group's limit alone.
+//! Invariant: what happens depends on the case, the policy, the seed and what the guest has told alone.
 //!
 //! The multi-gen LRU finds accessed bits in page tables, with Bloom filters and look-around, as in the
 //! kernel. The classic LRU looks at one page at a time, and finds and clears its bit in the engine's own
 //! table: a check of references there is a look at the page table here.
 
+use super::clock::Clock;
+use super::told::Told;
 use crate::scenario::spaces::Spaces;
-use ::engine::machine::OomAt;
+use ::engine::machine::{LevelReads, OomAt};
 use ::engine::memcg::MemcgLimits;
 use ::engine::{
     Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Millis,
@@ -18,9 +20,6 @@ use touches::case::{Case, Group, NO_LIMIT};
 use touches::stream::Stream;
 use touches::turns::Turns;
 
-/// Touches in a millisecond: some order in time is all that is needed.
-const PACE: u64 = 1000;
-
 /// The machine.
 pub(super) struct World<'a> {
     case: &'a Case,
@@ -29,7 +28,11 @@ pub(super) struct World<'a> {
     /// By tenant.
     memcgs: Vec<MemcgId>,
     streams: Vec<Stream>,
-    touched: u64,
+    told: &'a Told,
+    clock: Clock,
+    now: Millis,
+    /// Bursts begun.
+    bursts: u64,
 }
 
 fn limits(group: &Group, kernel: Pages) -> MemcgLimits {
@@ -46,11 +49,15 @@ fn limits(group: &Group, kernel: Pages) -> MemcgLimits {
 
 impl<'a> World<'a> {
     /// The groups and their tenants, before the first touch.
-    pub(super) fn new(case: &'a Case, policy: Policy, seed: u64, kernel: Pages) -> Self {
+    pub(super) fn new(case: &'a Case, policy: Policy, seed: u64, told: &'a Told) -> Self {
         let config = MachineConfig {
             policy,
             // The guest mounts its groups without memory_recursiveprot.
             recursive_protection: false,
+            level_reads: match told.flushes {
+                Some(_) => LevelReads::RateLimited,
+                None => LevelReads::AtOnce,
+            },
             ..MachineConfig::default()
         };
         let mut machine = Machine::new(config, Millis(0));
@@ -58,7 +65,11 @@ impl<'a> World<'a> {
         for group in case.groups {
             let parent = group.parent.map_or(MemcgId::ROOT, |parent| ids[parent]);
             let id = machine.create(parent, Millis(0));
-            let kernel = if ids.is_empty() { kernel } else { Pages(0) };
+            let kernel = if ids.is_empty() {
+                told.kernel
+            } else {
+                Pages(0)
+            };
             machine.set_limits(id, limits(group, kernel));
             ids.push(id);
         }
@@ -75,6 +86,9 @@ impl<'a> World<'a> {
                 first: FolioId(0),
             });
         }
+        if let (Some(rested), [id]) = (&told.rested, &memcgs[..]) {
+            spaces.of(*id).rest_at(rested.clone());
+        }
         let streams = (0..case.tenants.len()).map(|n| Stream::new(case, n, seed));
         Self {
             case,
@@ -82,7 +96,10 @@ impl<'a> World<'a> {
             spaces,
             memcgs,
             streams: streams.collect(),
-            touched: 0,
+            told,
+            clock: Clock::new(told.flushes.clone().unwrap_or_default()),
+            now: Millis(0),
+            bursts: 0,
         }
     }
 
@@ -91,25 +108,34 @@ impl<'a> World<'a> {
     /// # Errors
     /// Where there was no room: the case is wrong.
     pub(super) fn run(&mut self) -> Result<(), OomAt> {
-        for (tenant, nr) in Turns::new(self.case, u64::MAX) {
+        for (burst, (tenant, nr)) in (1..).zip(Turns::new(self.case, self.told.burst)) {
+            self.begin(burst, self.memcgs[tenant]);
             for _ in 0..nr {
                 let Some(touch) = self.streams[tenant].next() else {
                     break;
                 };
-                self.touched += 1;
                 self.touch(self.memcgs[tenant], touch.page)?;
             }
         }
         Ok(())
     }
 
+    /// A burst of a tenant begins.
+    fn begin(&mut self, burst: u64, id: MemcgId) {
+        self.bursts = burst;
+        self.now = self.clock.now(burst - 1);
+        self.machine.flush_stats_if_due(self.now);
+        if self.told.rested.is_some() {
+            self.spaces.of(id).switch_to();
+        }
+    }
+
     fn touch(&mut self, id: MemcgId, page: u32) -> Result<(), OomAt> {
         if self.access(id, page) {
             return Ok(());
         }
-        let now = Millis(self.touched / PACE);
         self.machine
-            .make_room(id, Pages(1), now, &mut self.spaces)?;
+            .make_room(id, Pages(1), self.now, &mut self.spaces)?;
         let (folio, ty) = (FolioId(page), FolioType::Anon);
         self.machine
             .fault_in(id, folio, ty, FaultKind::Refault, true);
@@ -128,6 +154,11 @@ impl<'a> World<'a> {
         } else {
             self.spaces.of(id).touch(page.into())
         }
+    }
+
+    /// The burst that it has come to.
+    pub(super) const fn bursts(&self) -> u64 {
+        self.bursts
     }
 
     /// A tenant's lists and counters.

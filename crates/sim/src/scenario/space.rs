@@ -49,6 +49,10 @@ pub struct Space {
     filters: BloomFilters,
     /// Its program has run since the last walk.
     has_run: bool,
+    /// Walks so far, and which of them find that it has not run, unless it was switched to since the one before. Without such a
+    /// list it has run when it touches a page.
+    walks: u64,
+    rested: Option<Vec<u64>>,
     /// Found by looking around, and not told yet.
     beside: Beside,
     counts: WalkCounts,
@@ -93,12 +97,31 @@ impl Space {
     /// A touch: false when it faults. The hardware sets the accessed bits of both levels.
     pub fn touch(&mut self, page: u64) -> bool {
         let bits = self.bits(page);
-        self.has_run = true;
+        self.has_run |= self.rested.is_none();
         if bits & PRESENT != 0 {
             self.set(page, bits | ACCESSED);
             self.leaf(entry(page).0).accessed = true;
         }
         bits & PRESENT != 0
+    }
+
+    /// From now on [`Self::switch_to`] alone says that the program has run, as a kernel's context switch does. Others are not
+    /// known of, but for these walks, the first of which is 1: there was none before them.
+    pub fn rest_at(&mut self, walks: Vec<u64>) {
+        self.rested = Some(walks);
+    }
+
+    /// The processor was given to its program.
+    pub const fn switch_to(&mut self) {
+        self.has_run = true;
+    }
+
+    /// A walk is due: whether the program has run since the one before.
+    fn take_run(&mut self) -> bool {
+        self.walks += 1;
+        let rested = self.rested.as_ref();
+        let was_seen = rested.is_some_and(|rested| rested.binary_search(&self.walks).is_err());
+        std::mem::take(&mut self.has_run) || was_seen
     }
 
     /// A fault was answered.

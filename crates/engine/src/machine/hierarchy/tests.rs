@@ -1,5 +1,6 @@
 //! The classic LRU under a hierarchy: a parent with two children, reclaimed on the parent's behalf.
 
+mod late;
 mod naive;
 
 use crate::active_inactive::Stage;

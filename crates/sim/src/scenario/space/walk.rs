@@ -65,7 +65,7 @@ impl Space {
     /// the walk is forced, and its filters do not change: after two generations in a row the next walk still looks
     /// where an older one has found much. spec: lru-gen.md 5.1.
     pub(in crate::scenario) fn walk(&mut self, lruvec: &mut Lruvec, kind: WalkKind) {
-        let has_run = std::mem::take(&mut self.has_run);
+        let has_run = self.take_run();
         if kind == WalkKind::Filtered && !has_run {
             return;
         }

@@ -58,6 +58,12 @@ pub(crate) fn of_group(group: &Path) -> Result<BTreeMap<String, u64>, String> {
     Ok(counts)
 }
 
+/// Page faults of a group, as far as they were flushed.
+pub(crate) fn faults(group: &Path) -> Result<u64, String> {
+    let stat = read(&group.join("memory.stat"))?;
+    field(&stat, "pgfault").ok_or_else(|| "memory.stat has no pgfault".to_owned())
+}
+
 /// Pages that the machine swapped in and out.
 pub(crate) fn swapped() -> Result<[u64; 2], String> {
     let stat = read(Path::new("/proc/vmstat"))?;

@@ -3,16 +3,17 @@
 //! Invariants: one worker is at work at a time, and after each burst it is this process's turn: the one processor
 //! switches address spaces twice; what is counted is read while the workers are still there.
 
-use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use touches::case::Case;
-use touches::figures::{Figures, Key};
+use touches::figures::{FLUSHES, Figures, Key, RESTED};
 use touches::turns::Turns;
 
+use crate::child::Worker;
+use crate::counters;
 use crate::groups::{Groups, read, write};
-use crate::{counters, worker};
+use crate::trace::Trace;
+use crate::watch::Watch;
 
 const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
 /// Stands for all tenants together.
@@ -50,10 +51,20 @@ pub(crate) fn run(
         workers.push(Worker::start(case, (n, seed), groups.path(tenant.group))?);
     }
     let before = counters::swapped()?;
-    for (tenant, nr) in Turns::new(case, burst) {
-        workers[tenant].order(nr)?;
+    let mut watch = Watch::start()?;
+    // Of several tenants it would not be known whose tables are walked.
+    let alone = Some(&workers[0]).filter(|_| multi_gen && workers.len() == 1);
+    let trace = alone.map(|worker| Trace::start(worker.pid())).transpose()?;
+    for (burst, (tenant, nr)) in (1..).zip(Turns::new(case, burst)) {
+        workers[tenant]
+            .order(nr)
+            .map_err(|why| format!("{why} in burst {burst} ({FLUSHES}:{:?})", watch.seen()))?;
+        watch.look(burst)?;
     }
     let after = counters::swapped()?;
+    let rested = trace.map(Trace::finish).transpose()?;
+    let flushes = Some((FLUSHES.to_owned(), watch.seen()));
+    let rested = rested.map(|list| (RESTED.to_owned(), list));
     let key = |tenant: &str| Key {
         case: case.name.to_owned(),
         policy: policy.to_owned(),
@@ -64,6 +75,7 @@ pub(crate) fn run(
     let mut all = Figures {
         key: key(ALL),
         counts: [].into(),
+        lists: flushes.into_iter().chain(rested).collect(),
     };
     let mut figures = Vec::new();
     for (n, (tenant, worker)) in case.tenants.iter().zip(&workers).enumerate() {
@@ -81,6 +93,7 @@ pub(crate) fn run(
         figures.push(Figures {
             key: key(case.tenant_name(n)),
             counts,
+            lists: [].into(),
         });
     }
     for (at, name) in ["pswpin", "pswpout"].into_iter().enumerate() {
@@ -94,64 +107,4 @@ pub(crate) fn run(
     figures.push(all);
     drop(workers);
     Ok(figures)
-}
-
-/// A tenant's process, killed and waited for when this is dropped.
-struct Worker {
-    child: Child,
-    orders: ChildStdin,
-    answers: ChildStdout,
-    checksum: u64,
-}
-
-impl Worker {
-    /// Starts a worker and waits until it is in its group.
-    fn start(case: &Case, (tenant, seed): (usize, u64), group: &Path) -> Result<Worker, String> {
-        let mut child = Command::new("/proc/self/exe")
-            .args([
-                worker::ARGUMENT,
-                case.name,
-                &tenant.to_string(),
-                &seed.to_string(),
-            ])
-            .arg(group)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("cannot start a worker: {error}"))?;
-        let pipes = child.stdin.take().zip(child.stdout.take());
-        let (orders, answers) = pipes.ok_or("a worker without pipes")?;
-        let mut worker = Worker {
-            child,
-            orders,
-            answers,
-            checksum: 0,
-        };
-        worker.wait()?;
-        Ok(worker)
-    }
-
-    /// Lets it touch `nr` pages.
-    fn order(&mut self, nr: u64) -> Result<(), String> {
-        self.orders
-            .write_all(&nr.to_le_bytes())
-            .map_err(|error| format!("a worker is gone: {error}"))?;
-        self.wait()
-    }
-
-    fn wait(&mut self) -> Result<(), String> {
-        let mut word = [0; worker::WORD];
-        self.answers
-            .read_exact(&mut word)
-            .map_err(|error| format!("a worker has ended early: {error}"))?;
-        self.checksum = u64::from_le_bytes(word);
-        Ok(())
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

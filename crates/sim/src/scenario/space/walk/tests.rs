@@ -108,6 +108,24 @@ fn who_has_not_run_is_passed_by() {
     assert_eq!((open.found, open.passed_by), (1, 0), "a filter never begun");
 }
 
+/// lru-gen.md 5.1: two generations in a row. If somebody else runs between their walks, the second one begins a filter, and
+/// the next walk passes by what was not dense.
+#[test]
+fn who_ran_between_two_walks_is_walked_twice() {
+    for (rested, next) in [(vec![2], (1, 0)), (vec![], (0, 1))] {
+        let (mut space, mut lruvec) = space();
+        space.rest_at(rested);
+        space.switch_to();
+        touch(&mut space, 0..1);
+        age(&mut space, &mut lruvec, WalkKind::Filtered);
+        age(&mut space, &mut lruvec, WalkKind::Filtered);
+        space.switch_to();
+        touch(&mut space, 600..601);
+        let third = age(&mut space, &mut lruvec, WalkKind::Filtered);
+        assert_eq!((third.found, third.passed_by), next);
+    }
+}
+
 #[test]
 fn no_recency_is_neither_walked_nor_looked_at() {
     let (mut space, mut lruvec) = space();

@@ -1,0 +1,64 @@
+//! What statistics show of a level: the level itself, or what it was at their last flush. spec: rstat.md 6.3.
+//!
+//! List sizes and activations are statistics; the eviction clock and the costs are not (but the size that costs decay by is),
+//! and neither is what a list's scan target is computed from.
+//!
+//! Invariant: what is shown late is what all of a level was at one time, that of the last flush of it or of one above it.
+
+use super::Hierarchy;
+use crate::active_inactive::{Level, Shown};
+use crate::lruvec::Policy;
+use crate::machine::{LevelReads, Machine, MachineConfig};
+use crate::memcg::MemcgId;
+use crate::units::Millis;
+
+impl Hierarchy {
+    pub(in crate::machine) fn new(config: &MachineConfig) -> Self {
+        let is_classic = matches!(config.policy, Policy::ActiveInactive(..));
+        Self {
+            is_late: is_classic && config.level_reads == LevelReads::RateLimited,
+            ..Self::default()
+        }
+    }
+}
+
+impl Machine {
+    /// The level of `id`, handed over before, as reclaim sees it.
+    pub(super) fn shown(&mut self, id: MemcgId) -> Level {
+        let is_late = self.hierarchy.is_late;
+        let node = self.hierarchy.node(id);
+        if !is_late {
+            return node.level;
+        }
+        Level {
+            sizes: node.flushed.sizes,
+            activations: node.flushed.activations,
+            ..node.level
+        }
+    }
+
+    /// What a lruvec of `id`, faced with `target`, is to take for their lists, if that is not what they are.
+    pub(super) fn shown_sizes(&mut self, target: MemcgId, id: MemcgId) -> Option<Shown> {
+        self.hierarchy.is_late.then(|| Shown {
+            target: self.shown(target).sizes,
+            subtree: self.shown(id).sizes,
+        })
+    }
+
+    /// Statistics of `top` and all below it were handed over and flushed.
+    pub(in crate::machine) fn show(&mut self, top: MemcgId) {
+        if self.hierarchy.is_late {
+            for id in self.tree.pre_order(top) {
+                let node = self.hierarchy.node(id);
+                node.flushed = node.level;
+            }
+        }
+    }
+
+    /// Flushes what reclaim of `target` is about to read if the periodic flush is late, and enough has changed.
+    pub(super) fn flush_if_late(&mut self, target: MemcgId, now: Millis) {
+        if self.hierarchy.is_late && self.flush_limited(target, now) {
+            self.show(target);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Levels that are seen as statistics show them. spec: rstat.md 6.3.
+
+use super::*;
+
+fn late() -> Family {
+    let mut family = Family::new(CLASSIC);
+    family.machine.hierarchy.is_late = true;
+    family
+}
+
+/// Whether a pass over `target` would deactivate anon pages.
+fn deactivates(family: &mut Family, target: MemcgId, now: u64) -> bool {
+    let request = ReclaimRequest {
+        now: Millis(now),
+        ..Family::request(32, ScanReason::Direct)
+    };
+    let prepared = family.machine.prepare(target, (request, 12), false);
+    prepared.expect("classic").may_deactivate[Anon.index()]
+}
+
+#[test]
+fn a_short_list_is_seen_at_the_periodic_flush() {
+    let mut family = late();
+    let parent = family.parent;
+    family.fill(0, 0..10, Anon);
+    family.fill_active(0, 10..40, Anon);
+    assert!(!deactivates(&mut family, parent, 1));
+    assert!(!family.machine.flush_stats_if_due(Millis(1999)));
+    assert!(!deactivates(&mut family, parent, 1999));
+    assert!(family.machine.flush_stats_if_due(Millis(2000)));
+    assert!(deactivates(&mut family, parent, 2000));
+    family.fill(0, 40..100, Anon);
+    assert!(deactivates(&mut family, parent, 3999), "as it was");
+    assert!(family.machine.flush_stats_if_due(Millis(4000)));
+    assert!(!deactivates(&mut family, parent, 4000));
+    family.machine.check_invariants();
+}
+
+#[test]
+fn reclaim_flushes_itself_if_the_periodic_flush_is_late() {
+    let mut family = late();
+    let parent = family.parent;
+    family.fill(0, 0..10, Anon);
+    family.fill_active(0, 10..200, Anon);
+    assert!(!deactivates(&mut family, parent, 4000));
+    assert!(deactivates(&mut family, parent, 4001));
+}
+
+#[test]
+fn a_users_read_flushes_what_it_reads() {
+    let mut family = late();
+    let parent = family.parent;
+    family.fill(0, 0..10, Anon);
+    family.fill_active(0, 10..200, Anon);
+    let _ = family.machine.memory_stat(parent);
+    assert!(deactivates(&mut family, parent, 1));
+    assert!(!deactivates(&mut family, MemcgId::ROOT, 1));
+}
+
+#[test]
+fn an_activation_is_news_once_it_was_flushed() {
+    let mut family = late();
+    let parent = family.parent;
+    family.machine.hierarchy.node(parent).level.activations[Anon.index()] += 1;
+    family.machine.snapshot(parent);
+    assert!(!deactivates(&mut family, parent, 1));
+    family.machine.flush_stats_if_due(Millis(2000));
+    assert!(deactivates(&mut family, parent, 2000));
+    family.machine.snapshot(parent);
+    assert!(!deactivates(&mut family, parent, 2001));
+}
+
+#[test]
+#[should_panic(expected = "activations of")]
+fn canary_activations_that_never_were() {
+    let mut family = late();
+    let node = family.machine.hierarchy.node(family.parent);
+    node.flushed.activations[0] += 1;
+    family.machine.check_invariants();
+}
