@@ -33,10 +33,20 @@ fn run(options: &[&str], program: &str, words: &[&str]) -> (Outcome, Value) {
     });
     let report: Value = report.unwrap_or_else(|| {
         let left = std::fs::read_to_string(&path);
-        panic!("no report, but {left:?}: {outcome:?}")
+        panic!("no report, but {left:?}: {outcome:?}\n{}", kernels_words())
     });
     assert_eq!(report.get("error"), None, "{outcome:?}");
     (outcome, report)
+}
+
+/// What the kernel said lately of processes that it ended.
+fn kernels_words() -> String {
+    let said = Run::new(["dmesg"]).finish(LIMIT).stdout;
+    let is_of_ours = |line: &&str| line.contains("pagetide") || line.contains("Killed process");
+    said.lines()
+        .filter(is_of_ours)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The number behind a word of what a program printed.
