@@ -41,7 +41,8 @@ use tally::Tally;
 const BATCH: usize = 2048;
 /// Looks may take this part of the time, more often than the interval, while reclaim needs fresh ages.
 const LOOKS_SHARE: u32 = 20;
-/// All other looks, and what the policy does, may take this part of it, whatever intervals are asked for.
+/// All other looks may take this part of it, and what the policy does this part of a processor, whatever intervals are
+/// asked for.
 const WORK_SHARE: u32 = 10;
 /// Between two looks that reclaim needs at least.
 const LOOKS_APART: Duration = Duration::from_millis(200);

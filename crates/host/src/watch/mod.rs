@@ -375,6 +375,6 @@ fn exit_code(status: u32) -> i32 {
 }
 
 /// Processor time of ours.
-fn own_cpu() -> Duration {
+pub(crate) fn own_cpu() -> Duration {
     pagetables::cpu_time(std::process::id()).unwrap_or_default()
 }
