@@ -80,6 +80,9 @@ fn one_address_space_of_two_processes_is_counted_once() {
         "ours {ours}, VmSwap {out_pages}"
     );
     assert!(kernels < 1000, "counted as the kernel's: {kernels}");
+    // The story: what had left before the report was made was of no peak.
+    let peak = number(&report, "resident_peak_bytes");
+    assert!(peak > 90 << 20, "resident peak {peak}");
 }
 
 /// Page cache goes first: 200 MiB in use once a second, and a file of 800 MiB read inside the same wall. (The story:

@@ -212,6 +212,7 @@ impl Watch {
         self.people
             .update(&self.members, self.rounds, &self.proc, self.groups.as_ref());
         self.rounds += 1;
+        self.note_peak();
         Ok(())
     }
 
