@@ -171,6 +171,31 @@ fn toucher() -> Run {
     Run::new([vec![programs::c("toucher")], words].concat())
 }
 
+/// The program, with pages in our swap. The story: once none came there within a minute, nobody could tell why,
+/// and 540 runs more did not show it. Whom the kernel ended as it found nothing to swap is no evidence against us: again, up to four times.
+fn swapped_out(stage: &Stage, group: &MemoryGroup) -> Running {
+    let used = || ours(&stage.json(&["status"]))[0]["used_bytes"].as_u64();
+    let killed = || group.line("memory.oom_control", "oom_kill ");
+    for _ in 0..4 {
+        let before = killed();
+        let mut program = group.run(&toucher()).start();
+        let came = wait::poll(LIMIT, || {
+            let ended = program.ended().map(|status| Err(status.to_string()));
+            ended.or_else(|| (used() > Some(4 << 20)).then_some(Ok(())))
+        });
+        match came {
+            Some(Ok(())) => return program,
+            Some(Err(_)) if killed() > before => {}
+            came => panic!(
+                "no pages in our swap: {came:?}, {:?}\n{}",
+                areas(),
+                program.state()
+            ),
+        }
+    }
+    panic!("the kernel ended the program four times");
+}
+
 #[test]
 fn compressed_memory_is_made_used_and_removed() {
     let stage = Stage::set();
@@ -230,10 +255,7 @@ fn a_program_below_a_limit_outlives_off() {
     stage.json(&["on", "--size", "200M"]);
     let group = MemoryGroup::new();
     group.limit(24 << 20);
-    let mut program = group.run(&toucher()).start();
-    let used = || ours(&stage.json(&["status"]))[0]["used_bytes"].as_u64();
-    let swapped = || used() > Some(4 << 20);
-    wait::until("pages in our swap", LIMIT, swapped);
+    let mut program = swapped_out(&stage, &group);
     let off = stage.swap(&["off"]);
     let told = &off.stderr;
     match off.status.code() {
