@@ -19,8 +19,6 @@ pub const WORD: &str = "__manager";
 pub(crate) const BEGIN: &str = "begin";
 /// Our own program, whatever became of its file.
 pub(crate) const EXE: &str = "/proc/self/exe";
-/// What `ps` shows.
-pub(crate) const NAME: &str = "pagetide";
 
 /// Longest line either way, bytes.
 const LINE_MAX: usize = 64 << 10;

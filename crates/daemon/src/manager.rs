@@ -19,7 +19,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 
 use crate::error::Error;
 pub use crate::handshake::WORD;
-use crate::handshake::{BEGIN, EXE, NAME, Reply, Setup, receive, send};
+use crate::handshake::{BEGIN, EXE, Reply, Setup, receive, send};
 use crate::preflight;
 use crate::serve::{Nobody, Served};
 
@@ -52,7 +52,7 @@ fn begin(args: &[OsString]) -> Result<(), Error> {
     // What the program was given stays its own.
     let spawned = start::close_on_exec_from(3).and_then(|()| {
         Command::new(EXE)
-            .arg0(NAME)
+            .arg0(start::NAME)
             .args([WORD, SERVE])
             // For people who look at `ps`.
             .args(args.get(1))
@@ -143,7 +143,7 @@ fn duplicate(fd: impl AsFd) -> std::io::Result<OwnedFd> {
 fn own_process() {
     // Each of these has a fallback: to be as the program is.
     let _ = setsid();
-    let _ = rustix::thread::set_name(c"pagetide");
+    start::take_name();
     start::block_no_signal();
     for resource in [
         Resource::As,

@@ -232,19 +232,18 @@ impl Running {
         }
     }
 
-    /// Whether it is pagetide's beside what was started, which may be pagetide itself.
-    fn is_manager(&self, pid: u32) -> bool {
-        pid != self.pid() && proc::comm(pid).is_some_and(|comm| comm == "pagetide")
+    /// Whether it is a manager or a guard beside what was started, which may be pagetide itself; or nobody any more.
+    fn is_ours(&self, pid: u32) -> bool {
+        // Who has just ended has no name.
+        pid != self.pid() && proc::comm(pid).is_none_or(|comm| comm == "pagetide")
     }
 
     /// The story: now and then a test missed a report, for its manager was killed here while it wrote it. Where a
     /// program leaves nobody behind but managers, they get the time to end by themselves.
     fn let_managers_end(&self) {
-        // Who has just ended has no name, and is nobody to wait for.
-        let is_manager = |pid: &u32| self.is_manager(*pid) || proc::comm(*pid).is_none();
         let are_at_work = || {
             let tree = self.tree();
-            !tree.is_empty() && tree.iter().all(is_manager)
+            !tree.is_empty() && tree.iter().all(|pid| self.is_ours(*pid))
         };
         let _ = wait::poll(MANAGERS_END, || (!are_at_work()).then_some(()));
     }
@@ -264,22 +263,24 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The program first: its manager has a report to write.
-        // Twice: a process may have forked between the listing and the kill.
-        for _ in 0..2 {
-            let tree = self.tree();
-            if !self.done {
-                self.signal(Signal::KILL);
-            }
-            let others = tree.into_iter().filter(|pid| !self.is_manager(*pid));
-            others.for_each(|pid| send(pid, Signal::KILL));
-        }
+        // The program first: its manager has a report to write. Until all of it is gone: whoever has been killed and still
+        // stands there is no manager, and (the story, seen in one run of fifty) the managers were killed with it at once.
         if !self.done {
-            let _ = self.child.wait();
-            self.done = true;
+            self.kill_and_reap();
         }
+        let _ = wait::poll(MANAGERS_END, || {
+            let tree = self.tree().into_iter();
+            let others: Vec<u32> = tree.filter(|pid| !self.is_ours(*pid)).collect();
+            others.iter().for_each(|pid| send(*pid, Signal::KILL));
+            others.is_empty().then_some(())
+        });
         self.let_managers_end();
         for pid in self.tree() {
+            // The story: a report was missed, and nobody could tell whether its manager had died, or hung and was killed here.
+            eprintln!(
+                "killed, as it did not end by itself: {}",
+                autopsy::describe(pid)
+            );
             send(pid, Signal::KILL);
         }
     }

@@ -167,6 +167,8 @@ fn in_good_order_nothing_is_left() {
     let both = std::fs::read_to_string(wall.dir.join("memory.memsw.limit_in_bytes"));
     assert_eq!(both.ok(), Some(format!("{}\n", 65 * MIB)));
     assert_eq!(wall.ask("guard"), "true");
+    // The story: it was `exe` in `ps`, as what runs /proc/self/exe is, and tests took it for a program left behind.
+    assert_eq!(proc::comm(wall.guard).as_deref(), Some("pagetide"));
     // In a session of its own, and nobody's child here.
     let parent = proc::status(wall.guard, "PPid");
     assert_ne!(parent, Some(wall.manager.id().to_string()));

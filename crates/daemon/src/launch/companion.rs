@@ -10,8 +10,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use host::system::start::NAME;
+
 use crate::error::Error;
-use crate::handshake::{BEGIN, EXE, NAME, Reply, Setup, WORD, receive, send};
+use crate::handshake::{BEGIN, EXE, Reply, Setup, WORD, receive, send};
 use crate::options::Options;
 
 /// A manager that has not answered by then will not.

@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid};
 use super::mark::Mark;
 use super::{Wall, files, limits};
 use crate::system::cgroup::Version;
+use crate::system::start::{NAME, take_name};
 use crate::system::{Identity, Proc};
 
 /// The first argument that makes a program of ours a guard: its `main` then calls [`main`].
@@ -54,6 +56,7 @@ pub fn start(wall: &Wall, exe: &Path) -> io::Result<Guard> {
     let (ours, theirs) = UnixStream::pair()?;
     let group = files::open_again(wall.dir())?;
     let mut child = Command::new(exe)
+        .arg0(NAME)
         .arg(ARGUMENT)
         .current_dir("/")
         .stdin(OwnedFd::from(theirs))
@@ -112,6 +115,7 @@ impl Guard {
 /// exit code.
 #[must_use]
 pub fn main(args: &[OsString]) -> u8 {
+    take_name();
     let done = match args.first() {
         Some(word) if word == STAND => stand(),
         Some(_) => return 2,
@@ -127,6 +131,7 @@ fn leave_family() -> io::Result<()> {
     pagetables::close_on_exec_from(3)?;
     // The program that this is, should its file have been replaced.
     Command::new("/proc/self/exe")
+        .arg0(NAME)
         .args([ARGUMENT, STAND])
         .stdin(Stdio::inherit())
         .spawn()?;
