@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use pagetables::{Grain, Piece, Sink, Source};
 
-use crate::books::Books;
+use crate::books::{Books, Owner};
 use crate::system::{Filesystems, Identity, Mapping, Nodes, Proc};
 
 use clearing::Clearing;
@@ -123,6 +123,13 @@ impl Ages {
     #[must_use]
     pub fn books(&self) -> &Books {
         &self.books
+    }
+
+    /// Pages of the frames that this owner owns, of all classes.
+    #[must_use]
+    pub fn resident(&self, owner: Owner) -> u64 {
+        let of = |class| self.books.resident(owner, class);
+        MemoryKind::classes().map(of).sum()
     }
 
     /// What is known of a process.

@@ -38,8 +38,8 @@ impl Bins {
     /// Adds what an owner owns; the process's own sums are put into `process`.
     pub(super) fn add(&mut self, ages: &Ages, owner: Owner, process: &mut Process) {
         let books = ages.books();
+        process.resident_bytes += ages.resident(owner) * PAGE;
         for class in MemoryKind::classes() {
-            process.resident_bytes += books.resident(owner, class) * PAGE;
             process.unknown_age_bytes += books.unknown(owner, class) * PAGE;
         }
         for (class, last_ms, pages) in books.ages(owner) {

@@ -7,7 +7,7 @@ use engine::Millis;
 
 use super::bins::Bins;
 use super::{Watch, group, own_cpu, source};
-use crate::ages::{Hidden, MemoryKind};
+use crate::ages::Hidden;
 use crate::report::{Ended, KernelSays, Overhead, Process, Reaccess, Report, Unknown};
 use crate::system::family::Target;
 
@@ -55,9 +55,7 @@ impl Watch {
     /// that had had 66, which had left by then.)
     pub(super) fn note_peak(&mut self) {
         let spaces = self.members.iter().filter_map(|one| self.ages.space(*one));
-        let books = self.ages.books();
-        let pages = |owner| MemoryKind::classes().map(move |class| books.resident(owner, class));
-        let resident: u64 = spaces.flat_map(|space| pages(space.owner)).sum();
+        let resident: u64 = spaces.map(|space| self.ages.resident(space.owner)).sum();
         self.peak_bytes = self.peak_bytes.max(resident * PAGE);
     }
 
