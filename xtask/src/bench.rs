@@ -1,10 +1,8 @@
 //! `cargo xtask bench NAME`: measurements that take longer than a test may. Those of the whole
 //! program live in `crates/e2e/src/bin`, those of a crate in its examples; each prints a table.
 
-use std::process::Command;
-
 use crate::root;
-use crate::test::release_binary;
+use crate::test::{cargo, release_binary, release_build};
 
 /// Measurements that are examples, with their crates.
 const EXAMPLES: [(&str, &str); 3] = [("claims", "sim"), ("curves", "sim"), ("libcachesim", "sim")];
@@ -27,12 +25,6 @@ fn names() -> Vec<String> {
     names
 }
 
-fn cargo(args: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root()).args(args);
-    command
-}
-
 /// Builds and runs one measurement; whether it ended well.
 pub(crate) fn run(name: &str, args: &[&str]) -> bool {
     let names = names();
@@ -52,15 +44,9 @@ pub(crate) fn run(name: &str, args: &[&str]) -> bool {
         let status = cargo(&run).arg("--").args(args).status();
         return status.is_ok_and(|status| status.success());
     }
-    let build = [
-        "build",
-        "--release",
-        "--package",
-        "cli",
-        "--bin",
-        "pagetide",
-    ];
-    let built = cargo(&build).status().is_ok_and(|status| status.success());
+    let built = release_build()
+        .status()
+        .is_ok_and(|status| status.success());
     let program = format!("bench-{name}");
     built
         && cargo(&[

@@ -7,7 +7,8 @@ use crate::steps::{Beside, Steps, run_counted};
 use crate::summary::Counts;
 use crate::{needs, root, tidy};
 
-fn cargo(args: &[&str]) -> Command {
+/// This workspace's cargo.
+pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).args(args);
     command
@@ -15,7 +16,29 @@ fn cargo(args: &[&str]) -> Command {
 
 const CLIPPY: [&str; 5] = ["clippy", "--workspace", "--all-targets", "--quiet", "--"];
 
-const UNIT: [&str; 5] = ["test", "--workspace", "--exclude", "e2e", "--no-fail-fast"];
+/// Not the examples, which lints check: fourteen of them took as long to build as a crate. Nor tests in docs: there are
+/// none, and each crate's would be looked for.
+const UNIT: [&str; 5] = ["test", "--no-fail-fast", "--lib", "--bins", "--tests"];
+
+/// Crates that compute and touch nothing of the machine: their tests may run beside others.
+const PURE: [&str; 4] = ["engine", "models", "touches", "sim"];
+
+/// The unit tests of these crates, `each` before the name of every pure one.
+fn unit(which: &[&str], each: &str) -> Command {
+    let mut test = cargo(&UNIT);
+    let pure = PURE.iter().flat_map(|one| [each, one]);
+    test.args(which).args(pure);
+    test
+}
+
+fn pure() -> Command {
+    unit(&[], "--package")
+}
+
+/// Those of all others. They run when nothing else does: some make control groups and swap.
+fn impure() -> Command {
+    unit(&["--workspace", "--exclude", "e2e"], "--exclude")
+}
 
 /// The part of the guests' tests that is short enough to run each time: the kernel that has what this
 /// machine's may lack. All of them: `cargo xtask guest suite`.
@@ -41,24 +64,25 @@ pub(crate) fn run(with_e2e: bool) -> bool {
         // End-to-end tests wait most of the time. What only builds or is a machine of its own takes what they leave.
         let mut beside = Vec::new();
         e2e_steps(&mut steps, None, &[], &mut || {
-            beside = vec![("guest", nice(&GUEST)), ("built beside", nice(&["beside"]))];
+            beside = vec![("guest", nice(&GUEST)), ("beside", nice(&["beside"]))];
         });
         for (name, beside) in beside {
             steps.run(name, || beside?.finish());
         }
     } else {
         built(&mut steps);
+        steps.command("tests of pure crates", &mut pure());
     }
-    steps.command("unit and property tests", &mut cargo(&UNIT));
+    steps.command("unit and property tests", &mut impure());
     steps.finish()
 }
 
-/// What needs the compiler alone; whether all of it passed.
+/// What needs the processor alone; whether all of it passed.
 pub(crate) fn run_beside() -> bool {
     let mut steps = Steps::default();
     built(&mut steps);
-    // They run when nothing else does: some make control groups and swap.
-    steps.command("unit tests, built", cargo(&UNIT).arg("--no-run"));
+    steps.command("unit tests, built", impure().arg("--no-run"));
+    steps.command("tests of pure crates", &mut pure());
     steps.finish()
 }
 
@@ -101,38 +125,66 @@ pub(crate) fn run_e2e(name: Option<&str>, words: &[&str]) -> bool {
 /// The release binary is what users run, so it is what the tests run. They share two cores and
 /// measure memory, so one runs at a time. `begun` is called when all is built and the first one runs.
 fn e2e_steps(steps: &mut Steps, name: Option<&str>, words: &[&str], begun: &mut dyn FnMut()) {
-    let build = [
+    let mut which = vec!["test", "--package", "e2e", "--no-fail-fast"];
+    let mut filter = None;
+    match name {
+        Some(name) if root().join(format!("crates/e2e/tests/{name}.rs")).is_file() => {
+            which.extend(["--test", name]);
+        }
+        Some(name) => {
+            which.extend(["--test", "*"]);
+            filter = Some(name);
+        }
+        None => {}
+    }
+    if !e2e_built(steps, &which) {
+        return;
+    }
+    let mut test = cargo(&which);
+    test.args(["--", "--test-threads=1"]).args(filter);
+    test.args(words);
+    test.env("PAGETIDE_BIN", release_binary());
+    test.env("PAGETIDE_EXAMPLES", target().join("debug/examples"));
+    steps.run("end-to-end tests", || run_counted(&mut test, begun));
+}
+
+/// Builds what the end-to-end tests need, before anything is built beside them: whoever asked cargo for it then would
+/// wait for that. The release build ends with one thread (the linker's), so the tests are built beside it.
+fn e2e_built(steps: &mut Steps, which: &[&str]) -> bool {
+    let release = release_build().spawn();
+    // By the tests' profile, so that all below it is built once.
+    let mut examples = cargo(&["build", "--profile", "test"]);
+    examples.args(["--package", "host", "--examples"]);
+    let built = steps.command("examples, built", &mut examples)
+        && steps.command("end-to-end tests, built", cargo(which).arg("--no-run"));
+    let released = steps.run("release build", || {
+        let status = release.and_then(|mut release| release.wait());
+        match status {
+            Ok(status) if status.success() => Ok(Counts::default()),
+            Ok(status) => Err(format!("cargo ended with {status}")),
+            Err(error) => Err(format!("cargo cannot be run: {error}")),
+        }
+    });
+    built && released
+}
+
+/// Builds the program as users do.
+pub(crate) fn release_build() -> Command {
+    cargo(&[
         "build",
         "--release",
         "--package",
         "cli",
         "--bin",
         "pagetide",
-    ];
-    if !steps.command("release build", &mut cargo(&build)) {
-        return;
-    }
-    let mut test = cargo(&["test", "--package", "e2e", "--no-fail-fast"]);
-    let mut filter = None;
-    match name {
-        Some(name) if root().join(format!("crates/e2e/tests/{name}.rs")).is_file() => {
-            test.args(["--test", name]);
-        }
-        Some(name) => {
-            test.args(["--test", "*"]);
-            filter = Some(name);
-        }
-        None => {}
-    }
-    test.args(["--", "--test-threads=1"]).args(filter);
-    test.args(words);
-    test.env("PAGETIDE_BIN", release_binary());
-    steps.run("end-to-end tests", || run_counted(&mut test, begun));
+    ])
 }
 
 /// Where the release build puts the program.
 pub(crate) fn release_binary() -> PathBuf {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
-    target.join("release/pagetide")
+    target().join("release/pagetide")
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
 }
