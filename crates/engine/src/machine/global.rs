@@ -174,3 +174,6 @@ impl Machine {
         Ok(reclaimed)
     }
 }
+
+#[cfg(test)]
+mod tests;

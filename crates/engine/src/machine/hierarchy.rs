@@ -140,9 +140,11 @@ impl Machine {
             return;
         }
         self.flush();
-        let mut levels = self.tree.ancestors(id).zip(0..=u8::MAX);
-        let found = levels.find(|&(at, _)| at == target);
-        drop(levels);
+        let found = self
+            .tree
+            .ancestors(id)
+            .zip(0..=u8::MAX)
+            .find(|&(at, _)| at == target);
         let (target, steps) = found.unwrap_or((id, 0));
         let told = self.hierarchy.node(id).told;
         let below = self.hierarchy.node(id).level.sizes.less(told.sizes);
@@ -198,8 +200,8 @@ impl Machine {
         assert!(level(id).nonresident_age >= age, "the clock of {id:?}");
         let own = self.lruvec(id).classic().map(|lru| lru.own());
         let flushed = of(id).map_or_else(Level::default, |node| node.flushed);
-        let pairs = flushed.activations.into_iter().zip(level(id).activations);
-        let is_less = pairs.into_iter().all(|(was, is)| was <= is);
+        let mut pairs = flushed.activations.into_iter().zip(level(id).activations);
+        let is_less = pairs.all(|(was, is)| was <= is);
         assert!(is_less, "activations of {id:?} that were shown are gone");
         let is_seen = own.is_some_and(|own| own.sizes == told.sizes);
         assert!(is_seen || self.has_changed(id), "{id:?} has changed unseen");

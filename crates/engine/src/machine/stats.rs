@@ -203,10 +203,15 @@ impl Machine {
         self.tree.get(id).events()
     }
 
-    /// Brings all statistics up to date, whatever the thresholds say.
-    pub fn flush_stats(&mut self) {
+    /// Flushes all counters; levels of the classic lists are shown as they were.
+    fn flush_counters(&mut self) {
         self.hand_all_over();
         self.stats.rstat.flush(GroupId::ROOT);
+    }
+
+    /// Brings all statistics up to date, whatever the thresholds say.
+    pub fn flush_stats(&mut self) {
+        self.flush_counters();
         self.show(MemcgId::ROOT);
     }
 
@@ -229,8 +234,7 @@ impl Machine {
     /// Inactive pages of the node that reclaim may take: anonymous ones only where there is swap. The kernel counts them
     /// for the node apart, without thresholds. spec: memcg-lru.md 6.
     pub(super) fn inactive(&mut self) -> Pages {
-        self.hand_all_over();
-        self.stats.rstat.flush(GroupId::ROOT);
+        self.flush_counters();
         let inactive = |ty| {
             self.stats
                 .rstat

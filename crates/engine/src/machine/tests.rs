@@ -43,7 +43,7 @@ fn fill(machine: &mut Machine, id: MemcgId, pages: u32) {
     }
 }
 
-fn request(nr: u64) -> ReclaimRequest {
+pub(super) fn request(nr: u64) -> ReclaimRequest {
     ReclaimRequest {
         reason: ScanReason::Proactive,
         nr: Pages(nr),

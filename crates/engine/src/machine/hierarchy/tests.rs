@@ -200,19 +200,26 @@ fn nobody_is_left_to_judge_by() {
 }
 
 /// classic-lru.md 5.2. One container of a pod swapped for all it was worth, and the pod's reclaim still took 30% of the
-/// other's pages from anon, as if that had cost nothing.
+/// other's pages from anon, as if that had cost nothing; and so did the machine's, two levels above.
 #[test]
 fn the_balance_goes_by_the_costs_of_the_target() {
-    let mut family = Family::new(CLASSIC);
-    family.fill(0, 0..2000, Anon);
-    family.fill(0, 2000..3000, File);
-    family.fill_active(0, 3000..5000, File);
-    family.fill(1, 0..2000, Anon);
-    family.evict(family.parent, 1, 1000);
-    family.protect(1, u64::MAX, 0);
-    family.pass(family.parent, 2);
-    let scanned = family.stat(0, VmEvent::PgscanAnon);
-    assert_eq!(scanned, 500 * 89 / (89 + 419), "17.6%: cost on anon alone");
+    for of_machine in [false, true] {
+        let mut family = Family::new(CLASSIC);
+        family.fill(0, 0..2000, Anon);
+        family.fill(0, 2000..3000, File);
+        family.fill_active(0, 3000..5000, File);
+        family.fill(1, 0..2000, Anon);
+        family.evict(family.parent, 1, 1000);
+        family.protect(1, u64::MAX, 0);
+        let target = match of_machine {
+            false => family.parent,
+            true => MemcgId::ROOT,
+        };
+        family.pass(target, 2);
+        let scanned = family.stat(0, VmEvent::PgscanAnon);
+        let anon = 500 * 89 / (89 + 419);
+        assert_eq!(scanned, anon, "17.6%: cost on anon alone, {target:?}");
+    }
 }
 
 /// classic-lru.md 8, test 13, of a target. A pod's cache was read again soon after it had been dropped, and the pod's next

@@ -5,7 +5,7 @@ use crate::folio::FolioId;
 use crate::lruvec::{FaultKind, Policy};
 use crate::machine::MachineConfig;
 use crate::memcg::MemcgLimits;
-use crate::vmscan::{Kept, PageOut, TryAgain};
+use crate::vmscan::{Kept, PageOut, ScanReduction, TryAgain};
 use alloc::vec::Vec;
 
 const ONE: MemcgId = MemcgId::FIRST;
@@ -233,4 +233,26 @@ fn each_priority_has_the_whole_aim() {
     assert_eq!(memory.batches, [20, 32, 7]);
     assert_eq!(got.reclaimed, Pages(20 + 20 + 7));
     machine.check_invariants();
+}
+
+/// classic-lru.md 5.4. Lruvecs were tested with either reduction, and the machine's choice by nobody: one that ignored it
+/// went unseen.
+#[test]
+fn the_machine_says_how_scans_are_reduced() {
+    for (reduction, got) in [(ScanReduction::EachTurn, 96), (ScanReduction::Once, 8132)] {
+        let mut machine = cold(64, CLASSIC, [10_000, 40]);
+        machine.config.scan_reduction = reduction;
+        let direct = ReclaimRequest {
+            reason: ScanReason::Direct,
+            ..request(32, 10)
+        };
+        let mut reclaimer = machine.reclaimer(ONE, direct, 0);
+        let mut memory = Scripted::new(|_| PageOut::Stored);
+        while machine.step(&mut reclaimer, &mut memory).is_some() {}
+        assert_eq!(
+            machine.finish(reclaimer).reclaimed,
+            Pages(got),
+            "{reduction:?}"
+        );
+    }
 }

@@ -8,6 +8,14 @@ fn late() -> Family {
     family
 }
 
+/// The same with ten inactive pages and so many active ones in a child.
+fn short(nr_active: u32) -> Family {
+    let mut family = late();
+    family.fill(0, 0..10, Anon);
+    family.fill_active(0, 10..10 + nr_active, Anon);
+    family
+}
+
 /// Whether a pass over `target` would deactivate anon pages.
 fn deactivates(family: &mut Family, target: MemcgId, now: u64) -> bool {
     let request = ReclaimRequest {
@@ -20,10 +28,8 @@ fn deactivates(family: &mut Family, target: MemcgId, now: u64) -> bool {
 
 #[test]
 fn a_short_list_is_seen_at_the_periodic_flush() {
-    let mut family = late();
+    let mut family = short(30);
     let parent = family.parent;
-    family.fill(0, 0..10, Anon);
-    family.fill_active(0, 10..40, Anon);
     assert!(!deactivates(&mut family, parent, 1));
     assert!(!family.machine.flush_stats_if_due(Millis(1999)));
     assert!(!deactivates(&mut family, parent, 1999));
@@ -38,20 +44,16 @@ fn a_short_list_is_seen_at_the_periodic_flush() {
 
 #[test]
 fn reclaim_flushes_itself_if_the_periodic_flush_is_late() {
-    let mut family = late();
+    let mut family = short(190);
     let parent = family.parent;
-    family.fill(0, 0..10, Anon);
-    family.fill_active(0, 10..200, Anon);
     assert!(!deactivates(&mut family, parent, 4000));
     assert!(deactivates(&mut family, parent, 4001));
 }
 
 #[test]
 fn a_users_read_flushes_what_it_reads() {
-    let mut family = late();
+    let mut family = short(190);
     let parent = family.parent;
-    family.fill(0, 0..10, Anon);
-    family.fill_active(0, 10..200, Anon);
     let _ = family.machine.memory_stat(parent);
     assert!(deactivates(&mut family, parent, 1));
     assert!(!deactivates(&mut family, MemcgId::ROOT, 1));
