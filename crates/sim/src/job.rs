@@ -230,9 +230,12 @@ mod tests {
     fn a_file_without_an_end_is_refused() {
         let link = std::env::temp_dir().join(format!("pagetide-{}.toml", std::process::id()));
         std::os::unix::fs::symlink("/dev/zero", &link).expect("a link");
-        let said = error(&link.to_string_lossy(), "");
+        let path = link.to_string_lossy();
+        let (said, read) = (error(&path, ""), text_of(&path).map(|text| text.len()));
         std::fs::remove_file(&link).expect("it is there");
         assert!(said.contains("1048576 are the most"), "{said}");
+        // What is too long is said of any length: that no more was read is what keeps memory.
+        assert_eq!(read.ok(), Some(TEXT_MAX + 1));
     }
 
     #[test]

@@ -112,6 +112,17 @@ fn bad_usage_is_told_in_our_form() {
             "usage: pagetide swap on",
         ),
         ("swap of", "of", "off"),
+        // `-1` was an unknown option.
+        (
+            "sim memcg-lru --scale -1",
+            "invalid value '-1' for '--scale",
+            "--help",
+        ),
+        (
+            "sim memcg-lru --seed -1",
+            "invalid value '-1' for '--seed",
+            "--help",
+        ),
     ] {
         let told = parse(line).expect_err(line);
         assert!(told.contains(what), "{line}: {told}");

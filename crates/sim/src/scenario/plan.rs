@@ -7,6 +7,7 @@ use super::error::{ScenarioError, Source};
 use super::file::{AccessedBits, File, PatternName, Tenant, Work};
 use super::hierarchy::Hierarchy;
 use super::yardstick;
+use engine::{Bytes, Pages};
 use toml::{Table, Value};
 
 /// Bytes of a file.
@@ -307,9 +308,13 @@ fn check_tenant(
     {
         return complain("memory-min is above memory-max", "lower memory-min");
     }
-    if tenant.memory_max.is_some_and(|max| max.pages() == 0) {
+    // A limit rounds down, where a size rounds up.
+    if tenant
+        .memory_max
+        .is_some_and(|max| Bytes(max.0).pages() == Pages(0))
+    {
         return complain(
-            "memory-max is 0: none of its pages fits",
+            "memory-max is below a page: none of its pages fits",
             "give a page (4096) or more",
         );
     }

@@ -361,6 +361,9 @@ fn complaints_name_line_and_remedy() {
         ("run.sede=1", "unknown field"),
         ("tenant.b.count=2", "there is no tenant `b`"),
         ("tenant.0.count=0", "count is at least 1"),
+        // It was taken for a limit, below which no page fits.
+        ("tenant.a.memory-max=0", "memory-max is below a page"),
+        ("tenant.a.memory-max=4095", "memory-max is below a page"),
         ("tenant.a.count=100000000", "are the most"),
         ("run.duration=10000h", "too many"),
         ("run.reclaimers=0", "0 reclaimers"),

@@ -1,6 +1,7 @@
 //! The look of a page, light or dark as its reader's system is.
 //!
-//! Invariant: every color is one of the variables at the top, which both looks define.
+//! Invariant: every color is one of the variables at the top, which both looks define. A picture is never drawn so small
+//! that its letters, 12 of 760 across, are below 10 pixels: a narrow page scrolls it.
 
 /// The style sheet.
 pub(super) const STYLE: &str = "\
@@ -17,7 +18,7 @@ p.sub{color:var(--soft);margin-top:0}\
 table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}\
 th,td{padding:.2em .5em;border-bottom:1px solid var(--line);text-align:right;\
 vertical-align:top}\
-th.name,td.name{text-align:left}th{color:var(--soft);font-weight:600;vertical-align:bottom}\
+th.name,td.name{text-align:left}td.name:first-child{min-width:8em}th{color:var(--soft);font-weight:600;vertical-align:bottom}\
 tr.no td{background:var(--no)}details>summary{cursor:pointer;color:var(--soft)}\
 figure{margin:0 0 2.4em}figure p{margin:.3em 0;font-size:13px;color:var(--soft)}\
 figure p.along{text-align:center;margin-top:0}\
@@ -30,9 +31,10 @@ border:0 solid var(--c);border-top-width:3px}\
 .joined .key.document{border-top-style:dashed}.key.rule,.joined .key.rule{border-top-style:dotted}\
 .c0{--c:var(--c0)}.c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}.c4{--c:var(--c4)}\
 .c5{--c:var(--c5)}.rule{--c:var(--soft)}\
-svg{display:block;width:100%;min-width:520px;height:auto}\
+svg{display:block;width:100%;min-width:640px;height:auto}\
 svg text{font:12px system-ui,sans-serif;fill:var(--soft)}\
 svg .value{font-size:11px;fill:var(--ink)}\
+svg .strip{paint-order:stroke;stroke:var(--page);stroke-width:5px}\
 svg .grid{stroke:var(--line)}svg .ground{stroke:var(--soft)}\
 svg .bar{fill:var(--c)}\
 svg .bar.document{fill-opacity:.15;stroke:var(--c);stroke-width:2}\

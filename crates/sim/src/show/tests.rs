@@ -81,6 +81,17 @@ fn text_lines_up() {
     assert!(text(&heading(), &outcome(), true).contains("Seconds"));
 }
 
+/// A scenario that says nothing about itself had a title with a colon and nothing after it.
+#[test]
+fn without_a_line_about_it_the_name_stands_alone() {
+    let unnamed = Heading {
+        about: String::new(),
+        document: None,
+        ..heading()
+    };
+    assert_eq!(unnamed.line(), "x (seed 1, scale 1/16)");
+}
+
 #[test]
 fn json_has_all_and_nulls() {
     let value = json(&heading(), &outcome(), false);
@@ -132,6 +143,11 @@ fn pictures_are_whole() {
     ] {
         assert!(page.contains(whole), "{whole}: {page}");
     }
+    let (bound, name) = (page.find("class=\"line rule\""), page.find(">a strip<"));
+    assert!(
+        bound < name,
+        "a bound that is drawn later runs through names"
+    );
     let empty = Outcome {
         tables: Vec::new(),
         claims: Vec::new(),

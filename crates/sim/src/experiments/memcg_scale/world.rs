@@ -34,6 +34,10 @@ pub enum Caches {
 pub struct Cost {
     /// Memcgs visited.
     pub visited: f64,
+    /// Of these visits, those that took no page.
+    pub in_vain: f64,
+    /// Memcgs visited by the reclaim that visited most: a mean alone hides that most reclaims visit few.
+    pub most_visited: u64,
     /// Pages looked at.
     pub scanned: f64,
     /// Pages that left.
@@ -66,6 +70,11 @@ impl Memory for Taken {
 }
 
 impl Taken {
+    /// Visits that took something: pages of one visit follow each other.
+    fn visits(&self) -> u64 {
+        self.0.chunk_by(|one, next| one.0 == next.0).count() as u64
+    }
+
     /// All of it comes back.
     pub(super) fn bring_back(&self, machine: &mut Machine) {
         for &(id, page) in &self.0 {
@@ -146,6 +155,8 @@ impl World {
             }
             times.push(micros);
             cost.visited += number(got.visited) / part;
+            cost.in_vain += number(got.visited.saturating_sub(taken.visits())) / part;
+            cost.most_visited = cost.most_visited.max(got.visited);
             cost.scanned += number(got.scanned) / part;
             cost.reclaimed += number(got.reclaimed.0) / part;
         }

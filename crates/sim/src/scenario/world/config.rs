@@ -73,3 +73,32 @@ const fn policy(name: PolicyName, memory: Pages) -> Policy {
         | PolicyName::WTinyLfu => Policy::MultiGen(Profile::P616),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::parse;
+
+    fn config(run: &str) -> MachineConfig {
+        let text = format!(
+            "[run]\n{run}\n[[tenant]]\nname = \"a\"\n\
+             work = [{{ pattern = \"loop\", size = \"1M\", rate = 1 }}]"
+        );
+        let plans = parse("test.toml", &text, &[]).expect("a good file");
+        let file = &plans.runs[0].file;
+        machine(file, &Hierarchy::new(file).unwrap_or_default())
+    }
+
+    /// 100,000 tenants of one page did not finish: every pass was made, also those at whose priority nobody has one.
+    #[test]
+    fn passes_in_vain_are_made_where_they_are_asked_for() {
+        assert!(!config("").vain_passes && config("vain-passes = true").vain_passes);
+    }
+
+    #[test]
+    fn a_file_says_how_scans_are_reduced() {
+        let reduction = |run| config(run).scan_reduction;
+        assert_eq!(reduction(""), ScanReduction::EachTurn);
+        assert_eq!(reduction("scan-reduction = \"once\""), ScanReduction::Once);
+    }
+}

@@ -39,13 +39,6 @@ pub(super) fn draw(picture: &Picture) -> String {
         let top = TOP + number(at as u64) * (STRIP + NAME) + NAME;
         let y = scale(counts, top);
         across(&mut svg, &y, left);
-        let _ = writeln!(
-            svg,
-            "<text class=\"value\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            left + 4.0,
-            top - 7.0,
-            super::super::html::escaped(&series.name)
-        );
         for (column, &count) in (0u32..).zip(counts).filter(|(_, count)| **count > 0.0) {
             let _ = writeln!(
                 svg,
@@ -66,6 +59,16 @@ pub(super) fn draw(picture: &Picture) -> String {
                 "<line class=\"line rule\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom:.1}\"/>"
             );
         }
+    }
+    // Names last: a bound would run through them.
+    for (at, (_, series)) in strips.iter().enumerate() {
+        let _ = writeln!(
+            svg,
+            "<text class=\"value strip\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            left + 4.0,
+            TOP + number(at as u64) * (STRIP + NAME) + NAME - 7.0,
+            super::super::html::escaped(&series.name)
+        );
     }
     svg + "</svg>\n"
 }

@@ -4,7 +4,7 @@ use super::super::PRESENT;
 use super::*;
 use engine::word::Flag;
 use engine::{FaultKind, FolioType, Millis, PageOut, Policy, Swappiness};
-use models::vma::{Advice, VmaKind};
+use models::vma::{Advice, OpenFileId, VmaKind};
 
 /// Four tables, all present: three and a half of a VMA, the rest of one without recency.
 const PAGES: u64 = 4 * 512;
@@ -167,6 +167,48 @@ fn looking_around_before_the_first_walk_hides_nothing() {
     space.tell_beside(&mut lruvec, ScanReason::Background);
     let first = age(&mut space, &mut lruvec, WalkKind::Filtered);
     assert_eq!((first.passed_by, first.young), (0, 1));
+}
+
+/// reclaim-control.md 6.1: unmapping a file forgot that its pages had been used, and would have remembered it of a
+/// stream as well.
+#[test]
+fn unmapping_tells_of_files_what_was_used_with_recency() {
+    for (advice, kind, told) in [
+        (Advice::Normal, VmaKind::File(OpenFileId(0)), true),
+        (Advice::Random, VmaKind::File(OpenFileId(0)), false),
+        (Advice::Normal, VmaKind::Anon, false),
+    ] {
+        let (mut space, mut lruvec) = (Space::default(), Lruvec::new(Policy::default(), Millis(0)));
+        let first = folio(0);
+        let (start, end) = (0, 20);
+        space.map(Vma {
+            start,
+            end,
+            kind,
+            advice,
+            first,
+        });
+        lruvec.ensure(space.len());
+        for page in 0..20 {
+            lruvec.fault_in(
+                folio(page),
+                FolioType::File,
+                FaultKind::Readahead,
+                true,
+                true,
+            );
+            space.install(page);
+        }
+        touch(&mut space, 5..15);
+        space.munmap(0, 20, &mut lruvec);
+        let known = |page: u64| lruvec.folios().get(folio(page)).has(Flag::Referenced);
+        let expect = |page: u64| told && (5..15).contains(&page);
+        assert!(
+            (0..20).all(|page| known(page) == expect(page)),
+            "{advice:?} {kind:?}"
+        );
+        assert!((0..20).all(|page| !space.touch(page)), "nothing is mapped");
+    }
 }
 
 /// Canary: an accessed bit that the hardware did not set in both levels.
