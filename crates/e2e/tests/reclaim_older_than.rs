@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use e2e::aged::number;
 use e2e::guard::{Run, Running};
+use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
 use e2e::zram::Swap;
-use e2e::{pagetide, proc, programs, wait};
+use e2e::{pagetide, proc, wait};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const COLD: u64 = 64 << 20;
@@ -73,9 +74,7 @@ fn all_of_a_sleeper_leaves() {
     let on = |processor: usize| ["taskset".to_owned(), "-c".to_owned(), processor.to_string()];
     // Where mappings lie is another in each run.
     for _ in 0..12 {
-        let program = [programs::c("sleeper"), "1".to_owned()];
-        let running = Run::new(on(0).into_iter().chain(program)).start();
-        wait::until("the program", LIMIT, || running.stdout().contains("ready"));
+        let running = Sleeper::start(on(0), 1);
         let pid = running.pid().to_string();
         let reclaim = [pagetide::binary(), "reclaim".into(), pid, "--all".into()];
         let reclaim = Run::new(on(last).into_iter().chain(reclaim)).finish(LIMIT);

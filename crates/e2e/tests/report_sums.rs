@@ -20,15 +20,24 @@ const SOON: Duration = Duration::from_secs(60);
 /// What the kernel says of the same processes, read by us, is within 1% of the report; what it says of files
 /// is corrected for others that map them as well (libraries). What the report quotes is the kernel's own.
 fn is_what_the_kernel_says(what: &str, report: &Value) {
+    let pss = rollup(&aged::pids(report), "Pss");
+    is_what_the_kernel_said(what, report, &[pss]);
+}
+
+/// The same, where sizes change: what is quoted is one of those that the kernel told. (The story: on a busy machine it is
+/// asked rarely, and what it had said 11 s ago was held against what is there now.)
+fn is_what_the_kernel_said(what: &str, report: &Value, told: &[u64]) {
     let pids = aged::pids(report);
-    let (pss, alone) = (rollup(&pids, "Pss"), pss_alone(&pids));
+    let alone = pss_alone(&pids);
     let resident = number(report, "resident_bytes");
     let said = report["kernel_says"]["pss_bytes"].as_u64();
-    let sizes = format!("{what}: resident {resident}, Pss {pss}, alone {alone}, {said:?} quoted");
+    let pss = told.last();
+    let sizes = format!("{what}: resident {resident}, Pss {pss:?}, alone {alone}, {said:?} quoted");
     eprintln!("{sizes}");
     assert!(is_near(resident, alone, 1), "{sizes}: {report}");
     if let Some(said) = said {
-        assert!(is_near(said, pss, 1), "{sizes}: {report}");
+        let is_told = told.iter().any(|pss| is_near(said, *pss, 1));
+        assert!(is_told, "{sizes}: {told:?}: {report}");
     }
 }
 
@@ -122,6 +131,7 @@ fn what_is_in_swap_is_what_the_kernel_says() {
     let ages = AgesSubject::start_in(&group, 96, 60, &["anon"]);
     let pids = [ages.printed.pid];
     let looking = Looking::at(pids[0], 12, 1000);
+    let mut told = vec![rollup(&pids, "Pss")];
     std::thread::sleep(Duration::from_millis(2500));
     group.limit(60 * MIB);
     // What is in swap changes while a pass is under way: any value of the last moments will do.
@@ -130,6 +140,7 @@ fn what_is_in_swap_is_what_the_kernel_says() {
         seen.push_back(rollup(&pids, "Swap"));
         seen.push_back(proc::number(pids[0], "VmSwap").unwrap_or(0));
         seen.drain(..seen.len().saturating_sub(40));
+        told.push(rollup(&pids, "Pss"));
     });
     let report = report.report;
     let swapped = number(&report, "swapped_bytes");
@@ -141,6 +152,7 @@ fn what_is_in_swap_is_what_the_kernel_says() {
     assert!(near.contains(&swapped), "{near:?}: {report}");
     assert!(number(&report, "evicted_pages") > 4096, "{report}");
     assert!(number(&report, "refaulted_pages") > 0, "{report}");
-    is_what_the_kernel_says("in swap", &report);
+    told.push(rollup(&pids, "Pss"));
+    is_what_the_kernel_said("in swap", &report, &told);
     drop(ages);
 }

@@ -110,8 +110,9 @@ fn it_is_the_same_process() {
 #[test]
 fn signals_limits_and_masks_are_as_they_were() {
     let _turn = serial_with_swap(SWAP_MIB);
+    // Not SigQ: it counts signals of all processes of the user, and two builds beside gave another number.
     let lines =
-        "grep -E '^(Sig|Shd|Seccomp:|NoNewPrivs|Cap|Cpus_allowed:|Umask)' /proc/self/status";
+        "grep -E '^(Sig[PBIC]|Shd|Seccomp:|NoNewPrivs|Cap|Cpus_allowed:|Umask)' /proc/self/status";
     for script in [
         format!("$RUN {lines}"),
         format!("trap '' PIPE HUP CHLD; $RUN {lines}"),

@@ -42,6 +42,7 @@ fn main() -> ExitCode {
     };
     let (names, options) = (list("--cells", ""), list("--options", ""));
     let shares = list("--share", "50,75");
+    let only_ledger = args.has("--only-ledger");
     let (mut lines, mut ledgers) = (Vec::new(), Vec::new());
     for cell in CELLS {
         if !names.is_empty() && !names.iter().any(|name| name == cell.name) {
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
         for share in &shares {
             let percent: u64 = share.parse().expect("--share takes percents");
             let limit = alone.peak / 100 * percent;
-            if args.has("--only-ledger") {
+            if only_ledger {
                 let share = ledger(&cell, limit, &options);
                 ledgers.push((format!("{} {percent}%", cell.name), share));
             } else {
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    if args.has("--only-ledger") {
+    if only_ledger {
         tell_ledgers(&ledgers, &args)
     } else {
         tell(&lines, &args)

@@ -8,10 +8,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use e2e::bench::{Args, Findings, median};
-use e2e::guard::{Run, Running, send};
+use e2e::pagetide;
+use e2e::sleeper::Sleeper;
 use e2e::zram::Swap;
-use e2e::{pagetide, proc, programs, wait};
-use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Nothing is touched for so long before it is parked: what was in use a moment ago stays.
@@ -24,16 +23,16 @@ fn main() -> ExitCode {
     let mib = args.number("--mib", 700);
     let [mut down, mut park, mut back, mut touch, mut by_faults] = [(); 5].map(|()| Vec::new());
     for _ in 0..args.number("--rounds", 3) {
-        let sleeper = Sleeper::start(mib);
-        let full = sleeper.resident();
+        let sleeper = Sleeper::start([], mib);
+        let full = resident(&sleeper);
         std::thread::sleep(IDLE);
-        park.push(command("reclaim", sleeper.pid, "--all"));
-        down.push(100.0 * (1.0 - sleeper.resident() / full));
+        park.push(command("reclaim", sleeper.pid(), "--all"));
+        down.push(100.0 * (1.0 - resident(&sleeper) / full));
         by_faults.push(sleeper.touch());
         std::thread::sleep(IDLE);
-        park.push(command("reclaim", sleeper.pid, "--all"));
-        down.push(100.0 * (1.0 - sleeper.resident() / full));
-        let took = command("detach", sleeper.pid, "--bring-back");
+        park.push(command("reclaim", sleeper.pid(), "--all"));
+        down.push(100.0 * (1.0 - resident(&sleeper) / full));
+        let took = command("detach", sleeper.pid(), "--bring-back");
         back.push(took);
         touch.push(took + sleeper.touch());
     }
@@ -45,42 +44,14 @@ fn main() -> ExitCode {
     found.finish()
 }
 
+fn resident(sleeper: &Sleeper) -> f64 {
+    sleeper.status("VmRSS") as f64
+}
+
 /// Runs `pagetide VERB PID OPTION`; how long it took.
 fn command(verb: &str, pid: u32, option: &str) -> f64 {
     let begin = Instant::now();
     let outcome = pagetide::command([verb, &pid.to_string(), option]).finish(LIMIT);
     assert!(outcome.status.success(), "{verb}: {}", outcome.stderr);
     begin.elapsed().as_secs_f64()
-}
-
-/// A program that does nothing until SIGUSR1 has it touch all of its memory.
-struct Sleeper {
-    running: Running,
-    pid: u32,
-}
-
-impl Sleeper {
-    fn start(mib: u64) -> Sleeper {
-        let running = Run::new([&programs::c("sleeper"), &mib.to_string()]).start();
-        let pid = running.pid();
-        wait::until("it is filled", LIMIT, || running.stdout().contains("ready"));
-        Sleeper { running, pid }
-    }
-
-    fn resident(&self) -> f64 {
-        proc::number(self.pid, "VmRSS").unwrap_or(0) as f64
-    }
-
-    /// Has it touch everything; the seconds that it says.
-    fn touch(&self) -> f64 {
-        let lines = || self.running.stdout().lines().count();
-        let before = lines();
-        send(self.pid, Signal::USR1);
-        wait::until("it has touched its memory", LIMIT, || {
-            lines() > before && self.running.stdout().ends_with('\n')
-        });
-        let text = self.running.stdout();
-        let last = text.lines().last().unwrap_or_default();
-        last.parse().expect("it says how long it took")
-    }
 }

@@ -1,0 +1,58 @@
+//! `sleeper`: a program of known contents that does nothing until it is told to check all of it.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::guard::{Run, Running};
+use crate::{proc, programs, wait};
+
+/// It fills, or checks, a gigabyte in much less.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A sleeper that runs.
+#[derive(Debug)]
+pub struct Sleeper(Running);
+
+impl Sleeper {
+    /// One of so many MiB, filled; `wrap` are the words before its own, of a command that becomes it.
+    ///
+    /// # Panics
+    /// If it is not filled in time.
+    #[must_use]
+    pub fn start(wrap: impl IntoIterator<Item = String>, mib: u64) -> Sleeper {
+        let own = [programs::c("sleeper"), mib.to_string()];
+        let running = Run::new(wrap.into_iter().chain(own)).start();
+        wait::until("it is filled", LIMIT, || running.stdout().contains("ready"));
+        Sleeper(running)
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+
+    /// What the kernel says of it under this name in /proc/PID/status, bytes; 0 of nothing.
+    #[must_use]
+    pub fn status(&self, name: &str) -> u64 {
+        proc::number(self.pid(), name).unwrap_or(0)
+    }
+
+    /// Has it check every page; the seconds that it says. A page that is wrong ends it.
+    ///
+    /// # Panics
+    /// If it does not say so in time: a page was wrong.
+    #[must_use]
+    pub fn touch(&self) -> f64 {
+        let lines = || self.0.stdout().lines().count();
+        let before = lines();
+        self.0.signal(Signal::USR1);
+        wait::until("it has touched its memory", LIMIT, || {
+            lines() > before && self.0.stdout().ends_with('\n')
+        });
+        let text = self.0.stdout();
+        let last = text.lines().last().unwrap_or_default();
+        last.parse().expect("it says how long it took")
+    }
+}
