@@ -1,13 +1,7 @@
 //! Figures that are known to miss, each with the rule that explains it; docs/fidelity.md says more.
 
 /// Case, policy, tenant, figure (an empty text is any), and why.
-type Miss = (
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static str,
-);
+type Miss = [&'static str; 5];
 
 /// None is.
 const KNOWN: &[Miss] = &[];
@@ -21,10 +15,10 @@ fn among(known: &[Miss], [case, policy, tenant, figure]: [&str; 4]) -> Option<&'
     let fits = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
     known
         .iter()
-        .find(|(c, p, t, f, _)| {
+        .find(|[c, p, t, f, _]| {
             fits(c, case) && fits(p, policy) && fits(t, tenant) && fits(f, figure)
         })
-        .map(|(.., why)| *why)
+        .map(|[.., why]| *why)
 }
 
 #[cfg(test)]
@@ -33,7 +27,7 @@ mod tests {
 
     #[test]
     fn an_empty_text_is_any() {
-        let known = [("loop", "classic", "", "pgscan", "why")];
+        let known = [["loop", "classic", "", "pgscan", "why"]];
         let of = |key| among(&known, key);
         assert_eq!(of(["loop", "classic", "one", "pgscan"]), Some("why"));
         assert_eq!(of(["loop", "classic", "one", "pgsteal"]), None);
