@@ -82,7 +82,9 @@ impl Swap {
         used.map_or(0, |kib: u64| kib * 1024)
     }
 
-    fn device(&self) -> String {
+    /// Its file.
+    #[must_use]
+    pub fn device(&self) -> String {
         format!("/dev/zram{}", self.number)
     }
 }

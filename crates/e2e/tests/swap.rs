@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use e2e::guard::{Outcome, Run, Running};
 use e2e::memcg::MemoryGroup;
-use e2e::temp::{Serial, TempDir, serial};
-use e2e::{pagetide, programs, wait, zram};
+use e2e::temp::{Serial, TempDir, serial, target_dir};
+use e2e::{pagetide, proc, programs, wait, zram};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A `/run` of a test's own, and a swap of somebody else's.
 struct Stage {
     namespace: Running,
-    _foreign: zram::Swap,
+    foreign: zram::Swap,
     /// Devices and areas that were there before.
     before: (BTreeSet<String>, BTreeSet<String>),
     _serial: Serial,
@@ -49,7 +49,7 @@ impl Stage {
         wait::until("a mount namespace", LIMIT, is_ready);
         Stage {
             namespace,
-            _foreign: foreign,
+            foreign,
             before,
             _serial: serial,
         }
@@ -92,23 +92,23 @@ impl Stage {
         assert!(outcome.stderr.contains("\n  hint: "), "{}", outcome.stderr);
     }
 
-    /// What was there before is there, and nothing of ours is. Others of this machine may make zram
-    /// meanwhile: a device that is empty for a moment may be theirs.
+    /// Somebody else's swap is there, and nothing of ours is. Others of this machine may make zram meanwhile, or
+    /// remove theirs: a device that is empty for a moment may be theirs.
     fn is_as_before(&self) {
+        let foreign = format!("{} ", self.foreign.device());
         let is_left = || {
-            let gone = self.before.1.difference(&areas()).count();
             let all = devices();
             let mut new = all.difference(&self.before.0);
-            gone > 0 || new.any(|name| is_ours_or_empty(name))
+            !areas().iter().any(|area| area.starts_with(&foreign))
+                || new.any(|name| is_ours_or_empty(name))
         };
         wait::until("nothing of ours is left", Duration::from_secs(10), || {
             !is_left()
         });
-        let files = areas()
-            .difference(&self.before.1)
-            .filter(|area| area.contains(" file "))
-            .count();
-        assert_eq!(files, 0, "{:?}", areas());
+        let new: Vec<String> = areas().difference(&self.before.1).cloned().collect();
+        let folder = target_dir().to_string_lossy().into_owned();
+        let is_file = |area: &String| area.contains(" file ") && area.contains(&folder);
+        assert!(!new.iter().any(is_file), "{new:?}");
     }
 }
 
@@ -155,8 +155,8 @@ fn ours(status: &Value) -> Vec<Value> {
     all.filter(|area| area["ours"] == true).cloned().collect()
 }
 
-/// A program that fills 128 MiB and goes through them again and again: more than a group's 24 MiB, somebody else's
-/// swap, which comes first, and a part of ours.
+/// A program that fills 128 MiB and goes through a tenth of them again and again: more than a group's 24 MiB, and
+/// more than 64 MiB of somebody else's swap.
 fn toucher() -> Run {
     let words = [
         "--mib",
@@ -171,8 +171,29 @@ fn toucher() -> Run {
     Run::new([vec![programs::c("toucher")], words].concat())
 }
 
-/// The program, with pages in our swap. The story: once none came there within a minute, nobody could tell why,
-/// and 540 runs more did not show it. Whom the kernel ended as it found nothing to swap is no evidence against us: again, up to four times.
+/// Switches our area off and on again with the highest priority there is: areas of one priority are filled in turn. The
+/// story: once no page came to ours within a minute. Whoever else has swap on this machine may have so much of it, before ours,
+/// that nothing is left for ours.
+fn before_others(path: &str) {
+    run_well(&["swapoff", path]);
+    run_well(&["swapon", "-p", "32767", path]);
+}
+
+/// A command that must succeed.
+fn run_well(words: &[&str]) {
+    let done = Run::new(words.iter().copied()).finish(LIMIT);
+    assert!(done.status.success(), "{words:?}: {}", done.stderr);
+}
+
+/// Memory that it has, resident and swapped, in bytes.
+fn grown(pid: u32) -> u64 {
+    let bytes = |name| proc::number(pid, name).unwrap_or(0);
+    bytes("RssAnon") + bytes("VmSwap")
+}
+
+/// The program when it has all its memory, with pages in our swap: who still grows may meet his limit while pages come
+/// back (docs/known-gaps.md). Whom the kernel ended, as it found nothing to swap, is no evidence against us:
+/// again, up to four times.
 fn swapped_out(stage: &Stage, group: &MemoryGroup) -> Running {
     let used = || ours(&stage.json(&["status"]))[0]["used_bytes"].as_u64();
     let killed = || group.line("memory.oom_control", "oom_kill ");
@@ -181,7 +202,8 @@ fn swapped_out(stage: &Stage, group: &MemoryGroup) -> Running {
         let mut program = group.run(&toucher()).start();
         let came = wait::poll(LIMIT, || {
             let ended = program.ended().map(|status| Err(status.to_string()));
-            ended.or_else(|| (used() > Some(4 << 20)).then_some(Ok(())))
+            let is_grown = || grown(program.pid()) >= 128 << 20;
+            ended.or_else(|| (is_grown() && used() > Some(4 << 20)).then_some(Ok(())))
         });
         match came {
             Some(Ok(())) => return program,
@@ -252,7 +274,8 @@ fn a_file_on_a_disk_is_made_and_removed() {
 #[test]
 fn a_program_below_a_limit_outlives_off() {
     let stage = Stage::set();
-    stage.json(&["on", "--size", "200M"]);
+    let made = stage.json(&["on", "--size", "200M"]);
+    before_others(made["path"].as_str().expect("a path"));
     let group = MemoryGroup::new();
     group.limit(24 << 20);
     let mut program = swapped_out(&stage, &group);
@@ -285,11 +308,7 @@ fn what_others_switched_off_or_took_is_left_or_removed() {
     let stage = Stage::set();
     let made = stage.json(&["on", "--size", "20M"]);
     let path = made["path"].as_str().expect("a path").to_owned();
-    let run = |words: &[&str]| {
-        let done = Run::new(words.iter().copied()).finish(LIMIT);
-        assert!(done.status.success(), "{words:?}: {}", done.stderr);
-    };
-    run(&["swapoff", &path]);
+    run_well(&["swapoff", &path]);
     assert_eq!(stage.json(&["status"])["left"][0], path.as_str());
     let again = stage.json(&["on", "--size", "30M"]);
     assert!(
@@ -301,12 +320,12 @@ fn what_others_switched_off_or_took_is_left_or_removed() {
     let path = again["path"].as_str().expect("a path").to_owned();
 
     // Another makes it his own.
-    run(&["swapoff", &path]);
-    run(&["mkswap", &path]);
-    run(&["swapon", &path]);
+    run_well(&["swapoff", &path]);
+    run_well(&["mkswap", &path]);
+    run_well(&["swapon", &path]);
     stage.fails(&["off"], 1, "is left alone: its header");
     assert!(areas().iter().any(|area| area.starts_with(&path)));
-    run(&["swapoff", &path]);
+    run_well(&["swapoff", &path]);
     let number = path.trim_start_matches("/dev/zram");
     std::fs::write("/sys/class/zram-control/hot_remove", number).expect("it is free");
     stage.is_as_before();
