@@ -1,8 +1,9 @@
 //! `cargo xtask bench NAME`: measurements that take longer than a test may. Those of the whole
 //! program live in `crates/e2e/src/bin`, those of a crate in its examples; each prints a table.
 
+use crate::cargo;
 use crate::root;
-use crate::test::{cargo, release_binary, release_build};
+use crate::test::{release_binary, release_build};
 
 /// Measurements that are examples, with their crates.
 const EXAMPLES: [(&str, &str); 3] = [("claims", "sim"), ("curves", "sim"), ("libcachesim", "sim")];

@@ -5,40 +5,10 @@ use std::process::Command;
 
 use crate::steps::{Beside, Steps, run_counted};
 use crate::summary::Counts;
-use crate::{needs, root, tidy};
-
-/// This workspace's cargo.
-pub(crate) fn cargo(args: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root()).args(args);
-    command
-}
+use crate::units::{self, Which};
+use crate::{cargo, needs, root, tidy};
 
 const CLIPPY: [&str; 5] = ["clippy", "--workspace", "--all-targets", "--quiet", "--"];
-
-/// Not the examples, which lints check: fourteen of them took as long to build as a crate. Nor tests in docs: there are
-/// none, and each crate's would be looked for.
-const UNIT: [&str; 5] = ["test", "--no-fail-fast", "--lib", "--bins", "--tests"];
-
-/// Crates that compute and touch nothing of the machine: their tests may run beside others.
-const PURE: [&str; 4] = ["engine", "models", "touches", "sim"];
-
-/// The unit tests of these crates, `each` before the name of every pure one.
-fn unit(which: &[&str], each: &str) -> Command {
-    let mut test = cargo(&UNIT);
-    let pure = PURE.iter().flat_map(|one| [each, one]);
-    test.args(which).args(pure);
-    test
-}
-
-fn pure() -> Command {
-    unit(&[], "--package")
-}
-
-/// Those of all others. They run when nothing else does: some make control groups and swap.
-fn impure() -> Command {
-    unit(&["--workspace", "--exclude", "e2e"], "--exclude")
-}
 
 /// The part of the guests' tests that is short enough to run each time: the kernel that has what this
 /// machine's may lack. All of them: `cargo xtask guest suite`.
@@ -70,23 +40,24 @@ pub(crate) fn run(with_e2e: bool) -> bool {
             steps.run(name, || beside?.finish());
         }
     } else {
-        built(&mut steps);
-        steps.command("tests of pure crates", &mut pure());
+        checked(&mut steps);
+        steps.run("tests of pure crates", || units::run(Which::Pure));
     }
-    steps.command("unit and property tests", &mut impure());
+    steps.run("unit and property tests", || units::run(Which::Machine));
     steps.finish()
 }
 
 /// What needs the processor alone; whether all of it passed.
 pub(crate) fn run_beside() -> bool {
     let mut steps = Steps::default();
-    built(&mut steps);
-    steps.command("unit tests, built", impure().arg("--no-run"));
-    steps.command("tests of pure crates", &mut pure());
+    checked(&mut steps);
+    steps.run("unit tests, built", units::build);
+    steps.run("tests of pure crates", || units::run(Which::Pure));
     steps.finish()
 }
 
-fn built(steps: &mut Steps) {
+/// What reads the code and runs nothing of it.
+fn checked(steps: &mut Steps) {
     steps.command("lints", cargo(&CLIPPY).args(["-D", "warnings"]));
     let mut doc = cargo(&[
         "doc",

@@ -1,14 +1,14 @@
 //! The two sides: a kernel in a guest, and the engine in the simulator.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use touches::figures::Figures;
 
 use super::super::boot::{Outcome, Stream, boot};
 use super::super::{GuestFile, build, pass_through};
 use super::options::Asked;
-use crate::root;
+use crate::cargo;
 
 /// Boots once and runs all that was asked for; what the kernel counted. Lines are shown as they come, on standard
 /// error, for it takes minutes.
@@ -62,10 +62,7 @@ pub(super) fn save(file: &str, figures: &[Figures]) -> Result<(), String> {
 
 /// Runs the simulator's jobs; what the engine counted.
 pub(super) fn simulator(jobs: &[String]) -> Result<Vec<Figures>, String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut child = Command::new(cargo)
-        .current_dir(root())
-        .args(["run", "--quiet", "--release", "--package", "sim"])
+    let mut child = cargo(&["run", "--quiet", "--release", "--package", "sim"])
         .args(["--example", "fidelity"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
