@@ -115,6 +115,8 @@ fn swap_that_fills_up_on_the_way() {
         assert_eq!(reclaim.status.code(), Some(0), "{said}");
     }
     let _ = running.touch();
+    // What came back keeps its place in swap until it is written: once, nothing of the next program found room for a minute.
+    drop(running);
     let words = [
         "run",
         "--evict-older-than",
@@ -127,12 +129,9 @@ fn swap_that_fills_up_on_the_way() {
     ];
     let own = std::iter::once(pagetide::binary()).chain(words.map(str::to_owned));
     let managed = Sleeper::start(own, 96);
-    wait::until("swap is used up", LIMIT, || {
-        swapped(&managed) + swapped(&running) > 16 * MIB
-    });
+    wait::until("swap is used up", LIMIT, || swapped(&managed) > 16 * MIB);
     std::thread::sleep(Duration::from_secs(3));
     let _ = managed.touch();
-    let _ = running.touch();
 }
 
 /// The program ends while it is managed, and the next process of the machine gets its id: it is nobody's.
