@@ -126,11 +126,11 @@ fn is_pattern(page: &[u8; 4096]) -> bool {
 }
 
 #[test]
-fn thirty_seconds_of_everything() {
+fn everything_at_once() {
     let _serial = serial();
-    let mut chance = Chance::from_env("thirty_seconds_of_everything");
+    let mut chance = Chance::from_env("everything_at_once");
     let seed = chance.below(1 << 32);
-    let report = under_eviction(30, seed, &[]);
+    let report = under_eviction(20, seed, &[]);
     assert!(
         report.number("evicted_pages") > 1000,
         "hardly anything was evicted"
@@ -143,7 +143,7 @@ fn much_memory() {
     let _serial = serial();
     let mut chance = Chance::from_env("much_memory");
     let seed = chance.below(1 << 32);
-    let report = under_eviction(12, seed, &["--mib", "256", "--threads", "2"]);
+    let report = under_eviction(8, seed, &["--mib", "256", "--threads", "2"]);
     let evicted = report.number("evicted_pages");
     assert!(evicted > 5000, "{evicted} pages evicted");
 }
@@ -153,7 +153,7 @@ fn several_processes() {
     let _serial = serial();
     let mut chance = Chance::from_env("several_processes");
     let seed = chance.below(1 << 32);
-    under_eviction(10, seed, &["--procs", "3", "--threads", "2", "--mib", "24"]);
+    under_eviction(8, seed, &["--procs", "3", "--threads", "2", "--mib", "24"]);
 }
 
 /// One group of operations a run: what breaks is named by the test. `bench hostile` runs all of them for long.
