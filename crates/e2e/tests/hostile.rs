@@ -130,7 +130,7 @@ fn everything_at_once() {
     let _serial = serial();
     let mut chance = Chance::from_env("everything_at_once");
     let seed = chance.below(1 << 32);
-    let report = under_eviction(20, seed, &[]);
+    let report = under_eviction(15, seed, &[]);
     assert!(
         report.number("evicted_pages") > 1000,
         "hardly anything was evicted"
@@ -175,7 +175,7 @@ fn each_kind_of_operation_alone() {
     let mut failed = Vec::new();
     for group in groups {
         let seed = chance.below(1 << 32);
-        let result = std::panic::catch_unwind(|| under_eviction(2, seed, &["--ops", group]));
+        let result = std::panic::catch_unwind(|| under_eviction(1, seed, &["--ops", group]));
         failed.extend(result.err().map(|_| group));
     }
     assert!(failed.is_empty(), "wrong under {failed:?}");
