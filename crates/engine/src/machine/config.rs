@@ -49,6 +49,9 @@ pub struct MachineConfig {
     /// entries of the memcg LRU about, and cost a visit of everybody. Without them 100,000 tenants of a page each
     /// can be simulated.
     pub vain_passes: bool,
+    /// Tenants below low give to a reclaim of the root only when nobody else has anything left. The kernel's memcg LRU
+    /// passes over them once, and takes from them the next time that it meets them.
+    pub low_last: bool,
     /// The swap there is.
     pub swap: Limit,
     /// Shadows are bounded, as where they cost memory.
@@ -73,6 +76,7 @@ impl Default for MachineConfig {
             charge_batch: 1,
             workers: 1,
             vain_passes: true,
+            low_last: false,
             swap: Limit::Max,
             bound_shadows: false,
             batch: MIN_LRU_BATCH,

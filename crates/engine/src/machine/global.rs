@@ -37,6 +37,9 @@ impl Machine {
             return (MemcgOp::Young, Shrunk::default());
         }
         if self.tree.below_low(MemcgId::ROOT, id) {
+            if !self.low_gives {
+                return (MemcgOp::Young, Shrunk::default());
+            }
             if self.memcg_lru.segment(id) != Segment::Tail {
                 return (MemcgOp::Tail, Shrunk::default());
             }
@@ -117,6 +120,25 @@ impl Machine {
         if total.reclaimed >= request.nr {
             return total;
         }
+        self.low_gives = !self.config.low_last;
+        self.root_passes(request, &mut total, memory);
+        if !core::mem::replace(&mut self.low_gives, true) {
+            self.root_passes(request, &mut total, memory);
+        }
+        self.snapshot(MemcgId::ROOT);
+        total
+    }
+
+    /// Passes over the memcg LRU with rising pressure, until `total` is enough.
+    fn root_passes<M: Memory>(
+        &mut self,
+        request: ReclaimRequest,
+        total: &mut Shrunk,
+        memory: &mut M,
+    ) {
+        if total.reclaimed >= request.nr {
+            return;
+        }
         for priority in (0..=self.initial_priority(request.nr)).rev() {
             let rest = ReclaimRequest {
                 nr: request.nr.less(total.reclaimed),
@@ -131,8 +153,6 @@ impl Machine {
                 break;
             }
         }
-        self.snapshot(MemcgId::ROOT);
-        total
     }
 
     /// memory.reclaim of any memcg: of the root by the memcg LRU, below it by the hierarchy.

@@ -56,6 +56,8 @@ pub struct Machine {
     /// When memory last said that there is no swap: nobody asks again before time has gone on.
     no_swap: Option<Millis>,
     stats: Stats,
+    /// Whether a reclaim of the root takes from tenants below low now.
+    low_gives: bool,
     /// Who works now.
     worker: u32,
     hierarchy: Hierarchy,
@@ -97,6 +99,7 @@ impl Machine {
             guests: Guests::default(),
             no_swap: None,
             stats: Stats::new(config.workers.max(1)),
+            low_gives: true,
             worker: 0,
             hierarchy: Hierarchy::new(&config),
             idle: Idle::default(),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::machine::tests::{Simple, machine, request};
-use crate::memcg::MemcgLimits;
+use crate::memcg::{MemcgLimits, MemcgLru};
 use crate::units::{Bytes, Limit};
 
 /// memcg-lru.md 6. The first priority came from usage, active pages and all, and was gentler than the kernel's: memcg-lru's
@@ -62,5 +62,36 @@ fn whatever_the_dead_have_is_sizable() {
         let ops = [(); 4].map(|()| machine.shrink_one(ids[0], request(64), 0, &mut Simple));
         let first = ops.iter().find(|(_, shrunk)| shrunk.aged);
         assert_eq!(first.map(|(op, _)| *op), Some(aged), "dead: {dead}");
+    }
+}
+
+/// Two of three tenants, of which one is below low, were met in bins in this order: the one below low gave 48 MiB of its 64,
+/// and its neighbour, with as much and no protection, nothing (in `serve`, on real processes).
+#[test]
+fn who_is_below_low_gives_last_where_that_is_asked_for() {
+    for seed in 0..32 {
+        let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 4096);
+        machine.config.low_last = true;
+        machine.memcg_lru = MemcgLru::new(MemcgProfile::Newer, seed);
+        for id in [MemcgId::ROOT, ids[0], ids[1]] {
+            machine.memcg_lru.online(id);
+        }
+        let low = MemcgLimits {
+            low: Pages(8192),
+            ..MemcgLimits::default()
+        };
+        machine.set_limits(ids[0], low);
+        let left = |machine: &Machine| [ids[0], ids[1]].map(|id| machine.lruvec(id).resident().0);
+        let got = machine.proactive_reclaim(MemcgId::ROOT, request(3000), &mut Simple);
+        assert!(
+            got.is_ok() && left(&machine)[0] == 4096,
+            "seed {seed}: {got:?}"
+        );
+        // There are 1,096 left beside.
+        let got = machine.proactive_reclaim(MemcgId::ROOT, request(3000), &mut Simple);
+        assert!(
+            got.is_ok() && left(&machine)[0] < 4096,
+            "seed {seed}: {got:?}"
+        );
     }
 }
