@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 16] = [
+const FLOORS: [(&str, &[&[&str]]); 18] = [
     (
         "crates/engine/src",
         &[
@@ -113,7 +113,7 @@ const FLOORS: [(&str, &[&[&str]]); 16] = [
             &["files", "scope"],
             &["error", "limits"],
             &["mark", "place", "reclaim"],
-            &["guard"],
+            &["guard", "tenant"],
         ],
     ),
     (
@@ -124,7 +124,7 @@ const FLOORS: [(&str, &[&[&str]]); 16] = [
             &["control", "rights", "walls", "handshake"],
             &["preflight"],
             &["serve"],
-            &["reclaim"],
+            &["reclaim", "tenants"],
             &["manager", "launch"],
         ],
     ),
@@ -141,9 +141,25 @@ const FLOORS: [(&str, &[&[&str]]); 16] = [
         "crates/host/src/manage",
         &[
             &["options", "ids", "members", "advise", "flags", "near"],
-            &["tally", "why"],
+            &["homes", "tally", "why"],
             &["feed", "kernel", "room"],
-            &["act", "report"],
+            &["driver"],
+            &["act", "report", "tenants"],
+        ],
+    ),
+    (
+        "crates/host/src/manage/tenants",
+        &[&["tenant"], &["look", "hold", "ask"]],
+    ),
+    (
+        "crates/daemon/src/tenants",
+        &[
+            &["file", "values"],
+            &["inode", "reports"],
+            &["content"],
+            &["desk"],
+            &["directory"],
+            &["mount"],
         ],
     ),
     (

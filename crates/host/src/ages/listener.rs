@@ -27,6 +27,9 @@ pub struct Told<'a> {
 
 /// Hears of pages.
 pub trait Listener {
+    /// An address space is about to be told.
+    fn begin(&mut self, owner: Owner, identity: Identity);
+
     /// One piece of a mapping, in ascending order of addresses.
     fn hear(&mut self, told: Told<'_>, piece: Piece<'_>);
 
@@ -39,6 +42,7 @@ pub trait Listener {
 
 /// Nobody.
 impl Listener for () {
+    fn begin(&mut self, _: Owner, _: Identity) {}
     fn hear(&mut self, _: Told<'_>, _: Piece<'_>) {}
     fn end(&mut self, _: Owner, _: Identity, _: bool) {}
     fn gone(&mut self, _: Owner) {}

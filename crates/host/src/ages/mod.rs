@@ -149,6 +149,13 @@ impl Ages {
         self.spaces.values().fold(self.of_gone, sum)
     }
 
+    /// The next round reads this process even if it slept: what is told of it has changed.
+    pub fn read_again(&mut self, identity: Identity) {
+        if let Some(space) = self.spaces.get_mut(&identity) {
+            space.keep(Kept::default());
+        }
+    }
+
     /// The mappings of a process; none if it is gone or may not be read.
     pub fn mappings(&mut self, pid: u32) -> Vec<Mapping> {
         let maps = self.proc.maps(pid, &mut self.filesystems);
@@ -265,6 +272,7 @@ impl Ages {
         let is_ours = self.source.grain() == Grain::None || space.claim(identity);
         let at_most = self.pauses.at_most(space.kept, now);
         let at_most = is_ours.then_some(at_most);
+        listener.begin(space.owner, identity);
         let done = self.read_and_clear((pid, &mappings), &mut space, at_most, listener);
         let is_first = match done {
             Ok(is_first) => is_first,

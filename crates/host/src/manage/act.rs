@@ -11,7 +11,8 @@ use engine::{Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
 
 use super::advise::{Advised, advise};
-use super::kernel::{Kernel, page_ranges};
+use super::driver::{Driver, How};
+use super::kernel::page_ranges;
 use super::options::{Ask, Limits, Reclaimed};
 use super::tally::Tally;
 use super::{Manager, WORK_SHARE, room};
@@ -49,7 +50,7 @@ impl Manager {
         }
         self.next_eviction = Some(now.max(at + self.settings.every));
         let worked = own_cpu();
-        if self.looked.elapsed() * 2 > self.watch.interval() {
+        if self.driver.look_age() * 2 > self.driver.watch.interval() {
             self.look()?;
         }
         let tally = self.reclaim_with(Take::Idle(age));
@@ -75,10 +76,10 @@ impl Manager {
         let begin = Instant::now();
         loop {
             let asked = Instant::now();
-            let usage = room::usage(&self.watch, self.wall.as_ref());
+            let usage = room::usage(&self.driver.watch, self.wall.as_ref());
             // Without a wall every process is asked, and there may be thousands.
             let dear = asked.elapsed() * DEAR;
-            self.machine.set_measured(self.memcg, usage);
+            self.driver.machine.set_measured(self.memcg, usage);
             self.raise_wall(usage);
             let Some(wanted) = room::Room::wanted(&self.settings.limits, usage) else {
                 return Ok(Duration::MAX);
@@ -181,7 +182,7 @@ impl Manager {
     /// The target cannot be read any more.
     pub fn reclaim(&mut self, ask: Ask) -> Result<Reclaimed, WatchError> {
         self.look()?;
-        let resident = self.machine.lruvec(self.memcg).resident();
+        let resident = self.driver.machine.lruvec(self.memcg).resident();
         let (take, asked) = match ask {
             Ask::Bytes(bytes) => {
                 let pages = Pages(bytes.div_ceil(4096));
@@ -211,51 +212,36 @@ impl Manager {
             Take::Idle(age) => Some(now.since(Millis::from(age)).0),
             _ => None,
         };
-        let (ages, proc) = self.watch.ages_and_proc();
-        let mut kernel = Kernel {
-            ids: &self.ids,
-            members: &mut self.members,
-            ages,
-            proc,
-            flags: &self.flags,
+        let how = How {
             idle_since,
             dry_run: self.settings.dry_run,
             all: matches!(take, Take::All),
-            tally: Tally::default(),
         };
-        let (machine, memcg) = (&mut self.machine, self.memcg);
+        let memcg = self.memcg;
         let request = |nr: Pages, reason: ScanReason| ReclaimRequest {
             reason,
             nr,
             swappiness: None,
             now,
         };
-        match take {
+        let proactive = |nr| request(nr, ScanReason::Proactive);
+        let (mut tally, ()) = self.driver.page_out(how, |machine, kernel| match take {
             Take::Pages(nr, ScanReason::Proactive) => {
                 // Less than was asked for is told by the tally.
-                let _ = machine.proactive_reclaim(
-                    memcg,
-                    request(nr, ScanReason::Proactive),
-                    &mut kernel,
-                );
+                let _ = machine.proactive_reclaim(memcg, proactive(nr), kernel);
             }
             Take::Pages(nr, reason) => {
-                machine.reclaim_subtree(memcg, request(nr, reason), &mut kernel);
+                machine.reclaim_subtree(memcg, request(nr, reason), kernel);
             }
             Take::Idle(_) => {
                 let most = machine.unprotected(memcg);
-                machine.reclaim_older_than(memcg, Millis(0), most, now, &mut kernel);
+                machine.reclaim_older_than(memcg, Millis(0), most, now, kernel);
             }
             Take::All => {
                 let nr = machine.lruvec(memcg).resident();
-                let _ = machine.proactive_reclaim(
-                    memcg,
-                    request(nr, ScanReason::Proactive),
-                    &mut kernel,
-                );
+                let _ = machine.proactive_reclaim(memcg, proactive(nr), kernel);
             }
-        }
-        let mut tally = kernel.tally;
+        });
         if let Take::Pages(nr, _) = take {
             while tally.would.len() as u64 > nr.0 {
                 tally.would.pop_last();
@@ -285,14 +271,21 @@ impl Manager {
     /// The target cannot be read any more.
     pub fn bring_back(&mut self) -> Result<u64, WatchError> {
         self.look()?;
-        let members: Vec<Identity> = self.watch.members().to_vec();
+        let members: Vec<Identity> = self.driver.watch.members().to_vec();
         let mut pages = 0;
         for identity in members {
             let ranges = self.swapped(identity);
-            let Some(owner) = self.watch.ages().space(identity).map(|space| space.owner) else {
+            let Some(owner) = self
+                .driver
+                .watch
+                .ages()
+                .space(identity)
+                .map(|space| space.owner)
+            else {
                 continue;
             };
-            let Some(pidfd) = self.members.pidfd(owner, self.watch.proc()) else {
+            let Driver { members, watch, .. } = &mut self.driver;
+            let Some(pidfd) = members.pidfd(owner, watch.proc()) else {
                 continue;
             };
             let edges = Vec::new;
@@ -310,8 +303,8 @@ impl Manager {
 
     /// What of a process is in swap, or may be: entries of shared memory do not say.
     fn swapped(&mut self, identity: Identity) -> Vec<Range<u64>> {
-        let mappings = self.watch.mappings(identity.pid);
-        let (ages, _) = self.watch.ages_and_proc();
+        let mappings = self.driver.watch.mappings(identity.pid);
+        let (ages, _) = self.driver.watch.ages_and_proc();
         let is_read = |kind: Kind| matches!(kind, Kind::Anon | Kind::File);
         let read = mappings.iter().filter(|mapping| is_read(mapping.kind));
         let ranges: Vec<Range<u64>> = read.map(|mapping| mapping.start..mapping.end).collect();

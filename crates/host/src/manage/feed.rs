@@ -13,6 +13,7 @@ use engine::word::State;
 use engine::{FaultKind, FolioId, FolioType, Machine};
 use pagetables::{Entry, Kind as EntryKind, Piece};
 
+use super::homes::Homes;
 use super::ids::{CHUNK, CHUNK_PAGES, Ids, chunk_of, pages_within};
 use super::members::Members;
 use crate::ages::{Listener, Told};
@@ -52,8 +53,11 @@ struct Open {
 /// Tells a machine.
 pub(super) struct Feed<'a> {
     machine: &'a mut Machine,
+    homes: &'a mut Homes,
+    /// Whose tenant a process is.
+    home_of: &'a dyn Fn(Identity) -> MemcgId,
+    /// That of the address space that is told.
     memcg: MemcgId,
-    ids: &'a mut Ids,
     members: &'a mut Members,
     reading: u64,
     /// The one that pages are told of.
@@ -67,15 +71,16 @@ pub(super) struct Feed<'a> {
 impl<'a> Feed<'a> {
     /// `reading` is another number than that of any look before.
     pub(super) fn new(
-        (machine, memcg): (&'a mut Machine, MemcgId),
-        ids: &'a mut Ids,
+        machine: &'a mut Machine,
+        (homes, home_of): (&'a mut Homes, &'a dyn Fn(Identity) -> MemcgId),
         members: &'a mut Members,
         reading: u64,
     ) -> Feed<'a> {
         Feed {
             machine,
-            memcg,
-            ids,
+            homes,
+            home_of,
+            memcg: MemcgId::ROOT,
             members,
             reading,
             open: None,
@@ -94,11 +99,16 @@ impl<'a> Feed<'a> {
             self.others.insert(other.start, other);
         }
         let known = self.others.remove(&start).filter(is_open);
-        self.open = Some(known.unwrap_or_else(|| Open {
-            owner,
-            start,
-            first: self.ids.find(owner, start, self.reading),
-            told: [0; 8],
+        self.open = Some(known.unwrap_or_else(|| {
+            Open {
+                owner,
+                start,
+                first: self
+                    .homes
+                    .ids_mut(self.memcg)
+                    .find(owner, start, self.reading),
+                told: [0; 8],
+            }
         }));
     }
 
@@ -126,6 +136,18 @@ impl<'a> Feed<'a> {
         self.others.clear();
     }
 
+    fn ids(&self) -> &Ids {
+        self.homes.ids(self.memcg)
+    }
+
+    /// Pages of this owner are none of its tenant's any more.
+    fn forget_all(&mut self, owner: Owner, chunks: Vec<(u64, FolioId)>) {
+        for (start, first) in chunks {
+            self.forget(first, CHUNK_PAGES);
+            self.homes.ids_mut(self.memcg).release(owner, start);
+        }
+    }
+
     fn forget(&mut self, first: FolioId, pages: u32) {
         self.machine.unmap_range(self.memcg, first, pages as usize);
     }
@@ -139,12 +161,13 @@ impl<'a> Feed<'a> {
         let first = match (open.first, page) {
             (Some(first), _) => first,
             (None, Page::In(..)) => {
-                let made = self.ids.find_or_make(open.owner, open.start, self.reading);
+                let ids = self.homes.ids_mut(self.memcg);
+                let made = ids.find_or_make(open.owner, open.start, self.reading);
                 let Some(first) = made else {
                     return;
                 };
                 open.first = Some(first);
-                self.machine.lruvec_mut(self.memcg).ensure(self.ids.len());
+                self.machine.lruvec_mut(self.memcg).ensure(ids.len());
                 first
             }
             (None, _) => return,
@@ -193,7 +216,7 @@ impl<'a> Feed<'a> {
 
     /// What could not be read stays as it was.
     fn leave(&mut self, owner: Owner, range: Range<u64>) {
-        for (chunk, _) in self.ids.within(owner, chunk_of(range.start)..range.end) {
+        for (chunk, _) in self.ids().within(owner, chunk_of(range.start)..range.end) {
             self.turn_to(owner, chunk);
             let Some(open) = &mut self.open else {
                 continue;
@@ -212,7 +235,7 @@ impl<'a> Feed<'a> {
                 .map(|number| number * CHUNK)
                 .collect()
         } else {
-            let known = self.ids.within(told.owner, from..whole.end);
+            let known = self.ids().within(told.owner, from..whole.end);
             known.into_iter().map(|(start, _)| start).collect()
         };
         for chunk in chunks {
@@ -227,6 +250,17 @@ impl<'a> Feed<'a> {
 }
 
 impl Listener for Feed<'_> {
+    fn begin(&mut self, owner: Owner, identity: Identity) {
+        let home = (self.home_of)(identity);
+        if let Some(before) = self.homes.of(owner).filter(|before| *before != home) {
+            // It was moved, with all its pages: there they are new, and the books know their ages.
+            self.memcg = before;
+            self.forget_all(owner, self.ids().within(owner, 0..u64::MAX));
+        }
+        self.homes.settle_in(owner, home);
+        self.memcg = home;
+    }
+
     fn hear(&mut self, told: Told<'_>, piece: Piece<'_>) {
         if matches!(told.mapping.kind, Kind::Device | Kind::Hugetlb) {
             return;
@@ -253,17 +287,15 @@ impl Listener for Feed<'_> {
             return;
         }
         self.close();
-        for (start, first) in self.ids.untold(owner, self.reading) {
-            self.forget(first, CHUNK_PAGES);
-            self.ids.release(owner, start);
-        }
+        self.forget_all(owner, self.ids().untold(owner, self.reading));
     }
 
     fn gone(&mut self, owner: Owner) {
         self.drop_open();
-        for (start, first) in self.ids.within(owner, 0..u64::MAX) {
-            self.forget(first, CHUNK_PAGES);
-            self.ids.release(owner, start);
+        if let Some(home) = self.homes.of(owner) {
+            self.memcg = home;
+            self.forget_all(owner, self.ids().within(owner, 0..u64::MAX));
+            self.homes.forget(owner);
         }
         self.members.forget(owner);
     }

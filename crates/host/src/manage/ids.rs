@@ -39,6 +39,15 @@ struct Chunk {
 }
 
 impl Ids {
+    /// None yet.
+    pub(super) const fn new() -> Ids {
+        Ids {
+            slots: Vec::new(),
+            free: Vec::new(),
+            chunks: BTreeMap::new(),
+        }
+    }
+
     /// How many ids there may be.
     pub(super) fn len(&self) -> usize {
         self.slots.len() * CHUNK_PAGES as usize

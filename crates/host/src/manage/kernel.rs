@@ -15,7 +15,8 @@ use pagetables::{Advice, Entry, Kind as EntryKind, Piece};
 
 use super::advise::{Advised, advise};
 use super::flags::Flags;
-use super::ids::{Ids, joined};
+use super::homes::Homes;
+use super::ids::joined;
 use super::members::Members;
 use super::near::{self, Near};
 use super::tally::Tally;
@@ -29,7 +30,7 @@ const STEP: usize = 512;
 
 /// Memory as the kernel has it.
 pub(super) struct Kernel<'a> {
-    pub(super) ids: &'a Ids,
+    pub(super) homes: &'a Homes,
     pub(super) members: &'a mut Members,
     pub(super) ages: &'a mut Ages,
     pub(super) proc: &'a Proc,
@@ -65,7 +66,7 @@ struct Leaving {
 
 impl Kernel<'_> {
     /// Pages of one process, by ascending address.
-    fn step(&mut self, owner: Owner, pages: &[Asked], outcome: &mut [PageOut]) {
+    fn step(&mut self, (memcg, owner): (MemcgId, Owner), pages: &[Asked], outcome: &mut [PageOut]) {
         let addresses: Vec<u64> = pages.iter().map(|(address, _)| *address).collect();
         let Some(before) = self.entries(owner, &addresses) else {
             pages
@@ -91,9 +92,9 @@ impl Kernel<'_> {
         if self.dry_run {
             for Leaving { page, .. } in leaving {
                 outcome[page.1] = PageOut::Busy;
-                self.tally
-                    .would
-                    .extend(self.ids.id_of(owner, page.0).map(|id| id.0));
+                if let Some(id) = self.homes.ids(memcg).id_of(owner, page.0) {
+                    self.tally.note_would(memcg, id);
+                }
             }
             return;
         }
@@ -263,15 +264,15 @@ impl Kernel<'_> {
 
 impl Memory for Kernel<'_> {
     /// Which pages were accessed since the last look. Bits stay as they are: the next look tells ages by them.
-    fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
-        for owner in self.ids.owners() {
+    fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
+        let ids = self.homes.ids(memcg);
+        for owner in ids.owners() {
             let Some(pid) = self.members.pid(owner) else {
                 continue;
             };
             if self.bits_of(owner) == Bits::Unknown {
                 continue;
             }
-            let ids = self.ids;
             // A process that is gone has nothing young.
             let _ = self
                 .ages
@@ -296,20 +297,21 @@ impl Memory for Kernel<'_> {
         }
     }
 
-    fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+    fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
         let (first, left) = (outcome.len(), self.tally.left);
         outcome.resize(first + batch.len(), PageOut::Gone);
         let outcome = &mut outcome[first..];
         let places = batch.iter().enumerate();
         let mut fresh = vec![true; batch.len()];
+        let ids = self.homes.ids(memcg);
         let mut asked: Vec<(Owner, Asked)> = places
             .filter_map(|(at, id)| {
-                if let Some(what) = self.tally.known(id.0) {
+                if let Some(what) = self.tally.known(memcg, *id) {
                     outcome[at] = what;
                     fresh[at] = false;
                     return None;
                 }
-                let (owner, address) = self.ids.place(*id)?;
+                let (owner, address) = ids.place(*id)?;
                 Some((owner, (address, at)))
             })
             .collect();
@@ -317,12 +319,12 @@ impl Memory for Kernel<'_> {
         for of_owner in asked.chunk_by(|one, next| one.0 == next.0) {
             let pages: Vec<Asked> = of_owner.iter().map(|(_, page)| *page).collect();
             for step in pages.chunks(STEP) {
-                self.step(of_owner[0].0, step, outcome);
+                self.step((memcg, of_owner[0].0), step, outcome);
             }
         }
         for ((id, what), fresh) in batch.iter().zip(outcome.iter_mut()).zip(fresh) {
             if fresh {
-                self.tally.note(id.0, *what);
+                self.tally.note(memcg, *id, *what);
             }
             // Put back as the youngest: as the oldest they would be tried again before all others.
             if matches!(what, PageOut::Shared | PageOut::Locked | PageOut::LazyFree) {

@@ -5,13 +5,16 @@
 //! processes are changed in nothing but accessed bits and in where their pages are, which is the kernel's doing:
 //! whatever becomes of this manager, they run on.
 //!
-//! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`; `tally`, `why`; `feed` (a look tells the engine),
-//! `kernel` (the engine's pages leave), `room` (limits as measured); `act`, `report`; here the clock.
+//! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`; `homes`, `tally`, `why`; `feed` (a look tells the
+//! engine), `kernel` (the engine's pages leave), `room` (limits as measured); `driver` (both of one engine); `act`,
+//! `report`; here the clock.
 
 mod act;
 mod advise;
+mod driver;
 mod feed;
 mod flags;
+mod homes;
 mod ids;
 mod kernel;
 mod members;
@@ -20,6 +23,7 @@ mod options;
 mod report;
 mod room;
 mod tally;
+pub mod tenants;
 mod why;
 
 use std::time::{Duration, Instant};
@@ -28,17 +32,13 @@ use engine::memcg::{MemcgId, MemcgLimits};
 use engine::{Limit, Machine, MachineConfig, Millis, Policy};
 
 use crate::wall::Wall;
-use crate::watch::{self, Watch, WatchError, own_cpu};
-use feed::{Feed, Noticed};
-use flags::Flags;
-use ids::Ids;
-use members::Members;
+use crate::watch::{self, Watch, WatchError};
+use driver::{BATCH, Driver};
+use feed::Noticed;
 pub use options::{Ask, Kept, Limits, Reclaimed, Settings};
 use room::Room;
 use tally::Tally;
 
-/// Pages that the engine isolates at a time: some milliseconds of paging out.
-const BATCH: usize = 2048;
 /// Looks may take this part of a processor, more often than the interval, while reclaim needs fresh ages.
 const LOOKS_SHARE: u32 = 20;
 /// All other looks, and what the policy does, may take this part of it, whatever intervals are asked for.
@@ -61,23 +61,15 @@ struct Sums {
 /// A manager. See the module.
 pub struct Manager {
     settings: Settings,
-    watch: Watch,
+    driver: Driver,
     wall: Option<Wall>,
     /// What the wall's swappiness was before page cache was preferred; none while it is as it was.
     usual_swappiness: Option<u8>,
-    machine: Machine,
     memcg: MemcgId,
-    ids: Ids,
-    members: Members,
-    flags: Flags,
     room: Room,
     /// A hard limit that the wall gets when usage is below it: the kernel would kill for it, or refuse.
     wall_due: Option<u64>,
     sums: Sums,
-    readings: u64,
-    /// What the last look took of a processor, and when it was.
-    look_took: Duration,
-    looked: Instant,
     next_look: Instant,
     /// When usage is measured again.
     next_hold: Instant,
@@ -121,24 +113,16 @@ impl Manager {
         let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));
         let memcg = MemcgId::FIRST;
         machine.set_swappiness(memcg, settings.swappiness);
-        let flags = Flags::open(watch.proc());
         let mut manager = Manager {
             next_eviction: settings.evict_older_than.map(|age| now + age),
             settings,
-            watch,
+            driver: Driver::new(watch, machine),
             wall,
             usual_swappiness: None,
-            machine,
             memcg,
-            ids: Ids::default(),
-            members: Members::default(),
-            flags,
             room: Room::default(),
             wall_due: None,
             sums: Sums::default(),
-            readings: 0,
-            look_took: Duration::ZERO,
-            looked: now,
             next_look: now,
             next_hold: now,
             generation_ms: 0,
@@ -159,7 +143,7 @@ impl Manager {
         if begin >= self.next_look {
             self.look()?;
         } else {
-            self.watch.follow()?;
+            self.driver.watch.follow()?;
         }
         self.evict_by_age()?;
         // Whatever else woke us: a limit that cannot be held is not tried again before its time.
@@ -178,7 +162,7 @@ impl Manager {
     /// Whether all processes are gone.
     #[must_use]
     pub fn finished(&self) -> bool {
-        self.watch.finished()
+        self.driver.watch.finished()
     }
 
     /// What was done since the last call, or would have been, and why.
@@ -216,7 +200,7 @@ impl Manager {
             swap_max,
             ..MemcgLimits::default()
         };
-        self.machine.set_limits(self.memcg, limits);
+        self.driver.machine.set_limits(self.memcg, limits);
         let Some(wall) = self.wall.clone() else {
             return;
         };
@@ -250,7 +234,7 @@ impl Manager {
     }
 
     fn now(&self) -> Millis {
-        Millis(self.watch.elapsed_ms())
+        Millis(self.driver.watch.elapsed_ms())
     }
 
     /// Reads all tables, tells the engine, and opens a generation if it is time for one.
@@ -262,7 +246,7 @@ impl Manager {
             .settings
             .evict_older_than
             .map_or(0, |age| Millis::from(age / 2).0);
-        let now = self.watch.elapsed_ms();
+        let now = self.driver.watch.elapsed_ms();
         if now - self.generation_ms + 50 >= apart {
             self.open_generation();
         }
@@ -271,25 +255,14 @@ impl Manager {
 
     /// Reads all tables and tells the engine: what was accessed is of the youngest generation.
     fn read(&mut self) -> Result<(), WatchError> {
-        let (begin, worked) = (Instant::now(), own_cpu());
-        self.watch.advance();
-        self.readings += 1;
+        let begin = Instant::now();
         self.has_opened = false;
-        let mut feed = Feed::new(
-            (&mut self.machine, self.memcg),
-            &mut self.ids,
-            &mut self.members,
-            self.readings,
-        );
-        self.watch.look_now(&mut feed)?;
-        let noticed = feed.noticed;
+        let memcg = self.memcg;
+        let noticed = self.driver.read(&|_| memcg)?;
         self.sums.noticed.came_back += noticed.came_back;
         self.sums.noticed.left += noticed.left;
-        self.looked = Instant::now();
-        // By the clock, a look on a busy host counted the others' time as its own work: of a program with a terabyte of shadow
-        // memory (ThreadSanitizer), beside two busy loops, nothing left in time.
-        self.look_took = own_cpu().saturating_sub(worked);
-        self.next_look = begin + self.watch.interval().max(self.look_took * WORK_SHARE);
+        let pause = self.driver.look_took() * WORK_SHARE;
+        self.next_look = begin + self.driver.watch.interval().max(pause);
         Ok(())
     }
 
@@ -297,16 +270,18 @@ impl Manager {
     fn open_generation(&mut self) {
         if !self.has_opened {
             self.has_opened = true;
-            self.generation_ms = self.watch.elapsed_ms();
-            self.machine.age(self.memcg, Millis(self.generation_ms));
+            self.generation_ms = self.driver.watch.elapsed_ms();
+            self.driver
+                .machine
+                .age(self.memcg, Millis(self.generation_ms));
         }
     }
 
     /// Looks between two intervals, if the last look is long enough ago for what looks cost. When the oldest generation
     /// is used up, reclaim opens one itself: one for each look, five a second, left four fifths of a second of history.
     fn look_if_worth_it(&mut self) -> Result<(), WatchError> {
-        let apart = (self.look_took * LOOKS_SHARE).max(LOOKS_APART);
-        if self.looked.elapsed() < apart {
+        let apart = (self.driver.look_took() * LOOKS_SHARE).max(LOOKS_APART);
+        if self.driver.look_age() < apart {
             return Ok(());
         }
         self.read()

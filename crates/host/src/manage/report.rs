@@ -10,7 +10,7 @@ use crate::watch::WatchError;
 impl Manager {
     /// Everything until now.
     pub fn report(&mut self) -> Report {
-        let mut report = self.watch.report();
+        let mut report = self.driver.watch.report();
         let limit = |limit: engine::Limit| match limit {
             engine::Limit::Max => None,
             limit => Some(limit.pages().bytes().0),
@@ -51,16 +51,16 @@ impl Manager {
     /// The target cannot be read any more.
     pub fn stat(&mut self) -> Result<Vec<(&'static str, u64)>, WatchError> {
         // Where a look costs much, of a program that has just grown nothing at all was told (6.1 in the guest).
-        if self.machine.lruvec(self.memcg).resident() == engine::Pages(0) {
+        if self.driver.machine.lruvec(self.memcg).resident() == engine::Pages(0) {
             self.read()?;
         } else {
             self.look_if_worth_it()?;
         }
         // A user of one program wants what is, not what was up to two seconds ago.
-        self.machine.flush_stats();
-        let counted = self.machine.memory_stat(self.memcg);
+        self.driver.machine.flush_stats();
+        let counted = self.driver.machine.memory_stat(self.memcg);
         let mut stat = Vec::new();
-        let usage = room::usage(&self.watch, self.wall.as_ref());
+        let usage = room::usage(&self.driver.watch, self.wall.as_ref());
         stat.push(("current", usage.bytes().0));
         for size in LruSize::ALL {
             let name = match size {
@@ -71,7 +71,7 @@ impl Manager {
             stat.push((name, engine::Pages(counted.size(size)).bytes().0));
         }
         // What the kernel took before we looked for the first time, the engine never knew.
-        stat.push(("swapped", self.watch.swapped_pages().bytes().0));
+        stat.push(("swapped", self.driver.watch.swapped_pages().bytes().0));
         stat.extend(counted.events.iter());
         Ok(stat)
     }

@@ -5,9 +5,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::PageOut;
+use engine::memcg::MemcgId;
+use engine::{FolioId, PageOut};
 
 use super::options::Kept;
+
+/// A page: its tenant's index, and its id there.
+type Page = (usize, u32);
+
+const fn page(memcg: MemcgId, id: FolioId) -> Page {
+    (memcg.index(), id.0)
+}
 
 /// What paging out came to, in one reclaim.
 #[derive(Clone, Debug, Default)]
@@ -19,13 +27,13 @@ pub(super) struct Tally {
     /// Why the kernel refused, if it did.
     pub(super) refused: Option<String>,
     /// In a dry run: pages that would have left.
-    pub(super) would: BTreeSet<u32>,
+    pub(super) would: BTreeSet<Page>,
     /// Pages that were out before we asked: the kernel's own reclaim took them.
     pub(super) left: u64,
     /// Pages without a file that were skipped as shared.
     pub(super) shared_anon: u64,
     /// Pages that did not leave, by id, and why: the engine comes back to them in the same reclaim.
-    stayed: BTreeMap<u32, PageOut>,
+    stayed: BTreeMap<Page, PageOut>,
 }
 
 impl Tally {
@@ -45,14 +53,20 @@ impl Tally {
         kept
     }
 
+    /// In a dry run: this page would have left.
+    pub(super) fn note_would(&mut self, memcg: MemcgId, id: FolioId) {
+        self.would.insert(page(memcg, id));
+    }
+
     /// What there is no use asking the kernel about once more. A page that is on its way to a list of the
     /// kernel's is busy for a moment only.
-    pub(super) fn known(&self, id: u32) -> Option<PageOut> {
-        let known = self.stayed.get(&id).copied();
+    pub(super) fn known(&self, memcg: MemcgId, id: FolioId) -> Option<PageOut> {
+        let known = self.stayed.get(&page(memcg, id)).copied();
         known.filter(|what| *what != PageOut::Busy || self.refused.is_some())
     }
 
-    pub(super) fn note(&mut self, id: u32, what: PageOut) {
+    pub(super) fn note(&mut self, memcg: MemcgId, id: FolioId, what: PageOut) {
+        let id = page(memcg, id);
         if matches!(what, PageOut::Stored | PageOut::Gone) {
             self.evicted += u64::from(what == PageOut::Stored);
             self.stayed.remove(&id);

@@ -13,6 +13,7 @@ mod mark;
 mod place;
 mod reclaim;
 mod scope;
+mod tenant;
 #[cfg(test)]
 mod tests;
 

@@ -190,7 +190,7 @@ fn beside_limits(own: &Path, parent: &Path, mount: &Path) -> Limits {
 }
 
 /// Whether groups below this one count memory, after asking for it.
-fn hand_down(dir: &Path) -> Result<(), Errno> {
+pub(super) fn hand_down(dir: &Path) -> Result<(), Errno> {
     let file = dir.join(SUBTREE);
     let text = read_path(&file)?.ok_or(Errno::NOENT)?;
     if words(text.trim_ascii()).any(|word| word == b"memory") {

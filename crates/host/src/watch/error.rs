@@ -16,7 +16,7 @@ pub struct WatchError {
 
 impl WatchError {
     /// A failure.
-    pub(super) fn failure(what: impl Into<String>, hint: impl Into<String>) -> WatchError {
+    pub(crate) fn failure(what: impl Into<String>, hint: impl Into<String>) -> WatchError {
         WatchError {
             what: what.into(),
             hint: hint.into(),
@@ -25,7 +25,7 @@ impl WatchError {
     }
 
     /// A privilege or a kernel feature is missing.
-    pub(super) fn missing(what: impl Into<String>, hint: impl Into<String>) -> WatchError {
+    pub(crate) fn missing(what: impl Into<String>, hint: impl Into<String>) -> WatchError {
         WatchError {
             is_missing: true,
             ..WatchError::failure(what, hint)

@@ -99,6 +99,12 @@ impl Groups {
         }
     }
 
+    /// Whether a group says which controllers those below it have (version 2).
+    #[must_use]
+    pub fn has_subtree_control(&self) -> bool {
+        self.version == Version::V2
+    }
+
     /// The group that the mount shows as the first: all others are below it.
     #[must_use]
     pub fn root(&self) -> Group {

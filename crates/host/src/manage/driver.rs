@@ -1,0 +1,130 @@
+//! The engine on a host: looks tell it what is in memory, and what it chooses leaves by the kernel's hand.
+//!
+//! Invariant: the engine hears of processes from here alone, and pages leave from here alone, whoever asked: one tenant
+//! ([`super::Manager`]) or a tree of them ([`super::tenants`]).
+
+use std::time::{Duration, Instant};
+
+use engine::Machine;
+use engine::memcg::MemcgId;
+
+use super::feed::{Feed, Noticed};
+use super::flags::Flags;
+use super::homes::Homes;
+use super::ids::CHUNK_PAGES;
+use super::kernel::Kernel;
+use super::members::Members;
+use super::tally::Tally;
+use crate::system::Identity;
+use crate::watch::{Watch, WatchError, own_cpu};
+
+/// Pages that the engine isolates at a time: some milliseconds of paging out.
+pub(super) const BATCH: usize = 2048;
+
+/// How pages are to leave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    /// Pages that were accessed after this time of the books (milliseconds) stay.
+    pub(super) idle_since: Option<u64>,
+    /// None leaves.
+    pub(super) dry_run: bool,
+    /// What cannot be known to be in use goes, too.
+    pub(super) all: bool,
+}
+
+/// See the module.
+pub(super) struct Driver {
+    pub(super) watch: Watch,
+    pub(super) machine: Machine,
+    pub(super) members: Members,
+    homes: Homes,
+    flags: Flags,
+    readings: u64,
+    /// When the last look was, and what it took of a processor.
+    looked: Instant,
+    look_took: Duration,
+}
+
+impl Driver {
+    pub(super) fn new(watch: Watch, machine: Machine) -> Driver {
+        Driver {
+            flags: Flags::open(watch.proc()),
+            watch,
+            machine,
+            members: Members::default(),
+            homes: Homes::default(),
+            readings: 0,
+            looked: Instant::now(),
+            look_took: Duration::ZERO,
+        }
+    }
+
+    /// Reads all tables and tells the engine: what was accessed is of the youngest generation. `home_of` says whose
+    /// tenant a process is.
+    pub(super) fn read(
+        &mut self,
+        home_of: &dyn Fn(Identity) -> MemcgId,
+    ) -> Result<Noticed, WatchError> {
+        let worked = own_cpu();
+        self.watch.advance();
+        self.readings += 1;
+        let mut feed = Feed::new(
+            &mut self.machine,
+            (&mut self.homes, home_of),
+            &mut self.members,
+            self.readings,
+        );
+        self.watch.look_now(&mut feed)?;
+        let noticed = feed.noticed;
+        self.looked = Instant::now();
+        // By the clock, a look on a busy host counted the others' time as its own work: of a program with a terabyte of shadow
+        // memory (ThreadSanitizer), beside two busy loops, nothing left in time.
+        self.look_took = own_cpu().saturating_sub(worked);
+        Ok(noticed)
+    }
+
+    /// The engine forgets all pages of a tenant that is about to be removed: its processes are gone or elsewhere, where
+    /// the next look finds their pages. (Its id is given to another tenant then.)
+    pub(super) fn evacuate(&mut self, memcg: MemcgId) {
+        for first in self.homes.evacuate(memcg) {
+            self.machine.unmap_range(memcg, first, CHUNK_PAGES as usize);
+        }
+    }
+
+    /// How long ago the last look was.
+    pub(super) fn look_age(&self) -> Duration {
+        self.looked.elapsed()
+    }
+
+    /// What the last look took of a processor.
+    pub(super) fn look_took(&self) -> Duration {
+        self.look_took
+    }
+
+    /// Which tenant each address space is of.
+    pub(super) fn homes(&self) -> &Homes {
+        &self.homes
+    }
+
+    /// One call of the engine, `reclaim`, with the host as its memory: what it came to, and what the call returned.
+    pub(super) fn page_out<T>(
+        &mut self,
+        how: How,
+        reclaim: impl FnOnce(&mut Machine, &mut Kernel<'_>) -> T,
+    ) -> (Tally, T) {
+        let (ages, proc) = self.watch.ages_and_proc();
+        let mut kernel = Kernel {
+            homes: &self.homes,
+            members: &mut self.members,
+            ages,
+            proc,
+            flags: &self.flags,
+            idle_since: how.idle_since,
+            dry_run: how.dry_run,
+            all: how.all,
+            tally: Tally::default(),
+        };
+        let answer = reclaim(&mut self.machine, &mut kernel);
+        (kernel.tally, answer)
+    }
+}

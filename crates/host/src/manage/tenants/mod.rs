@@ -1,0 +1,276 @@
+//! Many tenants on one engine: a tree of real control groups, shared out by the memcg LRU.
+//!
+//! Invariant: every tenant is a control group below one root that carries our mark; which processes it has, the kernel
+//! says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time, the
+//! next manager finds the groups, their processes and what was asked for them.
+//!
+//! Floors: `tenant`; here the tree and its clock; `look` (who is where), `hold` (limits), `ask` (what people ask for).
+
+mod ask;
+mod hold;
+mod look;
+mod tenant;
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use engine::machine::GlobalReclaim;
+use engine::memcg::MemcgId;
+use engine::{Machine, MachineConfig, Millis};
+use rustix::io::Errno;
+
+pub use super::options::Limits;
+pub use ask::{Ages, NodeAges, Usage};
+
+use super::driver::{BATCH, Driver};
+use crate::system::family::Target;
+use crate::system::{Groups, Identity, Proc};
+use crate::wall::Wall;
+use crate::watch::{self, Watch, WatchError};
+use tenant::{Tenant, for_engine};
+
+/// What a tree of tenants is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its root, below the mount of the hierarchy that counts memory.
+    pub root: PathBuf,
+    /// Time between two looks, where nothing asks for more of them.
+    pub interval: Duration,
+    /// The root is reclaimed by walking all tenants: what the memcg LRU replaced, to compare.
+    pub by_iterator: bool,
+}
+
+/// A tree of tenants. See the module.
+pub struct Tenants {
+    driver: Driver,
+    /// The root is reclaimed by the memcg LRU, not by walking all.
+    by_lru: bool,
+    manager: Identity,
+    groups: Groups,
+    tenants: BTreeMap<MemcgId, Tenant>,
+    by_path: BTreeMap<PathBuf, MemcgId>,
+    by_serial: BTreeMap<u64, MemcgId>,
+    next_serial: u64,
+    /// Whose tenant each process was at the last look.
+    homes: BTreeMap<Identity, MemcgId>,
+    next_look: Instant,
+    /// What was done since somebody asked, and why.
+    actions: Vec<String>,
+}
+
+impl Tenants {
+    /// Makes the root, or takes it up with all tenants below that a dead manager left.
+    ///
+    /// # Errors
+    /// There are no control groups, another manager has the root, or there is no way to see ages.
+    pub fn start(settings: &Settings) -> Result<Tenants, WatchError> {
+        let proc = Proc::system()?;
+        let groups = Groups::find(&proc)?;
+        let gone = || WatchError::failure("this process is not in /proc", "mount /proc");
+        let manager = proc.identity(std::process::id())?.ok_or_else(gone)?;
+        let wall = root(&groups, manager, &settings.root)?;
+        let opened = Watch::open(watch::Settings {
+            target: Target::Group(wall.group().clone()),
+            interval: settings.interval,
+            max_wait: None,
+            source: None,
+        });
+        // A root that nobody is in is not left behind; EBUSY where there are tenants.
+        let watch = opened.inspect_err(|_| {
+            let _ = wall.remove_tenant();
+        })?;
+        let global = match settings.by_iterator {
+            true => GlobalReclaim::Iterator,
+            false => GlobalReclaim::MemcgLru,
+        };
+        let config = MachineConfig {
+            global,
+            low_last: true,
+            batch: BATCH,
+            seed: manager.started,
+            ..MachineConfig::default()
+        };
+        let mut tenants = Tenants {
+            driver: Driver::new(watch, Machine::new(config, Millis(0))),
+            by_lru: !settings.by_iterator,
+            manager,
+            groups,
+            tenants: BTreeMap::new(),
+            by_path: BTreeMap::new(),
+            by_serial: BTreeMap::new(),
+            next_serial: 0,
+            homes: BTreeMap::new(),
+            next_look: Instant::now(),
+            actions: Vec::new(),
+        };
+        tenants.admit(MemcgId::ROOT, PathBuf::new(), wall);
+        tenants.look()?;
+        Ok(tenants)
+    }
+
+    /// Does what is due, and says how long nothing more will be.
+    ///
+    /// # Errors
+    /// The groups cannot be read any more.
+    pub fn work(&mut self) -> Result<Duration, WatchError> {
+        // Who comes and goes between two looks is found by the next: a thousand groups are not listed for each file
+        // that somebody reads.
+        if Instant::now() >= self.next_look {
+            self.look()?;
+        }
+        let pause = self.hold()?;
+        let now = self.now();
+        self.driver.machine.flush_stats_if_due(now);
+        Ok(pause.min(self.next_look.saturating_duration_since(Instant::now())))
+    }
+
+    /// What was done since the last call, and why.
+    pub fn actions(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// The tenant at a path below the root; the root for an empty one.
+    #[must_use]
+    pub fn find(&self, path: &Path) -> Option<MemcgId> {
+        self.by_path.get(path).copied()
+    }
+
+    /// A number that no other tenant of this tree ever has; 0 for the root.
+    #[must_use]
+    pub fn serial(&self, memcg: MemcgId) -> Option<u64> {
+        self.tenants.get(&memcg).map(|tenant| tenant.serial)
+    }
+
+    /// The tenant of a number, if it is there still.
+    #[must_use]
+    pub fn by_serial(&self, serial: u64) -> Option<MemcgId> {
+        self.by_serial.get(&serial).copied()
+    }
+
+    /// The nodes of this host.
+    #[must_use]
+    pub fn nodes(&self) -> &[u32] {
+        self.driver.watch.ages().nodes()
+    }
+
+    /// Time since the tree was taken up, milliseconds.
+    #[must_use]
+    pub fn elapsed_ms(&self) -> u64 {
+        self.driver.watch.elapsed_ms()
+    }
+
+    /// Its path below the root.
+    ///
+    /// # Errors
+    /// ENODEV if it is gone.
+    pub fn path(&self, memcg: MemcgId) -> Result<&Path, Errno> {
+        Ok(&self.tenant(memcg)?.path)
+    }
+
+    /// Names of the tenants right below one.
+    pub fn children(&self, memcg: MemcgId) -> impl Iterator<Item = (&Path, MemcgId)> {
+        let tree = self.driver.machine.tree();
+        let children = tree.children(memcg);
+        children.filter_map(|id| Some((self.tenants.get(&id)?.path.as_path(), id)))
+    }
+
+    /// Makes a tenant.
+    ///
+    /// # Errors
+    /// The kernel's for the group.
+    pub fn make(&mut self, parent: MemcgId, name: &str) -> Result<MemcgId, Errno> {
+        let above = self.tenant(parent)?;
+        let (path, dir) = (above.path.join(name), above.wall.group().dir.join(name));
+        let wall = Wall::tenant(&self.groups, &dir, self.manager, false)?;
+        let now = self.now();
+        let memcg = self.driver.machine.create(parent, now);
+        self.admit(memcg, path, wall);
+        Ok(memcg)
+    }
+
+    /// Removes a tenant whose group has neither processes nor groups.
+    ///
+    /// # Errors
+    /// The kernel's for the group; EPERM for the root.
+    pub fn remove(&mut self, memcg: MemcgId) -> Result<(), Errno> {
+        if memcg == MemcgId::ROOT {
+            return Err(Errno::PERM);
+        }
+        self.tenant(memcg)?.wall.remove_tenant()?;
+        self.drop_tenant(memcg);
+        Ok(())
+    }
+
+    /// Ends: tenants stay as they are, and a root that holds nothing, nobody and no limit is removed.
+    pub fn end(self) {
+        let root = self.tenants.get(&MemcgId::ROOT);
+        if let Some(root) = root.filter(|root| root.limits == Limits::default()) {
+            // EBUSY where there are tenants or processes.
+            let _ = root.wall.remove_tenant();
+        }
+    }
+
+    fn admit(&mut self, memcg: MemcgId, path: PathBuf, wall: Wall) {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        let mut tenant = Tenant::new((memcg, serial), path.clone(), wall);
+        tenant.apply();
+        let limits = for_engine(&tenant.limits);
+        self.driver.machine.set_limits(memcg, limits);
+        self.by_path.insert(path, memcg);
+        self.by_serial.insert(serial, memcg);
+        self.tenants.insert(memcg, tenant);
+    }
+
+    /// Its group is gone.
+    fn drop_tenant(&mut self, memcg: MemcgId) {
+        if let Some(tenant) = self.tenants.remove(&memcg) {
+            self.homes.retain(|_, home| *home != memcg);
+            self.driver.evacuate(memcg);
+            self.by_path.remove(&tenant.path);
+            self.by_serial.remove(&tenant.serial);
+            self.driver.machine.offline(memcg);
+        }
+    }
+
+    fn tenant(&self, memcg: MemcgId) -> Result<&Tenant, Errno> {
+        self.tenants.get(&memcg).ok_or(Errno::NODEV)
+    }
+
+    fn now(&self) -> Millis {
+        Millis(self.driver.watch.elapsed_ms())
+    }
+
+    fn act(&mut self, what: String) {
+        /// Nobody may ask for them: the latest stay.
+        const MOST: usize = 1000;
+        if self.actions.len() == MOST {
+            self.actions.remove(0);
+        }
+        self.actions.push(what);
+    }
+}
+
+/// The root's group, taken up or made.
+fn root(groups: &Groups, manager: Identity, path: &Path) -> Result<Wall, WatchError> {
+    let below: PathBuf = path.iter().filter(|part| *part != "/").collect();
+    let is_plain = |part| matches!(part, Component::Normal(_));
+    if below.as_os_str().is_empty() || !below.components().all(is_plain) {
+        let what = format!("`{}` is no name for the tenants' root", path.display());
+        return Err(WatchError::failure(what, "give one like `pagetide`"));
+    }
+    let dir = groups.mount.join(below);
+    Wall::tenant(groups, &dir, manager, true).map_err(|errno| {
+        let what = format!("cannot have {} as the tenants' root: {errno}", dir.display());
+        match errno {
+            Errno::EXIST => WatchError::failure(
+                what,
+                "another pagetide serve has it, or it is somebody else's group: see `pgrep -a pagetide`, or \
+                 name another with --root",
+            ),
+            Errno::NOENT => WatchError::failure(what, "the groups above it must be there"),
+            _ => WatchError::missing(what, "making control groups needs root; `pagetide doctor` says more"),
+        }
+    })
+}

@@ -1,0 +1,146 @@
+//! One tenant of a tree: a real control group and what was asked for it.
+//!
+//! Invariant: what is asked stands on the group before it counts, so that the next manager goes on with it.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use engine::memcg::{MemcgId, MemcgLimits};
+use engine::{Bytes, Limit};
+use rustix::io::Errno;
+
+use super::super::options::Limits;
+use super::super::room::Room;
+use crate::wall::Wall;
+
+/// A tenant.
+pub(super) struct Tenant {
+    pub(super) memcg: MemcgId,
+    /// Never used again, unlike the engine's id; 0 for the root.
+    pub(super) serial: u64,
+    /// Below the root; empty for the root.
+    pub(super) path: PathBuf,
+    pub(super) wall: Wall,
+    pub(super) limits: Limits,
+    pub(super) room: Room,
+    /// When its usage is measured again.
+    pub(super) next_hold: Instant,
+    /// A hard limit that the wall gets when usage is below it: the kernel would kill for it, or refuse.
+    pub(super) wall_due: Option<u64>,
+}
+
+impl Tenant {
+    /// One that begins with what stands on its group.
+    pub(super) fn new((memcg, serial): (MemcgId, u64), path: PathBuf, wall: Wall) -> Tenant {
+        let limits = wall.asked().and_then(|text| parse(&text));
+        Tenant {
+            memcg,
+            serial,
+            path,
+            limits: limits.unwrap_or_default(),
+            wall,
+            room: Room::default(),
+            next_hold: Instant::now(),
+            wall_due: None,
+        }
+    }
+
+    /// Replaces its limits.
+    pub(super) fn set_limits(&mut self, limits: Limits) -> Result<(), Errno> {
+        self.wall.note_asked(&print(&limits))?;
+        self.limits = limits;
+        self.apply();
+        Ok(())
+    }
+
+    /// Puts the limits on the wall, as far as it takes them: reclaim holds the rest.
+    pub(super) fn apply(&mut self) {
+        let of = |limit: Limit| match limit {
+            Limit::Bytes(bytes) => Some(bytes.0),
+            Limit::Max => None,
+        };
+        // Version 1 has no such file.
+        let _ = self.wall.set_high(of(self.limits.high));
+        let hard = of(self.limits.max);
+        let is_over = |bytes: &u64| self.wall.charged().is_ok_and(|charged| charged > *bytes);
+        self.wall_due = hard.filter(is_over);
+        if self.wall_due.is_none() {
+            let _ = self.wall.set_max(hard);
+        }
+        let _ = self.wall.set_swap_max(of(self.limits.swap_max));
+        self.next_hold = Instant::now();
+    }
+
+    /// A hard limit that usage was above takes its place as soon as it is not.
+    pub(super) fn raise_wall(&mut self, usage: u64) {
+        if let Some(due) = self.wall_due.filter(|due| usage <= *due) {
+            self.wall_due = self.wall.set_max(Some(due)).err().map(|_| due);
+        }
+    }
+
+    /// Whether anything holds its memory down.
+    pub(super) fn is_held(&self) -> bool {
+        self.limits.max != Limit::Max || self.limits.high != Limit::Max
+    }
+}
+
+/// As the engine takes them.
+pub(super) fn for_engine(limits: &Limits) -> MemcgLimits {
+    MemcgLimits {
+        min: limits.min.pages(),
+        low: limits.low.pages(),
+        high: limits.high,
+        max: limits.max,
+        swap_max: limits.swap_max,
+        ..MemcgLimits::default()
+    }
+}
+
+/// As they stand on a group: min, low, high, max and swap.max, in bytes.
+fn print(limits: &Limits) -> String {
+    let word = |limit: Limit| match limit {
+        Limit::Bytes(bytes) => bytes.0.to_string(),
+        Limit::Max => "max".to_owned(),
+    };
+    let Limits {
+        min,
+        low,
+        high,
+        max,
+        swap_max,
+    } = *limits;
+    [min, low, high, max, swap_max].map(word).join(" ")
+}
+
+fn parse(text: &str) -> Option<Limits> {
+    let mut words = text.split(' ').map(|word| match word {
+        "max" => Some(Limit::Max),
+        word => word.parse().ok().map(|bytes| Limit::Bytes(Bytes(bytes))),
+    });
+    let mut next = || words.next()?;
+    Some(Limits {
+        min: next()?,
+        low: next()?,
+        high: next()?,
+        max: next()?,
+        swap_max: next()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_on_a_group_is_read_again() {
+        let limits = Limits {
+            min: Limit::Max,
+            high: Limit::Bytes(Bytes(5 << 30)),
+            ..Limits::default()
+        };
+        assert_eq!(parse(&print(&limits)), Some(limits));
+        for text in ["", "0", "0 0 0 0", "0 0 max max x", "-1 0 0 0 0"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}
