@@ -17,6 +17,7 @@ mod knobs;
 mod manage;
 mod mrc;
 mod report;
+mod serve;
 mod swap;
 mod top;
 
@@ -24,6 +25,7 @@ pub(crate) use knobs::Knobs;
 pub(crate) use manage::{Attach, Reclaim, Run, Whose};
 pub(crate) use mrc::Mrc;
 pub(crate) use report::{Form, Plan, Report};
+pub(crate) use serve::{Global, Serve};
 pub(crate) use swap::{On as SwapOn, Swap as SwapVerb};
 pub(crate) use top::Top;
 
@@ -98,6 +100,13 @@ pub(crate) enum Command {
     /// less could leave than was asked for.
     #[command(after_help = examples::RECLAIM)]
     Reclaim(Reclaim),
+    /// Manage many tenants at once: groups of processes that share a host's memory by the memcg LRU
+    ///
+    /// Stays in front until ^C; tenants, their processes and limits stay as they are, and the next
+    /// `serve` takes them up. With --mount, `mkdir DIR/a` makes a tenant, `echo PID > DIR/a/cgroup.procs`
+    /// moves a process in, `echo 256M > DIR/memory.reclaim` takes cold memory of all.
+    #[command(after_help = examples::SERVE)]
+    Serve(Serve),
     /// Show, make and remove the room that cold memory goes to
     #[command(after_help = examples::SWAP)]
     Swap {

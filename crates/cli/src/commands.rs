@@ -15,6 +15,7 @@ mod reclaim;
 mod report;
 mod run;
 mod screen;
+mod serve;
 mod shell;
 mod sim;
 mod stop;
@@ -36,6 +37,7 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
         Command::Top(args) => top::top(&args),
         Command::Stat { whose, json } => ask::stat(&whose, json),
         Command::Reclaim(args) => reclaim::reclaim(&args),
+        Command::Serve(args) => serve::serve(&args),
         Command::Swap { verb } => swap::swap(&verb),
         Command::Sim(sim) => sim::sim(&sim),
         Command::Mrc(args) => mrc::mrc(&args),

@@ -3,8 +3,8 @@
 //! Invariant: a program that is managed is never waited for, stopped or ended by anything here. A
 //! manager may be killed at any instant. Floors, from the ground: [`options`]; [`error`]; [`control`], the
 //! socket, [`rights`], `walls`, the control group of our own, and `handshake`; [`preflight`], what is checked
-//! before; [`serve`], a manager's loop; [`reclaim`] without one; [`launch`], which becomes a program, and
-//! [`manager`], the process beside it.
+//! before; [`serve`], a manager's loop; [`reclaim`] without one, and [`tenants`], the loop of a tree of them;
+//! [`launch`], which becomes a program, and [`manager`], the process beside it.
 #![forbid(unsafe_code)]
 
 pub mod control;
@@ -17,6 +17,7 @@ pub mod preflight;
 pub mod reclaim;
 pub mod rights;
 pub mod serve;
+pub mod tenants;
 mod walls;
 
 pub use error::{Error, ExitCode};

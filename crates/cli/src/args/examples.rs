@@ -56,6 +56,14 @@ Examples:
   pagetide top --once --for 1m --rows 20
   pagetide top --every 10s --json | jq '.rows[0]'";
 
+pub(super) const SERVE: &str = "\
+Examples:
+  pagetide serve --mount /run/pagetide
+  pagetide serve --mount /run/pagetide --memory-max 8G
+  mkdir /run/pagetide/web && echo $$ > /run/pagetide/web/cgroup.procs
+  echo 2G > /run/pagetide/web/memory.low
+  echo 256M > /run/pagetide/memory.reclaim";
+
 pub(super) const STAT: &str = "\
 Examples:
   pagetide stat 1234

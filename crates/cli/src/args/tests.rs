@@ -337,6 +337,7 @@ fn commands_are_those_that_work_and_each_has_examples() {
             "top",
             "stat",
             "reclaim",
+            "serve",
             "swap",
             "sim",
             "mrc",

@@ -6,7 +6,7 @@
 
 mod answer;
 mod shares;
-mod wake;
+pub(crate) mod wake;
 
 use std::time::{Duration, Instant};
 

@@ -18,7 +18,7 @@ use crate::error::Error;
 
 /// What ends a wait.
 #[derive(Debug)]
-pub(super) struct Wake {
+pub(crate) struct Wake {
     signals: UnixStream,
     stop: Arc<AtomicBool>,
     /// The first process, until it has ended.
@@ -27,7 +27,7 @@ pub(super) struct Wake {
 
 impl Wake {
     /// Signals from now on, and the end of `first`.
-    pub(super) fn new(first: Option<u32>) -> Result<Wake, Error> {
+    pub(crate) fn new(first: Option<u32>) -> Result<Wake, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let signals = listen(&stop).map_err(|error| {
             let what = format!("cannot listen for signals: {error}");
@@ -43,17 +43,17 @@ impl Wake {
     }
 
     /// Whether a signal said to let go.
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
     /// Whether the first process has ended, or cannot be waited for.
-    pub(super) fn has_first_ended(&self) -> bool {
+    pub(crate) fn has_first_ended(&self) -> bool {
         self.first.is_none()
     }
 
     /// Waits at most for `time`.
-    pub(super) fn wait<'a>(
+    pub(crate) fn wait<'a>(
         &mut self,
         others: impl Iterator<Item = BorrowedFd<'a>>,
         time: Duration,

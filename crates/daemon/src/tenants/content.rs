@@ -1,0 +1,178 @@
+//! What a file of a tenant holds, and what writing to it does.
+//!
+//! Invariant: formats, meanings and error numbers are those of the kernel's file of the same name (cgroup v2); a text
+//! that is refused changes nothing.
+
+use std::fmt::Write;
+
+use engine::memcg::MemcgId;
+use engine::memory_stat::LruSize;
+use engine::units::Limit;
+use host::manage::tenants::{Limits, Tenants};
+use rustix::io::Errno;
+
+use super::file::File;
+use super::reports::{Reports, Setting};
+use super::values;
+
+/// A file of a tenant that is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) memcg: MemcgId,
+    pub(super) serial: u64,
+    pub(super) file: File,
+    /// Of a node's directory: its place among the nodes.
+    pub(super) node: Option<usize>,
+}
+
+/// What it holds now.
+pub(super) fn read(
+    tenants: &mut Tenants,
+    reports: &mut Reports,
+    place: Place,
+) -> Result<Vec<u8>, Errno> {
+    let (memcg, serial) = (place.memcg, place.serial);
+    let line = |number: u64| format!("{number}\n");
+    let nodes = tenants.nodes().len();
+    let text = match place.file {
+        File::Procs => return tenants.kernel_file(memcg, "cgroup.procs"),
+        File::Controllers => "memory\n".to_owned(),
+        // Memory is handed down to all, and is all that there is.
+        File::SubtreeControl => "memory\n".to_owned(),
+        File::CgroupEvents => cgroup_events(tenants, memcg)?,
+        File::Type => "domain\n".to_owned(),
+        File::Current => line(tenants.usage(memcg)?.current),
+        File::Peak => line(tenants.usage(memcg)?.peak),
+        File::SwapCurrent => line(tenants.usage(memcg)?.swap),
+        File::Min | File::Low | File::High | File::Max | File::SwapMax => {
+            let mut limits = tenants.limits(memcg)?;
+            values::print(*limit_of(&mut limits, place.file).ok_or(Errno::INVAL)?)
+        }
+        File::Reclaim => return Err(Errno::INVAL),
+        File::Stat => stat(tenants, memcg, false)?,
+        File::StatLocal => stat(tenants, memcg, true)?,
+        File::NumaStat => numa_stat(tenants, memcg)?,
+        File::Events => pairs(&tenants.events(memcg, false)?),
+        File::EventsLocal => pairs(&tenants.events(memcg, true)?),
+        File::Pressure => return pressure(tenants, memcg),
+        File::PageAge | File::NodePageAge => {
+            reports.page_age(tenants, (memcg, serial), place.node)?
+        }
+        File::RefreshInterval | File::NodeRefreshInterval => {
+            reports.print(serial, Setting::Refresh, nodes, place.node)
+        }
+        File::ReportThreshold | File::NodeReportThreshold => {
+            reports.print(serial, Setting::Threshold, nodes, place.node)
+        }
+        File::NodeIntervals => reports.intervals(),
+    };
+    Ok(text.into_bytes())
+}
+
+/// Writes to it.
+pub(super) fn write(
+    tenants: &mut Tenants,
+    reports: &mut Reports,
+    place: Place,
+    text: &str,
+) -> Result<(), Errno> {
+    let (memcg, serial) = (place.memcg, place.serial);
+    let nodes = tenants.nodes().len();
+    match place.file {
+        File::Procs => tenants.take(memcg, text.trim()),
+        File::SubtreeControl => subtree_control(text),
+        File::Min | File::Low | File::High | File::Max | File::SwapMax => {
+            let mut limits = tenants.limits(memcg)?;
+            let limit = limit_of(&mut limits, place.file).ok_or(Errno::INVAL)?;
+            *limit = values::limit(text)?;
+            tenants.set_limits(memcg, limits)
+        }
+        File::Reclaim => {
+            let (bytes, swappiness) = values::reclaim(text)?;
+            tenants.reclaim(memcg, bytes, swappiness)
+        }
+        File::RefreshInterval | File::NodeRefreshInterval => {
+            reports.set(serial, Setting::Refresh, nodes, (place.node, text))
+        }
+        File::ReportThreshold | File::NodeReportThreshold => {
+            reports.set(serial, Setting::Threshold, nodes, (place.node, text))
+        }
+        File::NodeIntervals => reports.set_intervals(text),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn limit_of(limits: &mut Limits, file: File) -> Option<&mut Limit> {
+    match file {
+        File::Min => Some(&mut limits.min),
+        File::Low => Some(&mut limits.low),
+        File::High => Some(&mut limits.high),
+        File::Max => Some(&mut limits.max),
+        File::SwapMax => Some(&mut limits.swap_max),
+        _ => None,
+    }
+}
+
+/// Whoever asks for memory to be handed down has it already.
+fn subtree_control(text: &str) -> Result<(), Errno> {
+    let mut words = text.split_ascii_whitespace();
+    match words.all(|word| word == "+memory") {
+        true => Ok(()),
+        false => Err(Errno::OPNOTSUPP),
+    }
+}
+
+fn cgroup_events(tenants: &Tenants, memcg: MemcgId) -> Result<String, Errno> {
+    let populated = u8::from(tenants.is_populated(memcg)?);
+    Ok(format!("populated {populated}\nfrozen 0\n"))
+}
+
+/// memory.stat: sizes in bytes, then events.
+fn stat(tenants: &mut Tenants, memcg: MemcgId, is_local: bool) -> Result<String, Errno> {
+    let stat = tenants.stat(memcg, is_local)?;
+    let sizes = LruSize::ALL.map(|size| (size.name(), stat.size(size) * 4096));
+    let mut text = pairs(&sizes);
+    // As the kernel: of both, the sum over whoever asked stands first.
+    for all in ["pgscan", "pgsteal"] {
+        let asked = ["kswapd", "direct", "proactive"].map(|who| format!("{all}_{who}"));
+        let of = stat
+            .events
+            .iter()
+            .filter(|(name, _)| asked.iter().any(|one| one == name));
+        let _ = writeln!(text, "{all} {}", of.map(|(_, count)| count).sum::<u64>());
+    }
+    for (name, count) in stat.events.iter() {
+        let _ = writeln!(text, "{name} {count}");
+    }
+    Ok(text)
+}
+
+fn numa_stat(tenants: &mut Tenants, memcg: MemcgId) -> Result<String, Errno> {
+    let ages = tenants.page_age(memcg, &[])?;
+    let mut text = String::new();
+    for (ty, name) in ["anon", "file"].into_iter().enumerate() {
+        let _ = write!(text, "{name}");
+        for node in &ages.nodes {
+            let bytes: u64 = node.bytes.iter().map(|bin| bin[ty]).sum();
+            let _ = write!(text, " N{}={bytes}", node.number);
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// The group's own where the kernel has it (version 2).
+fn pressure(tenants: &Tenants, memcg: MemcgId) -> Result<Vec<u8>, Errno> {
+    match tenants.kernel_file(memcg, "memory.pressure") {
+        Err(Errno::NOENT) => Err(Errno::OPNOTSUPP),
+        told => told,
+    }
+}
+
+fn pairs(pairs: &[(&str, u64)]) -> String {
+    let mut text = String::new();
+    for (name, count) in pairs {
+        let _ = writeln!(text, "{name} {count}");
+    }
+    text
+}

@@ -1,0 +1,213 @@
+//! Directories of the tree: what is in them, and what making and removing does.
+//!
+//! Invariant: a name is a file, a node's directory or a tenant, in this order; a tenant cannot have the name of another.
+
+use std::ffi::{OsStr, OsString};
+
+use engine::memcg::MemcgId;
+use rustix::io::Errno;
+
+use super::content::{self, Place};
+use super::desk::Tree;
+use super::file::File;
+use super::inode::Inode;
+
+/// In a node's directory.
+const REPORT: &str = "workingset_report";
+
+/// What stat(2) is told.
+pub(super) struct Entry {
+    pub(super) inode: Inode,
+    pub(super) is_directory: bool,
+    pub(super) mode: u16,
+}
+
+impl Entry {
+    fn directory(inode: Inode) -> Entry {
+        let mode = match inode {
+            Inode::Tenant(_) => 0o755,
+            _ => 0o555,
+        };
+        Entry {
+            inode,
+            is_directory: true,
+            mode,
+        }
+    }
+
+    fn file(inode: Inode, file: File) -> Entry {
+        Entry {
+            inode,
+            is_directory: false,
+            mode: file.mode(),
+        }
+    }
+}
+
+/// An inode that is there.
+pub(super) fn entry(tree: &Tree, inode: Inode) -> Result<Entry, Errno> {
+    let is_node = |node: u32| (node as usize) < tree.tenants.nodes().len();
+    match inode {
+        Inode::Tenant(serial) => tenant(tree, serial).map(|_| Entry::directory(inode)),
+        Inode::File(serial, file) => tenant(tree, serial).map(|_| Entry::file(inode, file)),
+        Inode::Node(node) | Inode::NodeReport(node) if is_node(node) => Ok(Entry::directory(inode)),
+        Inode::NodeFile(node, file) if is_node(node) => Ok(Entry::file(inode, file)),
+        Inode::Node(_) | Inode::NodeReport(_) | Inode::NodeFile(..) => Err(Errno::NOENT),
+    }
+}
+
+fn tenant(tree: &Tree, serial: u64) -> Result<MemcgId, Errno> {
+    tree.tenants.by_serial(serial).ok_or(Errno::NOENT)
+}
+
+/// All that is in a directory, with `.` and `..`.
+pub(super) fn list(tree: &Tree, inode: Inode) -> Result<Vec<(OsString, Entry)>, Errno> {
+    entry(tree, inode)?;
+    let own = |name: &str| (OsString::from(name), Entry::directory(inode));
+    let mut all = vec![own("."), own("..")];
+    match inode {
+        Inode::Tenant(serial) => {
+            let files = File::of_tenant(serial == 0);
+            let named = |file: File| {
+                let entry = Entry::file(Inode::File(serial, file), file);
+                (OsString::from(file.name()), entry)
+            };
+            all.extend(files.map(named));
+            let nodes = if serial == 0 {
+                tree.tenants.nodes()
+            } else {
+                &[]
+            };
+            all.extend((0..).zip(nodes).map(|(place, node)| {
+                let entry = Entry::directory(Inode::Node(place));
+                (OsString::from(format!("node{node}")), entry)
+            }));
+            for (path, id) in tree.tenants.children(tenant(tree, serial)?) {
+                let name = path.file_name().unwrap_or_default().to_owned();
+                let serial = tree.tenants.serial(id).unwrap_or(u64::MAX);
+                all.push((name, Entry::directory(Inode::Tenant(serial))));
+            }
+        }
+        Inode::Node(node) => {
+            let entry = Entry::directory(Inode::NodeReport(node));
+            all.push((OsString::from(REPORT), entry));
+        }
+        Inode::NodeReport(node) => all.extend(File::of_node().map(|file| {
+            let entry = Entry::file(Inode::NodeFile(node, file), file);
+            (OsString::from(file.name()), entry)
+        })),
+        Inode::File(..) | Inode::NodeFile(..) => return Err(Errno::NOTDIR),
+    }
+    Ok(all)
+}
+
+/// What has a name in a directory.
+pub(super) fn find(tree: &Tree, parent: Inode, name: &OsStr) -> Result<Entry, Errno> {
+    let listed = match parent {
+        // Of a thousand tenants one is looked for at a time.
+        Inode::Tenant(serial) => {
+            let path = tree.tenants.path(tenant(tree, serial)?)?.join(name);
+            if let Some(id) = tree.tenants.find(&path) {
+                let serial = tree.tenants.serial(id).ok_or(Errno::NOENT)?;
+                return Ok(Entry::directory(Inode::Tenant(serial)));
+            }
+            fixed(tree, serial)
+        }
+        parent => list(tree, parent)?,
+    };
+    let mut listed = listed.into_iter();
+    let found = listed.find(|(found, _)| found == name);
+    found.map(|(_, entry)| entry).ok_or(Errno::NOENT)
+}
+
+/// Names in a tenant's directory that no tenant may have.
+fn fixed(tree: &Tree, serial: u64) -> Vec<(OsString, Entry)> {
+    let files = File::of_tenant(serial == 0).map(|file| {
+        let entry = Entry::file(Inode::File(serial, file), file);
+        (OsString::from(file.name()), entry)
+    });
+    let nodes = if serial == 0 {
+        tree.tenants.nodes()
+    } else {
+        &[]
+    };
+    let nodes = (0..).zip(nodes).map(|(place, node)| {
+        let entry = Entry::directory(Inode::Node(place));
+        (OsString::from(format!("node{node}")), entry)
+    });
+    files.chain(nodes).collect()
+}
+
+/// Makes a tenant.
+pub(super) fn make(tree: &mut Tree, parent: Inode, name: &OsStr) -> Result<Entry, Errno> {
+    let Inode::Tenant(serial) = parent else {
+        return Err(Errno::PERM);
+    };
+    let above = tenant(tree, serial)?;
+    let is_taken = fixed(tree, serial).iter().any(|(taken, _)| taken == name);
+    if is_taken {
+        return Err(Errno::EXIST);
+    }
+    // As the kernel: its names hold no line break.
+    let name = name.to_str().filter(|name| !name.contains('\n'));
+    let made = tree.tenants.make(above, name.ok_or(Errno::INVAL)?)?;
+    let serial = tree.tenants.serial(made).ok_or(Errno::NOENT)?;
+    Ok(Entry::directory(Inode::Tenant(serial)))
+}
+
+/// Removes a tenant.
+pub(super) fn remove(tree: &mut Tree, parent: Inode, name: &OsStr) -> Result<(), Errno> {
+    match find(tree, parent, name)?.inode {
+        Inode::Tenant(serial) => {
+            let id = tenant(tree, serial)?;
+            tree.tenants.remove(id)?;
+            let Tree { tenants, reports } = tree;
+            reports.retain(|serial| tenants.by_serial(serial).is_some());
+            Ok(())
+        }
+        Inode::Node(_) | Inode::NodeReport(_) => Err(Errno::PERM),
+        Inode::File(..) | Inode::NodeFile(..) => Err(Errno::NOTDIR),
+    }
+}
+
+/// The tenant and file of an inode that can be read or written. A file of a tenant that is gone is as an open one of a
+/// group that was removed: ENODEV.
+fn place(tree: &Tree, inode: Inode) -> Result<Place, Errno> {
+    match inode {
+        Inode::File(serial, file) => Ok(Place {
+            memcg: tree.tenants.by_serial(serial).ok_or(Errno::NODEV)?,
+            serial,
+            file,
+            node: None,
+        }),
+        Inode::NodeFile(node, file) => Ok(Place {
+            memcg: MemcgId::ROOT,
+            serial: 0,
+            file,
+            node: Some(node as usize),
+        }),
+        _ => Err(Errno::ISDIR),
+    }
+}
+
+/// What a file holds.
+pub(super) fn read(tree: &mut Tree, inode: Inode) -> Result<Vec<u8>, Errno> {
+    let place = place(tree, inode)?;
+    content::read(&mut tree.tenants, &mut tree.reports, place)
+}
+
+/// Writes to a file, for a process.
+pub(super) fn write(
+    tree: &mut Tree,
+    inode: Inode,
+    (text, writer): (&str, u32),
+) -> Result<(), Errno> {
+    let place = place(tree, inode)?;
+    // To the kernel, 0 is whoever writes: that would be us.
+    let own = writer.to_string();
+    let text = match place.file {
+        File::Procs if text.trim() == "0" => &own,
+        _ => text,
+    };
+    content::write(&mut tree.tenants, &mut tree.reports, place, text)
+}

@@ -1,0 +1,180 @@
+//! The files of a tenant's directory: names and modes.
+//!
+//! Invariant: names are cgroup v2's; what the kernel has not on the root is not there either.
+
+/// A file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(super) enum File {
+    Procs = 1,
+    Controllers,
+    SubtreeControl,
+    CgroupEvents,
+    Type,
+    Current,
+    Peak,
+    Min,
+    Low,
+    High,
+    Max,
+    SwapCurrent,
+    SwapMax,
+    Reclaim,
+    Stat,
+    StatLocal,
+    NumaStat,
+    Events,
+    EventsLocal,
+    Pressure,
+    PageAge,
+    RefreshInterval,
+    ReportThreshold,
+    NodePageAge,
+    NodeIntervals,
+    NodeRefreshInterval,
+    NodeReportThreshold,
+}
+
+/// Where a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Where {
+    Everywhere,
+    BelowRoot,
+    Node,
+}
+
+/// All files: name, mode, where.
+const ALL: [(File, &str, u16, Where); 27] = [
+    (File::Procs, "cgroup.procs", 0o644, Where::Everywhere),
+    (
+        File::Controllers,
+        "cgroup.controllers",
+        0o444,
+        Where::Everywhere,
+    ),
+    (
+        File::SubtreeControl,
+        "cgroup.subtree_control",
+        0o644,
+        Where::Everywhere,
+    ),
+    (File::CgroupEvents, "cgroup.events", 0o444, Where::BelowRoot),
+    (File::Type, "cgroup.type", 0o444, Where::BelowRoot),
+    (File::Current, "memory.current", 0o444, Where::Everywhere),
+    (File::Peak, "memory.peak", 0o444, Where::Everywhere),
+    (File::Min, "memory.min", 0o644, Where::BelowRoot),
+    (File::Low, "memory.low", 0o644, Where::BelowRoot),
+    (File::High, "memory.high", 0o644, Where::BelowRoot),
+    (File::Max, "memory.max", 0o644, Where::Everywhere),
+    (
+        File::SwapCurrent,
+        "memory.swap.current",
+        0o444,
+        Where::Everywhere,
+    ),
+    (File::SwapMax, "memory.swap.max", 0o644, Where::BelowRoot),
+    (File::Reclaim, "memory.reclaim", 0o200, Where::Everywhere),
+    (File::Stat, "memory.stat", 0o444, Where::Everywhere),
+    (
+        File::StatLocal,
+        "memory.stat.local",
+        0o444,
+        Where::Everywhere,
+    ),
+    (File::NumaStat, "memory.numa_stat", 0o444, Where::Everywhere),
+    (File::Events, "memory.events", 0o444, Where::BelowRoot),
+    (
+        File::EventsLocal,
+        "memory.events.local",
+        0o444,
+        Where::BelowRoot,
+    ),
+    (File::Pressure, "memory.pressure", 0o444, Where::Everywhere),
+    (
+        File::PageAge,
+        "memory.workingset.page_age",
+        0o444,
+        Where::BelowRoot,
+    ),
+    (
+        File::RefreshInterval,
+        "memory.workingset.refresh_interval",
+        0o644,
+        Where::BelowRoot,
+    ),
+    (
+        File::ReportThreshold,
+        "memory.workingset.report_threshold",
+        0o644,
+        Where::BelowRoot,
+    ),
+    (File::NodePageAge, "page_age", 0o444, Where::Node),
+    (
+        File::NodeIntervals,
+        "page_age_intervals",
+        0o644,
+        Where::Node,
+    ),
+    (
+        File::NodeRefreshInterval,
+        "refresh_interval",
+        0o644,
+        Where::Node,
+    ),
+    (
+        File::NodeReportThreshold,
+        "report_threshold",
+        0o644,
+        Where::Node,
+    ),
+];
+
+impl File {
+    /// The files of a tenant's directory, those of the root or of another.
+    pub(super) fn of_tenant(is_root: bool) -> impl Iterator<Item = File> {
+        let is_there = move |place: Where| match place {
+            Where::Everywhere => true,
+            Where::BelowRoot => !is_root,
+            Where::Node => false,
+        };
+        let found = ALL.iter().filter(move |(.., place)| is_there(*place));
+        found.map(|(file, ..)| *file)
+    }
+
+    /// The files of a node's `workingset_report` directory.
+    pub(super) fn of_node() -> impl Iterator<Item = File> {
+        let found = ALL.iter().filter(|(.., place)| *place == Where::Node);
+        found.map(|(file, ..)| *file)
+    }
+
+    /// By its number.
+    pub(super) fn of_number(number: u8) -> Option<File> {
+        let found = ALL.iter().find(|(file, ..)| *file as u8 == number);
+        found.map(|(file, ..)| *file)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        ALL[self as usize - 1].1
+    }
+
+    /// Permission bits.
+    pub(super) fn mode(self) -> u16 {
+        ALL[self as usize - 1].2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_stands_at_its_number() {
+        for (place, (file, ..)) in ALL.iter().enumerate() {
+            assert_eq!(*file as usize, place + 1, "{file:?}");
+            assert_eq!(File::of_number(*file as u8), Some(*file));
+        }
+        assert!(File::of_tenant(true).all(|file| file != File::PageAge));
+        assert!(File::of_tenant(false).any(|file| file == File::Min));
+        assert_eq!(File::of_node().count(), 4);
+    }
+}

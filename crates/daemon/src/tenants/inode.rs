@@ -1,0 +1,80 @@
+//! Inodes: which directory or file of which tenant a number names.
+//!
+//! Invariant: a number is never given to another file, also when its tenant is gone: a serial is used once.
+
+use super::file::File;
+
+/// Files of one directory, the directory among them.
+const FILES: u64 = 64;
+/// From this serial on, directories of nodes.
+const NODES: u64 = 1 << 48;
+
+/// What a number names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Inode {
+    /// A tenant's directory, by its serial.
+    Tenant(u64),
+    /// A tenant's file.
+    File(u64, File),
+    /// `node<N>`, by the node's place.
+    Node(u32),
+    /// `node<N>/workingset_report`.
+    NodeReport(u32),
+    /// A file in it.
+    NodeFile(u32, File),
+}
+
+impl Inode {
+    /// The root's is 1, as FUSE has it.
+    pub(super) fn number(self) -> u64 {
+        let (serial, file) = match self {
+            Inode::Tenant(serial) => (serial, 0),
+            Inode::File(serial, file) => (serial, file as u64),
+            Inode::Node(node) => (NODES + 2 * u64::from(node), 0),
+            Inode::NodeReport(node) => (NODES + 2 * u64::from(node) + 1, 0),
+            Inode::NodeFile(node, file) => (NODES + 2 * u64::from(node) + 1, file as u64),
+        };
+        serial * FILES + file + 1
+    }
+
+    pub(super) fn of(number: u64) -> Option<Inode> {
+        let number = number.checked_sub(1)?;
+        let (serial, file) = (number / FILES, u8::try_from(number % FILES).ok()?);
+        let file = match file {
+            0 => None,
+            file => Some(File::of_number(file)?),
+        };
+        let Some(of_nodes) = serial.checked_sub(NODES) else {
+            return Some(file.map_or(Inode::Tenant(serial), |file| Inode::File(serial, file)));
+        };
+        let node = u32::try_from(of_nodes / 2).ok()?;
+        match (of_nodes % 2, file) {
+            (0, None) => Some(Inode::Node(node)),
+            (1, None) => Some(Inode::NodeReport(node)),
+            (1, Some(file)) => Some(Inode::NodeFile(node, file)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_again() {
+        assert_eq!(Inode::Tenant(0).number(), 1);
+        for one in [
+            Inode::Tenant(0),
+            Inode::Tenant(77),
+            Inode::File(77, File::Procs),
+            Inode::File(0, File::NodeReportThreshold),
+            Inode::Node(0),
+            Inode::NodeReport(3),
+            Inode::NodeFile(3, File::NodePageAge),
+        ] {
+            assert_eq!(Inode::of(one.number()), Some(one));
+        }
+        assert_eq!(Inode::of(0), None);
+    }
+}

@@ -1,0 +1,306 @@
+//! The tree as files (FUSE).
+//!
+//! Invariant: the thread of the file system decides nothing and keeps nothing of the tree: each call becomes a job of
+//! its owner, who answers. What one open file reads is what the tree was when it was first read.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{
+    BackgroundSession, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyOpen, ReplyWrite, Request, WriteFlags,
+};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::desk::{Desk, Tree};
+use super::directory::{self, Entry};
+use super::inode::Inode;
+use crate::error::Error;
+
+/// Names and attributes are asked for anew each time: tenants come and go.
+const TTL: Duration = Duration::ZERO;
+
+/// The mounted tree; dropping it unmounts.
+pub(super) struct Mounted(#[expect(dead_code, reason = "held for its end")] BackgroundSession);
+
+/// Mounts the tree at a directory.
+///
+/// # Errors
+/// There is no such directory, or FUSE cannot be had.
+pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
+    // A killed one's mount answers nothing any more.
+    if std::fs::metadata(at).is_err_and(|error| error.raw_os_error() == Some(NOT_CONNECTED)) {
+        let _ = unmount(at, UnmountFlags::DETACH);
+    }
+    let mut config = fuser::Config::default();
+    config.mount_options = vec![
+        MountOption::FSName("pagetide".to_owned()),
+        MountOption::Subtype("pagetide".to_owned()),
+        MountOption::DefaultPermissions,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+        MountOption::NoExec,
+    ];
+    let files = Files {
+        desk,
+        next: AtomicU64::new(1),
+        open: Arc::default(),
+    };
+    let mounted = fuser::spawn_mount(files, at, &config);
+    mounted.map(Mounted).map_err(|error| {
+        let what = format!("cannot mount the tenants at {}: {error}", at.display());
+        Error::missing(
+            what,
+            "is it a directory of yours, and is there /dev/fuse? `--mount` can be left out",
+        )
+    })
+}
+
+const NOT_CONNECTED: i32 = 107;
+
+/// What open files have read, by their handle.
+type Open = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
+
+struct Files {
+    desk: Desk,
+    next: AtomicU64,
+    open: Open,
+}
+
+impl Files {
+    fn handle(&self) -> FileHandle {
+        FileHandle(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+fn lock(open: &Open) -> MutexGuard<'_, BTreeMap<u64, Vec<u8>>> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn refusal(errno: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(errno.raw_os_error())
+}
+
+/// As stat(2) tells it.
+fn attributes(entry: &Entry) -> FileAttr {
+    let kind = if entry.is_directory {
+        FileType::Directory
+    } else {
+        FileType::RegularFile
+    };
+    let began: SystemTime = UNIX_EPOCH;
+    FileAttr {
+        ino: INodeNo(entry.inode.number()),
+        size: 0,
+        blocks: 0,
+        atime: began,
+        mtime: began,
+        ctime: began,
+        crtime: began,
+        kind,
+        perm: entry.mode,
+        nlink: if entry.is_directory { 2 } else { 1 },
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+/// The inode of a number; none is ENOENT.
+fn inode(number: INodeNo) -> Result<Inode, Errno> {
+    Inode::of(number.0).ok_or(Errno::NOENT)
+}
+
+impl Filesystem for Files {
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let name = name.to_owned();
+        self.desk.leave(move |tree| {
+            match inode(parent).and_then(|parent| directory::find(tree, parent, &name)) {
+                Ok(entry) => reply.entry(&TTL, &attributes(&entry), Generation(0)),
+                Err(errno) => reply.error(refusal(errno)),
+            }
+        });
+    }
+
+    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.desk.leave(move |tree| {
+            match inode(number).and_then(|inode| directory::entry(tree, inode)) {
+                Ok(entry) => reply.attr(&TTL, &attributes(&entry)),
+                Err(errno) => reply.error(refusal(errno)),
+            }
+        });
+    }
+
+    /// A shell's `>` cuts a file first; nothing else of a control group's file can be changed.
+    fn setattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        _: Option<u64>,
+        _: Option<fuser::TimeOrNow>,
+        _: Option<fuser::TimeOrNow>,
+        _: Option<SystemTime>,
+        handle: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<fuser::BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        if mode.is_some() || uid.is_some() || gid.is_some() {
+            reply.error(fuser::Errno::EPERM);
+            return;
+        }
+        self.getattr(request, number, handle, reply);
+    }
+
+    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+        let name = name.to_owned();
+        self.desk.leave(move |tree| {
+            match inode(parent).and_then(|parent| directory::make(tree, parent, &name)) {
+                Ok(entry) => reply.entry(&TTL, &attributes(&entry), Generation(0)),
+                Err(errno) => reply.error(refusal(errno)),
+            }
+        });
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        self.desk.leave(move |tree| {
+            match inode(parent).and_then(|parent| directory::remove(tree, parent, &name)) {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(refusal(errno)),
+            }
+        });
+    }
+
+    fn unlink(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(fuser::Errno::EPERM);
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        // Sizes are not known before a file is read.
+        reply.opened(self.handle(), FopenFlags::FOPEN_DIRECT_IO);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<fuser::LockOwner>,
+        reply: ReplyData,
+    ) {
+        let open = Arc::clone(&self.open);
+        self.desk.leave(move |tree| {
+            let known = (offset > 0)
+                .then(|| lock(&open).get(&handle.0).cloned())
+                .flatten();
+            let text = match known {
+                Some(text) => Ok(text),
+                None => inode(number).and_then(|inode| directory::read(tree, inode)),
+            };
+            match text {
+                Ok(text) => {
+                    let from = usize::try_from(offset)
+                        .unwrap_or(usize::MAX)
+                        .min(text.len());
+                    let to = from.saturating_add(size as usize).min(text.len());
+                    reply.data(&text[from..to]);
+                    lock(&open).insert(handle.0, text);
+                }
+                Err(errno) => reply.error(refusal(errno)),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        _: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<fuser::LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let text = match std::str::from_utf8(data) {
+            // The kernel takes a page at most.
+            Ok(text) if data.len() < 4096 => text.to_owned(),
+            _ => return reply.error(fuser::Errno::EINVAL),
+        };
+        let writer = request.pid();
+        self.desk.leave(move |tree: &mut Tree| {
+            match inode(number).and_then(|inode| directory::write(tree, inode, (&text, writer))) {
+                Ok(()) => reply.written(length),
+                Err(errno) => reply.error(refusal(errno)),
+            }
+        });
+    }
+
+    fn flush(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: fuser::LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<fuser::LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        lock(&self.open).remove(&handle.0);
+        reply.ok();
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        self.desk.leave(move |tree| {
+            let listed = match inode(number).and_then(|inode| directory::list(tree, inode)) {
+                Ok(listed) => listed,
+                Err(errno) => return reply.error(refusal(errno)),
+            };
+            let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
+            for (at, (name, entry)) in (1_u64..).zip(listed).skip(skipped) {
+                let attr = attributes(&entry);
+                if reply.add(attr.ino, at, attr.kind, name) {
+                    break;
+                }
+            }
+            reply.ok();
+        });
+    }
+}

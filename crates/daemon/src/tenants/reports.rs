@@ -1,0 +1,163 @@
+//! Working-set reports of tenants and nodes: their settings and their texts. spec: workingset-report.md 2, 3.
+//!
+//! Invariant: a report is taken anew only when its refresh interval has passed since the last one; until then readers
+//! see the same text. Ages are exact: they come from page tables, not from generations.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use engine::Millis;
+use engine::memcg::MemcgId;
+use engine::workingset_report::Bins;
+use engine::workingset_report::files::{
+    FileError, parse_intervals, parse_millis, parse_node_millis, print_intervals, print_millis,
+    print_node_millis,
+};
+use host::manage::tenants::{Ages, Tenants};
+use rustix::io::Errno;
+
+/// Ticks of the clock that intervals are rounded to.
+const HZ: u32 = 1000;
+/// The last bin's edge.
+const EDGE_MAX: u64 = u64::MAX;
+
+/// Settings of one tenant, or of all (the root).
+#[derive(Debug, Default)]
+struct Settings {
+    /// For each node; 0 for no reports.
+    refresh: Vec<Millis>,
+    threshold: Vec<Millis>,
+    /// The last report, and when it was taken.
+    last: Option<(u64, Ages)>,
+}
+
+/// All settings.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    bins: Bins,
+    by_serial: BTreeMap<u64, Settings>,
+}
+
+/// Which setting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Setting {
+    Refresh,
+    Threshold,
+}
+
+impl Reports {
+    /// `page_age_intervals`.
+    pub(super) fn intervals(&self) -> String {
+        print_intervals(&self.bins)
+    }
+
+    pub(super) fn set_intervals(&mut self, text: &str) -> Result<(), Errno> {
+        self.bins = parse_intervals(text, HZ).map_err(errno)?;
+        Ok(())
+    }
+
+    /// A tenant's setting, all nodes or one.
+    pub(super) fn print(
+        &self,
+        serial: u64,
+        which: Setting,
+        nodes: usize,
+        node: Option<usize>,
+    ) -> String {
+        let found = self.by_serial.get(&serial);
+        let values = found.map(|settings| match which {
+            Setting::Refresh => &settings.refresh,
+            Setting::Threshold => &settings.threshold,
+        });
+        let value = |node: usize| {
+            let value = values.and_then(|values| values.get(node));
+            value.copied().unwrap_or(Millis(0))
+        };
+        match node {
+            Some(node) => print_millis(value(node)),
+            None => print_node_millis(&(0..nodes).map(value).collect::<Vec<_>>()),
+        }
+    }
+
+    pub(super) fn set(
+        &mut self,
+        serial: u64,
+        which: Setting,
+        nodes: usize,
+        (node, text): (Option<usize>, &str),
+    ) -> Result<(), Errno> {
+        let (node, value) = match node {
+            Some(node) => (node, parse_millis(text).map_err(errno)?),
+            None => parse_node_millis(text, nodes).map_err(errno)?,
+        };
+        let settings = self.by_serial.entry(serial).or_default();
+        let values = match which {
+            Setting::Refresh => &mut settings.refresh,
+            Setting::Threshold => &mut settings.threshold,
+        };
+        values.resize(nodes.max(node + 1), Millis(0));
+        values[node] = value;
+        if settings
+            .refresh
+            .iter()
+            .all(|interval| *interval == Millis(0))
+        {
+            settings.last = None;
+        }
+        Ok(())
+    }
+
+    /// `page_age` of a tenant: of one node, or of all that have a refresh interval.
+    pub(super) fn page_age(
+        &mut self,
+        tenants: &mut Tenants,
+        (memcg, serial): (MemcgId, u64),
+        node: Option<usize>,
+    ) -> Result<String, Errno> {
+        let Reports { bins, by_serial } = self;
+        let Some(settings) = by_serial.get_mut(&serial) else {
+            return Ok(String::new());
+        };
+        let enabled = settings.refresh.iter().filter(|one| **one != Millis(0));
+        let Some(shortest) = enabled.min().copied() else {
+            return Ok(String::new());
+        };
+        let now = tenants.elapsed_ms();
+        let is_fresh = |(then, _): &(u64, Ages)| now < then + shortest.0;
+        if !settings.last.as_ref().is_some_and(is_fresh) {
+            let edges: Vec<u64> = bins.edges().iter().map(|edge| edge.0).collect();
+            let ages = tenants.page_age(memcg, &edges)?;
+            settings.last = Some((now, ages));
+        }
+        let mut text = String::new();
+        let Some((_, ages)) = &settings.last else {
+            return Ok(text);
+        };
+        for (place, found) in ages.nodes.iter().enumerate() {
+            let on = settings
+                .refresh
+                .get(place)
+                .is_some_and(|one| *one != Millis(0));
+            if !on || node.is_some_and(|node| node != place) {
+                continue;
+            }
+            if node.is_none() {
+                let _ = writeln!(text, "N{}", found.number);
+            }
+            let edges = found.edges.iter().copied().chain([EDGE_MAX]);
+            for (edge, [anon, file]) in edges.zip(&found.bytes) {
+                let _ = writeln!(text, "{edge} anon={anon} file={file}");
+            }
+        }
+        Ok(text)
+    }
+
+    /// The tenants that are there; settings of others go.
+    pub(super) fn retain(&mut self, is_there: impl Fn(u64) -> bool) {
+        self.by_serial.retain(|serial, _| is_there(*serial));
+    }
+}
+
+fn errno(error: FileError) -> Errno {
+    Errno::from_raw_os_error(error.errno())
+}
