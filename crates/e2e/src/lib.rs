@@ -34,6 +34,7 @@ pub mod sleeper;
 pub mod starts;
 pub mod subject;
 pub mod temp;
+pub mod tenants;
 pub mod verdict;
 pub mod wait;
 pub mod zram;

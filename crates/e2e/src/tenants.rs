@@ -1,0 +1,204 @@
+//! A `pagetide serve` of a test's own: its mount, its control groups, and what it said.
+//!
+//! All of it is gone after its test, who is in its groups included: nobody but the test put anyone there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::guard::{Running, send};
+use crate::temp::TempDir;
+use crate::{pagetide, wait};
+
+/// Where version 1's hierarchy that counts memory is mounted.
+const GROUPS: &str = "/sys/fs/cgroup/memory";
+/// It begins, and ends, in much less.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A tree of tenants.
+#[derive(Debug)]
+pub struct Tree {
+    serve: Option<Running>,
+    mount: TempDir,
+    root: String,
+    options: Vec<String>,
+}
+
+impl Tree {
+    /// `pagetide serve OPTIONS`, mounted.
+    ///
+    /// # Panics
+    /// If it does not begin in time.
+    #[must_use]
+    pub fn serve(options: &[&str]) -> Tree {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let mut tree = Tree {
+            serve: None,
+            mount: TempDir::new(),
+            root: format!("pagetide-e2e-tree-{}-{number}", std::process::id()),
+            options: options.iter().map(|word| (*word).to_owned()).collect(),
+        };
+        tree.start();
+        tree
+    }
+
+    /// Starts it, once more after [`Tree::kill`].
+    ///
+    /// # Panics
+    /// If it does not begin in time.
+    pub fn start(&mut self) {
+        let mount = self.mount.path().display().to_string();
+        let own = ["serve", "--mount", &mount, "--root", &self.root];
+        let options = self.options.iter().map(String::as_str);
+        let mut serve = pagetide::command(own.into_iter().chain(options)).start();
+        wait::until("it serves", LIMIT, || {
+            let ended = serve.ended();
+            assert!(ended.is_none(), "{ended:?}: {}", serve.stderr());
+            serve.stdout().contains("serving")
+        });
+        self.serve = Some(serve);
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        if let Some(mut serve) = self.serve.take() {
+            serve.kill_and_reap();
+        }
+    }
+
+    /// Ends it in order; what it said.
+    ///
+    /// # Panics
+    /// If it does not end well in time.
+    pub fn end(&mut self) -> String {
+        let serve = self.serve.take().expect("it runs");
+        serve.signal(Signal::TERM);
+        let outcome = serve.wait(LIMIT);
+        assert!(outcome.status.success(), "{}", outcome.stderr);
+        outcome.stdout
+    }
+
+    /// Its process.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.serve.as_ref().expect("it runs").pid()
+    }
+
+    /// A file or directory of its mount.
+    #[must_use]
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.mount.path().join(path)
+    }
+
+    /// The same of the kernel's.
+    #[must_use]
+    pub fn group(&self, path: &str) -> PathBuf {
+        Path::new(GROUPS).join(&self.root).join(path)
+    }
+
+    /// Makes a tenant.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn make(&self, name: &str) {
+        let made = std::fs::create_dir(self.at(name));
+        made.unwrap_or_else(|error| panic!("mkdir {name}: {error}"));
+    }
+
+    /// What a file holds.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    #[must_use]
+    pub fn read(&self, file: &str) -> String {
+        let text = std::fs::read_to_string(self.at(file));
+        text.unwrap_or_else(|error| panic!("{file}: {error}"))
+    }
+
+    /// Writes to a file.
+    ///
+    /// # Panics
+    /// If it is refused.
+    pub fn write(&self, file: &str, text: &str) {
+        let written = self.try_write(file, text);
+        written.unwrap_or_else(|error| panic!("{text:?} > {file}: {error}"));
+    }
+
+    /// The same; the kernel's number for a refusal.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub fn try_write(&self, file: &str, text: &str) -> Result<(), i32> {
+        let written = std::fs::write(self.at(file), text);
+        written.map_err(|error| error.raw_os_error().unwrap_or(0))
+    }
+
+    /// The only number of a file.
+    ///
+    /// # Panics
+    /// If it is none.
+    #[must_use]
+    pub fn number(&self, file: &str) -> u64 {
+        let text = self.read(file);
+        let number = text.trim().parse();
+        number.unwrap_or_else(|_| panic!("{file}: {text:?}"))
+    }
+
+    /// A line of a file of names and numbers; 0 if there is none of this name.
+    #[must_use]
+    pub fn line(&self, file: &str, name: &str) -> u64 {
+        let text = self.read(file);
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let found = lines.find(|(found, _)| *found == name);
+        found
+            .and_then(|(_, number)| number.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// A program in a tenant from its first page on: these words, before its own.
+    #[must_use]
+    pub fn inside(&self, name: &str) -> Vec<String> {
+        let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
+        let at = self.at(name).display().to_string();
+        ["sh", "-c", script, &at].map(str::to_owned).to_vec()
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.kill();
+        // A killed one's mount stays.
+        let _ = Command::new("umount")
+            .arg("-l")
+            .arg(self.mount.path())
+            .output();
+        let root = self.group("");
+        let mut groups = vec![root];
+        let mut at = 0;
+        while at < groups.len() {
+            let below = std::fs::read_dir(&groups[at])
+                .into_iter()
+                .flatten()
+                .flatten();
+            groups.extend(below.map(|entry| entry.path()).filter(|path| path.is_dir()));
+            at += 1;
+        }
+        for group in groups.iter().rev() {
+            let pids = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+            for pid in pids.lines().filter_map(|pid| pid.parse().ok()) {
+                send(pid, Signal::KILL);
+            }
+            wait::poll(LIMIT, || {
+                let done = std::fs::remove_dir(group);
+                (done.is_ok() || !group.exists()).then_some(())
+            });
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! `pagetide serve`: tenants as files, on real processes, with the kernel's own figures beside.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use e2e::sleeper::Sleeper;
+use e2e::temp::serial;
+use e2e::tenants::Tree;
+use e2e::wait;
+use e2e::wait::Chance;
+use e2e::zram::Swap;
+use e2e::{pagetide, proc};
+
+const MIB: u64 = 1 << 20;
+/// What anything here may take beside a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+const NOT_PERMITTED: i32 = 1;
+const TRY_AGAIN: i32 = 11;
+const BUSY: i32 = 16;
+const EXISTS: i32 = 17;
+const INVALID: i32 = 22;
+
+/// A sleeper whose pages the tree knows.
+fn known(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
+    let sleeper = Sleeper::start(tree.inside(tenant), mib);
+    wait::until("its pages are known", SOON, || {
+        tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib * MIB
+    });
+    sleeper
+}
+
+/// What of a process the kernel has in swap.
+fn swapped(one: &Sleeper) -> u64 {
+    one.status("VmSwap")
+}
+
+#[test]
+fn a_tenant_is_a_control_group_with_files_of_version_2() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    tree.make("a");
+    assert!(tree.group("a").is_dir(), "the kernel has no such group");
+    let sleeper = known(&tree, "a", 64);
+    let group = std::fs::read_to_string(tree.group("a/cgroup.procs")).expect("the kernel's");
+    assert_eq!(tree.read("a/cgroup.procs"), group);
+    assert_eq!(group.trim(), sleeper.pid().to_string());
+    assert!(tree.read("a/cgroup.events").starts_with("populated 1\n"));
+
+    let charged = std::fs::read_to_string(tree.group("a/memory.usage_in_bytes"));
+    let charged: u64 = charged
+        .expect("the kernel's")
+        .trim()
+        .parse()
+        .expect("a number");
+    let told = tree.number("a/memory.current");
+    assert!(told.abs_diff(charged) <= MIB, "{told} of {charged}");
+
+    // What the engine has taken is what the kernel has swapped out.
+    tree.write("a/memory.reclaim", "16m");
+    let stolen = tree.line("a/memory.stat", "pgsteal_anon") * 4096;
+    let out = swapped(&sleeper);
+    assert!(stolen > 8 * MIB, "{stolen} bytes left");
+    assert!(out.abs_diff(stolen) * 50 <= stolen, "{out} of {stolen}");
+    assert_eq!(
+        tree.line("a/memory.stat", "pgsteal"),
+        tree.line("a/memory.stat", "pgsteal_proactive")
+    );
+    wait::until(
+        "the root, which has nothing else, says the same",
+        SOON,
+        || tree.read("memory.stat") == tree.read("a/memory.stat"),
+    );
+    // All of it comes back as it was: a page that is wrong ends it.
+    let _ = sleeper.touch();
+    let refaults = || tree.line("a/memory.stat", "workingset_refault_anon") * 4096;
+    wait::until("they came back", SOON, || refaults() * 100 >= stolen * 98);
+}
+
+#[test]
+fn what_is_refused_is_refused_as_by_the_kernel() {
+    let _serial = serial();
+    let tree = Tree::serve(&[]);
+    tree.make("a");
+    for (file, text, errno) in [
+        ("a/memory.max", "", INVALID),
+        ("a/memory.max", "much", INVALID),
+        ("a/memory.max", "-1", INVALID),
+        ("a/memory.low", "1x", INVALID),
+        ("a/memory.reclaim", "", INVALID),
+        ("a/memory.reclaim", "1m swappiness=300", INVALID),
+        ("a/memory.workingset.refresh_interval", "N9=1", INVALID),
+        ("node0/workingset_report/page_age_intervals", "5,5", INVALID),
+        ("a/cgroup.procs", "x", INVALID),
+        ("a/cgroup.procs", "4194305", 3),
+        ("a/memory.reclaim", "1g", TRY_AGAIN),
+    ] {
+        // An empty text is no write at all; a line break is one.
+        let text = if text.is_empty() { "\n" } else { text };
+        assert_eq!(tree.try_write(file, text), Err(errno), "{text:?} > {file}");
+    }
+    tree.write("a/memory.max", "1048577");
+    assert_eq!(tree.read("a/memory.max"), "1048576\n", "down to a page");
+    tree.write("a/memory.max", "max");
+    let errno = |done: std::io::Result<()>| done.err().and_then(|error| error.raw_os_error());
+    assert_eq!(errno(std::fs::create_dir(tree.at("a"))), Some(EXISTS));
+    assert_eq!(
+        errno(std::fs::create_dir(tree.at("memory.stat"))),
+        Some(EXISTS)
+    );
+    assert_eq!(
+        errno(std::fs::remove_file(tree.at("a/memory.max"))),
+        Some(NOT_PERMITTED)
+    );
+    tree.make("a/b");
+    assert_eq!(errno(std::fs::remove_dir(tree.at("a"))), Some(BUSY));
+    // An open file of a tenant that is gone.
+    let open = std::fs::File::open(tree.at("a/b/memory.current")).expect("it is there");
+    std::fs::remove_dir(tree.at("a/b")).expect("nobody is in it");
+    tree.make("a/b");
+    let error = std::io::read_to_string(open).expect_err("it was of another tenant");
+    assert_eq!(error.raw_os_error(), Some(19), "ENODEV");
+}
+
+#[test]
+fn a_limit_holds_and_the_program_is_as_it_was() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    tree.make("a");
+    let sleeper = known(&tree, "a", 128);
+    tree.write("a/memory.max", "64m");
+    wait::until("it is below its limit", SOON, || {
+        tree.number("a/memory.current") <= 64 * MIB
+    });
+    // By the kernel, too: the wall stands.
+    let limit = || std::fs::read_to_string(tree.group("a/memory.limit_in_bytes"));
+    wait::until("its wall stands", SOON, || {
+        limit().is_ok_and(|text| text.trim() == (64 * MIB).to_string())
+    });
+    for _ in 0..3 {
+        let _ = sleeper.touch();
+        assert!(tree.number("a/memory.current") <= 64 * MIB);
+    }
+    assert_eq!(tree.line("a/memory.events", "oom_kill"), 0);
+}
+
+/// min is never broken, low only last, while neighbours give.
+#[test]
+fn who_is_protected_keeps_its_pages_while_neighbours_give() {
+    let _serial = serial();
+    let _swap = Swap::new(1024);
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    for name in ["min", "low", "plain"] {
+        tree.make(name);
+    }
+    let [min, low, plain] = ["min", "low", "plain"].map(|name| known(&tree, name, 64));
+    tree.write("min/memory.min", "96m");
+    tree.write("low/memory.low", "96m");
+    tree.write("memory.reclaim", "48m");
+    let out = [&min, &low, &plain].map(swapped);
+    assert!(out[2] > 32 * MIB, "{out:?}");
+    assert_eq!(out[..2], [0, 0], "while another had enough");
+    // Now there is nobody else.
+    let asked = tree.try_write("memory.reclaim", "64m");
+    let out = [&min, &low, &plain].map(swapped);
+    assert_eq!(out[0], 0, "{asked:?}, {out:?}");
+    assert!(out[1] > 0, "{asked:?}, {out:?}: low is no wall");
+    for one in [&min, &low, &plain] {
+        let _ = one.touch();
+    }
+}
+
+/// Killed at any time: programs go on, and the next one has the same tenants under the same limits.
+#[test]
+fn a_killed_one_is_followed_by_the_next() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let mut chance = Chance::from_env("a_killed_one_is_followed_by_the_next");
+    let mut tree = Tree::serve(&["--age-every", "500ms"]);
+    tree.make("a");
+    tree.make("a/b");
+    let sleeper = known(&tree, "a/b", 96);
+    tree.write("a/memory.max", "64m");
+    tree.write("a/b/memory.low", "8m");
+    for _ in 0..4 {
+        std::thread::sleep(chance.millis(0, 700));
+        tree.kill();
+        let _ = sleeper.touch();
+        tree.start();
+        assert_eq!(tree.number("a/memory.max"), 64 * MIB);
+        assert_eq!(tree.number("a/b/memory.low"), 8 * MIB);
+        assert_eq!(
+            tree.read("a/b/cgroup.procs").trim(),
+            sleeper.pid().to_string()
+        );
+        wait::until("the limit holds again", SOON, || {
+            tree.number("a/memory.current") <= 64 * MIB
+        });
+    }
+    let said = tree.end();
+    assert!(
+        said.contains("/a: over memory.high, or too near to memory.max"),
+        "{said}"
+    );
+    assert!(proc::is_alive(sleeper.pid()) && tree.group("a/b").is_dir());
+    let _ = sleeper.touch();
+}
+
+#[test]
+fn a_second_one_is_refused_and_the_first_goes_on() {
+    let _serial = serial();
+    let tree = Tree::serve(&[]);
+    let root = tree.group("").display().to_string();
+    let name = root
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
+    let second = pagetide::command(["serve", "--root", name]).finish(SOON);
+    assert_eq!(second.status.code(), Some(1), "{}", second.stderr);
+    assert!(
+        second.stderr.contains("another pagetide serve has it"),
+        "{}",
+        second.stderr
+    );
+    tree.make("a");
+    assert!(tree.group("a").is_dir());
+}
+
+/// Tenants that come and go while their files are read and nonsense is written to them.
+#[test]
+fn abuse_costs_nobody_else_anything() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let tree = Tree::serve(&["--age-every", "200ms"]);
+    tree.make("kept");
+    let kept = known(&tree, "kept", 16);
+    let before = proc::number(tree.pid(), "VmRSS").unwrap_or(0);
+    for round in 0..300 {
+        let name = format!("t{}", round % 7);
+        tree.make(&name);
+        for file in std::fs::read_dir(tree.at(&name))
+            .expect("it is there")
+            .flatten()
+        {
+            let _ = std::fs::read(file.path());
+            let _ = std::fs::write(file.path(), "\0\u{7f}9999999999999999999999,=N");
+        }
+        if round % 50 == 0 {
+            let guest = Sleeper::start(tree.inside(&name), 1);
+            let removed = std::fs::remove_dir(tree.at(&name));
+            assert_eq!(
+                removed.err().and_then(|error| error.raw_os_error()),
+                Some(BUSY)
+            );
+            drop(guest);
+        }
+        wait::until("it is removed", SOON, || {
+            std::fs::remove_dir(tree.at(&name)).is_ok()
+        });
+    }
+    let grown = proc::number(tree.pid(), "VmRSS")
+        .unwrap_or(0)
+        .saturating_sub(before);
+    assert!(grown < 16 * MIB, "grew by {grown} bytes");
+    let left = std::fs::read_dir(tree.at("")).expect("the root").flatten();
+    let tenants = left.filter(|entry| entry.path().join("memory.min").exists());
+    assert_eq!(tenants.count(), 1);
+    let _ = kept.touch();
+}
