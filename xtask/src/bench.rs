@@ -1,15 +1,14 @@
 //! `cargo xtask bench NAME`: measurements that take longer than a test may. Those of the whole
-//! program live in `crates/e2e/src/bin`, those of a crate in its examples; each prints a table.
+//! program live in `crates/e2e/examples`, those of a crate in its own; each prints a table.
 
-use crate::cargo;
-use crate::root;
-use crate::test::{release_binary, release_build};
+use crate::e2e::{release_binary, release_build};
+use crate::{cargo, root};
 
 /// Measurements that are examples, with their crates.
 const EXAMPLES: [(&str, &str); 3] = [("claims", "sim"), ("curves", "sim"), ("libcachesim", "sim")];
 
 fn names() -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(root().join("crates/e2e/src/bin"))
+    let mut names: Vec<String> = std::fs::read_dir(root().join("crates/e2e/examples"))
         .into_iter()
         .flatten()
         .flatten()
@@ -55,7 +54,7 @@ pub(crate) fn run(name: &str, args: &[&str]) -> bool {
             "--release",
             "--package",
             "e2e",
-            "--bin",
+            "--example",
             &program,
             "--",
         ])

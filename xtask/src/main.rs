@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod binaries;
+mod e2e;
 mod guest;
 mod needs;
 mod steps;
@@ -51,9 +53,10 @@ fn main() -> ExitCode {
         // Of `test`, beside the end-to-end tests.
         ["beside"] => test::run_beside(),
         ["tidy"] => tidy::run(),
-        ["e2e"] => test::run_e2e(None, &[]),
-        ["e2e", name] => test::run_e2e(Some(name), &[]),
-        ["e2e", name, "--", rest @ ..] => test::run_e2e(Some(name), rest),
+        ["e2e"] => e2e::run(None, &[]),
+        ["second-lane"] => e2e::run_second(),
+        ["e2e", name] => e2e::run(Some(name), &[]),
+        ["e2e", name, "--", rest @ ..] => e2e::run(Some(name), rest),
         ["guest", rest @ ..] => return guest::run(rest),
         ["bench", name, rest @ ..] => bench::run(name, rest),
         _ => {

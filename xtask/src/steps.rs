@@ -50,7 +50,7 @@ impl Steps {
 
     /// A step that is one command whose exit status decides.
     pub(crate) fn command(&mut self, name: &str, command: &mut Command) -> bool {
-        self.run(name, || run_counted(command, &mut || ()))
+        self.run(name, || run_counted(command))
     }
 
     /// Prints the table of steps and the closing line; whether all went well.
@@ -137,26 +137,17 @@ fn hurry(pid: u32) {
     let _ = renice.stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
-/// Runs a command, passes its output through, and sums the closing lines of test binaries in it. `begun` is called
-/// when the first of them begins: by then cargo has built all, and lets others build.
-pub(crate) fn run_counted(
-    command: &mut Command,
-    begun: &mut dyn FnMut(),
-) -> Result<Counts, String> {
+/// Runs a command, passes its output through, and sums the closing lines of test binaries in it.
+pub(crate) fn run_counted(command: &mut Command) -> Result<Counts, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| format!("cannot start {name}: {error}"))?;
     let mut counts = Counts::default();
-    let mut has_begun = false;
     if let Some(stdout) = child.stdout.take() {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             println!("{line}");
-            if !has_begun && line.starts_with("running ") {
-                has_begun = true;
-                begun();
-            }
             counts.add(Counts::of_line(&line));
         }
     }
@@ -219,15 +210,6 @@ mod tests {
         assert_eq!(said.map(|one| one.passed), Ok(1));
         assert!(run("exit 3").is_err());
         assert!(Beside::start(Command::new("/nonexistent/program")).is_err());
-    }
-
-    #[test]
-    fn others_may_build_when_the_first_test_runs() {
-        let mut begun = 0;
-        let script = "echo 'running 0 tests'; echo 'running 2 tests'";
-        run_counted(&mut shell(script), &mut || begun += 1).unwrap();
-        run_counted(&mut shell("echo 'not running'"), &mut || begun += 1).unwrap();
-        assert_eq!(begun, 1);
     }
 
     #[test]

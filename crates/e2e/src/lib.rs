@@ -30,6 +30,7 @@ pub mod redis;
 pub mod report;
 pub mod resp;
 pub mod sides;
+pub mod sizes;
 pub mod sleeper;
 pub mod starts;
 pub mod subject;

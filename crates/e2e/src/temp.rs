@@ -86,15 +86,17 @@ impl Drop for TempDir {
 #[derive(Debug)]
 pub struct Serial(#[expect(dead_code, reason = "the open file is the lock")] File);
 
-/// Waits until no other test of any test binary runs.
+/// Waits until no other test of any test binary of its lane runs (`PAGETIDE_LANE`; there are two in a check of the house).
 ///
 /// # Panics
 /// If the lock file cannot be made.
 #[must_use]
 pub fn serial() -> Serial {
+    let lane = std::env::var("PAGETIDE_LANE").unwrap_or_else(|_| "first".to_owned());
     let folder = target_dir().join("e2e");
     std::fs::create_dir_all(&folder).expect("the target directory is writable");
-    let file = File::create(folder.join("lock")).expect("the lock file can be made");
+    let file = File::create(folder.join(format!("{lane}.lock")));
+    let file = file.expect("the lock file can be made");
     flock(&file, FlockOperation::LockExclusive).expect("a lock can be waited for");
     Serial(file)
 }

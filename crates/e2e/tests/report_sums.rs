@@ -1,45 +1,19 @@
 //! Sizes are the kernel's: each frame once, however many processes map it, in swap or not.
 #![forbid(unsafe_code)]
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use e2e::aged::{self, Looking, is_near, number, rollup};
-use e2e::frames::pss_alone;
 use e2e::memcg::MemoryGroup;
 use e2e::postgres::Postgres;
+use e2e::sizes::is_what_the_kernel_says;
 use e2e::subject::{AgesSubject, Subject};
 use e2e::temp::serial;
-use e2e::zram::Swap;
 use e2e::{proc, wait};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
-
-/// What the kernel says of the same processes, read by us, is within 1% of the report; what it says of files
-/// is corrected for others that map them as well (libraries). What the report quotes is the kernel's own.
-fn is_what_the_kernel_says(what: &str, report: &Value) {
-    let pss = rollup(&aged::pids(report), "Pss");
-    is_what_the_kernel_said(what, report, &[pss]);
-}
-
-/// The same, where sizes change: what is quoted is one of those that the kernel told. (The story: on a busy machine it is
-/// asked rarely, and what it had said 11 s ago was held against what is there now.)
-fn is_what_the_kernel_said(what: &str, report: &Value, told: &[u64]) {
-    let pids = aged::pids(report);
-    let alone = pss_alone(&pids);
-    let resident = number(report, "resident_bytes");
-    let said = report["kernel_says"]["pss_bytes"].as_u64();
-    let pss = told.last();
-    let sizes = format!("{what}: resident {resident}, Pss {pss:?}, alone {alone}, {said:?} quoted");
-    eprintln!("{sizes}");
-    assert!(is_near(resident, alone, 1), "{sizes}: {report}");
-    if let Some(said) = said {
-        let is_told = told.iter().any(|pss| is_near(said, *pss, 1));
-        assert!(is_told, "{sizes}: {told:?}: {report}");
-    }
-}
 
 /// Each process maps what the kernel counts as its Rss.
 fn maps_its_rss(report: &Value) {
@@ -119,40 +93,4 @@ fn a_control_group_is_charged_what_the_kernel_says() {
         let process = aged::process(&report, pid).expect("it is there");
         assert_eq!(process["cgroup"], name, "{process}");
     }
-}
-
-/// Under a limit of its group a program loses memory to swap, and takes it back. One that touched its memory
-/// without pause would be killed: the kernel finds nothing that is not in use.
-#[test]
-fn what_is_in_swap_is_what_the_kernel_says() {
-    let _serial = serial();
-    let _swap = Swap::new(512);
-    let group = MemoryGroup::new();
-    let ages = AgesSubject::start_in(&group, 96, 60, &["anon"]);
-    let pids = [ages.printed.pid];
-    let looking = Looking::at(pids[0], 12, 1000);
-    let mut told = vec![rollup(&pids, "Pss")];
-    std::thread::sleep(Duration::from_millis(2500));
-    group.limit(60 * MIB);
-    // What is in swap changes while a pass is under way: any value of the last moments will do.
-    let mut seen = VecDeque::new();
-    let report = looking.finish_while(|| {
-        seen.push_back(rollup(&pids, "Swap"));
-        seen.push_back(proc::number(pids[0], "VmSwap").unwrap_or(0));
-        seen.drain(..seen.len().saturating_sub(40));
-        told.push(rollup(&pids, "Pss"));
-    });
-    let report = report.report;
-    let swapped = number(&report, "swapped_bytes");
-    assert!(swapped > 16 * MIB, "nothing is in swap: {report}");
-    let (least, most) = (seen.iter().min(), seen.iter().max());
-    let (least, most) = (least.expect("sampled"), most.expect("sampled"));
-    let near = least / 100 * 98..=most / 100 * 102;
-    eprintln!("in swap: {swapped}, VmSwap and Swap {least} to {most}");
-    assert!(near.contains(&swapped), "{near:?}: {report}");
-    assert!(number(&report, "evicted_pages") > 4096, "{report}");
-    assert!(number(&report, "refaulted_pages") > 0, "{report}");
-    told.push(rollup(&pids, "Pss"));
-    is_what_the_kernel_said("in swap", &report, &told);
-    drop(ages);
 }

@@ -2,11 +2,9 @@
 #![forbid(unsafe_code)]
 
 use e2e::aged::{self, Aged, Looking, number};
-use e2e::memcg::MemoryGroup;
 use e2e::subject::{AgesSubject, Subject};
 use e2e::temp::serial;
 use e2e::verdict::{Bin, Group, Verdict, groups, judge};
-use e2e::zram::Swap;
 
 const MIB: u64 = 1 << 20;
 /// Of the pages of a kind, so many at least are in a bin that is right within one interval.
@@ -101,52 +99,6 @@ fn the_age_of_every_page_is_right_within_an_interval() {
         let looking = watch(&ages, 60);
         check(&format!("minute {minute}"), &ages, looking);
     }
-}
-
-/// While its group is reclaimed all the time, the kernel clears bits, too, and leaves no mark: pages that it
-/// took them from look older than they are. What is touched every second must mostly be seen young
-/// all the same.
-#[test]
-fn what_is_in_use_stays_young_while_the_kernel_reclaims() {
-    let _serial = serial();
-    let _swap = Swap::new(512);
-    let group = MemoryGroup::new();
-    let ages = AgesSubject::start_in(&group, 64, 100, &["anon"]);
-    // Three of its four classes are in use; the fourth, and some of what is rarely touched, must go.
-    group.limit(group.number("memory.usage_in_bytes") / 10 * 7);
-    let aged = watch(&ages, 20).finish();
-    let expected = groups(&ages.printed, &ages.table(), &aged.look).expect("a truth");
-    // As old as the class that is touched each second may look: a refault may hold its pass up.
-    let first = expected.iter().find(|group| group.class == 0);
-    let bound = first.expect("a class that is touched each second").ages.1;
-    assert!(
-        bound < 5_000_000_000,
-        "the program stands still: {bound} ns"
-    );
-    let is_young = |group: &&Group| group.ages.1 <= bound;
-    let young: u64 = expected
-        .iter()
-        .filter(is_young)
-        .map(|group| group.bytes)
-        .sum();
-    let bins = aged::bins(&aged.report);
-    // The story: a bin that began below the bound counted whole, with a class that is touched every 4 s in it, and
-    // 8,407 of 4,007 pages were seen young. What ends within an interval of the bound counts.
-    let ends = bins.iter().skip(1).map(|bin| bin.older_than_ms * 1_000_000);
-    let seen = bins
-        .iter()
-        .zip(ends)
-        .filter(|(_, end)| *end <= bound + 1_000_000_000);
-    let seen: u64 = seen.map(|(bin, _)| bin.anon_bytes).sum();
-    let scanned = number(&aged.report, "evicted_pages");
-    let text = format!(
-        "{} of {} pages in use seen young; {scanned} evicted; {bins:?}",
-        seen / 4096,
-        young / 4096
-    );
-    eprintln!("{text}");
-    assert!(young > 8 * MIB && scanned > 1000, "no pressure: {text}");
-    assert!(seen * 10 >= young * 9, "{text}");
 }
 
 #[test]
