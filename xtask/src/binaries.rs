@@ -12,7 +12,7 @@ use crate::summary::Counts;
 /// One test binary.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Binary {
-    file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Where its crate is, and where cargo would run it.
     pub(crate) folder: PathBuf,
     /// Of the target: for an integration test that of its file.

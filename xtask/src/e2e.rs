@@ -13,9 +13,10 @@ use crate::{cargo, needs, root};
 
 /// Files whose tests need no swap: whoever takes its own away has the pages of others brought back, and those of the first
 /// lane count what is out.
-const SECOND: [&str; 5] = [
+const SECOND: [&str; 6] = [
     "poor_hosts",
     "ages_checker",
+    "serve_ages",
     "report_family",
     "report_truth",
     "report_sums",
@@ -41,38 +42,48 @@ pub(crate) fn all(steps: &mut Steps, begun: impl FnOnce()) {
     if !built(steps, &BUILD) {
         return;
     }
+    // Which they are is asked before others build: cargo would wait for those.
+    let mut all = match binaries::built(&BUILD) {
+        Ok(all) => all,
+        Err(why) => {
+            steps.run("end-to-end tests", || Err(why));
+            return;
+        }
+    };
+    all.sort_by_key(|one| (place(&one.name), one.name.clone()));
+    let (second, first): (Vec<Binary>, Vec<Binary>) =
+        all.into_iter().partition(|one| place(&one.name).is_some());
     begun();
     let second = std::env::current_exe()
         .map_err(|error| format!("this program is not found: {error}"))
         .and_then(|exe| {
             let mut command = Command::new(exe);
-            command.arg("second-lane");
-            Beside::start(command)
+            command
+                .arg("second-lane")
+                .args(second.iter().map(|one| &one.file));
+            Beside::start(command.env("PAGETIDE_LANE", "second"))
         });
-    steps.run("end-to-end tests", || lane(false));
+    steps.run("end-to-end tests", || lane(&first));
     steps.run("those of the second lane", || second?.finish());
 }
 
-/// The second lane of [`all`], a process of its own; whether all passed.
-pub(crate) fn run_second() -> bool {
+/// The second lane of [`all`], a process of its own with these binaries; whether all passed.
+pub(crate) fn run_second(files: &[&str]) -> bool {
     let mut steps = Steps::default();
-    steps.run("second lane", || lane(true));
+    let binary = |file: &&str| Binary {
+        file: file.into(),
+        folder: root().join("crates/e2e"),
+        name: String::new(),
+    };
+    let binaries: Vec<Binary> = files.iter().map(binary).collect();
+    steps.run("second lane", || lane(&binaries));
     steps.finish()
 }
 
 /// Runs the tests of one lane.
-fn lane(is_second: bool) -> Result<Counts, String> {
-    let all = binaries::built(&BUILD)?;
-    let mut of_lane: Vec<&Binary> = all
-        .iter()
-        .filter(|one| place(&one.name).is_some() == is_second)
-        .collect();
-    of_lane.sort_by_key(|one| (place(&one.name), one.name.clone()));
-    binaries::run("end-to-end tests", of_lane.into_iter(), |command| {
+fn lane(binaries: &[Binary]) -> Result<Counts, String> {
+    binaries::run("end-to-end tests", binaries.iter(), |command| {
         given(command.arg("--test-threads=1"));
-        if is_second {
-            command.env("PAGETIDE_LANE", "second");
-        }
     })
 }
 
@@ -106,17 +117,14 @@ fn some(steps: &mut Steps, name: &str, words: &[&str]) {
 /// The release binary is what users run, so it is what the tests run.
 fn given(command: &mut Command) -> &mut Command {
     command.env("PAGETIDE_BIN", release_binary());
-    command.env("PAGETIDE_EXAMPLES", target().join("debug/examples"))
+    command.env("PAGETIDE_EXAMPLES", examples())
 }
 
 /// Builds what the end-to-end tests need, before anything is built beside them: whoever asked cargo for it then would
 /// wait for that. The release build ends with one thread (the linker's), so the tests are built beside it.
 fn built(steps: &mut Steps, which: &[&str]) -> bool {
     let release = release_build().stdin(Stdio::null()).spawn();
-    // By the tests' profile, so that all below it is built once.
-    let mut examples = cargo(&["build", "--profile", "test"]);
-    examples.args(["--package", "host", "--examples"]);
-    let built = steps.command("examples, built", &mut examples)
+    let built = steps.command("examples, built", &mut examples_build())
         && steps.command("end-to-end tests, built", &mut cargo(which));
     let released = steps.run("release build", || {
         let status = release.and_then(|mut release| release.wait());
@@ -127,6 +135,23 @@ fn built(steps: &mut Steps, which: &[&str]) -> bool {
         }
     });
     built && released
+}
+
+/// Builds the programs that tests need and users do not: by the tests' profile, so that all below it is built once.
+pub(crate) fn examples_build() -> Command {
+    cargo(&[
+        "build",
+        "--profile",
+        "test",
+        "--package",
+        "host",
+        "--examples",
+    ])
+}
+
+/// Where those are.
+pub(crate) fn examples() -> PathBuf {
+    target().join("debug/examples")
 }
 
 /// Builds the program as users do.

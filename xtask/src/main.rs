@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         ["beside"] => test::run_beside(),
         ["tidy"] => tidy::run(),
         ["e2e"] => e2e::run(None, &[]),
-        ["second-lane"] => e2e::run_second(),
+        ["second-lane", files @ ..] => e2e::run_second(files),
         ["e2e", name] => e2e::run(Some(name), &[]),
         ["e2e", name, "--", rest @ ..] => e2e::run(Some(name), rest),
         ["guest", rest @ ..] => return guest::run(rest),

@@ -77,7 +77,7 @@ impl Beside {
     ///
     /// # Errors
     /// Why it cannot be started.
-    pub(crate) fn start(mut command: Command) -> Result<Beside, String> {
+    pub(crate) fn start(command: &mut Command) -> Result<Beside, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let failed = |error| format!("cannot start {name}: {error}");
         let (reader, writer) = std::io::pipe().map_err(failed)?;
@@ -85,7 +85,7 @@ impl Beside {
         let child = command.stdin(Stdio::null()).stdout(writer).stderr(second);
         let child = child.spawn().map_err(failed)?;
         // Our copies of the pipe's end would keep it open.
-        drop(command);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         let output = std::thread::spawn(move || {
             let mut bytes = Vec::new();
             // What cannot be read is not there to be printed.
@@ -197,19 +197,19 @@ mod tests {
 
     #[test]
     fn what_ran_beside_counts_what_it_said_last() {
-        let run = |script| Beside::start(shell(script)).unwrap().finish();
+        let run = |script| Beside::start(&mut shell(script)).unwrap().finish();
         let said = run("echo '1 passed, 0 failed (guest)'; echo '7 passed, 2 failed' >&2; exit 1");
         assert_eq!(said.map(|one| (one.passed, one.failed)), Ok((7, 2)));
         // What has been at the lowest priority is not any more when it is waited for, children and all.
         let inner = "sleep 2; ps -o ni= -p $$ | grep -qw 0 && echo 1 passed, 0 failed";
-        let beside = Beside::start(shell(&format!(
+        let beside = Beside::start(&mut shell(&format!(
             "renice -n 19 -p $$ >&2; sh -c '{inner}'; :"
         )));
         std::thread::sleep(std::time::Duration::from_secs(1));
         let said = beside.unwrap().finish();
         assert_eq!(said.map(|one| one.passed), Ok(1));
         assert!(run("exit 3").is_err());
-        assert!(Beside::start(Command::new("/nonexistent/program")).is_err());
+        assert!(Beside::start(&mut Command::new("/nonexistent/program")).is_err());
     }
 
     #[test]

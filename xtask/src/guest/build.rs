@@ -1,13 +1,15 @@
-//! Builds what runs inside: everything is static, for a guest has no libraries.
+//! Builds what runs inside. What was built for the end-to-end tests goes there as it is, with the libraries that it names
+//! (a static build of it all took a minute of a processor); the rest is static, for a guest has no libraries.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::commands::{limited, output};
 use super::files::GuestFile;
 use super::{folder, target};
-use crate::root;
+use crate::{e2e, root};
 
 /// A whole release build on a small machine takes minutes.
 const BUILD_LIMIT: Duration = Duration::from_secs(3600);
@@ -27,14 +29,53 @@ fn programs() -> Result<PathBuf, String> {
 /// A release build without optimisations that take minutes and that no guest's clock could show.
 const PROFILE: &str = "guest";
 
-/// The `pagetide` that users run, but static and without what only a debugger reads.
-pub(super) fn pagetide() -> Result<GuestFile, String> {
-    program("cli", "--bin", "pagetide", "pagetide")
+/// The `pagetide` that users run, without what only a debugger reads, and the example of crate host that makes walls; with
+/// their libraries.
+pub(super) fn programs_of_tests() -> Result<Vec<GuestFile>, String> {
+    let builds = match std::env::var_os("PAGETIDE_BUILT") {
+        Some(_) => vec![],
+        None => vec![e2e::release_build(), e2e::examples_build()],
+    };
+    for mut build in builds {
+        let status = build.arg("--quiet").stdin(Stdio::null()).status();
+        let status = status.map_err(|error| format!("cargo cannot be run: {error}"))?;
+        if !status.success() {
+            return Err(format!("cargo ended with {status}"));
+        }
+    }
+    let (mut files, mut libraries) = (Vec::new(), BTreeSet::new());
+    for built in [e2e::release_binary(), e2e::examples().join("wall")] {
+        let name = built
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let stripped = programs()?.join(&name);
+        let args = ["-o".as_ref(), stripped.as_os_str(), built.as_os_str()];
+        output("strip", args, &root(), COMPILE_LIMIT)?;
+        files.push(GuestFile::dynamic(&stripped, &format!("files/{name}"))?);
+        let told = output("ldd", [built.as_os_str()], &root(), COMPILE_LIMIT)?;
+        libraries.extend(libraries_of(&String::from_utf8_lossy(&told)));
+    }
+    for library in libraries {
+        files.push(GuestFile::dynamic(
+            Path::new(&library),
+            library.trim_start_matches('/'),
+        )?);
+    }
+    Ok(files)
 }
 
-/// The example of crate host that makes walls.
-pub(super) fn wall() -> Result<GuestFile, String> {
-    program("host", "--example", "wall", "examples/wall")
+/// The paths that ldd(1) names: behind an arrow, or alone (the loader). What has none is the kernel's.
+fn libraries_of(told: &str) -> Vec<String> {
+    let words = told.lines().filter_map(|line| {
+        let line = line.split(" (0x").next()?.trim();
+        Some(line.split("=> ").last()?.trim())
+    });
+    words
+        .filter(|word| word.starts_with('/'))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The program that touches pages as the simulator's tenants do.
@@ -97,4 +138,23 @@ pub(super) fn names(folder: &Path, ending: &str) -> Result<Vec<String>, String> 
         .collect();
     names.sort();
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_those_with_a_path() {
+        let told = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        assert_eq!(
+            libraries_of(told),
+            [
+                "/lib/x86_64-linux-gnu/libc.so.6",
+                "/lib64/ld-linux-x86-64.so.2"
+            ]
+        );
+        assert_eq!(libraries_of("\tstatically linked\n"), [""; 0]);
+    }
 }

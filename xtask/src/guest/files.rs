@@ -47,6 +47,13 @@ impl GuestFile {
         })
     }
 
+    /// Reads a program or a library whose libraries go there, too.
+    pub(super) fn dynamic(host: &Path, path: &str) -> Result<GuestFile, String> {
+        let bytes = std::fs::read(host);
+        let bytes = bytes.map_err(|error| format!("cannot read {}: {error}", host.display()))?;
+        Ok(GuestFile::executable(path, bytes))
+    }
+
     /// Reads the program that the guest is there for.
     pub(super) fn program(host: &Path) -> Result<GuestFile, String> {
         let file = GuestFile::read(host, "program")?;

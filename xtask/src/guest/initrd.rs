@@ -28,9 +28,9 @@ pub(super) fn build(
 ) -> Result<Vec<u8>, String> {
     // Since 6.12 zram has its compressors within; before, it asked the kernel's own for one.
     let wanted: &[&str] = if machine.zram_mib > 0 {
-        &["lz4", "zram"]
+        &["fuse", "lz4", "zram"]
     } else {
-        &[]
+        &["fuse"]
     };
     let modules = modules::load(kernel, wanted)?;
     let names: Vec<&str> = modules.iter().map(|module| module.name.as_str()).collect();

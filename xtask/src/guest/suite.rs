@@ -60,7 +60,8 @@ fn stem(name: &str) -> String {
 /// Builds and reads everything that goes into the guests.
 fn files(names: &[String], options: &Options) -> Result<Vec<GuestFile>, String> {
     let folder = root().join("tests/guest");
-    let mut files = vec![runner::program(), build::pagetide()?, build::wall()?];
+    let mut files = vec![runner::program()];
+    files.extend(build::programs_of_tests()?);
     files.extend(build::c_programs(&folder)?);
     files.extend(options.files()?);
     for name in names.iter().map(String::as_str).chain([LIBRARY]) {

@@ -93,7 +93,7 @@ const FLOORS: [(&str, &[&[&str]]); 18] = [
             &["program", "zero"],
             &["copier", "clear"],
             &["reader"],
-            &["walk", "folios"],
+            &["walk", "folios", "advised"],
             &["source"],
             &["page_tables", "idle", "sizes"],
         ],
@@ -149,17 +149,17 @@ const FLOORS: [(&str, &[&[&str]]); 18] = [
     ),
     (
         "crates/host/src/manage/tenants",
-        &[&["tenant"], &["look", "hold", "ask"]],
+        &[&["tenant"], &["host", "pressure"], &["look", "hold", "ask"]],
     ),
     (
         "crates/daemon/src/tenants",
         &[
-            &["file", "values"],
+            &["file", "values", "config", "notify"],
             &["inode", "reports"],
             &["content"],
             &["desk"],
-            &["directory"],
-            &["mount"],
+            &["asked", "directory"],
+            &["mount", "talk"],
         ],
     ),
     (
