@@ -22,7 +22,7 @@ mod swap;
 mod top;
 
 pub(crate) use knobs::Knobs;
-pub(crate) use manage::{Attach, Reclaim, Run, Whose};
+pub(crate) use manage::{Attach, Reclaim, Run, Told, Tree, Who, Whose};
 pub(crate) use mrc::Mrc;
 pub(crate) use report::{Form, Plan, Report};
 pub(crate) use serve::{Global, Serve};
@@ -89,7 +89,12 @@ pub(crate) enum Command {
     #[command(after_help = examples::STAT)]
     Stat {
         #[command(flatten)]
-        whose: Whose,
+        told: Told,
+        #[command(flatten)]
+        tree: Tree,
+        /// Of the tenant and of each below it, a line each
+        #[arg(long)]
+        all: bool,
         /// As a JSON object
         #[arg(long)]
         json: bool,

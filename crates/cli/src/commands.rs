@@ -5,6 +5,7 @@ use crate::failure::Failure;
 
 mod ask;
 mod attach;
+mod browse;
 pub(crate) mod demo;
 mod doctor;
 mod live;
@@ -20,6 +21,7 @@ mod shell;
 mod sim;
 mod stop;
 mod swap;
+mod tenant_rows;
 mod top;
 mod users;
 
@@ -35,7 +37,15 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
         Command::Detach { whose, bring_back } => ask::detach(&whose, bring_back),
         Command::Report(args) => report::report(&args),
         Command::Top(args) => top::top(&args),
-        Command::Stat { whose, json } => ask::stat(&whose, json),
+        Command::Stat {
+            told,
+            tree,
+            all,
+            json,
+        } => match all {
+            true => ask::stats(&told, &tree, json),
+            false => ask::stat(&told, &tree, json),
+        },
         Command::Reclaim(args) => reclaim::reclaim(&args),
         Command::Serve(args) => serve::serve(&args),
         Command::Swap { verb } => swap::swap(&verb),

@@ -17,6 +17,12 @@ pub(crate) struct Failure {
     exit: u8,
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
 impl Failure {
     /// A failure of kind 1.
     pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Failure {

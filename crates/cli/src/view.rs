@@ -10,7 +10,7 @@ pub(crate) mod swap;
 pub(crate) mod text;
 pub(crate) mod top;
 
-pub(crate) use bars::bar;
+pub(crate) use bars::{bar, filled_steps as bar_steps};
 pub(crate) use status::status;
 
 /// `12,345`.

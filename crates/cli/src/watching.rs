@@ -22,6 +22,17 @@ pub(crate) enum Target {
     Cgroup(PathBuf),
     /// All processes.
     All,
+    /// A tenant of `pagetide serve`, by its path.
+    Tenant(TenantName),
+}
+
+/// A tenant: which tree, and where in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TenantName {
+    /// The root of its tree.
+    pub(crate) root: PathBuf,
+    /// Its path, which begins with a slash.
+    pub(crate) path: String,
 }
 
 impl std::fmt::Display for Target {
@@ -30,6 +41,7 @@ impl std::fmt::Display for Target {
             Target::Pid(pid) => write!(f, "pid {pid}"),
             Target::Cgroup(path) => write!(f, "{}", path.display()),
             Target::All => write!(f, "all processes"),
+            Target::Tenant(tenant) => write!(f, "{}", tenant.path),
         }
     }
 }
@@ -72,6 +84,12 @@ pub(crate) fn open(settings: &Settings) -> Result<Box<dyn Watching>, Failure> {
     if let Some(asked) = managed::Asked::find(settings) {
         return Ok(Box::new(asked));
     }
+    if let Target::Tenant(tenant) = &settings.target {
+        return Ok(Box::new(managed::Asked::of_tenant(
+            tenant,
+            settings.age_every,
+        )?));
+    }
     Ok(Box::new(Eyes(Watch::open(wanted(settings)?)?)))
 }
 
@@ -94,6 +112,10 @@ fn wanted(settings: &Settings) -> Result<watch::Settings, Failure> {
         Target::Pid(pid) => family::Target::Descendants(*pid),
         Target::Cgroup(path) => family::Target::Group(group(path)?),
         Target::All => family::Target::All,
+        Target::Tenant(tenant) => {
+            let what = format!("cannot watch {}: only `pagetide serve` can", tenant.path);
+            return Err(Failure::new(what, "ask it without --source and --max-wait"));
+        }
     };
     Ok(watch::Settings {
         target,

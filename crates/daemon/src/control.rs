@@ -16,9 +16,10 @@ mod tenant;
 
 pub use client::{ask, manager_of};
 pub use error::ControlError;
-pub use find::{Managed, find, managed};
+pub use find::{Managed, find, managed, managed_pids};
 pub use protocol::{
-    Ask, Done, Pong, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, Request, Response, Stat,
+    Ask, Done, Pong, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, Request, Response, Stat, Stats,
+    TenantAsk, TenantRow,
 };
 pub use server::ControlServer;
 pub use tenant::Tenant;

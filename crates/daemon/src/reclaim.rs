@@ -11,7 +11,7 @@ use crate::control::{Ask, ControlServer, Done};
 use crate::error::Error;
 use crate::options::Options;
 use crate::preflight::{self, Chosen};
-use crate::serve::{done, once};
+use crate::serve::once;
 
 /// What is watched before the coldest pages are asked for: two looks of this distance.
 const GLANCE: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> R
     watch(&mut manager, time)?;
     let reclaimed = manager.reclaim(what);
     drop(manager.end());
-    Ok(done(reclaimed?))
+    Ok(Done::from(reclaimed?))
 }
 
 /// Reads back in what is out of an unmanaged target; pages that were asked for.

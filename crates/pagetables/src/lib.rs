@@ -5,9 +5,10 @@
 //!
 //! From below: `sys` (system calls), `entry` (one entry), `btf` (where the kernel's members lie),
 //! `program` and `copier` (copies of kernel memory), `reader` (what must be known of this
-//! kernel), `walk` (a reading), `folios` (what others took away), `clear` (setting back), `source` (the trait that all this is
+//! kernel), `walk` (a reading), `folios` (what others took away), `advised` (what is read in order or at random), `clear` (setting back), `source` (the trait that all this is
 //! behind), and the poorer sources `idle` and `sizes`.
 
+mod advised;
 mod btf;
 mod clear;
 mod copier;

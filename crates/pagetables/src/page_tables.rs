@@ -7,6 +7,7 @@
 use std::io;
 use std::ops::Range;
 
+use crate::advised;
 use crate::btf::Btf;
 use crate::entry::Entry;
 use crate::folios::{Folios, Layout, Mark};
@@ -34,6 +35,8 @@ pub struct PageTables {
     reader: Reader,
     /// What the kernel notes of folios; none if it cannot be read.
     folios: Option<Folios>,
+    /// Where the tree of mappings is; none where it is of another kind.
+    mappings: Option<advised::Layout>,
     huge_zero: HugeZero,
     foreign: Foreign,
     /// Room for entries that wait for their folios' marks, kept so that it is not made anew each time.
@@ -90,6 +93,7 @@ impl PageTables {
         let layout = Layout::find(&btf);
         Ok(PageTables {
             folios: layout.and_then(|layout| Folios::calibrate(&mut reader, layout)),
+            mappings: advised::Layout::find(&btf),
             reader,
             huge_zero: HugeZero::open(),
             foreign: Foreign::default(),
@@ -293,6 +297,14 @@ impl Source for PageTables {
     fn peek(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>) -> io::Result<()> {
         let space = self.reader.attach(pid)?;
         self.reader.walk(&space, ranges, sink).map(drop)
+    }
+
+    fn advised(&mut self, pid: u32) -> io::Result<Vec<Range<u64>>> {
+        let Some(layout) = self.mappings else {
+            return Ok(Vec::new());
+        };
+        let space = self.reader.attach(pid)?;
+        layout.advised(&mut self.reader, &space)
     }
 
     fn has_company(&self) -> bool {

@@ -62,6 +62,11 @@ impl Space {
         self.mm
     }
 
+    /// The mm's address in the kernel.
+    pub(crate) fn mm(&self) -> u64 {
+        self.mm
+    }
+
     /// Whether a secondary MMU (KVM, SVA, ...) has registered with it, whose accesses entries do not show;
     /// `None` if this kernel does not tell.
     #[must_use]

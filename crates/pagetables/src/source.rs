@@ -78,6 +78,15 @@ pub trait Source {
         self.read(pid, ranges, sink).map(drop)
     }
 
+    /// Ranges that the process said it reads in order or at random (MADV_SEQUENTIAL, MADV_RANDOM), ascending, as of this
+    /// moment; none where the source cannot tell.
+    ///
+    /// # Errors
+    /// The process is gone, or may not be read.
+    fn advised(&mut self, _pid: u32) -> io::Result<Vec<Range<u64>>> {
+        Ok(Vec::new())
+    }
+
     /// Whether somebody else was seen to clear accessed bits.
     fn has_company(&self) -> bool {
         false

@@ -44,6 +44,7 @@ Examples:
   pagetide report 1234                        watch it for 10 s, then say
   pagetide report --for 2m 1234               ages up to two minutes
   pagetide report --cgroup system.slice/nginx.service
+  pagetide report /web                        a tenant of `pagetide serve`
   pagetide report --all --html page.html      the whole host, with pictures
   pagetide report --watch 1234                each second again, until ^C
   pagetide report --watch=10s --csv 1234 >> history.csv
@@ -53,6 +54,7 @@ pub(super) const TOP_TABLE: &str = "\
 Examples:
   pagetide top
   pagetide top --by cgroup --sort cold
+  pagetide top --by tenant                     of `pagetide serve`; r reclaims what is cold
   pagetide top --once --for 1m --rows 20
   pagetide top --every 10s --json | jq '.rows[0]'";
 
@@ -60,6 +62,8 @@ pub(super) const SERVE: &str = "\
 Examples:
   pagetide serve --mount /run/pagetide
   pagetide serve --mount /run/pagetide --memory-max 8G
+  pagetide serve --config /etc/pagetide.toml         every key: dist/pagetide.toml
+  pagetide serve --mount /run/pagetide --host none   only what is made there
   mkdir /run/pagetide/web && echo $$ > /run/pagetide/web/cgroup.procs
   echo 2G > /run/pagetide/web/memory.low
   echo 256M > /run/pagetide/memory.reclaim";
@@ -67,14 +71,17 @@ Examples:
 pub(super) const STAT: &str = "\
 Examples:
   pagetide stat 1234
-  pagetide stat --json 1234 | jq .workingset_refault_anon";
+  pagetide stat --json 1234 | jq .workingset_refault_anon
+  pagetide stat /web                           a tenant of `pagetide serve`
+  pagetide stat / --all | column -t            all of them";
 
 pub(super) const RECLAIM: &str = "\
 Examples:
   pagetide reclaim 1234 256M
   pagetide reclaim 1234 --older-than 10s
   pagetide reclaim 1234 --all                    park it; detach --bring-back wakes it
-  pagetide reclaim --cgroup user.slice 1G";
+  pagetide reclaim --cgroup user.slice 1G
+  pagetide reclaim /web --older-than 1m          a tenant of `pagetide serve`";
 
 pub(super) const SWAP: &str = "\
 Examples:

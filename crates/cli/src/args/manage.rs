@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::control::Ask;
-use daemon::options::{Bytes, Millis, bytes, millis};
+use daemon::options::{Bytes, Millis, UnitError, bytes, millis};
 
 use super::{Knobs, pid};
 use crate::failure::Failure;
@@ -35,6 +35,45 @@ pub(crate) struct Whose {
     pub(crate) cgroup: Option<PathBuf>,
 }
 
+/// A process, or a tenant of `pagetide serve`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Who {
+    Pid(u32),
+    /// By its path, which begins with a slash.
+    Tenant(String),
+}
+
+/// Numbers are processes, what begins with a slash are tenants.
+pub(super) fn who(text: &str) -> Result<Who, UnitError> {
+    match text.starts_with('/') {
+        true => Ok(Who::Tenant(text.to_owned())),
+        false => pid(text).map(Who::Pid).map_err(|error| UnitError {
+            why: error.why,
+            hint: "give the number that `pgrep NAME` shows, or a tenant of `pagetide serve` as /PATH",
+        }),
+    }
+}
+
+/// Whose figures: a process with its descendants, a control group, or a tenant.
+#[derive(clap::Args, Debug, Clone)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Told {
+    /// This process and all of its descendants, or this tenant of `pagetide serve`
+    #[arg(value_name = "PID|/TENANT", value_parser = who, allow_negative_numbers = true)]
+    pub(crate) who: Option<Who>,
+    /// The processes of this control group and of those below it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<PathBuf>,
+}
+
+/// Which tree of tenants.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct Tree {
+    /// The root of the tenants, if `serve` was given another
+    #[arg(long, value_name = "PATH", default_value = "pagetide")]
+    pub(crate) root: PathBuf,
+}
+
 /// A process that runs, and how to manage it.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Attach {
@@ -53,8 +92,8 @@ pub(crate) struct Attach {
 /// What is to leave.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Reclaim {
-    /// This process and all of its descendants; then how much, e.g. 256M
-    #[arg(value_names = ["PID", "SIZE"], num_args = 0..=2, allow_negative_numbers = true)]
+    /// This process and all of its descendants, or this tenant of `pagetide serve`; then how much, e.g. 256M
+    #[arg(value_names = ["PID|/TENANT", "SIZE"], num_args = 0..=2, allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     /// The processes of this control group and of those below it
     #[arg(long, value_name = "PATH")]
@@ -65,6 +104,8 @@ pub(crate) struct Reclaim {
     /// All that can leave
     #[arg(long, conflicts_with = "older_than")]
     pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) tree: Tree,
     /// As a JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -75,18 +116,17 @@ impl Reclaim {
     ///
     /// # Errors
     /// Too little or too much was said.
-    pub(crate) fn plan(&self) -> Result<(Whose, Ask), Failure> {
+    pub(crate) fn plan(&self) -> Result<(Told, Ask), Failure> {
         let mut words = self.words.iter();
-        let whose = Whose {
+        let told = Told {
             cgroup: self.cgroup.clone(),
-            pid: match (&self.cgroup, words.next()) {
-                (Some(_), first) => {
-                    words = self.words.iter();
-                    let _ = first;
-                    None
+            who: match &self.cgroup {
+                Some(_) => None,
+                None => {
+                    let word = words.next();
+                    let word = word.ok_or_else(|| usage("whose memory is to leave is not said"))?;
+                    Some(who(word).map_err(|error| bad("PID", &error))?)
                 }
-                (None, Some(word)) => Some(pid(word).map_err(|error| bad("PID", &error))?),
-                (None, None) => return Err(usage("whose memory is to leave is not said")),
             },
         };
         let size = words.next().map(|word| bytes(word));
@@ -105,17 +145,17 @@ impl Reclaim {
                 ));
             }
         };
-        Ok((whose, ask))
+        Ok((told, ask))
     }
 }
 
-fn bad(name: &str, error: &daemon::options::UnitError) -> Failure {
+fn bad(name: &str, error: &UnitError) -> Failure {
     Failure::usage(format!("bad value for {name}: {}", error.why), error.hint)
 }
 
 fn usage(why: &str) -> Failure {
     Failure::usage(
         format!("cannot reclaim: {why}"),
-        "usage: pagetide reclaim PID|--cgroup PATH SIZE|--older-than TIME|--all",
+        "usage: pagetide reclaim PID|/TENANT|--cgroup PATH SIZE|--older-than TIME|--all",
     )
 }

@@ -10,9 +10,9 @@ use daemon::options::{Millis, millis};
 use host::report::AgeSource;
 
 use crate::failure::Failure;
-use crate::watching::{Settings, Target};
+use crate::watching::{Settings, Target, TenantName};
 
-use super::pid;
+use super::manage::{Tree, Who, who};
 
 /// How long to watch unless told.
 const FOR: Millis = Millis(10_000);
@@ -29,10 +29,10 @@ const RAREST: u64 = 10_000;
 #[derive(clap::Args, Debug, Clone)]
 #[command(group = clap::ArgGroup::new("target").multiple(false))]
 pub(crate) struct Report {
-    /// This process and all of its descendants
-    #[arg(value_name = "PID", value_parser = pid, allow_negative_numbers = true)]
+    /// This process and all of its descendants, or this tenant of `pagetide serve`
+    #[arg(value_name = "PID|/TENANT", value_parser = who, allow_negative_numbers = true)]
     #[arg(group = "target")]
-    pub(crate) pid: Option<u32>,
+    pub(crate) who: Option<Who>,
     /// The processes of this control group and of those below it
     #[arg(long, value_name = "PATH", group = "target")]
     pub(crate) cgroup: Option<PathBuf>,
@@ -70,6 +70,8 @@ pub(crate) struct Report {
     /// One line of comma-separated values a report, under a line of names
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
+    #[command(flatten)]
+    pub(crate) tree: Tree,
     /// Write a page with pictures there; it needs no network. With --watch it is kept up to date
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
@@ -133,8 +135,12 @@ impl Report {
     /// # Errors
     /// No target, or times that contradict each other.
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
-        let target = match (self.pid, &self.cgroup) {
-            (Some(pid), _) => Target::Pid(pid),
+        let target = match (&self.who, &self.cgroup) {
+            (Some(Who::Pid(pid)), _) => Target::Pid(*pid),
+            (Some(Who::Tenant(path)), _) => Target::Tenant(TenantName {
+                root: self.tree.root.clone(),
+                path: path.clone(),
+            }),
             (_, Some(path)) => Target::Cgroup(path.clone()),
             _ if self.all => Target::All,
             _ => {

@@ -7,22 +7,31 @@ use daemon::options::{Millis, Size, millis};
 /// Which tree, where, and how much.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Serve {
+    /// Read what is asked for from this file; options here come before it. SIGHUP has it read once more
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Show the tenants as files in this directory, with the names and formats of cgroup v2
     #[arg(long, value_name = "DIR")]
     pub(crate) mount: Option<PathBuf>,
-    /// What all tenants together may use [default: as it was; without a limit at first]
+    /// What all made tenants together may use [default: as it was; without a limit they give when the host has little]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) memory_max: Option<Size>,
-    /// The control group that the tenants are below, from the mount of control groups on
-    #[arg(long, value_name = "PATH", default_value = "pagetide")]
-    pub(crate) root: PathBuf,
-    /// Look at all pages this often
-    #[arg(long, value_name = "TIME", default_value = "10s")]
+    /// The control group that made tenants are below, from the mount of control groups on [default: pagetide]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) root: Option<PathBuf>,
+    /// Look at all pages this often [default: 10s]
+    #[arg(long, value_name = "TIME")]
     #[arg(value_parser = millis, allow_negative_numbers = true)]
-    pub(crate) age_every: Millis,
-    /// How a reclaim of all tenants goes about
-    #[arg(long, value_name = "HOW", value_enum, default_value = "memcg-lru")]
-    pub(crate) global: Global,
+    pub(crate) age_every: Option<Millis>,
+    /// How a reclaim of all tenants goes about [default: memcg-lru]
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub(crate) global: Option<Global>,
+    /// The host's own control groups that are tenants, too, from this one down, or `none` [default: /]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) host: Option<String>,
+    /// Let those be limited and reclaimed from, too: they are only looked at otherwise
+    #[arg(long)]
+    pub(crate) manage_host: bool,
 }
 
 /// How tenants are chosen.

@@ -263,18 +263,27 @@ fn what_is_to_leave_is_said_once() {
     let plan = |line: &str| match parse(line)? {
         Command::Reclaim(args) => args
             .plan()
-            .map(|(whose, ask)| (whose.pid, whose.cgroup.is_some(), ask))
+            .map(|(told, ask)| (told.who, told.cgroup.is_some(), ask))
             .map_err(|failure| format!("{failure:?}")),
         other => panic!("{line}: {other:?}"),
     };
+    let pid = |pid| Some(Who::Pid(pid));
     for (line, want) in [
-        ("reclaim 5 1M", (Some(5), false, Ask::Bytes(1 << 20))),
+        ("reclaim 5 1M", (pid(5), false, Ask::Bytes(1 << 20))),
         ("reclaim --cgroup /a 1M", (None, true, Ask::Bytes(1 << 20))),
         (
             "reclaim 5 --older-than 10s",
-            (Some(5), false, Ask::OlderThan(Duration::from_secs(10))),
+            (pid(5), false, Ask::OlderThan(Duration::from_secs(10))),
         ),
-        ("reclaim --all 5", (Some(5), false, Ask::All)),
+        ("reclaim --all 5", (pid(5), false, Ask::All)),
+        (
+            "reclaim /a/b 1M",
+            (
+                Some(Who::Tenant("/a/b".to_owned())),
+                false,
+                Ask::Bytes(1 << 20),
+            ),
+        ),
     ] {
         assert_eq!(plan(line), Ok(want), "{line}");
     }

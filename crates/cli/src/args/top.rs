@@ -7,12 +7,13 @@ use crate::view::top::{By, Sort};
 use crate::watching::Target;
 
 use super::Plan;
+use super::manage::Tree;
 use super::report::{duration, long_enough, settings};
 
 /// What the rows are, which come first, and how often they are drawn.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct Top {
-    /// What a row is
+    /// What a row is; `tenant` asks `pagetide serve`
     #[arg(long, value_name = "WHAT", value_enum, default_value = "process")]
     pub(crate) by: By,
     /// Time between two looks, each of which is shown
@@ -24,6 +25,8 @@ pub(crate) struct Top {
         allow_negative_numbers = true
     )]
     pub(crate) every: Millis,
+    #[command(flatten)]
+    pub(crate) tree: Tree,
     /// Which rows come first
     #[arg(long, value_name = "KEY", value_enum, default_value = "resident")]
     pub(crate) sort: Sort,

@@ -3,16 +3,16 @@
 use std::io::Write;
 use std::time::Duration;
 
-use daemon::control::{Managed, Request, Response, Tenant, ask, find};
+use daemon::control::{Managed, Request, Response, Tenant, TenantAsk, ask, find};
 use daemon::preflight::{self, Chosen};
 
-use crate::args::Whose;
+use crate::args::{Told, Tree, Who, Whose};
 use crate::failure::Failure;
 use crate::view::count;
 use crate::view::text::json_line;
 
 /// A manager answers between two looks.
-const QUICK: Duration = Duration::from_secs(20);
+pub(super) const QUICK: Duration = Duration::from_secs(20);
 /// Gigabytes may have to come back, or to go.
 pub(super) const LONG: Duration = Duration::from_secs(600);
 
@@ -41,8 +41,37 @@ fn question(whose: &Whose, request: &Request, within: Duration) -> Result<Respon
     Ok(ask(&tenant, request, within)?)
 }
 
-pub(super) fn stat(whose: &Whose, json: bool) -> Result<u8, Failure> {
-    let Response::Stat(stat) = question(whose, &Request::Stat {}, QUICK)? else {
+/// The process or control group that is meant, where it is no tenant.
+pub(super) fn whose(told: &Told) -> Whose {
+    Whose {
+        pid: match told.who {
+            Some(Who::Pid(pid)) => Some(pid),
+            _ => None,
+        },
+        cgroup: told.cgroup.clone(),
+    }
+}
+
+/// Asks `pagetide serve` about a tenant.
+pub(super) fn of_tenant(
+    tree: &Tree,
+    path: &str,
+    what: TenantAsk,
+    within: Duration,
+) -> Result<Response, Failure> {
+    let request = Request::Tenant {
+        path: path.to_owned(),
+        ask: what,
+    };
+    Ok(ask(&Tenant::Tree(tree.root.clone()), &request, within)?)
+}
+
+pub(super) fn stat(told: &Told, tree: &Tree, json: bool) -> Result<u8, Failure> {
+    let answer = match &told.who {
+        Some(Who::Tenant(path)) => of_tenant(tree, path, TenantAsk::Stat, QUICK)?,
+        _ => question(&whose(told), &Request::Stat {}, QUICK)?,
+    };
+    let Response::Stat(stat) = answer else {
         return Err(unexpected());
     };
     let mut out = std::io::stdout().lock();
@@ -52,6 +81,31 @@ pub(super) fn stat(whose: &Whose, json: bool) -> Result<u8, Failure> {
     }
     for (name, value) in stat {
         writeln!(out, "{name} {value}")?;
+    }
+    Ok(0)
+}
+
+/// Counters of a tenant and of each below it.
+pub(super) fn stats(told: &Told, tree: &Tree, json: bool) -> Result<u8, Failure> {
+    let Some(Who::Tenant(path)) = &told.who else {
+        return Err(Failure::usage(
+            "--all is of tenants, and none is given",
+            "give one as /PATH, or / for all of them",
+        ));
+    };
+    let Response::Stats(stats) = of_tenant(tree, path, TenantAsk::Stats, QUICK)? else {
+        return Err(unexpected());
+    };
+    let mut out = std::io::stdout().lock();
+    if json {
+        writeln!(out, "{}", json_line(&stats))?;
+        return Ok(0);
+    }
+    // For `column -t`, awk and the like.
+    writeln!(out, "tenant {}", stats.names.join(" "))?;
+    for (name, row) in stats.tenants {
+        let row: Vec<String> = row.iter().map(u64::to_string).collect();
+        writeln!(out, "/{name} {}", row.join(" "))?;
     }
     Ok(0)
 }

@@ -4,19 +4,27 @@
 
 use std::io::Write;
 
-use daemon::control::{Ask, Done, Request, Response, ask};
+use daemon::control::{Ask, Done, Request, Response, TenantAsk, ask};
 use daemon::error::Error;
 use daemon::options::{Bytes, Millis, Pages};
 
-use crate::args::Reclaim;
+use crate::args::{Reclaim, Who};
 use crate::failure::Failure;
 use crate::view::count;
 
-use super::ask::{LONG, chosen, manager, unexpected};
+use super::ask::{LONG, chosen, manager, of_tenant, unexpected, whose};
 
 pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
-    let (whose, what) = args.plan()?;
-    let chosen = chosen(&whose)?;
+    let (told, what) = args.plan()?;
+    if let Some(Who::Tenant(path)) = &told.who {
+        let answer = of_tenant(&args.tree, path, TenantAsk::Reclaim(what), LONG)?;
+        let Response::Reclaimed(done) = answer else {
+            return Err(unexpected());
+        };
+        print(&done, args.json)?;
+        return short(&format!("tenant {path}"), what, &done).map_or(Ok(0), Err);
+    }
+    let chosen = chosen(&whose(&told))?;
     let name = chosen.tenant.to_string();
     let done = match manager(&chosen.tenant)? {
         Some(managed) => match ask(&managed.tenant, &Request::Reclaim { what }, LONG)? {

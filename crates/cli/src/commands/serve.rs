@@ -3,10 +3,10 @@
 //! Invariant: what it does is told line by line, with the reason; ^C and SIGTERM end it in order, and tenants stay as
 //! they are.
 
+use std::path::Path;
 use std::time::Duration;
 
-use daemon::options::Size;
-use daemon::tenants::{self, Log};
+use daemon::tenants::{self, Given, Log, config};
 
 use crate::args::{Global, Serve};
 use crate::failure::Failure;
@@ -19,52 +19,48 @@ use super::live::Live;
 const PACE: Duration = Duration::from_secs(10);
 
 pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
-    if args.age_every.0 == 0 {
+    if args.age_every.is_some_and(|time| time.0 == 0) {
         let hint = "write e.g. `--age-every 10s`";
         return Err(Failure::usage(
             "--age-every 0: a period must be longer than nothing",
             hint,
         ));
     }
-    let max = args.memory_max.map(of_host).transpose()?;
-    let asked = tenants::Serve {
-        root: args.root.clone(),
+    let global = args.global.map(|how| match how {
+        Global::MemcgLru => config::Global::MemcgLru,
+        Global::Iterator => config::Global::Iterator,
+    });
+    let given = Given {
+        config: args.config.clone(),
         mount: args.mount.clone(),
-        interval: Duration::from_millis(args.age_every.0),
-        max,
-        by_iterator: args.global == Global::Iterator,
+        root: args.root.clone(),
+        memory_max: args.memory_max,
+        age_every: args.age_every,
+        global,
+        host: args.host.clone(),
+        manage_host: args.manage_host,
     };
     let style = Style::of_stdout();
-    let place = args.mount.as_ref().map(|at| at.display().to_string());
     let mut front = Front {
         live: Live::new(style, PACE),
         style,
-        place,
     };
-    tenants::serve(&asked, &mut front)?;
+    tenants::serve(&given, &mut front)?;
     Ok(0)
-}
-
-/// A share is one of this host's memory.
-fn of_host(size: Size) -> Result<daemon::options::Limit, Failure> {
-    let total = host::system::Proc::system().and_then(|proc| proc.memory());
-    let total = total.map_err(daemon::Error::from)?.total;
-    Ok(size.of(daemon::options::Bytes(total)))
 }
 
 /// Who looks on from a terminal or a log.
 struct Front {
     live: Live,
     style: Style,
-    place: Option<String>,
 }
 
 impl Log for Front {
-    fn ready(&mut self, notes: &[String]) {
+    fn ready(&mut self, mount: Option<&Path>, notes: &[String]) {
         for note in notes {
             self.live.say(&plain(note, self.style.unicode));
         }
-        let at = self.place.as_ref().map(|place| format!(" at {place}"));
+        let at = mount.map(|at| format!(" at {}", at.display()));
         self.live
             .say(&format!("serving{}; ^C ends it", at.unwrap_or_default()));
     }

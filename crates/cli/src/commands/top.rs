@@ -3,7 +3,9 @@
 //! Invariant: a terminal shows one table that changes; elsewhere tables follow each other.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use host::report::Report;
 
@@ -11,19 +13,47 @@ use crate::args::{Plan, Top};
 use crate::failure::Failure;
 use crate::terminal::Style;
 use crate::view::text::json_line;
-use crate::view::top::{Table, human};
+use crate::view::top::{By, Table, human};
 use crate::watching;
 
+use super::browse::browse;
 use super::looks::{User, follow};
 use super::screen::Screen;
 use super::stop::stop_flag;
+use super::tenant_rows::tenant_rows;
 use super::users::users;
 
 pub(super) fn top(args: &Top) -> Result<u8, Failure> {
     let plan = args.plan()?;
+    // What is redrawn without an end is for somebody who looks on, and has keys.
+    let is_watched = io::stdin().is_terminal() && Style::of_stdout().live;
+    if is_watched && plan.each.is_some() && plan.time.is_none() && !args.json && args.rows.is_none()
+    {
+        return browse(args, &plan);
+    }
     let stop = stop_flag()?;
+    if args.by == By::Tenant {
+        return tenants(args, &plan, &stop);
+    }
     let mut tables = Tables::new(args, &plan, Style::of_stdout, io::stdout().lock());
     follow(&plan, watching::open, &stop, &mut tables)?;
+    tables.end()?;
+    Ok(0)
+}
+
+/// Shows tenants as tables, as often as is asked for.
+fn tenants(args: &Top, plan: &Plan, stop: &AtomicBool) -> Result<u8, Failure> {
+    let mut tables = Tables::new(args, plan, Style::of_stdout, io::stdout().lock());
+    let begin = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let rows = tenant_rows(&args.tree)?;
+        tables.draw(Table::of_tenants(rows, args.sort, args.every.0))?;
+        let is_over = plan.time.is_some_and(|time| begin.elapsed() >= time);
+        if plan.each.is_none() || is_over {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(args.every.0));
+    }
     tables.end()?;
     Ok(0)
 }
@@ -55,8 +85,11 @@ impl<'a, W: Write> Tables<'a, W> {
     }
 
     fn show(&mut self, report: &Report) -> Result<(), Failure> {
+        self.draw(Table::of(report, self.args.by, self.args.sort))
+    }
+
+    fn draw(&mut self, mut table: Table) -> Result<(), Failure> {
         let args = self.args;
-        let mut table = Table::of(report, args.by, args.sort);
         if args.json {
             table.rows.truncate(args.rows.unwrap_or(usize::MAX));
             writeln!(self.out, "{}", json_line(&table))?;

@@ -22,7 +22,7 @@ pub(crate) fn bar(fraction: f64, width: usize, unicode: bool) -> String {
 }
 
 /// How many of `steps` a fraction fills.
-pub(super) fn filled_steps(fraction: f64, steps: usize) -> usize {
+pub(crate) fn filled_steps(fraction: f64, steps: usize) -> usize {
     if steps == 0 || fraction.is_nan() || fraction <= 0.0 {
         return 0;
     }

@@ -6,10 +6,10 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use daemon::control::{self, ControlError, Managed, Request, Response, Tenant};
+use daemon::control::{self, ControlError, Managed, Request, Response, Tenant, TenantAsk};
 use host::report::Report;
 
-use super::{Settings, Target, Watching};
+use super::{Settings, Target, TenantName, Watching};
 use crate::failure::Failure;
 
 /// A manager answers between two looks.
@@ -20,6 +20,7 @@ const SOON: Duration = Duration::from_secs(3);
 /// Asks a manager again and again.
 pub(super) struct Asked {
     tenant: Tenant,
+    request: Request,
     every: Duration,
     /// What every report says beside its own notes.
     note: Option<String>,
@@ -37,7 +38,7 @@ impl Asked {
         let wanted = match &settings.target {
             Target::Pid(pid) => Tenant::Pid(*pid),
             Target::Cgroup(path) => Tenant::Group(super::group(path).ok()?.path),
-            Target::All => return None,
+            Target::All | Target::Tenant(_) => return None,
         };
         let Managed { tenant, manager } = control::find(&wanted).ok().flatten()?;
         // Whom it does not answer (another user's) looks with eyes of his own.
@@ -47,6 +48,7 @@ impl Asked {
         });
         Some(Asked {
             tenant,
+            request: Request::Report {},
             every: settings.age_every,
             note,
             last: None,
@@ -54,8 +56,25 @@ impl Asked {
         })
     }
 
+    /// A tenant of `pagetide serve`.
+    pub(super) fn of_tenant(name: &TenantName, every: Duration) -> Result<Asked, Failure> {
+        let tenant = Tenant::Tree(name.root.clone());
+        control::ask(&tenant, &Request::Ping {}, SOON)?;
+        Ok(Asked {
+            tenant,
+            request: Request::Tenant {
+                path: name.path.clone(),
+                ask: TenantAsk::Report,
+            },
+            every,
+            note: None,
+            last: None,
+            is_over: false,
+        })
+    }
+
     fn ask(&self) -> Result<Report, ControlError> {
-        match control::ask(&self.tenant, &Request::Report {}, WITHIN)? {
+        match control::ask(&self.tenant, &self.request, WITHIN)? {
             Response::Report(mut report) => {
                 report.notes.extend(self.note.clone());
                 Ok(*report)

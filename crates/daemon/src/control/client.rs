@@ -61,6 +61,17 @@ pub fn manager_of(tenant: &Tenant) -> Result<Option<u32>, ControlError> {
     Ok(Some(peer.pid.as_raw_nonzero().get().unsigned_abs()))
 }
 
+/// Whether a manager that we would believe listens for a tenant: it is not asked anything.
+pub(super) fn is_managed(tenant: &Tenant) -> bool {
+    let call = Call {
+        tenant,
+        begin: Instant::now(),
+        within: Duration::from_millis(500),
+    };
+    let stream = call.connect();
+    stream.is_ok_and(|stream| call.check_peer(&stream).is_ok())
+}
+
 /// One question and its deadline.
 struct Call<'a> {
     tenant: &'a Tenant,

@@ -70,9 +70,13 @@ impl ControlError {
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
-            ControlError::NotManaged { tenant } => match tenant.pid() {
-                Some(pid) => format!("manage it with `pagetide attach {pid}`"),
-                None => "manage it with `pagetide attach --cgroup PATH`".to_owned(),
+            ControlError::NotManaged { tenant } => match tenant {
+                Tenant::Pid(pid) => format!("manage it with `pagetide attach {pid}`"),
+                Tenant::Group(_) => "manage it with `pagetide attach --cgroup PATH`".to_owned(),
+                Tenant::Tree(root) => format!(
+                    "start `pagetide serve --root {}`, or give the --root that serves",
+                    root.display()
+                ),
             },
             ControlError::Denied { .. } => "run the command as that user, or as root".to_owned(),
             ControlError::Impostor { tenant, .. } => {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::client::is_managed;
 use super::{ControlError, Request, Response, Tenant, ask, manager_of};
 
 /// How long one manager has for its answer.
@@ -38,6 +39,16 @@ pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
         let manager = manager_of(&tenant).ok().flatten()?;
         has.then_some(Managed { tenant, manager })
     }))
+}
+
+/// Processes that have a manager of their own. Whoever takes such a name without being one can hide its own processes by
+/// it, and nobody else's.
+#[must_use]
+pub fn managed_pids() -> Vec<u32> {
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let tenants = managed(&sockets).into_iter();
+    let tenants = tenants.filter(is_managed);
+    tenants.filter_map(|tenant| tenant.pid()).collect()
 }
 
 /// Processes that have a manager, by a text of `/proc/net/unix`.

@@ -6,17 +6,19 @@
 use std::collections::BTreeMap;
 
 pub use host::manage::Ask;
-use host::report::Report;
+use host::manage::Reclaimed;
+use host::report::{LimitsReport, NodeAge, Report};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::options::Limits;
 
-/// Longest request line, bytes, with its newline.
-pub const REQUEST_BYTES_MAX: usize = 512;
+/// Longest request line, bytes, with its newline: a tenant's path fits.
+pub const REQUEST_BYTES_MAX: usize = 8192;
 
-/// Longest response line, bytes, with its newline; a report of thousands of children fits.
-pub const RESPONSE_BYTES_MAX: usize = 1 << 20;
+/// Longest response line, bytes, with its newline; a report of thousands of children fits, and the counters of ten
+/// thousand tenants.
+pub const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
 /// What a client asks.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -48,6 +50,61 @@ pub enum Request {
     },
     /// Who manages this target?
     Ping {},
+    /// Something of a tenant of a tree.
+    Tenant {
+        /// Its path; empty for the root.
+        path: String,
+        /// What.
+        ask: TenantAsk,
+    },
+}
+
+/// What is asked of a tenant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TenantAsk {
+    /// Its counters, with all below it.
+    Stat,
+    /// The counters of each tenant below it, and its own.
+    Stats,
+    /// What it has, and how old that is.
+    Report,
+    /// The same in short, of it and of each tenant below it.
+    Rows,
+    /// Put pages out.
+    Reclaim(Ask),
+}
+
+/// The counters of many tenants, as a table.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Stats {
+    /// What each column is: names of memory.stat.
+    pub names: Vec<String>,
+    /// Each tenant's path, and its row.
+    pub tenants: Vec<(String, Vec<u64>)>,
+}
+
+/// A tenant among others, with all below it. Sizes are bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct TenantRow {
+    /// Its path; `/` for the root.
+    pub tenant: String,
+    /// What the kernel charges to its group (memory.current).
+    pub charged_bytes: u64,
+    /// Anonymous and mapped file memory of its processes, each page once.
+    pub resident_bytes: u64,
+    /// In swap.
+    pub swapped_bytes: u64,
+    /// As its files have them.
+    pub limits: LimitsReport,
+    /// How old its pages are.
+    pub page_age: Vec<NodeAge>,
+    /// Resident bytes whose age is not known.
+    pub unknown_age_bytes: u64,
+    /// Its processes, those of tenants below it not among them.
+    pub processes: u64,
+    /// One of the host's own groups.
+    pub of_host: bool,
 }
 
 /// Who answered a ping.
@@ -87,6 +144,23 @@ pub struct Done {
     pub refused: Option<String>,
 }
 
+impl From<Reclaimed> for Done {
+    fn from(reclaimed: Reclaimed) -> Done {
+        let kept = reclaimed.kept;
+        Done {
+            asked_pages: reclaimed.asked_pages,
+            evicted_pages: reclaimed.evicted_pages,
+            shared_pages: kept.shared,
+            locked_pages: kept.locked,
+            lazyfree_pages: kept.lazyfree,
+            referenced_pages: kept.referenced,
+            busy_pages: kept.busy,
+            no_swap: reclaimed.no_swap,
+            refused: reclaimed.refused,
+        }
+    }
+}
+
 /// What the manager answers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -108,6 +182,10 @@ pub enum Response {
     Manages(bool),
     /// To [`Request::Ping`].
     Pong(Pong),
+    /// To [`TenantAsk::Stats`].
+    Stats(Stats),
+    /// To [`TenantAsk::Rows`].
+    Tenants(Vec<TenantRow>),
     /// The request was understood and could not be done, or not understood.
     Error(Error),
     /// The client's user may not ask.

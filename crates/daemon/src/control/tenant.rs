@@ -4,7 +4,7 @@
 //! hash of 64 bits, because names are short).
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What one manager manages.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,6 +13,8 @@ pub enum Tenant {
     Pid(u32),
     /// The processes of a control group, by its path below the mount.
     Group(PathBuf),
+    /// The tree of tenants below a root (`serve`).
+    Tree(PathBuf),
 }
 
 impl Tenant {
@@ -23,6 +25,7 @@ impl Tenant {
         match self {
             Tenant::Pid(pid) => format!("pagetide.{pid}"),
             Tenant::Group(path) => format!("pagetide.group.{:016x}", hash(&path.to_string_lossy())),
+            Tenant::Tree(root) => format!("pagetide.tree.{:016x}", hash(&plain(root))),
         }
     }
 
@@ -31,7 +34,7 @@ impl Tenant {
     pub fn pid(&self) -> Option<u32> {
         match self {
             Tenant::Pid(pid) => Some(*pid),
-            Tenant::Group(_) => None,
+            Tenant::Group(_) | Tenant::Tree(_) => None,
         }
     }
 }
@@ -41,8 +44,15 @@ impl fmt::Display for Tenant {
         match self {
             Tenant::Pid(pid) => write!(f, "pid {pid}"),
             Tenant::Group(path) => write!(f, "control group {}", path.display()),
+            Tenant::Tree(root) => write!(f, "the tenants below {}", root.display()),
         }
     }
+}
+
+/// `/a/` and `a` are one root.
+fn plain(root: &Path) -> String {
+    let parts = root.iter().filter(|part| *part != "/");
+    parts.collect::<PathBuf>().to_string_lossy().into_owned()
 }
 
 /// FNV-1a: the same in every version, which the standard library's hashes are not.
@@ -61,6 +71,9 @@ mod tests {
         let group = |path: &str| Tenant::Group(path.into()).socket_name();
         assert_eq!(Tenant::Pid(7).socket_name(), "pagetide.7");
         assert_ne!(group("/a/b"), group("/a/c"));
+        let tree = |path: &str| Tenant::Tree(path.into()).socket_name();
+        assert_eq!(tree("/a/b/"), tree("a/b"));
+        assert_ne!(tree("a/b"), group("a/b"));
         assert!(group(&"/long".repeat(1000)).len() < 100);
     }
 }

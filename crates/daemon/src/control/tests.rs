@@ -108,6 +108,10 @@ fn answer(request: Request) -> Response {
             manager: std::process::id(),
             version: "1".to_owned(),
         }),
+        Request::Tenant { path, .. } => Response::Stats(Stats {
+            names: vec!["anon".to_owned()],
+            tenants: vec![(path, vec![5])],
+        }),
     }
 }
 
@@ -130,6 +134,10 @@ fn questions() -> Vec<Request> {
         Request::Limits { set: Some(limits) },
         Request::Manages { pid: 5 },
         Request::Ping {},
+        Request::Tenant {
+            path: "/a/b".to_owned(),
+            ask: TenantAsk::Reclaim(Ask::Bytes(5)),
+        },
         Request::Detach { bring_back: true },
     ]
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a request that cannot be done is answered with why; the manager goes on all the same.
 
-use host::manage::{Manager, Reclaimed};
+use host::manage::Manager;
 
 use crate::control::{Done, Pong, Request, Response};
 use crate::error::Error;
@@ -59,10 +59,17 @@ fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
             let named = |(name, count): (&str, u64)| (name.to_owned(), count);
             Response::Stat(manager.stat()?.into_iter().map(named).collect())
         }
-        Request::Reclaim { what } => Response::Reclaimed(done(manager.reclaim(*what)?)),
+        Request::Reclaim { what } => Response::Reclaimed(Done::from(manager.reclaim(*what)?)),
         Request::Manages { pid } => {
             let report = manager.report();
             Response::Manages(report.processes.iter().any(|process| process.pid == *pid))
+        }
+        Request::Tenant { path, .. } => {
+            let what = format!("there is no tenant {path}: one target is managed here");
+            return Err(Error::failed(
+                what,
+                "ask `pagetide serve`, which has tenants",
+            ));
         }
         Request::Ping {} | Request::Detach { .. } | Request::Limits { .. } => {
             Response::Pong(Pong {
@@ -71,20 +78,4 @@ fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
             })
         }
     })
-}
-
-/// As it travels.
-pub(crate) fn done(reclaimed: Reclaimed) -> Done {
-    let kept = reclaimed.kept;
-    Done {
-        asked_pages: reclaimed.asked_pages,
-        evicted_pages: reclaimed.evicted_pages,
-        shared_pages: kept.shared,
-        locked_pages: kept.locked,
-        lazyfree_pages: kept.lazyfree,
-        referenced_pages: kept.referenced,
-        busy_pages: kept.busy,
-        no_swap: reclaimed.no_swap,
-        refused: reclaimed.refused,
-    }
 }

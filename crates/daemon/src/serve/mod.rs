@@ -20,7 +20,6 @@ use crate::options::{Algorithm, Options, Swappiness};
 use crate::preflight::{self, Chosen};
 use crate::walls;
 
-pub(crate) use answer::done;
 use shares::Shares;
 use wake::Wake;
 

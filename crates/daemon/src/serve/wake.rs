@@ -21,6 +21,8 @@ use crate::error::Error;
 pub(crate) struct Wake {
     signals: UnixStream,
     stop: Arc<AtomicBool>,
+    /// SIGHUP came, where that does not end us.
+    reload: Arc<AtomicBool>,
     /// The first process, until it has ended.
     first: Option<OwnedFd>,
 }
@@ -28,8 +30,17 @@ pub(crate) struct Wake {
 impl Wake {
     /// Signals from now on, and the end of `first`.
     pub(crate) fn new(first: Option<u32>) -> Result<Wake, Error> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let signals = listen(&stop).map_err(|error| {
+        Wake::make(first, false)
+    }
+
+    /// Signals from now on, where SIGHUP says to read the configuration once more.
+    pub(crate) fn that_reloads() -> Result<Wake, Error> {
+        Wake::make(None, true)
+    }
+
+    fn make(first: Option<u32>, reloads: bool) -> Result<Wake, Error> {
+        let [stop, reload] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let signals = listen(&stop, reloads.then_some(&reload)).map_err(|error| {
             let what = format!("cannot listen for signals: {error}");
             Error::failed(what, "this should not happen; please report it")
         })?;
@@ -37,6 +48,7 @@ impl Wake {
         Ok(Wake {
             signals,
             stop,
+            reload,
             // Without (Linux before 5.3), its end is found by the next look.
             first: first.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
         })
@@ -45,6 +57,11 @@ impl Wake {
     /// Whether a signal said to let go.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether SIGHUP came since the last call.
+    pub(crate) fn take_reload(&self) -> bool {
+        self.reload.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the first process has ended, or cannot be waited for.
@@ -92,10 +109,15 @@ impl<T: std::os::fd::AsFd> AsBorrowed for T {
     }
 }
 
-fn listen(stop: &Arc<AtomicBool>) -> std::io::Result<UnixStream> {
+fn listen(stop: &Arc<AtomicBool>, reload: Option<&Arc<AtomicBool>>) -> std::io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if let Some(reload) = reload.filter(|_| signal == SIGHUP) {
+            signal_hook::flag::register(signal, Arc::clone(reload))?;
+            signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
+            continue;
+        }
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(stop))?;
         signal_hook::flag::register(signal, Arc::clone(stop))?;
         signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use engine::memcg::MemcgId;
 use engine::memory_stat::LruSize;
 use engine::units::Limit;
+use host::manage::Ask;
 use host::manage::tenants::{Limits, Tenants};
 use rustix::io::Errno;
 
@@ -78,6 +79,10 @@ pub(super) fn write(
 ) -> Result<(), Errno> {
     let (memcg, serial) = (place.memcg, place.serial);
     let nodes = tenants.nodes().len();
+    // What is told of ages changes nothing of the host's: it may be asked for below host/, too.
+    if !place.file.is_of_reports() {
+        tenants.may_change(memcg)?;
+    }
     match place.file {
         File::Procs => tenants.take(memcg, text.trim()),
         File::SubtreeControl => subtree_control(text),
@@ -89,7 +94,11 @@ pub(super) fn write(
         }
         File::Reclaim => {
             let (bytes, swappiness) = values::reclaim(text)?;
-            tenants.reclaim(memcg, bytes, swappiness)
+            let got = tenants.reclaim(memcg, Ask::Bytes(bytes), swappiness)?;
+            match got.evicted_pages < bytes / 4096 {
+                true => Err(Errno::AGAIN),
+                false => Ok(()),
+            }
         }
         File::RefreshInterval | File::NodeRefreshInterval => {
             reports.set(serial, Setting::Refresh, nodes, (place.node, text))

@@ -144,7 +144,9 @@ pub(super) fn make(tree: &mut Tree, parent: Inode, name: &OsStr) -> Result<Entry
         return Err(Errno::PERM);
     };
     let above = tenant(tree, serial)?;
-    let is_taken = fixed(tree, serial).iter().any(|(taken, _)| taken == name);
+    let mut is_taken = fixed(tree, serial).iter().any(|(taken, _)| taken == name);
+    // The host's own groups are there, or would be.
+    is_taken |= serial == 0 && name == "host";
     if is_taken {
         return Err(Errno::EXIST);
     }
@@ -188,6 +190,12 @@ fn place(tree: &Tree, inode: Inode) -> Result<Place, Errno> {
         }),
         _ => Err(Errno::ISDIR),
     }
+}
+
+/// The tenant of whose report a file is; none for other files, which are always ready.
+pub(super) fn report_of(tree: &Tree, inode: Inode) -> Option<u64> {
+    let place = place(tree, inode).ok()?;
+    matches!(place.file, File::PageAge | File::NodePageAge).then_some(place.serial)
 }
 
 /// What a file holds.

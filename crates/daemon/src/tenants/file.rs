@@ -157,6 +157,18 @@ impl File {
         ALL[self as usize - 1].1
     }
 
+    /// Whether it says how ages are reported, and changes nothing else.
+    pub(super) fn is_of_reports(self) -> bool {
+        matches!(
+            self,
+            File::RefreshInterval
+                | File::ReportThreshold
+                | File::NodeIntervals
+                | File::NodeRefreshInterval
+                | File::NodeReportThreshold
+        )
+    }
+
     /// Permission bits.
     pub(super) fn mode(self) -> u16 {
         ALL[self as usize - 1].2

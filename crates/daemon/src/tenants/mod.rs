@@ -3,58 +3,59 @@
 //! Invariant: one thread has the tree ([`host::manage::tenants`]); whoever else wants something of it leaves a job at its
 //! desk. Ended in any way, it leaves the tenants, their processes and their limits as they are.
 //!
-//! Floors: `file`, `values`; `inode`, `reports`; `content`, `desk`; `directory`; `mount`; here the loop.
+//! Floors: `file`, `values`, `config`, `notify`; `inode`, `reports`; `content`, `desk`; `asked`, `directory`; `mount`, `talk`;
+//! here the loop.
 
+mod asked;
+pub mod config;
 mod content;
 mod desk;
 mod directory;
 mod file;
 mod inode;
 mod mount;
+mod notify;
 mod reports;
+mod talk;
 mod values;
 
-use std::path::PathBuf;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use engine::units::Limit;
-use host::manage::tenants::{Settings, Tenants};
-use rustix::io::Errno;
+use host::manage::tenants::Tenants;
 
+use crate::control::{ControlServer, Tenant};
 use crate::error::Error;
 use crate::preflight;
 use crate::serve::wake::Wake;
+pub use asked::Given;
+use asked::{Asked, Fixed};
 use desk::{Inbox, Tree};
+use notify::Notify;
 use reports::Reports;
-
-/// What `serve` is asked for.
-#[derive(Clone, Debug)]
-pub struct Serve {
-    /// The root of the tree, below the mount of control groups.
-    pub root: PathBuf,
-    /// Where the tree is mounted as files.
-    pub mount: Option<PathBuf>,
-    /// Time between two looks.
-    pub interval: Duration,
-    /// What all tenants together may use; as it was if none is given.
-    pub max: Option<Limit>,
-    /// The root is reclaimed by walking all tenants.
-    pub by_iterator: bool,
-}
 
 /// Who hears what is done.
 pub trait Log {
-    /// The tree stands, and is mounted.
-    fn ready(&mut self, notes: &[String]);
+    /// The tree stands, and is mounted there, if anywhere.
+    fn ready(&mut self, mount: Option<&std::path::Path>, notes: &[String]);
     /// What was done, and why.
     fn actions(&mut self, lines: &[String]);
+}
+
+/// Where questions come from, and what ends a wait.
+struct Ears {
+    inbox: Inbox,
+    control: ControlServer,
+    wake: Wake,
+    notify: Notify,
 }
 
 /// Serves until a signal says to end.
 ///
 /// # Errors
 /// What cannot be had, before anything is changed; or the groups cannot be read any more.
-pub fn serve(asked: &Serve, log: &mut dyn Log) -> Result<(), Error> {
+pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
+    let asked = given.asked()?;
     let mut notes = Vec::new();
     if let Err(error) = preflight::swap(&crate::options::Options::default()) {
         notes.push(format!(
@@ -62,74 +63,114 @@ pub fn serve(asked: &Serve, log: &mut dyn Log) -> Result<(), Error> {
             error.hint()
         ));
     }
-    let tenants = Tenants::start(&Settings {
-        root: asked.root.clone(),
-        interval: asked.interval,
-        by_iterator: asked.by_iterator,
-    })?;
-    let mut wake = Wake::new(None)?;
-    let (desk, mut inbox) = desk::open().map_err(|error| {
-        let what = format!("cannot make a pair of sockets: {error}");
-        Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
-    })?;
+    let tenants = Tenants::start(&asked.settings())?;
     let mut tree = Tree {
         tenants,
         reports: Reports::default(),
     };
-    if let Some(max) = asked.max {
-        limit(&mut tree, max)?;
-    }
-    let mount = asked.mount.as_ref();
-    let mounted = match mount.map(|at| mount::mount(at, desk)).transpose() {
-        Ok(mounted) => mounted,
+    let begun = begin(&asked, &mut tree);
+    let (mounted, mut ears) = match begun {
+        Ok(begun) => begun,
         Err(error) => {
             tree.tenants.end();
             return Err(error);
         }
     };
-    log.ready(&notes);
-    let ended = work(&mut tree, &mut inbox, &mut wake, log);
+    log.ready(asked.fixed.mount.as_deref(), &notes);
+    ears.notify.ready();
+    let ended = work(given, &asked.fixed, &mut tree, &mut ears, log);
+    ears.notify.stopping();
     // Before the tree's owner is gone: unmounting waits for answers.
     let leaving = std::thread::spawn(move || drop(mounted));
     while !leaving.is_finished() {
-        inbox.work(&mut tree);
-        wake.wait([inbox.fd()].into_iter(), Duration::from_millis(20));
+        ears.inbox.work(&mut tree);
+        ears.wait(Duration::from_millis(20));
     }
     tree.tenants.end();
     ended
 }
 
-/// What all together may use.
-fn limit(tree: &mut Tree, max: Limit) -> Result<(), Error> {
-    let root = engine::memcg::MemcgId::ROOT;
-    let set = |tree: &mut Tree| -> Result<(), Errno> {
-        let mut limits = tree.tenants.limits(root)?;
-        limits.max = max;
-        tree.tenants.set_limits(root, limits)
+/// Gives the tree what was asked for, and opens all ways to ask it.
+fn begin(asked: &Asked, tree: &mut Tree) -> Result<(Option<mount::Mounted>, Ears), Error> {
+    let wake = Wake::that_reloads()?;
+    asked.apply(tree)?;
+    let (desk, inbox) = desk::open().map_err(|error| {
+        let what = format!("cannot make a pair of sockets: {error}");
+        Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
+    })?;
+    let control = ControlServer::bind(&Tenant::Tree(asked.fixed.root.clone()))?;
+    let mount = asked.fixed.mount.as_ref();
+    let mounted = mount.map(|at| mount::mount(at, desk)).transpose()?;
+    let ears = Ears {
+        inbox,
+        control,
+        wake,
+        notify: Notify::new(),
     };
-    set(tree).map_err(|errno| {
-        let what = format!("cannot limit the tenants' root: {errno}");
-        Error::failed(what, "may you write to that control group?")
-    })
+    Ok((mounted, ears))
+}
+
+impl Ears {
+    /// Until somebody asks, or a signal comes, or for so long.
+    fn wait(&mut self, time: Duration) {
+        // A client that is being answered shows no more by itself.
+        let time = match self.control.is_busy() {
+            true => time.min(Duration::from_millis(5)),
+            false => time,
+        };
+        let fds: Vec<BorrowedFd<'_>> = self.control.fds().collect();
+        let fds = std::iter::once(self.inbox.fd()).chain(fds);
+        self.wake.wait(fds, time);
+    }
 }
 
 fn work(
+    given: &Given,
+    fixed: &Fixed,
     tree: &mut Tree,
-    inbox: &mut Inbox,
-    wake: &mut Wake,
+    ears: &mut Ears,
     log: &mut dyn Log,
 ) -> Result<(), Error> {
     loop {
         let pause = tree.tenants.work()?;
-        inbox.work(tree);
+        ears.inbox.work(tree);
+        ears.control
+            .poll(&mut |request| talk::answer(tree, request));
+        if ears.wake.take_reload() {
+            ears.notify.reloading();
+            log.actions(&[reload(given, fixed, tree)]);
+            ears.notify.ready();
+        }
+        let now = tree.tenants.elapsed_ms();
+        for memcg in tree.tenants.pressed() {
+            if let Some(serial) = tree.tenants.serial(memcg) {
+                tree.reports.press(serial, now);
+            }
+        }
         let actions = tree.tenants.actions();
         if !actions.is_empty() {
             log.actions(&actions);
         }
-        if wake.is_stopped() {
+        if ears.wake.is_stopped() {
             return Ok(());
         }
-        wake.wait([inbox.fd()].into_iter(), pause);
-        inbox.work(tree);
+        let pause = pause.min(ears.notify.alive());
+        ears.wait(pause);
+        ears.inbox.work(tree);
+    }
+}
+
+/// Reads the configuration once more; a mistake in it changes nothing. What came of it.
+fn reload(given: &Given, fixed: &Fixed, tree: &mut Tree) -> String {
+    let asked = match given.asked() {
+        Ok(asked) => asked,
+        Err(error) => return format!("nothing is changed: {error}; {}", error.hint()),
+    };
+    if let Err(error) = asked.apply(tree) {
+        return format!("not all is changed: {error}; {}", error.hint());
+    }
+    match asked.fixed == *fixed {
+        true => "the configuration is read once more".to_owned(),
+        false => "the configuration is read once more; some of it takes a restart: see dist/pagetide.toml".to_owned(),
     }
 }

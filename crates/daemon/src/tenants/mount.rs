@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
     BackgroundSession, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyWrite, Request, WriteFlags,
+    MountOption, OpenFlags, PollEvents, PollFlags, PollNotifier, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyWrite, Request, WriteFlags,
 };
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -23,8 +23,10 @@ use super::directory::{self, Entry};
 use super::inode::Inode;
 use crate::error::Error;
 
-/// Names and attributes are asked for anew each time: tenants come and go.
+/// Names and attributes of directories are asked for anew each time: tenants come and go.
 const TTL: Duration = Duration::ZERO;
+/// Those of a tenant's files are as they are for as long as it is there; a later one has other inodes.
+const FOREVER: Duration = Duration::from_secs(3600);
 
 /// The mounted tree; dropping it unmounts.
 pub(super) struct Mounted(#[expect(dead_code, reason = "held for its end")] BackgroundSession);
@@ -65,7 +67,16 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
 const NOT_CONNECTED: i32 = 107;
 
 /// What open files have read, by their handle.
-type Open = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
+type Open = Arc<Mutex<BTreeMap<u64, Opened>>>;
+
+#[derive(Default)]
+struct Opened {
+    text: Option<Vec<u8>>,
+    /// How often its readers had been told of pressure when it was read last.
+    told: Option<u64>,
+    /// Somebody waits for more.
+    has_polled: bool,
+}
 
 struct Files {
     desk: Desk,
@@ -79,7 +90,7 @@ impl Files {
     }
 }
 
-fn lock(open: &Open) -> MutexGuard<'_, BTreeMap<u64, Vec<u8>>> {
+fn lock(open: &Open) -> MutexGuard<'_, BTreeMap<u64, Opened>> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -105,13 +116,26 @@ fn attributes(entry: &Entry) -> FileAttr {
         crtime: began,
         kind,
         perm: entry.mode,
-        nlink: if entry.is_directory { 2 } else { 1 },
+        // Of directories it would be said how many are in it: 1 is not known.
+        nlink: 1,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         rdev: 0,
         blksize: 4096,
         flags: 0,
     }
+}
+
+fn ttl(entry: &Entry) -> &'static Duration {
+    if entry.is_directory { &TTL } else { &FOREVER }
+}
+
+/// What is left of a text from an offset on, at most so much.
+fn part(text: &[u8], offset: u64, size: u32) -> &[u8] {
+    let from = usize::try_from(offset).unwrap_or(usize::MAX);
+    let from = from.min(text.len());
+    let to = from.saturating_add(size as usize).min(text.len());
+    &text[from..to]
 }
 
 /// The inode of a number; none is ENOENT.
@@ -124,7 +148,7 @@ impl Filesystem for Files {
         let name = name.to_owned();
         self.desk.leave(move |tree| {
             match inode(parent).and_then(|parent| directory::find(tree, parent, &name)) {
-                Ok(entry) => reply.entry(&TTL, &attributes(&entry), Generation(0)),
+                Ok(entry) => reply.entry(ttl(&entry), &attributes(&entry), Generation(0)),
                 Err(errno) => reply.error(refusal(errno)),
             }
         });
@@ -133,7 +157,7 @@ impl Filesystem for Files {
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.desk.leave(move |tree| {
             match inode(number).and_then(|inode| directory::entry(tree, inode)) {
-                Ok(entry) => reply.attr(&TTL, &attributes(&entry)),
+                Ok(entry) => reply.attr(ttl(&entry), &attributes(&entry)),
                 Err(errno) => reply.error(refusal(errno)),
             }
         });
@@ -205,25 +229,62 @@ impl Filesystem for Files {
         _: Option<fuser::LockOwner>,
         reply: ReplyData,
     ) {
+        // The rest of what this handle has read before, its end above all, is here.
+        if offset > 0
+            && let Some(Opened {
+                text: Some(text), ..
+            }) = lock(&self.open).get(&handle.0)
+        {
+            return reply.data(part(text, offset, size));
+        }
         let open = Arc::clone(&self.open);
         self.desk.leave(move |tree| {
-            let known = (offset > 0)
-                .then(|| lock(&open).get(&handle.0).cloned())
-                .flatten();
-            let text = match known {
-                Some(text) => Ok(text),
-                None => inode(number).and_then(|inode| directory::read(tree, inode)),
-            };
-            match text {
+            let told = inode(number).ok();
+            let told = told.and_then(|inode| directory::report_of(tree, inode));
+            let told = told.map(|serial| tree.reports.told(serial));
+            match inode(number).and_then(|inode| directory::read(tree, inode)) {
                 Ok(text) => {
-                    let from = usize::try_from(offset)
-                        .unwrap_or(usize::MAX)
-                        .min(text.len());
-                    let to = from.saturating_add(size as usize).min(text.len());
-                    reply.data(&text[from..to]);
-                    lock(&open).insert(handle.0, text);
+                    let answer = part(&text, offset, size).to_vec();
+                    // Before the answer: whoever has it may close the file.
+                    let mut open = lock(&open);
+                    let opened = open.entry(handle.0).or_default();
+                    (opened.text, opened.told) = (Some(text), told);
+                    drop(open);
+                    reply.data(&answer);
                 }
                 Err(errno) => reply.error(refusal(errno)),
+            }
+        });
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        handle: FileHandle,
+        who: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        let open = Arc::clone(&self.open);
+        self.desk.leave(move |tree| {
+            let ready = PollEvents::POLLIN | PollEvents::POLLOUT;
+            let found = inode(number).ok();
+            let Some(serial) = found.and_then(|inode| directory::report_of(tree, inode)) else {
+                return reply.poll(ready);
+            };
+            let told = tree.reports.wait(serial, handle.0, who);
+            let seen = {
+                let mut open = lock(&open);
+                let opened = open.entry(handle.0).or_default();
+                opened.has_polled = true;
+                opened.told
+            };
+            // As the kernel's own files: who has not read yet is ready.
+            match seen == Some(told) {
+                true => reply.poll(ready),
+                false => reply.poll(ready | PollEvents::POLLPRI | PollEvents::POLLERR),
             }
         });
     }
@@ -263,20 +324,29 @@ impl Filesystem for Files {
         _: fuser::LockOwner,
         reply: ReplyEmpty,
     ) {
-        reply.ok();
+        // Nothing is held back: the kernel need not ask again.
+        reply.error(fuser::Errno::ENOSYS);
     }
 
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         _: Option<fuser::LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        lock(&self.open).remove(&handle.0);
+        let opened = lock(&self.open).remove(&handle.0);
+        if opened.is_some_and(|opened| opened.has_polled) {
+            self.desk.leave(move |tree| {
+                let found = inode(number).ok();
+                if let Some(serial) = found.and_then(|inode| directory::report_of(tree, inode)) {
+                    tree.reports.wait_no_more(serial, handle.0);
+                }
+            });
+        }
         reply.ok();
     }
 

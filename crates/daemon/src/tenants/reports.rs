@@ -13,6 +13,7 @@ use engine::workingset_report::files::{
     FileError, parse_intervals, parse_millis, parse_node_millis, print_intervals, print_millis,
     print_node_millis,
 };
+use fuser::PollNotifier;
 use host::manage::tenants::{Ages, Tenants};
 use rustix::io::Errno;
 
@@ -29,6 +30,11 @@ struct Settings {
     threshold: Vec<Millis>,
     /// The last report, and when it was taken.
     last: Option<(u64, Ages)>,
+    /// How often readers were told that there is pressure.
+    told: u64,
+    /// Who waits to be told (poll(2) on page_age).
+    /// By the handle of the open file.
+    waiting: BTreeMap<u64, PollNotifier>,
 }
 
 /// All settings.
@@ -150,6 +156,50 @@ impl Reports {
             }
         }
         Ok(text)
+    }
+
+    /// How often readers of a tenant's page_age were told of pressure; `who` waits to be told the next time.
+    pub(super) fn wait(&mut self, serial: u64, handle: u64, who: PollNotifier) -> u64 {
+        let settings = self.by_serial.entry(serial).or_default();
+        settings.waiting.insert(handle, who);
+        settings.told
+    }
+
+    /// The file is closed.
+    pub(super) fn wait_no_more(&mut self, serial: u64, handle: u64) {
+        if let Some(settings) = self.by_serial.get_mut(&serial) {
+            settings.waiting.remove(&handle);
+        }
+    }
+
+    /// The same number, for whoever reads now.
+    pub(super) fn told(&self, serial: u64) -> u64 {
+        self.by_serial
+            .get(&serial)
+            .map_or(0, |settings| settings.told)
+    }
+
+    /// A tenant is under pressure: whoever waits for its report is told, if that is on and the last report is older than
+    /// the threshold. spec: workingset-report.md 5.
+    pub(super) fn press(&mut self, serial: u64, now: u64) {
+        let Some(settings) = self.by_serial.get_mut(&serial) else {
+            return;
+        };
+        let on = |values: &[Millis], node: usize| {
+            values.get(node).is_some_and(|value| *value != Millis(0))
+        };
+        let taken = settings.last.as_ref().map_or(0, |(taken, _)| *taken);
+        let is_due = |(node, threshold): (usize, &Millis)| {
+            let enabled = *threshold != Millis(0) && on(&settings.refresh, node);
+            enabled && taken + threshold.0 <= now
+        };
+        if settings.threshold.iter().enumerate().any(is_due) {
+            settings.told += 1;
+            for (_, who) in std::mem::take(&mut settings.waiting) {
+                // It is closed already.
+                let _ = who.notify();
+            }
+        }
     }
 
     /// The tenants that are there; settings of others go.

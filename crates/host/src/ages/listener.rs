@@ -19,6 +19,9 @@ pub struct Told<'a> {
     pub trusted: bool,
     /// Accesses may leave no bit.
     pub hidden: bool,
+    /// An access says that another is likely (the kernel's `vma_has_recency`): the program did not say that it reads in
+    /// order or at random.
+    pub has_recency: bool,
     /// The bits of an entry that are a frame's address.
     pub mask: u64,
     /// Knows who owns each frame of this piece.

@@ -309,7 +309,14 @@ impl Ages {
         // Whether a secondary MMU has registered is known at the reading's end, and counts from the next
         // round on; its descriptors are known before.
         let mask = self.source.frame_mask();
-        let mut teller = Teller::new((&mut self.books, &self.nodes), space, mappings, mask);
+        // Without them, everything has recency, as before.
+        let advised = self.source.advised(pid).unwrap_or_default();
+        let mut teller = Teller::new(
+            (&mut self.books, &self.nodes),
+            space,
+            (mappings, &advised),
+            mask,
+        );
         let mut tell = |number: usize, piece: Piece<'_>| {
             teller.tell(number, piece);
             listener.hear(teller.told(number), piece);

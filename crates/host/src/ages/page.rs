@@ -55,6 +55,12 @@ impl MemoryKind {
     }
 }
 
+/// Whether none of the ranges is this mapping. (They are read without a lock: one that is no mapping's says nothing.)
+fn has_recency(advised: &[Range<u64>], mapping: &Mapping) -> bool {
+    let at = advised.binary_search_by_key(&mapping.start, |range| range.start);
+    at.map_or(true, |at| advised[at].end != mapping.end)
+}
+
 /// The mappings as ranges, one each; those that are not read are empty.
 pub(super) fn ranges(mappings: &[Mapping]) -> Vec<Range<u64>> {
     let range = |mapping: &Mapping| match mapping.kind {
@@ -72,6 +78,8 @@ pub(super) struct Teller<'a> {
     /// For each part that is cleared by itself.
     trusted: [bool; 2],
     mappings: &'a [Mapping],
+    /// What its program reads in order or at random.
+    advised: &'a [Range<u64>],
     mask: u64,
     nodes: &'a Nodes,
     /// The sums until now.
@@ -82,7 +90,7 @@ impl<'a> Teller<'a> {
     pub(super) fn new(
         (books, nodes): (&'a mut Books, &'a Nodes),
         space: &Space,
-        mappings: &'a [Mapping],
+        (mappings, advised): (&'a [Mapping], &'a [Range<u64>]),
         mask: u64,
     ) -> Teller<'a> {
         Teller {
@@ -91,6 +99,7 @@ impl<'a> Teller<'a> {
             hidden: space.is_hidden(),
             trusted: space.trusted,
             mappings,
+            advised,
             mask,
             nodes,
             found: Found::default(),
@@ -122,6 +131,7 @@ impl<'a> Teller<'a> {
             mapping,
             trusted: self.trusted[part_of(mapping.kind) as usize],
             hidden: self.hidden,
+            has_recency: has_recency(self.advised, mapping),
             mask: self.mask,
             books: self.books,
         }

@@ -91,6 +91,11 @@ impl Driver {
         }
     }
 
+    /// Whether a tenant's files are used once.
+    pub(super) fn set_noreuse(&mut self, memcg: MemcgId, is_noreuse: bool) {
+        self.homes.set_noreuse(memcg, is_noreuse);
+    }
+
     /// How long ago the last look was.
     pub(super) fn look_age(&self) -> Duration {
         self.looked.elapsed()

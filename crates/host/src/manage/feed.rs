@@ -18,7 +18,7 @@ use super::ids::{CHUNK, CHUNK_PAGES, Ids, chunk_of, pages_within};
 use super::members::Members;
 use crate::ages::{Listener, Told};
 use crate::books::Owner;
-use crate::system::{Identity, Kind};
+use crate::system::{Identity, Kind, Mapping};
 
 /// What looks found that nobody of ours did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,12 +32,21 @@ pub(super) struct Noticed {
 /// One page, as a reading finds it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Page {
-    /// In memory, and whether it was accessed since the last look (or may have been).
-    In(FolioType, bool),
+    /// In memory.
+    In(FolioType, Seen),
     /// In swap; or, of a file or of shared memory, not in its entry, which may be the same.
     Out,
     /// Not there, or another's.
     Gone,
+}
+
+/// What a page's accesses say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    /// It was accessed since the last look, or may have been.
+    young: bool,
+    /// An access says that another is likely.
+    recency: bool,
 }
 
 /// A chunk some of whose pages were told.
@@ -179,7 +188,7 @@ impl<'a> Feed<'a> {
         let word = self.machine.lruvec(self.memcg).folios().get(id);
         let (present, out) = (word.is_present(), word.state() == State::Shadow);
         match page {
-            Page::In(ty, young) => {
+            Page::In(ty, Seen { young, recency }) => {
                 if !present {
                     let kind = if out {
                         FaultKind::Refault
@@ -187,8 +196,8 @@ impl<'a> Feed<'a> {
                         FaultKind::FirstTouch
                     };
                     self.noticed.came_back += u64::from(out);
-                    self.machine.fault_in(self.memcg, id, ty, kind, true);
-                } else if young {
+                    self.machine.fault_in(self.memcg, id, ty, kind, recency);
+                } else if young && recency {
                     self.machine.lruvec_mut(self.memcg).young(id);
                 }
             }
@@ -258,12 +267,22 @@ impl Listener for Feed<'_> {
             self.forget_all(owner, self.ids().within(owner, 0..u64::MAX));
         }
         self.homes.settle_in(owner, home);
+        self.homes.begin_recency(owner);
         self.memcg = home;
     }
 
     fn hear(&mut self, told: Told<'_>, piece: Piece<'_>) {
         if matches!(told.mapping.kind, Kind::Device | Kind::Hugetlb) {
             return;
+        }
+        let told = Told {
+            has_recency: told.has_recency
+                && !(told.mapping.kind == Kind::File && self.homes.is_noreuse(self.memcg)),
+            ..told
+        };
+        if !told.has_recency {
+            let Mapping { start, end, .. } = *told.mapping;
+            self.homes.note_unrecent(told.owner, start..end);
         }
         match piece {
             Piece::Pages { start, entries } => self.tell_pages(&told, start, entries),
@@ -330,5 +349,9 @@ fn classify(told: &Told<'_>, entry: Entry, offset: u64) -> Page {
         _ => FolioType::Anon,
     };
     let is_known = told.trusted && !told.hidden && !entry.is_vague();
-    Page::In(ty, entry.is_accessed() || !is_known)
+    let seen = Seen {
+        young: entry.is_accessed() || !is_known,
+        recency: told.has_recency,
+    };
+    Page::In(ty, seen)
 }

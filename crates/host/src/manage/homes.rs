@@ -2,7 +2,8 @@
 //!
 //! Invariant: an address space has ids in the tenant that is its home and in no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use engine::FolioId;
 use engine::memcg::MemcgId;
@@ -16,6 +17,10 @@ pub(super) struct Homes {
     /// By the tenant's index; empty ones of tenants that have no page.
     ids: Vec<Ids>,
     homes: BTreeMap<Owner, MemcgId>,
+    /// What has no recency, as of each one's last reading: by its first address, where it ends.
+    unrecent: BTreeMap<Owner, BTreeMap<u64, u64>>,
+    /// Tenants whose files have none, whatever their programs said.
+    noreuse: BTreeSet<MemcgId>,
 }
 
 impl Homes {
@@ -50,6 +55,7 @@ impl Homes {
 
     /// A tenant's address spaces and the first ids of all their chunks, none of which are its own any more.
     pub(super) fn evacuate(&mut self, memcg: MemcgId) -> Vec<FolioId> {
+        self.noreuse.remove(&memcg);
         let owners: Vec<Owner> = self
             .all()
             .filter(|(_, home)| *home == memcg)
@@ -63,7 +69,77 @@ impl Homes {
             .collect()
     }
 
+    /// An address space is about to be read: what has no recency is told anew.
+    pub(super) fn begin_recency(&mut self, owner: Owner) {
+        self.unrecent.remove(&owner);
+    }
+
+    /// Accesses to this range say nothing of the next ones.
+    pub(super) fn note_unrecent(&mut self, owner: Owner, range: Range<u64>) {
+        let ranges = self.unrecent.entry(owner).or_default();
+        ranges.insert(range.start, range.end);
+    }
+
+    /// Whether a tenant's files are used once (POSIX_FADV_NOREUSE, which cannot be seen from outside).
+    pub(super) fn set_noreuse(&mut self, memcg: MemcgId, is_noreuse: bool) {
+        match is_noreuse {
+            true => self.noreuse.insert(memcg),
+            false => self.noreuse.remove(&memcg),
+        };
+    }
+
+    /// See [`Homes::set_noreuse`].
+    pub(super) fn is_noreuse(&self, memcg: MemcgId) -> bool {
+        self.noreuse.contains(&memcg)
+    }
+
+    /// Whether an access to this address says that another is likely (`vma_has_recency`).
+    pub(super) fn has_recency(&self, owner: Owner, address: u64) -> bool {
+        let ranges = self.unrecent.get(&owner);
+        let before = ranges.and_then(|ranges| ranges.range(..=address).next_back());
+        before.is_none_or(|(_, end)| *end <= address)
+    }
+
+    /// The same of a page.
+    pub(super) fn has_recency_of(&self, memcg: MemcgId, id: FolioId) -> bool {
+        if self.unrecent.is_empty() {
+            return true;
+        }
+        let place = self.ids(memcg).place(id);
+        place.is_none_or(|(owner, address)| self.has_recency(owner, address))
+    }
+
     pub(super) fn forget(&mut self, owner: Owner) {
         self.homes.remove(&owner);
+        self.unrecent.remove(&owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::books::Books;
+
+    #[test]
+    fn what_has_no_recency_is_told_with_each_reading() {
+        let mut books = Books::new(0);
+        let owner = books.add_owner().expect("room");
+        let mut homes = Homes::default();
+        assert!(homes.has_recency(owner, 4096));
+        homes.note_unrecent(owner, 4096..8192);
+        homes.note_unrecent(owner, 4096..8192);
+        homes.note_unrecent(owner, 16384..20480);
+        for (address, has) in [
+            (0, true),
+            (4096, false),
+            (8191, false),
+            (8192, true),
+            (16384, false),
+            (20480, true),
+        ] {
+            assert_eq!(homes.has_recency(owner, address), has, "{address}");
+        }
+        homes.begin_recency(owner);
+        assert!(homes.has_recency(owner, 4096));
     }
 }

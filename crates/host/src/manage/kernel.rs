@@ -77,6 +77,7 @@ impl Kernel<'_> {
         let bits = self.bits_of(owner);
         let mut leaving = Vec::with_capacity(pages.len());
         for (page, entry) in pages.iter().zip(before) {
+            let bits = self.bits_at(bits, owner, page.0);
             match self.judge(bits, entry) {
                 Some(what) => outcome[page.1] = what,
                 None => leaving.push(Leaving {
@@ -168,6 +169,14 @@ impl Kernel<'_> {
             // Somebody asks for everything, so what cannot be known to be in use goes.
             Some(space) if self.all && !space.is_trusted() => Bits::Unknown,
             Some(_) => Bits::Tell,
+        }
+    }
+
+    /// The same of one page: what is read in order or at random is not in use because it was accessed.
+    fn bits_at(&self, bits: Bits, owner: Owner, address: u64) -> Bits {
+        match bits {
+            Bits::Tell if !self.homes.has_recency(owner, address) => Bits::Unknown,
+            bits => bits,
         }
     }
 
@@ -265,7 +274,8 @@ impl Kernel<'_> {
 impl Memory for Kernel<'_> {
     /// Which pages were accessed since the last look. Bits stay as they are: the next look tells ages by them.
     fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
-        let ids = self.homes.ids(memcg);
+        let homes = self.homes;
+        let ids = homes.ids(memcg);
         for owner in ids.owners() {
             let Some(pid) = self.members.pid(owner) else {
                 continue;
@@ -283,7 +293,8 @@ impl Memory for Kernel<'_> {
                             return;
                         };
                         for (page, entry) in (first.0..).zip(entries) {
-                            if entry.is_present() && entry.is_accessed() {
+                            let is_young = entry.is_present() && entry.is_accessed();
+                            if is_young && homes.has_recency_of(memcg, FolioId(page)) {
                                 lruvec.young(FolioId(page));
                             }
                         }
@@ -291,10 +302,15 @@ impl Memory for Kernel<'_> {
                     Piece::Whole { entry, .. } if !(entry.is_present() && entry.is_accessed()) => {}
                     Piece::Whole { start, bytes, .. } | Piece::Unsure { start, bytes } => {
                         let all = ids.of_range(owner, start..start + bytes);
-                        all.for_each(|id| lruvec.young(id));
+                        all.filter(|id| homes.has_recency_of(memcg, *id))
+                            .for_each(|id| lruvec.young(id));
                     }
                 });
         }
+    }
+
+    fn has_recency(&self, memcg: MemcgId, id: FolioId) -> bool {
+        self.homes.has_recency_of(memcg, id)
     }
 
     fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::limits::Limits;
 use super::mark::Mark;
 use super::{Wall, files, group_of, place};
+use crate::system::cgroup::Version;
 use crate::system::{Groups, Identity};
 
 /// What was asked for a tenant, in its manager's words.
@@ -47,6 +48,47 @@ impl Wall {
         opened
     }
 
+    /// A group of the host's own, as it is: neither marked nor locked, and never removed by us unless asked to.
+    ///
+    /// # Errors
+    /// The kernel's: it is gone, or may not be read.
+    pub fn of_host(groups: &Groups, path: &Path, manager: Identity) -> Result<Wall, Errno> {
+        let dir = files::open_dir(path)?;
+        let group = group_of(groups, path).ok_or(Errno::NOENT)?;
+        let mark = Mark {
+            manager,
+            ceiling: Limits::default(),
+        };
+        Ok(Wall::of(groups.clone(), group, dir, &mark, None))
+    }
+
+    /// Makes a group among the host's own.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn make_for_host(groups: &Groups, path: &Path, manager: Identity) -> Result<Wall, Errno> {
+        rustix::fs::mkdir(path, 0o755.into())?;
+        Wall::of_host(groups, path, manager)
+    }
+
+    /// Whether a manager of ours has, or had, a group: it is not the host's own.
+    #[must_use]
+    pub fn is_marked(path: &Path) -> bool {
+        files::open_dir(path).is_ok_and(|dir| Mark::of(&dir).is_some())
+    }
+
+    /// The kernel's own limits on it: max, high and swap.max in bytes.
+    #[must_use]
+    pub fn kernel_limits(&self) -> [Option<u64>; 3] {
+        match self.version() {
+            Version::V1 => [self.max().ok().flatten(), None, None],
+            Version::V2 => {
+                let limits = Limits::of_v2(&self.group().dir);
+                [limits.max, limits.high, limits.swap_max]
+            }
+        }
+    }
+
     fn open_tenant(
         groups: &Groups,
         path: &Path,
@@ -70,7 +112,24 @@ impl Wall {
     /// The groups right below this one.
     #[must_use]
     pub fn below(&self) -> Vec<PathBuf> {
-        files::folders(&self.group().dir)
+        // A directory is linked by itself, its name, and each one in it: of a thousand tenants most have none.
+        match rustix::fs::fstat(self.dir()) {
+            Ok(stat) if stat.st_nlink == 2 => Vec::new(),
+            _ => files::folders(&self.group().dir),
+        }
+    }
+
+    /// The groups right below a directory.
+    #[must_use]
+    pub fn folders(dir: &Path) -> Vec<PathBuf> {
+        files::folders(dir)
+    }
+
+    /// The processes of a group and of all below it; none of one that is gone.
+    #[must_use]
+    pub fn pids_of(groups: &Groups, dir: &Path) -> Vec<u32> {
+        let found = group_of(groups, dir).and_then(|group| groups.processes(&group).ok()?);
+        found.unwrap_or_default()
     }
 
     /// Removes it alone: its limits stay as they are if it cannot be.

@@ -9,6 +9,7 @@ use super::bins::Bins;
 use super::{Watch, group, own_cpu, source};
 use crate::ages::Hidden;
 use crate::report::{Ended, KernelSays, Overhead, Process, Reaccess, Report, Unknown};
+use crate::system::Identity;
 use crate::system::family::Target;
 
 const PAGE: u64 = 4096;
@@ -17,21 +18,11 @@ impl Watch {
     /// Everything until now.
     #[must_use]
     pub fn report(&mut self) -> Report {
-        let (age_source, age_grain) = source::names(self.ages.source());
-        let mut report = Report {
-            pid: match self.settings.target {
-                Target::Descendants(pid) => Some(pid),
-                _ => None,
-            },
-            wall_ms: self.now_ms,
-            age_source,
-            age_grain,
-            interval_ms: self.interval_ms(),
-            walks: self.rounds,
-            notes: self.notes.clone(),
-            ..Report::default()
-        };
-        self.fill_processes(&mut report);
+        let mut report = self.begun();
+        if let Target::Descendants(pid) = self.settings.target {
+            report.pid = Some(pid);
+        }
+        self.fill_processes(&mut report, &|_| true);
         if let Target::Descendants(pid) = self.settings.target
             && let Some(first) = report.processes.iter().find(|process| process.pid == pid)
         {
@@ -49,6 +40,31 @@ impl Watch {
         report.overhead = self.overhead();
         self.add_notes(&mut report);
         report
+    }
+
+    /// Sizes and ages of some of the processes: the kernel is asked nothing.
+    #[must_use]
+    pub fn report_of(&self, name: String, is_one: &dyn Fn(Identity) -> bool) -> Report {
+        let mut report = self.begun();
+        self.fill_processes(&mut report, is_one);
+        report.command = name;
+        report.resident_peak_bytes = report.resident_bytes;
+        report.overhead = self.overhead();
+        report
+    }
+
+    /// What a report of any of the processes begins with.
+    fn begun(&self) -> Report {
+        let (age_source, age_grain) = source::names(self.ages.source());
+        Report {
+            wall_ms: self.now_ms,
+            age_source,
+            age_grain,
+            interval_ms: self.interval_ms(),
+            walks: self.rounds,
+            notes: self.notes.clone(),
+            ..Report::default()
+        }
     }
 
     /// After a look. (The story: only reports were counted, and a manager's last one told a peak of 5 MiB of a program
@@ -99,11 +115,11 @@ impl Watch {
     }
 
     /// Processes, their sums, and the histogram.
-    fn fill_processes(&mut self, report: &mut Report) {
+    fn fill_processes(&self, report: &mut Report, is_one: &dyn Fn(Identity) -> bool) {
         let mut bins = Bins::new(self.ages.nodes().len(), self.now_ms, self.now_ms);
         let mut unknown: Vec<(Hidden, u64)> = Vec::new();
         let mut unsure = 0;
-        for identity in &self.members {
+        for identity in self.members.iter().filter(|one| is_one(**one)) {
             let (Some(space), Some(person)) =
                 (self.ages.space(*identity), self.people.get(*identity))
             else {

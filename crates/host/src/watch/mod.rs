@@ -16,6 +16,7 @@ pub(crate) mod own;
 mod people;
 pub mod source;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use engine::{Millis, Pages};
@@ -76,6 +77,8 @@ pub struct Watch {
     /// The processor time that we had used before.
     cpu_before: Duration,
     members: Vec<Identity>,
+    /// Processes that are not looked at, with their descendants.
+    left_out: BTreeSet<u32>,
     /// Members that could not be read in the last round, and why the first of them.
     denied: (u64, String),
     /// Time of the last round, milliseconds.
@@ -149,6 +152,7 @@ impl Watch {
             begin: Instant::now(),
             cpu_before: own_cpu(),
             members: Vec::new(),
+            left_out: BTreeSet::new(),
             denied: (0, String::new()),
             now_ms: 0,
             rounds: 0,
@@ -304,11 +308,9 @@ impl Watch {
 
     fn update_members(&mut self) -> Result<(), WatchError> {
         self.follow()?;
-        self.members = self
-            .family
-            .members()
-            .map(|member| member.identity)
-            .collect();
+        let members = self.family.members();
+        let members = members.filter(|member| !self.is_left_out(member.identity.pid));
+        self.members = members.map(|member| member.identity).collect();
         self.members.sort_unstable();
         let may_be_empty = !matches!(self.settings.target, Target::Descendants(_));
         if self.rounds == 0 && self.members.is_empty() && !may_be_empty {
@@ -326,6 +328,26 @@ impl Watch {
             ));
         }
         Ok(())
+    }
+
+    /// From the next look on, these processes and their descendants are not looked at.
+    pub fn leave_out(&mut self, pids: BTreeSet<u32>) {
+        self.left_out = pids;
+    }
+
+    fn is_left_out(&self, pid: u32) -> bool {
+        let mut pid = Some(pid);
+        // A look is not one moment, so parents may form a ring.
+        for _ in 0..64 {
+            let Some(one) = pid.filter(|_| !self.left_out.is_empty()) else {
+                return false;
+            };
+            if self.left_out.contains(&one) {
+                return true;
+            }
+            pid = self.family.member(one).map(|member| member.parent);
+        }
+        false
     }
 
     /// Brings the family up to date, and notes how the first process ended and whether all have.

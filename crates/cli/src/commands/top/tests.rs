@@ -16,6 +16,9 @@ fn args(json: bool) -> Top {
     Top {
         by: By::Process,
         every: daemon::options::Millis(1000),
+        tree: crate::args::Tree {
+            root: "pagetide".into(),
+        },
         sort: Sort::Resident,
         rows: None,
         time: None,

@@ -33,7 +33,7 @@ pub(crate) fn human(
     let shown = &table.rows[..table.rows.len().min(most)];
     match by {
         By::Process => processes(table, shown, users, &mut sheet),
-        By::Cgroup => groups(table, shown, &mut sheet),
+        By::Cgroup | By::Tenant => groups(table, shown, &mut sheet),
     }
     if let Some(more @ 1..) = table.rows.len().checked_sub(shown.len()) {
         sheet.dim(&format!("and {} more", count(more as u64)));

@@ -12,6 +12,8 @@ pub(crate) enum By {
     Process,
     /// One control group, all of its processes together
     Cgroup,
+    /// One tenant of `pagetide serve`, all below it together
+    Tenant,
 }
 
 /// What the largest is.
@@ -23,6 +25,26 @@ pub(crate) enum Sort {
     Cold,
     /// Memory in swap
     Swapped,
+}
+
+impl Sort {
+    /// What is sorted by.
+    pub(crate) fn key(self, row: &Row) -> u64 {
+        match self {
+            Sort::Resident => row.resident_bytes,
+            Sort::Cold => row.older_than_10s_bytes,
+            Sort::Swapped => row.swapped_bytes,
+        }
+    }
+
+    /// The next one, all round.
+    pub(crate) fn next(self) -> Sort {
+        match self {
+            Sort::Resident => Sort::Cold,
+            Sort::Cold => Sort::Swapped,
+            Sort::Swapped => Sort::Resident,
+        }
+    }
 }
 
 /// One line.
@@ -65,7 +87,7 @@ impl Row {
     }
 
     /// Adds the figures of another row, not its names.
-    fn add(&mut self, other: &Row) {
+    pub(crate) fn add(&mut self, other: &Row) {
         let pairs = [
             (&mut self.processes, other.processes),
             (&mut self.resident_bytes, other.resident_bytes),
@@ -105,19 +127,9 @@ impl Table {
         }
         let mut rows = match by {
             By::Process => each,
-            By::Cgroup => groups(&each),
+            By::Cgroup | By::Tenant => groups(&each),
         };
-        // The largest first, and then by name, so that equal rows stay where they are.
-        rows.sort_by(|a, b| {
-            let key = |row: &Row| match sort {
-                Sort::Resident => row.resident_bytes,
-                Sort::Cold => row.older_than_10s_bytes,
-                Sort::Swapped => row.swapped_bytes,
-            };
-            (key(b), b.resident_bytes)
-                .cmp(&(key(a), a.resident_bytes))
-                .then_with(|| (a.pid, &a.cgroup).cmp(&(b.pid, &b.cgroup)))
-        });
+        order(&mut rows, sort);
         Table {
             wall_ms: report.wall_ms,
             interval_ms: report.interval_ms,
@@ -126,6 +138,33 @@ impl Table {
             totals,
             rows,
             source: crate::view::memory::source(report),
+        }
+    }
+}
+
+/// The largest first, and then by name, so that equal rows stay where they are.
+fn order(rows: &mut [Row], sort: Sort) {
+    rows.sort_by(|a, b| {
+        (sort.key(b), b.resident_bytes)
+            .cmp(&(sort.key(a), a.resident_bytes))
+            .then_with(|| (a.pid, &a.cgroup).cmp(&(b.pid, &b.cgroup)))
+    });
+}
+
+impl Table {
+    /// Of tenants, of which the first is the root and has the sums of all.
+    pub(crate) fn of_tenants(mut rows: Vec<Row>, sort: Sort, interval_ms: u64) -> Table {
+        let totals = rows.first().cloned().unwrap_or_default();
+        order(&mut rows, sort);
+        Table {
+            // Their manager has watched them for as long as it says; ages are known.
+            wall_ms: u64::MAX,
+            interval_ms,
+            age_source: AgeSource::PageTables,
+            overhead: Overhead::default(),
+            totals,
+            rows,
+            source: "page tables, by `pagetide serve`",
         }
     }
 }

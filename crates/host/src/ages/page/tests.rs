@@ -32,7 +32,7 @@ fn told(mapping: Mapping, pieces: &[Piece<'_>]) -> (Found, [u64; 3], u64) {
     let space = Space::new(owner);
     books.begin_round(1000);
     let mappings = [mapping];
-    let mut teller = Teller::new((&mut books, &nodes), &space, &mappings, MASK);
+    let mut teller = Teller::new((&mut books, &nodes), &space, (&mappings, &[]), MASK);
     for piece in pieces {
         teller.tell(0, *piece);
     }

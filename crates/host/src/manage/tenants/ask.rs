@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use engine::machine::ReclaimRequest;
 use engine::memcg::{MemcgEvent, MemcgId};
 use engine::memory_stat::MemoryStat;
-use engine::{FolioType, Pages, ScanReason, Swappiness};
+use engine::{Bytes, FolioType, Limit, Millis, Pages, ScanReason, Swappiness};
 use rustix::io::Errno;
 
 use super::super::driver::How;
-use super::super::options::Limits;
+use super::super::options::{Ask, Limits, Reclaimed};
 use super::Tenants;
-use super::tenant::for_engine;
 use crate::ages::MemoryKind;
+use crate::report::{LimitsReport, Report};
 
 /// What the kernel counts of a tenant's group, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -67,7 +67,18 @@ impl Tenants {
     /// # Errors
     /// ENODEV.
     pub fn limits(&self, memcg: MemcgId) -> Result<Limits, Errno> {
-        Ok(self.tenant(memcg)?.limits)
+        let tenant = self.tenant(memcg)?;
+        let mut limits = tenant.limits;
+        if tenant.of_host {
+            let of_kernel = tenant.wall.kernel_limits();
+            let ours = [&mut limits.max, &mut limits.high, &mut limits.swap_max];
+            for (limit, of_kernel) in ours.into_iter().zip(of_kernel) {
+                if let (Limit::Max, Some(bytes)) = (*limit, of_kernel) {
+                    *limit = Limit::Bytes(Bytes(bytes));
+                }
+            }
+        }
+        Ok(limits)
     }
 
     /// Replaces its limits: they hold from now on, and stand on its group.
@@ -75,9 +86,21 @@ impl Tenants {
     /// # Errors
     /// ENODEV; the kernel's for the group.
     pub fn set_limits(&mut self, memcg: MemcgId, limits: Limits) -> Result<(), Errno> {
+        self.may_change(memcg)?;
         let tenant = self.tenants.get_mut(&memcg).ok_or(Errno::NODEV)?;
         tenant.set_limits(limits)?;
-        self.driver.machine.set_limits(memcg, for_engine(&limits));
+        let limits = tenant.for_engine(true);
+        self.driver.machine.set_limits(memcg, limits);
+        Ok(())
+    }
+
+    /// Says whether its files are used once, as POSIX_FADV_NOREUSE does, which cannot be seen from outside.
+    ///
+    /// # Errors
+    /// ENODEV.
+    pub fn set_noreuse(&mut self, memcg: MemcgId, is_noreuse: bool) -> Result<(), Errno> {
+        self.tenant(memcg)?;
+        self.driver.set_noreuse(memcg, is_noreuse);
         Ok(())
     }
 
@@ -86,6 +109,7 @@ impl Tenants {
     /// # Errors
     /// ENODEV; the kernel's.
     pub fn take(&mut self, memcg: MemcgId, pid: &str) -> Result<(), Errno> {
+        self.may_change(memcg)?;
         self.tenant(memcg)?.wall.take(pid)
     }
 
@@ -96,6 +120,23 @@ impl Tenants {
     pub fn is_populated(&self, memcg: MemcgId) -> Result<bool, Errno> {
         let pids = self.tenant(memcg)?.wall.pids();
         Ok(!pids.map_err(|_| Errno::NODEV)?.is_empty())
+    }
+
+    /// How many processes it has itself.
+    ///
+    /// # Errors
+    /// ENODEV.
+    pub fn own_processes(&self, memcg: MemcgId) -> Result<u64, Errno> {
+        let pids = self.tenant(memcg)?.wall.own_pids();
+        Ok(pids.map_err(|_| Errno::NODEV)?.len() as u64)
+    }
+
+    /// Whether it is one of the host's own groups.
+    ///
+    /// # Errors
+    /// ENODEV.
+    pub fn is_of_host(&self, memcg: MemcgId) -> Result<bool, Errno> {
+        Ok(self.tenant(memcg)?.of_host)
     }
 
     /// A file of its group as the kernel has it.
@@ -151,33 +192,120 @@ impl Tenants {
         Ok(of_memory.map(|event| (event.name(), count(event))).to_vec())
     }
 
-    /// memory.reclaim: of the root by the memcg LRU.
+    /// memory.reclaim, and by age or all: of the root by the memcg LRU. What left.
     ///
     /// # Errors
-    /// ENODEV; EAGAIN when less could be had.
+    /// ENODEV; EPERM for a group of the host that may not be changed.
     pub fn reclaim(
         &mut self,
         memcg: MemcgId,
-        bytes: u64,
+        ask: Ask,
         swappiness: Option<Swappiness>,
-    ) -> Result<(), Errno> {
-        self.tenant(memcg)?;
+    ) -> Result<Reclaimed, Errno> {
+        self.may_change(memcg)?;
         self.look_if_worth_it().map_err(|_| Errno::IO)?;
+        let now = self.now();
+        let below = self.driver.machine.tree().pre_order(memcg);
+        let lruvecs = below.iter().map(|id| self.driver.machine.lruvec(*id));
+        let resident = Pages(lruvecs.map(|lruvec| lruvec.resident().0).sum());
+        if let Ask::OlderThan(_) = ask {
+            below
+                .iter()
+                .for_each(|id| self.driver.machine.age(*id, now));
+        }
+        let (how, asked) = match ask {
+            Ask::Bytes(bytes) => (How::default(), Pages(bytes / 4096)),
+            Ask::OlderThan(age) => {
+                let idle_since = Some(now.since(Millis::from(age)).0);
+                let how = How {
+                    idle_since,
+                    ..How::default()
+                };
+                (how, resident)
+            }
+            Ask::All => {
+                let how = How {
+                    all: true,
+                    ..How::default()
+                };
+                (how, resident)
+            }
+        };
         let request = ReclaimRequest {
             reason: ScanReason::Proactive,
-            nr: Pages(bytes / 4096),
+            nr: asked,
             swappiness,
-            now: self.now(),
+            now,
         };
-        let (tally, got) = self.driver.page_out(How::default(), |machine, kernel| {
-            machine.proactive_reclaim(memcg, request, kernel)
+        let (tally, ()) = self.driver.page_out(how, |machine, kernel| match ask {
+            Ask::OlderThan(_) => {
+                for id in below {
+                    let most = machine.unprotected(id);
+                    machine.reclaim_older_than(id, Millis(0), most, now, kernel);
+                }
+            }
+            // Less than was asked for is told by the tally.
+            Ask::Bytes(_) | Ask::All => {
+                let _ = machine.proactive_reclaim(memcg, request, kernel);
+            }
         });
         let path = self.tenant(memcg)?.path.display().to_string();
         self.act(format!(
-            "paged out {} pages of /{path}: {bytes} bytes were asked for (memory.reclaim)",
-            tally.evicted
+            "paged out {} pages of /{path}: {} were asked for (memory.reclaim)",
+            tally.evicted, asked.0
         ));
-        got.map(drop).map_err(|_| Errno::AGAIN)
+        Ok(Reclaimed {
+            asked_pages: asked.0,
+            evicted_pages: tally.evicted,
+            kept: tally.kept(),
+            no_swap: tally.no_swap,
+            refused: tally.refused,
+        })
+    }
+
+    /// All that is known of it and all below it.
+    ///
+    /// # Errors
+    /// ENODEV.
+    pub fn report(&mut self, memcg: MemcgId) -> Result<Report, Errno> {
+        let stat = self.stat(memcg, false)?;
+        let sum = |start: &str| {
+            let of = stat
+                .events
+                .iter()
+                .filter(|(name, _)| name.starts_with(start));
+            of.map(|(_, count)| count).sum::<u64>()
+        };
+        let tenant = self.tenant(memcg)?;
+        let (usage, limits) = (self.usage(memcg)?, self.limits(memcg)?);
+        let below: BTreeSet<MemcgId> = self.below(memcg).into_iter().collect();
+        let is_one = |one| {
+            self.homes
+                .get(&one)
+                .is_some_and(|home| below.contains(home))
+        };
+        let name = format!("/{}", tenant.path.display());
+        let mut report = self.driver.watch.report_of(name, &is_one);
+        let hard = |limit: Limit| match limit {
+            Limit::Max => None,
+            limit => Some(limit.pages().bytes().0),
+        };
+        let soft = |limit: Limit| hard(limit).filter(|bytes| *bytes > 0);
+        report.limits = LimitsReport {
+            min_bytes: soft(limits.min),
+            low_bytes: soft(limits.low),
+            high_bytes: hard(limits.high),
+            max_bytes: hard(limits.max),
+            swap_max_bytes: hard(limits.swap_max),
+        };
+        report.charged_bytes = Some(usage.current);
+        report.resident_peak_bytes = usage.peak;
+        report.swapped_bytes = usage.swap.max(report.swapped_bytes);
+        // By whoever asked; the same pages stand once more by type.
+        let by_type = sum("pgsteal_anon") + sum("pgsteal_file");
+        report.evicted_pages = sum("pgsteal_") - by_type;
+        report.refaulted_pages = sum("workingset_refault_");
+        Ok(report)
     }
 
     /// How old its pages are, with those of all below it, in bins with these upper edges (milliseconds, ascending) and a

@@ -97,6 +97,7 @@ impl Tenants {
                     false => machine.reclaim_subtree(memcg, request, kernel),
                 });
             let got = Pages(tally.evicted);
+            self.pressed.insert(memcg);
             if got > Pages(0) {
                 self.act(format!(
                     "paged out {} pages of /{name}: over memory.high, or too near to memory.max",

@@ -48,10 +48,14 @@ impl Tenants {
 
     fn read(&mut self) -> Result<(), WatchError> {
         self.find_groups();
+        let strangers = self.strangers();
+        self.driver.watch.leave_out(strangers);
         let by_pid = self.processes();
+        // Who is in no group that was listed came meanwhile: nothing is taken from it for one look, if that may not be.
+        let unlisted = self.host.as_ref().map_or(MemcgId::ROOT, |host| host.memcg);
         let home = |identity: Identity| {
             let found = by_pid.get(&identity.pid).copied();
-            found.unwrap_or(MemcgId::ROOT)
+            found.unwrap_or(unlisted)
         };
         let members = self.driver.watch.members().to_vec();
         let (ages, _) = self.driver.watch.ages_and_proc();
@@ -79,11 +83,14 @@ impl Tenants {
             self.drop_tenant(memcg);
         }
         let mut above = vec![MemcgId::ROOT];
+        above.extend(self.host.as_ref().map(|host| host.memcg));
         while let Some(parent) = above.pop() {
             let Some(tenant) = self.tenants.get(&parent) else {
                 continue;
             };
-            let (path, below) = (tenant.path.clone(), tenant.wall.below());
+            let (path, mut below) = (tenant.path.clone(), tenant.wall.below());
+            let of_host = tenant.of_host;
+            below.retain(|dir| !of_host || self.is_hosts_own(dir));
             for dir in below {
                 let path = path.join(dir.file_name().unwrap_or_default());
                 above.extend(self.take_up(parent, path, &dir));
@@ -101,10 +108,15 @@ impl Tenants {
         if let Some(known) = self.by_path.get(&path) {
             return Some(*known);
         }
-        let wall = Wall::tenant(&self.groups, dir, self.manager, true).ok()?;
+        let of_host = self.tenants.get(&parent)?.of_host;
+        let wall = match of_host {
+            true => Wall::of_host(&self.groups, dir, self.manager),
+            false => Wall::tenant(&self.groups, dir, self.manager, true),
+        };
+        let wall = wall.ok()?;
         let now = self.now();
         let memcg = self.driver.machine.create(parent, now);
-        self.admit(memcg, path, wall);
+        self.admit(memcg, path, wall, of_host);
         Some(memcg)
     }
 
@@ -121,7 +133,8 @@ impl Tenants {
         };
         let in_order = self.by_path.values().filter_map(|id| self.tenants.get(id));
         for tenant in in_order {
-            let pids = match has_strangers(tenant) {
+            // Below a group of the host are other tenants, of both kinds, and groups of other managers.
+            let pids = match !tenant.of_host && has_strangers(tenant) {
                 true => tenant.wall.pids(),
                 false => tenant.wall.own_pids(),
             };

@@ -1,17 +1,21 @@
 //! Many tenants on one engine: a tree of real control groups, shared out by the memcg LRU.
 //!
-//! Invariant: every tenant is a control group below one root that carries our mark; which processes it has, the kernel
-//! says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time, the
-//! next manager finds the groups, their processes and what was asked for them.
+//! Invariant: every tenant that was made is a control group below one root that carries our mark; below `host` the host's
+//! own groups are tenants, too, as they are, and give nothing unless that was allowed. Which processes a tenant has, the
+//! kernel says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time,
+//! the next manager finds the groups, their processes and what was asked for them.
 //!
-//! Floors: `tenant`; here the tree and its clock; `look` (who is where), `hold` (limits), `ask` (what people ask for).
+//! Floors: `tenant`, `pressure`; here the tree and its clock; `host` (the host's own groups), `look` (who is where), `hold`
+//! (limits), `ask` (what people ask for).
 
 mod ask;
 mod hold;
+mod host;
 mod look;
+mod pressure;
 mod tenant;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,13 +26,17 @@ use rustix::io::Errno;
 
 pub use super::options::Limits;
 pub use ask::{Ages, NodeAges, Usage};
+pub use host::HostGroups;
+pub use pressure::Watermarks;
 
 use super::driver::{BATCH, Driver};
 use crate::system::family::Target;
 use crate::system::{Groups, Identity, Proc};
 use crate::wall::Wall;
 use crate::watch::{self, Watch, WatchError};
-use tenant::{Tenant, for_engine};
+use host::Host;
+use pressure::Pressure;
+use tenant::Tenant;
 
 /// What a tree of tenants is made with.
 #[derive(Clone, Debug)]
@@ -39,6 +47,12 @@ pub struct Settings {
     pub interval: Duration,
     /// The root is reclaimed by walking all tenants: what the memcg LRU replaced, to compare.
     pub by_iterator: bool,
+    /// The host's own groups that are tenants, too.
+    pub host: Option<HostGroups>,
+    /// How little memory may be available on the host before tenants give some of theirs; none for never.
+    pub watermarks: Option<Watermarks>,
+    /// Processes that other managers have, and all their descendants: not ours to look at.
+    pub others: fn() -> Vec<u32>,
 }
 
 /// A tree of tenants. See the module.
@@ -55,8 +69,13 @@ pub struct Tenants {
     /// Whose tenant each process was at the last look.
     homes: BTreeMap<Identity, MemcgId>,
     next_look: Instant,
+    host: Option<Host>,
+    pressure: Pressure,
+    others: fn() -> Vec<u32>,
     /// What was done since somebody asked, and why.
     actions: Vec<String>,
+    /// Tenants that were reclaimed since somebody asked, though nobody had asked for that.
+    pressed: BTreeSet<MemcgId>,
 }
 
 impl Tenants {
@@ -70,8 +89,15 @@ impl Tenants {
         let gone = || WatchError::failure("this process is not in /proc", "mount /proc");
         let manager = proc.identity(std::process::id())?.ok_or_else(gone)?;
         let wall = root(&groups, manager, &settings.root)?;
+        let host = match &settings.host {
+            None => None,
+            Some(asked) => Some(Host::find(&groups, &wall, asked).inspect_err(|_| {
+                let _ = wall.remove_tenant();
+            })?),
+        };
+        let all = host.as_ref().map_or(wall.group(), |host| &host.group);
         let opened = Watch::open(watch::Settings {
-            target: Target::Group(wall.group().clone()),
+            target: Target::Group(all.clone()),
             interval: settings.interval,
             max_wait: None,
             source: None,
@@ -102,9 +128,14 @@ impl Tenants {
             next_serial: 0,
             homes: BTreeMap::new(),
             next_look: Instant::now(),
+            host,
+            pressure: Pressure::new(settings.watermarks),
+            others: settings.others,
             actions: Vec::new(),
+            pressed: BTreeSet::new(),
         };
-        tenants.admit(MemcgId::ROOT, PathBuf::new(), wall);
+        tenants.admit(MemcgId::ROOT, PathBuf::new(), wall, false);
+        tenants.begin_host()?;
         tenants.look()?;
         Ok(tenants)
     }
@@ -119,7 +150,7 @@ impl Tenants {
         if Instant::now() >= self.next_look {
             self.look()?;
         }
-        let pause = self.hold()?;
+        let pause = self.hold()?.min(self.relieve()?);
         let now = self.now();
         self.driver.machine.flush_stats_if_due(now);
         Ok(pause.min(self.next_look.saturating_duration_since(Instant::now())))
@@ -128,6 +159,12 @@ impl Tenants {
     /// What was done since the last call, and why.
     pub fn actions(&mut self) -> Vec<String> {
         std::mem::take(&mut self.actions)
+    }
+
+    /// Tenants that were reclaimed since the last call for a limit of theirs, and the root if the host lacked memory: what
+    /// was asked for (memory.reclaim) is no pressure. spec: workingset-report.md 5.
+    pub fn pressed(&mut self) -> BTreeSet<MemcgId> {
+        std::mem::take(&mut self.pressed)
     }
 
     /// The tenant at a path below the root; the root for an empty one.
@@ -168,6 +205,14 @@ impl Tenants {
         Ok(&self.tenant(memcg)?.path)
     }
 
+    /// A tenant and all below it, those above first.
+    #[must_use]
+    pub fn below(&self, memcg: MemcgId) -> Vec<MemcgId> {
+        let mut all = self.driver.machine.tree().pre_order(memcg);
+        all.retain(|id| self.tenants.contains_key(id));
+        all
+    }
+
     /// Names of the tenants right below one.
     pub fn children(&self, memcg: MemcgId) -> impl Iterator<Item = (&Path, MemcgId)> {
         let tree = self.driver.machine.tree();
@@ -180,12 +225,17 @@ impl Tenants {
     /// # Errors
     /// The kernel's for the group.
     pub fn make(&mut self, parent: MemcgId, name: &str) -> Result<MemcgId, Errno> {
+        self.may_change(parent)?;
         let above = self.tenant(parent)?;
+        let of_host = above.of_host;
         let (path, dir) = (above.path.join(name), above.wall.group().dir.join(name));
-        let wall = Wall::tenant(&self.groups, &dir, self.manager, false)?;
+        let wall = match of_host {
+            true => Wall::make_for_host(&self.groups, &dir, self.manager)?,
+            false => Wall::tenant(&self.groups, &dir, self.manager, false)?,
+        };
         let now = self.now();
         let memcg = self.driver.machine.create(parent, now);
-        self.admit(memcg, path, wall);
+        self.admit(memcg, path, wall, of_host);
         Ok(memcg)
     }
 
@@ -194,9 +244,11 @@ impl Tenants {
     /// # Errors
     /// The kernel's for the group; EPERM for the root.
     pub fn remove(&mut self, memcg: MemcgId) -> Result<(), Errno> {
-        if memcg == MemcgId::ROOT {
+        let is_fixed = |host: &Host| host.memcg == memcg;
+        if memcg == MemcgId::ROOT || self.host.as_ref().is_some_and(is_fixed) {
             return Err(Errno::PERM);
         }
+        self.may_change(memcg)?;
         self.tenant(memcg)?.wall.remove_tenant()?;
         self.drop_tenant(memcg);
         Ok(())
@@ -211,12 +263,17 @@ impl Tenants {
         }
     }
 
-    fn admit(&mut self, memcg: MemcgId, path: PathBuf, wall: Wall) {
+    fn admit(&mut self, memcg: MemcgId, path: PathBuf, wall: Wall, of_host: bool) {
         let serial = self.next_serial;
         self.next_serial += 1;
-        let mut tenant = Tenant::new((memcg, serial), path.clone(), wall);
-        tenant.apply();
-        let limits = for_engine(&tenant.limits);
+        let mut tenant = Tenant::new((memcg, serial), path.clone(), wall, of_host);
+        let may_change = !of_host || self.host.as_ref().is_some_and(|host| host.manage);
+        match may_change {
+            true => tenant.apply(),
+            // What an earlier manager that might was asked for.
+            false => tenant.limits = Limits::default(),
+        }
+        let limits = tenant.for_engine(may_change);
         self.driver.machine.set_limits(memcg, limits);
         self.by_path.insert(path, memcg);
         self.by_serial.insert(serial, memcg);

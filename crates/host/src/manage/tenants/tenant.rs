@@ -21,6 +21,8 @@ pub(super) struct Tenant {
     /// Below the root; empty for the root.
     pub(super) path: PathBuf,
     pub(super) wall: Wall,
+    /// One of the host's own groups.
+    pub(super) of_host: bool,
     pub(super) limits: Limits,
     pub(super) room: Room,
     /// When its usage is measured again.
@@ -31,7 +33,12 @@ pub(super) struct Tenant {
 
 impl Tenant {
     /// One that begins with what stands on its group.
-    pub(super) fn new((memcg, serial): (MemcgId, u64), path: PathBuf, wall: Wall) -> Tenant {
+    pub(super) fn new(
+        (memcg, serial): (MemcgId, u64),
+        path: PathBuf,
+        wall: Wall,
+        of_host: bool,
+    ) -> Tenant {
         let limits = wall.asked().and_then(|text| parse(&text));
         Tenant {
             memcg,
@@ -39,6 +46,7 @@ impl Tenant {
             path,
             limits: limits.unwrap_or_default(),
             wall,
+            of_host,
             room: Room::default(),
             next_hold: Instant::now(),
             wall_due: None,
@@ -53,8 +61,23 @@ impl Tenant {
         Ok(())
     }
 
+    /// Its limits as the engine takes them: nobody takes from a group of the host that may not be changed.
+    pub(super) fn for_engine(&self, may_change: bool) -> MemcgLimits {
+        match may_change {
+            true => for_engine(&self.limits),
+            false => MemcgLimits {
+                min: Limit::Max.pages(),
+                ..MemcgLimits::default()
+            },
+        }
+    }
+
     /// Puts the limits on the wall, as far as it takes them: reclaim holds the rest.
     pub(super) fn apply(&mut self) {
+        // A limit that the host gave its own group stays until another is asked for here.
+        if self.of_host && self.wall.asked().is_none() {
+            return;
+        }
         let of = |limit: Limit| match limit {
             Limit::Bytes(bytes) => Some(bytes.0),
             Limit::Max => None,
@@ -85,7 +108,7 @@ impl Tenant {
 }
 
 /// As the engine takes them.
-pub(super) fn for_engine(limits: &Limits) -> MemcgLimits {
+fn for_engine(limits: &Limits) -> MemcgLimits {
     MemcgLimits {
         min: limits.min.pages(),
         low: limits.low.pages(),

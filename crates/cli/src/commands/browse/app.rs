@@ -1,0 +1,345 @@
+//! What the browser shows and what keys do to it. Pure: it knows no terminal and asks nobody.
+//!
+//! Invariant: the selected row is one that is shown, if any is; what is asked for is asked once more before it is done.
+
+use ratatui::crossterm::event::KeyCode;
+
+use crate::view::top::{By, Row, Sort};
+
+/// What is to be done for a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Deed {
+    Nothing,
+    Quit,
+    /// Reclaim what a tenant did not use for 10 s.
+    Reclaim(String),
+}
+
+/// A row as it is shown: its name is the last part of its path below where we are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Line {
+    pub(super) name: String,
+    /// Its whole path, of a group or a tenant.
+    pub(super) path: Option<String>,
+    pub(super) row: Row,
+    /// There are others below it.
+    pub(super) has_below: bool,
+}
+
+/// Where keys go.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) enum Mode {
+    #[default]
+    Browse,
+    /// The filter is being written.
+    Filter,
+    /// A reclaim of this tenant waits for a yes.
+    Sure(String),
+}
+
+/// All that is shown.
+#[derive(Debug)]
+pub(super) struct App {
+    by: By,
+    pub(super) sort: Sort,
+    rows: Vec<Row>,
+    /// Where we are: names from the root on.
+    pub(super) under: Vec<String>,
+    pub(super) filter: String,
+    pub(super) mode: Mode,
+    pub(super) selected: usize,
+    pub(super) said: String,
+}
+
+impl App {
+    pub(super) fn new(by: By, sort: Sort) -> App {
+        App {
+            by,
+            sort,
+            rows: Vec::new(),
+            under: Vec::new(),
+            filter: String::new(),
+            mode: Mode::default(),
+            selected: 0,
+            said: String::new(),
+        }
+    }
+
+    pub(super) fn by(&self) -> By {
+        self.by
+    }
+
+    /// Newer rows: the selection stays on the same name, if that is still there.
+    pub(super) fn take(&mut self, rows: Vec<Row>) {
+        let before = self
+            .lines()
+            .get(self.selected)
+            .map(|line| line.name.clone());
+        self.rows = rows;
+        let lines = self.lines();
+        let same = lines
+            .iter()
+            .position(|line| Some(&line.name) == before.as_ref());
+        self.selected = same
+            .unwrap_or(self.selected)
+            .min(lines.len().saturating_sub(1));
+    }
+
+    /// What is shown, in its order.
+    pub(super) fn lines(&self) -> Vec<Line> {
+        let mut lines = match self.by {
+            By::Process => self.processes(),
+            By::Cgroup => self.below(true),
+            By::Tenant => self.below(false),
+        };
+        let wanted = self.filter.to_lowercase();
+        lines.retain(|line| line.name.to_lowercase().contains(&wanted));
+        lines.sort_by_key(|line| {
+            std::cmp::Reverse((self.sort.key(&line.row), line.row.resident_bytes))
+        });
+        lines
+    }
+
+    fn processes(&self) -> Vec<Line> {
+        let line = |row: &Row| Line {
+            name: format!(
+                "{} {}",
+                row.pid.unwrap_or(0),
+                row.command.as_deref().unwrap_or_default()
+            ),
+            path: None,
+            row: row.clone(),
+            has_below: false,
+        };
+        self.rows.iter().map(line).collect()
+    }
+
+    /// Groups right below where we are; with `own` a row has its own processes alone, else all below it, too.
+    fn below(&self, own: bool) -> Vec<Line> {
+        let mut lines: Vec<Line> = Vec::new();
+        for row in &self.rows {
+            let path = row.cgroup.as_deref().unwrap_or_default();
+            let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+            let Some(rest) = strip(&parts, &self.under) else {
+                continue;
+            };
+            let name = rest.first().copied().unwrap_or(".");
+            let is_deeper = rest.len() > 1;
+            if let Some(line) = lines.iter_mut().find(|line| line.name == name) {
+                line.has_below |= is_deeper;
+                // Without `own`, the group above came first and has all of it.
+                if own {
+                    line.row.add(row);
+                }
+                continue;
+            }
+            let mut path = self.under.clone();
+            path.extend((name != ".").then(|| name.to_owned()));
+            lines.push(Line {
+                name: name.to_owned(),
+                path: Some(format!("/{}", path.join("/"))),
+                row: row.clone(),
+                has_below: is_deeper,
+            });
+        }
+        lines
+    }
+
+    /// What a key does.
+    pub(super) fn key(&mut self, key: KeyCode) -> Deed {
+        match std::mem::take(&mut self.mode) {
+            Mode::Filter => self.filter_key(key),
+            Mode::Sure(tenant) => {
+                self.said.clear();
+                if key == KeyCode::Char('y') {
+                    return Deed::Reclaim(tenant);
+                }
+            }
+            Mode::Browse => return self.browse_key(key),
+        }
+        Deed::Nothing
+    }
+
+    fn filter_key(&mut self, key: KeyCode) {
+        self.mode = Mode::Filter;
+        match key {
+            KeyCode::Char(letter) => self.filter.push(letter),
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.mode = Mode::Browse;
+            }
+            KeyCode::Enter => self.mode = Mode::Browse,
+            _ => {}
+        }
+        self.selected = 0;
+    }
+
+    fn browse_key(&mut self, key: KeyCode) -> Deed {
+        let lines = self.lines();
+        let line = lines.get(self.selected);
+        match key {
+            KeyCode::Char('q') | KeyCode::Esc => return Deed::Quit,
+            KeyCode::Down | KeyCode::Char('j') => {
+                self.selected = (self.selected + 1).min(lines.len().saturating_sub(1));
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.selected = self.selected.saturating_sub(1),
+            KeyCode::Home => self.selected = 0,
+            KeyCode::End => self.selected = lines.len().saturating_sub(1),
+            KeyCode::Char('s') => self.sort = self.sort.next(),
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Enter | KeyCode::Right | KeyCode::Char('l') => {
+                if let Some(line) = line.filter(|line| line.has_below) {
+                    self.under.push(line.name.clone());
+                    self.filter.clear();
+                    self.selected = 0;
+                }
+            }
+            KeyCode::Backspace | KeyCode::Left | KeyCode::Char('h') => {
+                self.under.pop();
+                self.selected = 0;
+            }
+            KeyCode::Char('r') => self.ask(line.and_then(|line| line.path.clone())),
+            _ => {}
+        }
+        Deed::Nothing
+    }
+
+    fn ask(&mut self, path: Option<String>) {
+        match path.filter(|_| self.by == By::Tenant) {
+            Some(path) => {
+                self.said = format!("reclaim what {path} did not use for 10 s? y for yes");
+                self.mode = Mode::Sure(path);
+            }
+            None => {
+                "only tenants of `pagetide serve` are reclaimed here; else: pagetide reclaim PID --older-than 10s"
+                    .clone_into(&mut self.said);
+            }
+        }
+    }
+}
+
+/// What is left of a path below another.
+fn strip<'a>(parts: &'a [&'a str], under: &[String]) -> Option<&'a [&'a str]> {
+    let (first, rest) = parts.split_at_checked(under.len())?;
+    (first.iter().zip(under).all(|(one, other)| one == other)).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(path: &str, resident: u64) -> Row {
+        Row {
+            cgroup: Some(path.to_owned()),
+            resident_bytes: resident,
+            processes: 1,
+            ..Row::default()
+        }
+    }
+
+    fn shown(app: &App) -> Vec<(String, u64, bool)> {
+        let lines = app.lines().into_iter();
+        lines
+            .map(|line| (line.name, line.row.resident_bytes, line.has_below))
+            .collect()
+    }
+
+    fn press(app: &mut App, keys: &[KeyCode]) -> Deed {
+        keys.iter().fold(Deed::Nothing, |_, key| app.key(*key))
+    }
+
+    #[test]
+    fn one_goes_down_and_up_the_tree() {
+        let line = |name: &str, resident, below| (name.to_owned(), resident, below);
+        // Tenants have the sums of all below them.
+        let mut app = App::new(By::Tenant, Sort::Resident);
+        app.take(vec![
+            row("/", 90),
+            row("/a", 60),
+            row("/a/b", 50),
+            row("/a/b/c", 5),
+            row("/d", 30),
+        ]);
+        assert_eq!(
+            shown(&app),
+            [
+                line(".", 90, false),
+                line("a", 60, true),
+                line("d", 30, false)
+            ]
+        );
+        press(&mut app, &[KeyCode::Down, KeyCode::Enter]);
+        assert_eq!(shown(&app), [line(".", 60, false), line("b", 50, true)]);
+        press(&mut app, &[KeyCode::Down, KeyCode::Enter]);
+        assert_eq!(shown(&app), [line(".", 50, false), line("c", 5, false)]);
+        // There is nothing below it.
+        press(
+            &mut app,
+            &[KeyCode::Down, KeyCode::Enter, KeyCode::Left, KeyCode::Left],
+        );
+        assert_eq!(shown(&app).len(), 3);
+        // Groups without a daemon have what is theirs alone.
+        let mut app = App::new(By::Cgroup, Sort::Resident);
+        app.take(vec![row("/", 7), row("/a/b", 50), row("/a/c", 5)]);
+        assert_eq!(shown(&app), [line("a", 55, true), line(".", 7, false)]);
+    }
+
+    #[test]
+    fn a_reclaim_is_asked_for_twice() {
+        let mut app = App::new(By::Tenant, Sort::Resident);
+        app.take(vec![row("/", 90), row("/a", 60)]);
+        let keys = [KeyCode::Down, KeyCode::Char('r')];
+        assert_eq!(press(&mut app, &keys), Deed::Nothing);
+        assert_eq!(app.key(KeyCode::Char('n')), Deed::Nothing);
+        assert_eq!(
+            app.key(KeyCode::Char('y')),
+            Deed::Nothing,
+            "it was not sure"
+        );
+        let keys = [KeyCode::Char('r'), KeyCode::Char('y')];
+        assert_eq!(press(&mut app, &keys), Deed::Reclaim("/a".to_owned()));
+        let mut app = App::new(By::Process, Sort::Resident);
+        app.take(vec![row("/", 90)]);
+        let keys = [KeyCode::Char('r'), KeyCode::Char('y')];
+        assert_eq!(press(&mut app, &keys), Deed::Nothing);
+        assert!(app.said.contains("pagetide reclaim"));
+    }
+
+    #[test]
+    fn a_filter_is_written_and_taken_back_and_the_selection_stays() {
+        let mut app = App::new(By::Tenant, Sort::Resident);
+        app.take(vec![row("/web", 60), row("/db", 50), row("/Webmail", 5)]);
+        press(
+            &mut app,
+            &[
+                KeyCode::Char('/'),
+                KeyCode::Char('w'),
+                KeyCode::Char('q'),
+                KeyCode::Backspace,
+            ],
+        );
+        assert_eq!(shown(&app).len(), 2);
+        press(&mut app, &[KeyCode::Enter, KeyCode::Down]);
+        assert_eq!(app.selected, 1);
+        // It is the largest now.
+        app.take(vec![row("/web", 60), row("/Webmail", 500)]);
+        assert_eq!(app.selected, 0);
+        press(&mut app, &[KeyCode::Char('/'), KeyCode::Esc]);
+        assert_eq!(app.filter, "");
+        assert_eq!(app.key(KeyCode::Char('q')), Deed::Quit);
+        app.take(Vec::new());
+        press(
+            &mut app,
+            &[
+                KeyCode::Down,
+                KeyCode::End,
+                KeyCode::Enter,
+                KeyCode::Char('s'),
+            ],
+        );
+        assert_eq!(app.selected, 0);
+    }
+}

@@ -1,0 +1,164 @@
+//! `pagetide top` on a terminal: rows to look at, to sort, to descend into, and to reclaim.
+//!
+//! Invariant: rows come from a thread of their own and keys are heard meanwhile; however it ends, the terminal is as it was.
+
+mod app;
+mod draw;
+
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use daemon::control::{Ask, Response, TenantAsk};
+use daemon::options::Pages;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+
+use crate::args::{Plan, Top};
+use crate::failure::Failure;
+use crate::terminal::Style;
+use crate::view::top::{By, Row, Table};
+use crate::watching;
+
+use super::ask::{LONG, of_tenant, unexpected};
+use super::tenant_rows::tenant_rows;
+use app::{App, Deed};
+
+/// Keys are waited for so long before newer rows are taken.
+const PULSE: Duration = Duration::from_millis(100);
+/// What counts as cold where a key asks for it.
+const COLD: Duration = Duration::from_secs(10);
+
+/// What comes from other threads.
+enum News {
+    Rows(Vec<Row>),
+    Said(String),
+    Ended(Failure),
+}
+
+/// Shows rows until `q`.
+///
+/// # Errors
+/// Nobody can be looked at, or there is no terminal after all.
+pub(super) fn browse(args: &Top, plan: &Plan) -> Result<u8, Failure> {
+    let (give, news) = channel();
+    look(args.clone(), plan.clone(), give.clone())?;
+    let mut app = App::new(args.by, args.sort);
+    // Not before there is something: a failure is told on the terminal as it was.
+    match news.recv() {
+        Ok(News::Rows(rows)) => app.take(rows),
+        Ok(News::Ended(failure)) => return Err(failure),
+        _ => return Ok(0),
+    }
+    let color = Style::of_stdout().color;
+    let mut terminal = ratatui::try_init().map_err(no_terminal)?;
+    let ended = shown(args, &mut app, &news, &give, |app| {
+        terminal
+            .draw(|frame| draw::draw(frame, app, color))
+            .map(drop)
+    });
+    ratatui::restore();
+    ended.map(|()| 0)
+}
+
+fn shown(
+    args: &Top,
+    app: &mut App,
+    news: &Receiver<News>,
+    give: &Sender<News>,
+    mut draw: impl FnMut(&App) -> std::io::Result<()>,
+) -> Result<(), Failure> {
+    loop {
+        draw(app).map_err(no_terminal)?;
+        loop {
+            match news.try_recv() {
+                Ok(News::Rows(rows)) => app.take(rows),
+                Ok(News::Said(text)) => app.said = text,
+                Ok(News::Ended(failure)) => return Err(failure),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+        }
+        if !event::poll(PULSE).map_err(no_terminal)? {
+            continue;
+        }
+        let Event::Key(key) = event::read().map_err(no_terminal)? else {
+            continue;
+        };
+        if key.kind == KeyEventKind::Release {
+            continue;
+        }
+        let is_interrupt =
+            key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
+        match app.key(key.code) {
+            _ if is_interrupt => return Ok(()),
+            Deed::Quit => return Ok(()),
+            Deed::Nothing => {}
+            Deed::Reclaim(tenant) => {
+                app.said = format!("reclaiming {tenant} ...");
+                reclaim(args.clone(), tenant, give.clone())?;
+            }
+        }
+    }
+}
+
+/// Rows again and again, on a thread of their own.
+fn look(args: Top, plan: Plan, give: Sender<News>) -> Result<(), Failure> {
+    started("rows", move || {
+        let ended = if args.by == By::Tenant {
+            each_tenant_row(&args, &give)
+        } else {
+            each_row(&args, &plan, &give)
+        };
+        if let Err(failure) = ended {
+            let _ = give.send(News::Ended(failure));
+        }
+    })
+}
+
+fn each_tenant_row(args: &Top, give: &Sender<News>) -> Result<(), Failure> {
+    loop {
+        let rows = tenant_rows(&args.tree)?;
+        if give.send(News::Rows(rows)).is_err() {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(args.every.0));
+    }
+}
+
+fn each_row(args: &Top, plan: &Plan, give: &Sender<News>) -> Result<(), Failure> {
+    let mut watching = watching::open(&plan.settings)?;
+    loop {
+        let report = watching.next()?;
+        let rows = Table::of(&report, args.by, args.sort).rows;
+        if give.send(News::Rows(rows)).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Asks for what is cold of a tenant, and tells what came of it.
+fn reclaim(args: Top, tenant: String, give: Sender<News>) -> Result<(), Failure> {
+    started("reclaim", move || {
+        let ask = TenantAsk::Reclaim(Ask::OlderThan(COLD));
+        let text = match of_tenant(&args.tree, &tenant, ask, LONG) {
+            Ok(Response::Reclaimed(done)) => {
+                format!("{tenant}: {} left", Pages(done.evicted_pages).bytes())
+            }
+            Ok(_) => unexpected().to_string(),
+            Err(failure) => failure.to_string(),
+        };
+        let _ = give.send(News::Said(text));
+    })
+}
+
+fn started(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let builder = thread::Builder::new().name(name.to_owned());
+    builder.spawn(work).map(drop).map_err(|error| {
+        let what = format!("cannot start a thread: {error}");
+        Failure::new(what, "raise the limit of processes (ulimit -u)")
+    })
+}
+
+fn no_terminal(error: std::io::Error) -> Failure {
+    let what = format!("cannot use this terminal: {error}");
+    Failure::new(what, "`pagetide top --once` shows one table anywhere")
+}

@@ -1,0 +1,65 @@
+//! The tenants of `pagetide serve` as rows of a table.
+
+use daemon::control::{Response, TenantAsk, TenantRow};
+
+use crate::args::Tree;
+use crate::failure::Failure;
+use crate::view::top::Row;
+
+use super::ask::{QUICK, of_tenant, unexpected};
+
+/// All of them, those above first; each has the sums of all below it.
+///
+/// # Errors
+/// Nobody serves, or answers us.
+pub(super) fn tenant_rows(tree: &Tree) -> Result<Vec<Row>, Failure> {
+    match of_tenant(tree, "/", TenantAsk::Rows, QUICK)? {
+        Response::Tenants(tenants) => Ok(tenants.iter().map(row).collect()),
+        _ => Err(unexpected()),
+    }
+}
+
+fn row(tenant: &TenantRow) -> Row {
+    let bins = || tenant.page_age.iter().flat_map(|node| &node.bins);
+    let older = |ms: u64| {
+        let old = bins().filter(|bin| bin.older_than_ms >= ms);
+        old.map(|bin| bin.anon_bytes + bin.file_bytes).sum()
+    };
+    Row {
+        cgroup: Some(tenant.tenant.clone()),
+        processes: tenant.processes,
+        resident_bytes: tenant.resident_bytes,
+        swapped_bytes: tenant.swapped_bytes,
+        older_than_10s_bytes: older(10_000),
+        older_than_1m_bytes: older(60_000),
+        older_than_10m_bytes: older(600_000),
+        unknown_age_bytes: tenant.unknown_age_bytes,
+        ..Row::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use host::report::{AgeBin, NodeAge};
+
+    use super::*;
+
+    #[test]
+    fn bins_become_ages() {
+        let bin = |older_than_ms, anon_bytes| AgeBin {
+            older_than_ms,
+            anon_bytes,
+            file_bytes: 1,
+        };
+        let tenant = TenantRow {
+            tenant: "/a".to_owned(),
+            page_age: vec![NodeAge {
+                node: 0,
+                bins: vec![bin(0, 100), bin(10_000, 20), bin(59_000, 7), bin(70_000, 3)],
+            }],
+            ..TenantRow::default()
+        };
+        let row = row(&tenant);
+        assert_eq!((row.older_than_10s_bytes, row.older_than_1m_bytes), (33, 4));
+    }
+}

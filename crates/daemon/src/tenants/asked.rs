@@ -1,0 +1,230 @@
+//! What `serve` does, of what the command line and the configuration ask for.
+//!
+//! Invariant: the command line comes before the file, the file before the defaults; sizes are bytes of this host.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use engine::memcg::MemcgId;
+use engine::units::{Bytes, Limit};
+use host::manage::tenants::{HostGroups, Settings, Watermarks};
+use rustix::io::Errno;
+
+use super::config::{Config, Global, Tenant};
+use super::desk::Tree;
+use crate::control;
+use crate::error::{Error, ExitCode};
+use crate::options::{Millis, Percent, Size};
+
+/// Between two looks.
+const AGE_EVERY: Millis = Millis(10_000);
+
+/// What the command line asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// The file that says the rest.
+    pub config: Option<PathBuf>,
+    /// As the file's keys.
+    pub mount: Option<PathBuf>,
+    /// See `mount`.
+    pub root: Option<PathBuf>,
+    /// See `mount`.
+    pub memory_max: Option<Size>,
+    /// See `mount`.
+    pub age_every: Option<Millis>,
+    /// See `mount`.
+    pub global: Option<Global>,
+    /// See `mount`.
+    pub host: Option<String>,
+    /// See `mount`.
+    pub manage_host: bool,
+}
+
+/// All that was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Asked {
+    pub(super) fixed: Fixed,
+    pub(super) memory_max: Option<Limit>,
+    pub(super) watermarks: Option<Watermarks>,
+    tenants: Vec<(String, Tenant)>,
+    total: Bytes,
+}
+
+/// What holds for as long as it serves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Fixed {
+    pub(super) mount: Option<PathBuf>,
+    pub(super) root: PathBuf,
+    host: Option<HostGroups>,
+    interval: Duration,
+    global: Global,
+}
+
+impl Given {
+    /// With what the file says now.
+    pub(super) fn asked(&self) -> Result<Asked, Error> {
+        let file = self.config.as_deref().map(Config::read).transpose()?;
+        let file = file.unwrap_or_default();
+        let total = host::system::Proc::system().and_then(|proc| proc.memory());
+        let total = Bytes(total.map_err(Error::from)?.total);
+        let follow = self.host.clone().or(file.host).unwrap_or("/".to_owned());
+        let manage = self.manage_host || file.manage_host.unwrap_or(false);
+        let age_every = self.age_every.or(file.age_every).unwrap_or(AGE_EVERY);
+        let root = self.root.clone().or(file.root);
+        Ok(Asked {
+            fixed: Fixed {
+                mount: self.mount.clone().or(file.mount),
+                root: root.unwrap_or("pagetide".into()),
+                host: (follow != "none").then_some(HostGroups {
+                    group: follow,
+                    manage,
+                }),
+                interval: Duration::from_millis(age_every.0),
+                global: self.global.or(file.global).unwrap_or_default(),
+            },
+            memory_max: self.memory_max.or(file.memory_max).map(|max| max.of(total)),
+            watermarks: watermarks(
+                file.pressure.available_low,
+                file.pressure.available_high,
+                total,
+            )?,
+            tenants: file.tenants.into_iter().collect(),
+            total,
+        })
+    }
+}
+
+/// The marks, 10% and 15% of the host where none are given.
+fn watermarks(
+    low: Option<Size>,
+    high: Option<Size>,
+    total: Bytes,
+) -> Result<Option<Watermarks>, Error> {
+    let percent = |percent: u16| Percent::new(percent).map_or(Size::ZERO, Size::Share);
+    let bytes = |size: Size| size.bytes_of(total.0).unwrap_or(total.0);
+    let low = low.map_or_else(|| bytes(percent(10)), bytes);
+    // What is given for one moves the other.
+    let high = high.map_or_else(|| bytes(percent(15)).max(low), bytes);
+    if high < low {
+        let what = format!(
+            "cannot keep {} available: that is below available-low, {}",
+            Bytes(high),
+            Bytes(low)
+        );
+        let hint = "available-high is where reclaim ends: give more than available-low";
+        return Err(Error::ending(ExitCode::Usage, what, hint));
+    }
+    Ok((low > 0).then_some(Watermarks { low, high }))
+}
+
+impl Asked {
+    /// For the tree.
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            root: self.fixed.root.clone(),
+            interval: self.fixed.interval,
+            by_iterator: self.fixed.global == Global::Iterator,
+            host: self.fixed.host.clone(),
+            watermarks: self.watermarks,
+            others: control::managed_pids,
+        }
+    }
+
+    /// Gives the tree its marks, tenants and limits: all that can change while it serves.
+    pub(super) fn apply(&self, tree: &mut Tree) -> Result<(), Error> {
+        tree.tenants.set_watermarks(self.watermarks);
+        if let Some(max) = self.memory_max {
+            self.limit_all(tree, max).map_err(|errno| {
+                let what = format!("cannot limit the tenants' root: {errno}");
+                Error::failed(what, "may you write to that control group?")
+            })?;
+        }
+        for (path, tenant) in &self.tenants {
+            self.give(tree, path, tenant).map_err(|errno| {
+                let what = format!("cannot have the tenant {path} as it is configured: {errno}");
+                Error::failed(
+                    what,
+                    "is there a control group of this name that is somebody else's?",
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    fn limit_all(&self, tree: &mut Tree, max: Limit) -> Result<(), Errno> {
+        let mut limits = tree.tenants.limits(MemcgId::ROOT)?;
+        limits.max = max;
+        tree.tenants.set_limits(MemcgId::ROOT, limits)
+    }
+
+    /// Makes a tenant that is not there, with those above it, and gives it its limits.
+    fn give(&self, tree: &mut Tree, path: &str, tenant: &Tenant) -> Result<(), Errno> {
+        let mut at = MemcgId::ROOT;
+        let mut whole = PathBuf::new();
+        for name in path.split('/') {
+            whole.push(name);
+            at = match tree.tenants.find(&whole) {
+                Some(known) => known,
+                None => tree.tenants.make(at, name)?,
+            };
+        }
+        tree.tenants.set_noreuse(at, tenant.noreuse)?;
+        let mut limits = tree.tenants.limits(at)?;
+        for (limit, size) in [
+            (&mut limits.min, tenant.memory_min),
+            (&mut limits.low, tenant.memory_low),
+            (&mut limits.high, tenant.memory_high),
+            (&mut limits.max, tenant.memory_max),
+            (&mut limits.swap_max, tenant.swap_max),
+        ] {
+            if let Some(size) = size {
+                *limit = size.of(self.total);
+            }
+        }
+        tree.tenants.set_limits(at, limits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_comes_before_the_file() {
+        let folder = std::env::temp_dir().join(format!("pagetide-asked-{}", std::process::id()));
+        let text =
+            "root = \"b\"\nmemory-max = \"25%\"\nhost = \"none\"\n[pressure]\navailable-low = 0\n";
+        std::fs::write(&folder, text).expect("a file");
+        let given = Given {
+            config: Some(folder.clone()),
+            root: Some("a".into()),
+            ..Given::default()
+        };
+        let asked = given.asked();
+        std::fs::remove_file(&folder).expect("it was written");
+        let asked = asked.expect("it is right");
+        assert_eq!(asked.fixed.root, PathBuf::from("a"));
+        assert_eq!(asked.fixed.host, None);
+        assert_eq!(asked.fixed.interval, Duration::from_secs(10));
+        assert_eq!(
+            asked.memory_max,
+            Some(Limit::Bytes(Bytes(asked.total.0 / 4)))
+        );
+        assert_eq!(asked.watermarks, None);
+    }
+
+    #[test]
+    fn marks_move_each_other_and_do_not_cross() {
+        let total = Bytes(1000 << 20);
+        let size = |mib: u64| Some(Size::Bytes(Bytes(mib << 20)));
+        let of = |low, high| {
+            let marks = watermarks(low, high, total).ok().flatten();
+            marks.map(|marks| (marks.low >> 20, marks.high >> 20))
+        };
+        assert_eq!(of(None, None), Some((100, 150)));
+        assert_eq!(of(size(400), None), Some((400, 400)));
+        assert_eq!(of(size(10), size(20)), Some((10, 20)));
+        assert_eq!(of(Some(Size::ZERO), size(20)), None);
+        assert!(watermarks(size(30), size(20), total).is_err());
+    }
+}

@@ -1,0 +1,252 @@
+//! `pagetide.toml`: what `serve` is asked for, in a file.
+//!
+//! Invariant: every key is optional, and one that is not known is an error that names the nearest one; a file with a
+//! mistake anywhere changes nothing. Sizes, times and shares are written as on the command line.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, de};
+
+use crate::error::{Error, ExitCode};
+use crate::options::{Millis, Size, millis};
+
+/// A file.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Config {
+    /// Where the tenants are mounted as files.
+    pub mount: Option<PathBuf>,
+    /// The control group that made tenants are below.
+    pub root: Option<PathBuf>,
+    /// What all made tenants together may use.
+    #[serde(deserialize_with = "text")]
+    pub memory_max: Option<Size>,
+    /// Between two looks.
+    #[serde(deserialize_with = "time")]
+    pub age_every: Option<Millis>,
+    /// How a reclaim of all tenants goes about.
+    pub global: Option<Global>,
+    /// The host's own groups, from this one down; `none` for none of them.
+    pub host: Option<String>,
+    /// They may be changed and reclaimed from.
+    pub manage_host: Option<bool>,
+    /// How little memory may be available on the host.
+    pub pressure: Marks,
+    /// Tenants that are to be there, by their path.
+    pub tenants: BTreeMap<String, Tenant>,
+}
+
+/// How tenants are chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Global {
+    /// A few at a time, all in the long run.
+    #[default]
+    MemcgLru,
+    /// All of them each time.
+    Iterator,
+}
+
+/// How little memory may be available on the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Marks {
+    /// Reclaim begins below this; 0 for never.
+    #[serde(deserialize_with = "text")]
+    pub available_low: Option<Size>,
+    /// It ends above this.
+    #[serde(deserialize_with = "text")]
+    pub available_high: Option<Size>,
+}
+
+/// A tenant's limits: those that are given replace what was asked for it before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Tenant {
+    /// memory.min
+    #[serde(deserialize_with = "text")]
+    pub memory_min: Option<Size>,
+    /// memory.low
+    #[serde(deserialize_with = "text")]
+    pub memory_low: Option<Size>,
+    /// memory.high
+    #[serde(deserialize_with = "text")]
+    pub memory_high: Option<Size>,
+    /// memory.max
+    #[serde(deserialize_with = "text")]
+    pub memory_max: Option<Size>,
+    /// memory.swap.max
+    #[serde(deserialize_with = "text")]
+    pub swap_max: Option<Size>,
+    /// Its files are used once: accesses to them say nothing of the next ones.
+    pub noreuse: bool,
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or where in it what is wrong.
+    pub fn read(path: &Path) -> Result<Config, Error> {
+        let told = |why: String| {
+            let what = format!("cannot use {}: {why}", path.display());
+            let hint = "dist/pagetide.toml has every key, with what it does";
+            Error::ending(ExitCode::Usage, what, hint)
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| told(error.to_string()))?;
+        Config::parse(&text).map_err(told)
+    }
+
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// Where in it what is wrong.
+    pub fn parse(text: &str) -> Result<Config, String> {
+        let config: Config = toml::from_str(text).map_err(|error| explain(&error, text))?;
+        for path in config.tenants.keys() {
+            let is_plain = |part: &str| !part.is_empty() && part != "." && part != "..";
+            if !path.split('/').all(is_plain) {
+                return Err(format!(
+                    "[tenants.\"{path}\"]: a path is names with / between them"
+                ));
+            }
+            if path.split('/').next() == Some("host") {
+                return Err(format!(
+                    "[tenants.\"{path}\"]: `host` has the host's own groups, which are not made here"
+                ));
+            }
+        }
+        Ok(config)
+    }
+}
+
+/// What toml says, on one line, with the line of the file and the key that was likely meant.
+fn explain(error: &toml::de::Error, text: &str) -> String {
+    let message = error.message();
+    let mut told = String::new();
+    if let Some(span) = error.span() {
+        let before = text.get(..span.start).unwrap_or_default();
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        told = format!("line {line}: ");
+    }
+    // "unknown field `a`, expected `b`" or "... expected one of `b`, `c`", as serde has it.
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    if let (true, Some(key)) = (message.starts_with("unknown field"), quoted.next()) {
+        let nearest = quoted.min_by_key(|known| strsim::levenshtein(key, known));
+        told += &format!("there is no key `{key}`");
+        if let Some(nearest) = nearest {
+            told += &format!("; the nearest is `{nearest}`");
+        }
+        return told;
+    }
+    told + message.lines().next().unwrap_or_default()
+}
+
+/// A number, or what `T` reads.
+fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(u64),
+        Text(String),
+    }
+    let text = match Written::deserialize(from) {
+        Ok(Written::Number(number)) => number.to_string(),
+        Ok(Written::Text(text)) => text,
+        Err(_) => {
+            return Err(de::Error::custom(
+                "write a size such as \"512M\" or \"50%\"",
+            ));
+        }
+    };
+    text.parse().map(Some).map_err(de::Error::custom)
+}
+
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Millis>, D::Error> {
+    let text = String::deserialize(from)?;
+    match millis(&text) {
+        Ok(Millis(0)) => Err(de::Error::custom("a period must be longer than nothing")),
+        Ok(time) => Ok(Some(time)),
+        Err(error) => Err(de::Error::custom(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_sample_has_every_key_and_is_the_defaults() {
+        let sample = include_str!("../../../../dist/pagetide.toml");
+        assert_eq!(Config::parse(sample), Ok(Config::default()));
+        // Each key stands in it behind a `#`; without those it is a file, too.
+        let is_key = |line: &&str| line.starts_with("#[") || line.contains(" = ");
+        let keys: Vec<&str> = sample.lines().filter(is_key).collect();
+        let keys: Vec<&str> = keys
+            .iter()
+            .map(|line| line.trim_start_matches('#'))
+            .collect();
+        let config = Config::parse(&keys.join("\n")).expect("it is right");
+        let Config {
+            mount,
+            root,
+            memory_max,
+            age_every,
+            global,
+            host,
+            manage_host,
+            pressure,
+            tenants,
+        } = config;
+        assert!(mount.is_some() && root.is_some() && memory_max.is_some() && age_every.is_some());
+        assert!(global.is_some() && host.is_some() && manage_host.is_some());
+        assert!(pressure.available_low.is_some() && pressure.available_high.is_some());
+        let all = tenants.values().next().expect("a tenant");
+        assert!(all.memory_min.is_some() && all.memory_low.is_some());
+        assert!(all.memory_high.is_some() && all.memory_max.is_some() && all.swap_max.is_some());
+        assert!(all.noreuse);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        for (text, parts) in [
+            (
+                "mount = \"/a\"\nmemory-mx = \"1G\"",
+                &["line 2", "`memory-mx`", "`memory-max`"][..],
+            ),
+            (
+                "[tenants.a]\nmemory_low = 1",
+                &["line 2", "`memory_low`", "`memory-low`"],
+            ),
+            ("memory-max = \"much\"", &["line 1", "much"]),
+            ("memory-max = true", &["line 1", "512M"]),
+            ("age-every = \"10\"", &["line 1", "no unit"]),
+            ("age-every = \"0s\"", &["line 1", "longer than nothing"]),
+            ("global = \"fair\"", &["line 1", "memcg-lru"]),
+            ("mount = ", &["line 1"]),
+            ("[tenants.\"a/../b\"]", &["a/../b", "names"]),
+            ("[tenants.\"/a\"]", &["/a", "names"]),
+            ("[tenants.\"host/a\"]", &["host"]),
+        ] {
+            let error = Config::parse(text).expect_err(text);
+            for part in parts {
+                assert!(error.contains(part), "{text}: {error}");
+            }
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "(\\PC|[\\[\\]=\"\n.#0-9a-z-])*") {
+            let _ = Config::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What the control socket is asked of tenants.
+//!
+//! Invariant: the same figures as in the files, by the same calls; one question is answered at a time, in the tree's thread.
+
+use std::path::Path;
+
+use engine::memcg::MemcgId;
+use engine::memory_stat::LruSize;
+use host::manage::tenants::Tenants;
+use rustix::io::Errno;
+
+use super::desk::Tree;
+use crate::control::{Ask, Done, Pong, Request, Response, Stat, Stats, TenantAsk, TenantRow};
+use crate::error::Error;
+
+/// Answers one question.
+pub(super) fn answer(tree: &mut Tree, request: Request) -> Response {
+    match request {
+        Request::Ping {} => Response::Pong(Pong {
+            manager: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }),
+        Request::Manages { .. } => Response::Manages(false),
+        Request::Tenant { path, ask } => of_tenant(tree, &path, ask),
+        _ => Response::Error(Error::failed(
+            "cannot answer that for a tree of tenants",
+            "ask about one of its tenants by its path",
+        )),
+    }
+}
+
+fn of_tenant(tree: &mut Tree, path: &str, ask: TenantAsk) -> Response {
+    let name = path.trim_matches('/');
+    let Some(memcg) = tree.tenants.find(Path::new(name)) else {
+        let what = format!("there is no tenant {name}");
+        return Response::Error(Error::failed(
+            what,
+            "`pagetide top` shows those that there are",
+        ));
+    };
+    let answer = match ask {
+        TenantAsk::Stat => stat(&mut tree.tenants, memcg).map(Response::Stat),
+        TenantAsk::Stats => stats(&mut tree.tenants, memcg).map(Response::Stats),
+        TenantAsk::Report => tree
+            .tenants
+            .report(memcg)
+            .map(|one| Response::Report(Box::new(one))),
+        TenantAsk::Rows => rows(&mut tree.tenants, memcg).map(Response::Tenants),
+        TenantAsk::Reclaim(ask) => reclaim(&mut tree.tenants, memcg, ask).map(Response::Reclaimed),
+    };
+    answer.unwrap_or_else(|errno| Response::Error(refused(name, errno)))
+}
+
+fn refused(name: &str, errno: Errno) -> Error {
+    let hint = match errno {
+        Errno::PERM => "it is a group of the host: serve with --manage-host, or manage-host = true",
+        Errno::NODEV => "it is gone",
+        _ => "see what `pagetide serve` says",
+    };
+    Error::failed(format!("cannot do that for tenant {name}: {errno}"), hint)
+}
+
+/// Each counter's name and value, in the order of memory.stat.
+fn pairs(tenants: &mut Tenants, memcg: MemcgId) -> Result<Vec<(&'static str, u64)>, Errno> {
+    let stat = tenants.stat(memcg, false)?;
+    let sizes = LruSize::ALL.map(|size| (size.name(), stat.size(size) * 4096));
+    let events = stat.events.iter();
+    Ok(sizes.into_iter().chain(events).collect())
+}
+
+fn stat(tenants: &mut Tenants, memcg: MemcgId) -> Result<Stat, Errno> {
+    let pairs = pairs(tenants, memcg)?.into_iter();
+    Ok(pairs
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect())
+}
+
+fn stats(tenants: &mut Tenants, memcg: MemcgId) -> Result<Stats, Errno> {
+    let mut all = Stats::default();
+    for one in tenants.below(memcg) {
+        let pairs = pairs(tenants, one)?;
+        if all.names.is_empty() {
+            all.names = pairs.iter().map(|(name, _)| (*name).to_owned()).collect();
+        }
+        let path = tenants.path(one)?.to_string_lossy().into_owned();
+        let row = pairs.into_iter().map(|(_, value)| value).collect();
+        all.tenants.push((path, row));
+    }
+    Ok(all)
+}
+
+fn rows(tenants: &mut Tenants, memcg: MemcgId) -> Result<Vec<TenantRow>, Errno> {
+    let all = tenants.below(memcg).into_iter();
+    all.map(|one| row(tenants, one)).collect()
+}
+
+fn row(tenants: &mut Tenants, memcg: MemcgId) -> Result<TenantRow, Errno> {
+    let report = tenants.report(memcg)?;
+    Ok(TenantRow {
+        processes: tenants.own_processes(memcg)?,
+        of_host: tenants.is_of_host(memcg)?,
+        tenant: report.command,
+        charged_bytes: report.charged_bytes.unwrap_or(0),
+        resident_bytes: report.resident_bytes,
+        swapped_bytes: report.swapped_bytes,
+        limits: report.limits,
+        page_age: report.page_age,
+        unknown_age_bytes: report.unknown_age_bytes,
+    })
+}
+
+fn reclaim(tenants: &mut Tenants, memcg: MemcgId, ask: Ask) -> Result<Done, Errno> {
+    Ok(Done::from(tenants.reclaim(memcg, ask, None)?))
+}

@@ -1,0 +1,127 @@
+//! The host's own control groups as tenants below `host`.
+//!
+//! Invariant: they are followed as they are: nothing of theirs is written, and nothing taken from them, unless `manage` was
+//! given. Groups that managers of ours have are none of the host's, nor are processes that other managers look at: of
+//! two that clear accessed bits neither knows an age.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use engine::memcg::MemcgId;
+use rustix::io::Errno;
+
+use super::Tenants;
+use crate::system::{Group, Groups};
+use crate::wall::Wall;
+use crate::watch::WatchError;
+
+/// Where they are in the tree.
+const NAME: &str = "host";
+
+/// Which of the host's groups are tenants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostGroups {
+    /// The first of them, all others are below it; `/` for all.
+    pub group: String,
+    /// They may be limited and reclaimed from as if they had been made here.
+    pub manage: bool,
+}
+
+/// The same, found.
+#[derive(Debug)]
+pub(super) struct Host {
+    /// The tenant `host`.
+    pub(super) memcg: MemcgId,
+    pub(super) group: Group,
+    pub(super) manage: bool,
+}
+
+impl Host {
+    /// The group that is meant. The tree's own root must be below it: one watch sees both.
+    pub(super) fn find(
+        groups: &Groups,
+        root: &Wall,
+        asked: &HostGroups,
+    ) -> Result<Host, WatchError> {
+        let group = groups.resolve(&asked.group)?;
+        if !root.group().path.starts_with(&group.path) {
+            let (root, host) = (root.group().path.display(), group.path.display());
+            let what = format!("the tenants' root {root} is not below {host}, which --host names");
+            let hint = format!("give --root {host}/pagetide, or leave --host out for all groups");
+            return Err(WatchError::failure(what, hint));
+        }
+        Ok(Host {
+            memcg: MemcgId::ROOT,
+            group,
+            manage: asked.manage,
+        })
+    }
+}
+
+impl Tenants {
+    /// Makes the tenant `host`, where it is asked for.
+    pub(super) fn begin_host(&mut self) -> Result<(), WatchError> {
+        let Some(host) = &self.host else {
+            return Ok(());
+        };
+        let wall = Wall::of_host(&self.groups, &host.group.dir, self.manager);
+        let wall = wall.map_err(|errno| {
+            let what = format!("cannot read {}: {errno}", host.group.dir.display());
+            WatchError::failure(what, "is it still there? leave --host out for all groups")
+        })?;
+        let now = self.now();
+        let memcg = self.driver.machine.create(MemcgId::ROOT, now);
+        if let Some(host) = &mut self.host {
+            host.memcg = memcg;
+        }
+        self.admit(memcg, PathBuf::from(NAME), wall, true);
+        Ok(())
+    }
+
+    /// Whether a tenant may be changed, or anything be taken from it.
+    ///
+    /// # Errors
+    /// EPERM: it is the host's, and `manage` was not given. ENODEV: it is gone.
+    pub fn may_change(&self, memcg: MemcgId) -> Result<(), Errno> {
+        let is_locked = self.host.as_ref().is_none_or(|host| !host.manage);
+        match self.tenant(memcg)?.of_host && is_locked {
+            true => Err(Errno::PERM),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a directory below a group of the host is another tenant of the host: not our root, nor a manager's group.
+    pub(super) fn is_hosts_own(&self, dir: &Path) -> bool {
+        let root = self.tenants.get(&MemcgId::ROOT);
+        root.is_none_or(|root| root.wall.group().dir != dir) && !Wall::is_marked(dir)
+    }
+
+    /// Processes that are not ours to look at: those of other managers.
+    pub(super) fn strangers(&self) -> BTreeSet<u32> {
+        let mut found: BTreeSet<u32> = (self.others)().into_iter().collect();
+        let Some(host) = &self.host else {
+            return found;
+        };
+        // Walls may be below any group, tenants' groups are not walls.
+        let mut folders = vec![host.group.dir.clone()];
+        while let Some(folder) = folders.pop() {
+            for dir in Wall::folders(&folder) {
+                if !self.is_tenants(&dir) && Wall::is_marked(&dir) {
+                    found.extend(Wall::pids_of(&self.groups, &dir));
+                } else {
+                    folders.push(dir);
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether a directory is a group of the tree that was made here.
+    fn is_tenants(&self, dir: &Path) -> bool {
+        let Some(root) = self.tenants.get(&MemcgId::ROOT) else {
+            return false;
+        };
+        let below = dir.strip_prefix(&root.wall.group().dir);
+        below.is_ok_and(|path| self.by_path.contains_key(path))
+    }
+}

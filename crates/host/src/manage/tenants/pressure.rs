@@ -1,0 +1,165 @@
+//! Pressure of the whole host: how little memory is available before tenants give some of theirs.
+//!
+//! Invariant: between the two marks what began goes on, and nothing begins: as kswapd's low and high. While tasks stall for
+//! memory ([PSI](crate::system::pressure)) it begins at the high mark already: the kernel has come before us.
+
+use std::time::{Duration, Instant};
+
+use engine::machine::ReclaimRequest;
+use engine::memcg::MemcgId;
+use engine::{Limit, Pages, ScanReason};
+
+use super::super::driver::How;
+use super::Tenants;
+use crate::system::Proc;
+use crate::watch::WatchError;
+
+/// The host is asked so often, seconds apart, where nothing is wanted.
+const EVERY: Duration = Duration::from_secs(1);
+/// Nobody gave anything: what could leave has left.
+const IN_VAIN: Duration = Duration::from_secs(10);
+/// Most pages a time: then the host is asked again.
+const AT_ONCE: u64 = 8192;
+/// A share of the last 10 s in which some task stalled, hundredths of a percent.
+const STALLED: u32 = 1000;
+/// Without marks nothing is due.
+const IDLE_MAX: Duration = Duration::from_secs(3600);
+
+/// How much memory is to be available, bytes (MemAvailable of /proc/meminfo).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watermarks {
+    /// Reclaim begins below this.
+    pub low: u64,
+    /// It ends above this.
+    pub high: u64,
+}
+
+/// When it is looked at, and whether it is being relieved.
+#[derive(Debug)]
+pub(super) struct Pressure {
+    marks: Option<Watermarks>,
+    next: Instant,
+    is_on: bool,
+}
+
+impl Pressure {
+    pub(super) fn new(marks: Option<Watermarks>) -> Pressure {
+        Pressure {
+            marks,
+            next: Instant::now(),
+            is_on: false,
+        }
+    }
+
+    /// Other marks from now on.
+    pub(super) fn set_marks(&mut self, marks: Option<Watermarks>) {
+        *self = Pressure::new(marks);
+    }
+
+    /// How much is to leave, with so much available.
+    fn wanted(&mut self, available: u64, is_stalled: bool) -> Pages {
+        let Some(Watermarks { low, high }) = self.marks else {
+            return Pages(0);
+        };
+        let begin = if self.is_on || is_stalled { high } else { low };
+        self.is_on = available < begin;
+        match self.is_on {
+            true => Pages((high - available).div_ceil(4096)),
+            false => Pages(0),
+        }
+    }
+}
+
+impl Tenants {
+    /// Takes from tenants what the host lacks; how long it need not be asked.
+    pub(super) fn relieve(&mut self) -> Result<Duration, WatchError> {
+        // A budget is the other way to say how much tenants may use.
+        let root = self.tenants.get(&MemcgId::ROOT);
+        let has_budget = root.is_none_or(|root| root.limits.max != Limit::Max);
+        if self.pressure.marks.is_none() || has_budget {
+            return Ok(IDLE_MAX);
+        }
+        let wait = self.pressure.next.saturating_duration_since(Instant::now());
+        if !wait.is_zero() {
+            return Ok(wait);
+        }
+        let proc = self.driver.watch.proc();
+        let Ok(memory) = proc.memory() else {
+            return Ok(EVERY);
+        };
+        let is_stalled = is_stalled(proc);
+        let wanted = self.pressure.wanted(memory.available, is_stalled);
+        let mut pause = EVERY;
+        if wanted > Pages(0) {
+            self.look_if_worth_it()?;
+            let request = ReclaimRequest {
+                reason: ScanReason::Background,
+                nr: Pages(wanted.0.min(AT_ONCE)),
+                swappiness: None,
+                now: self.now(),
+            };
+            let by_lru = self.by_lru;
+            let (tally, _) = self
+                .driver
+                .page_out(How::default(), |machine, kernel| match by_lru {
+                    true => machine.reclaim_root(request, kernel),
+                    false => machine.reclaim_subtree(MemcgId::ROOT, request, kernel),
+                });
+            pause = if tally.evicted == 0 {
+                IN_VAIN
+            } else {
+                Duration::ZERO
+            };
+            self.pressed.insert(MemcgId::ROOT);
+            if tally.evicted > 0 {
+                self.act(format!(
+                    "paged out {} pages of all tenants: the host has {} MiB available",
+                    tally.evicted,
+                    memory.available >> 20
+                ));
+            }
+        }
+        self.pressure.next = Instant::now() + pause;
+        Ok(pause)
+    }
+
+    /// Other marks from now on; none for never.
+    pub fn set_watermarks(&mut self, marks: Option<Watermarks>) {
+        self.pressure.set_marks(marks);
+    }
+}
+
+fn is_stalled(proc: &Proc) -> bool {
+    let pressure = proc.pressure().ok().flatten();
+    pressure.is_some_and(|pressure| pressure.some.avg10 >= STALLED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn it_begins_below_the_low_mark_and_ends_above_the_high_one() {
+        let marks = Watermarks {
+            low: 100 * MIB,
+            high: 200 * MIB,
+        };
+        let mut pressure = Pressure::new(Some(marks));
+        for (available, is_stalled, wanted) in [
+            (150, false, 0),
+            (99, false, 101),
+            (150, false, 50),
+            (200, false, 0),
+            // Once above, it does not begin again between the two.
+            (150, false, 0),
+            (150, true, 50),
+            (201, true, 0),
+        ] {
+            let got = pressure.wanted(available * MIB, is_stalled);
+            assert_eq!(got, Pages(wanted * 256), "{available} {is_stalled}");
+        }
+        assert_eq!(Pressure::new(None).wanted(0, true), Pages(0));
+    }
+}
