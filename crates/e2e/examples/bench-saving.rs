@@ -10,11 +10,12 @@
 
 use std::process::ExitCode;
 use std::thread::available_parallelism;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use e2e::bench::{Args, Findings, median, percents};
+use e2e::bench::{Args, Findings};
 use e2e::guard::Run;
 use e2e::redis::{NOISE, Redis};
+use e2e::redis_pairs::{Pairs, throughput};
 use e2e::wait::Chance;
 use e2e::zram::Swap;
 use e2e::{pagetide, proc};
@@ -32,7 +33,6 @@ const OPTIONS: [&str; 6] = [
 const BEFORE: Duration = Duration::from_secs(40);
 /// What could go has gone then.
 const SETTLED: Duration = Duration::from_secs(30);
-const SLICE: Duration = Duration::from_millis(100);
 const MIB: f64 = 1_048_576.0;
 
 fn main() -> ExitCode {
@@ -94,69 +94,6 @@ fn main() -> ExitCode {
 /// The command, on some of the processors.
 fn on_processors(which: &str, run: &Run) -> Run {
     run.under(["taskset", "-c", which].map(str::to_owned))
-}
-
-/// Keys a second of both servers, slice by slice.
-#[derive(Default)]
-struct Pairs([Vec<f64>; 2]);
-
-impl Pairs {
-    /// For so long; `look` is called after each pair.
-    fn take(
-        servers: &mut [Redis; 2],
-        used: &[u64],
-        chance: &mut Chance,
-        time: Duration,
-        look: &mut dyn FnMut(Duration),
-    ) -> Pairs {
-        let (begin, mut pairs) = (Instant::now(), Pairs::default());
-        while begin.elapsed() < time {
-            // Each goes first every other time.
-            let turn = pairs.0[0].len() % 2;
-            for side in [turn, 1 - turn] {
-                pairs.0[side].push(slice(&mut servers[side], used, chance));
-            }
-            look(begin.elapsed());
-        }
-        pairs
-    }
-
-    /// The second server's speed, percent of the first one's, pair by pair.
-    fn ratios(&self) -> Vec<f64> {
-        percents(&self.0[1], &self.0[0])
-    }
-
-    /// The same over the whole time.
-    fn whole(&self) -> f64 {
-        100.0 * self.0[1].iter().sum::<f64>() / self.0[0].iter().sum::<f64>()
-    }
-}
-
-/// The managed server's speed beside the other's, over what it was before.
-fn throughput(found: &mut Findings, before: &Pairs, managed: &Pairs) {
-    let (was, is) = (before.ratios(), managed.ratios());
-    found.figure("unmanaged, median of the pairs", median(&was), "%");
-    let over = 100.0 * median(&is) / median(&was);
-    found.at_least("throughput over that", over, "%", 99.0);
-    let after = 100.0 * median(&is[is.len() / 4..]) / median(&was);
-    found.figure("the same after the first quarter", after, "%");
-    let whole = 100.0 * managed.whole() / before.whole();
-    found.figure("the same of the whole time", whole, "%");
-    let half = was.len() / 2;
-    let error = 100.0 * median(&was[half..]) / median(&was[..half]);
-    found.figure("unmanaged, its second half over its first", error, "%");
-}
-
-/// Reads keys in use for one slice; keys a second.
-fn slice(server: &mut Redis, used: &[u64], chance: &mut Chance) -> f64 {
-    let begin = Instant::now();
-    let mut reads = 0_u32;
-    while begin.elapsed() < SLICE {
-        let at = chance.below(used.len() as u64);
-        server.check(used[usize::try_from(at).unwrap_or(0)]);
-        reads += 1;
-    }
-    f64::from(reads) / begin.elapsed().as_secs_f64()
 }
 
 fn resident(pid: u32) -> f64 {

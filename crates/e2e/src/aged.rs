@@ -13,6 +13,9 @@ use crate::verdict::{Bin, Look};
 use crate::{pagetide, proc, wait};
 
 /// `CLOCK_MONOTONIC`, in nanoseconds.
+///
+/// # Panics
+/// If it is before its start.
 #[must_use]
 pub fn now_ns() -> u64 {
     let time = Duration::try_from(clock_gettime(ClockId::Monotonic));

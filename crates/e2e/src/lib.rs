@@ -27,6 +27,7 @@ pub mod postgres;
 pub mod proc;
 pub mod programs;
 pub mod redis;
+pub mod redis_pairs;
 pub mod report;
 pub mod resp;
 pub mod sides;

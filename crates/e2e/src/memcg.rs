@@ -53,6 +53,13 @@ impl MemoryGroup {
         self.path.to_string_lossy().into_owned()
     }
 
+    /// Its path below the mount of the hierarchy.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let below = self.path.strip_prefix(ROOT).unwrap_or(&self.path);
+        below.to_string_lossy().into_owned()
+    }
+
     /// A number that it tells.
     ///
     /// # Panics

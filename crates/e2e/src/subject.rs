@@ -73,16 +73,22 @@ impl AgesSubject {
     /// If it does not start, or says what cannot be true.
     #[must_use]
     pub fn start(mib: u64, seconds: u64, kinds: &[&str]) -> AgesSubject {
-        AgesSubject::under(None, mib, seconds, kinds)
+        AgesSubject::under(|run| run, mib, seconds, kinds)
+    }
+
+    /// The same, as the argument of these words: a command that becomes it.
+    #[must_use]
+    pub fn start_under(prefix: Vec<String>, mib: u64, seconds: u64, kinds: &[&str]) -> AgesSubject {
+        AgesSubject::under(|run| run.under(prefix.clone()), mib, seconds, kinds)
     }
 
     /// The same in a control group.
     #[must_use]
     pub fn start_in(group: &MemoryGroup, mib: u64, seconds: u64, kinds: &[&str]) -> AgesSubject {
-        AgesSubject::under(Some(group), mib, seconds, kinds)
+        AgesSubject::under(|run| group.run(&run), mib, seconds, kinds)
     }
 
-    fn under(group: Option<&MemoryGroup>, mib: u64, seconds: u64, kinds: &[&str]) -> AgesSubject {
+    fn under(wrap: impl Fn(Run) -> Run, mib: u64, seconds: u64, kinds: &[&str]) -> AgesSubject {
         let folder = TempDir::new();
         let script = format!(
             "cd {} && sleep {} | {} {mib} {seconds} {}",
@@ -91,8 +97,7 @@ impl AgesSubject {
             programs::c("ages"),
             kinds.join(" ")
         );
-        let run = Run::new(["sh", "-c", &script]);
-        let run = group.map_or(run.clone(), |group| group.run(&run));
+        let run = wrap(Run::new(["sh", "-c", &script]));
         let subject = Subject::ready(run.start());
         let printed = Printed::parse(&subject.running.stdout());
         AgesSubject {

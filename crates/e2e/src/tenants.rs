@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::guard::{Running, send};
+use crate::memcg::MemoryGroup;
 use crate::temp::TempDir;
 use crate::{pagetide, wait};
 
@@ -36,14 +37,59 @@ impl Tree {
     pub fn serve(options: &[&str]) -> Tree {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let root = format!("pagetide-e2e-tree-{}-{number}", std::process::id());
+        // This machine's own groups are not ours to look at.
+        let options = ["--host", "none"].iter().chain(options);
+        Tree::begun(root, options.map(|word| (*word).to_owned()).collect())
+    }
+
+    /// The same below a group of a test's, whose groups are the host's own.
+    ///
+    /// # Panics
+    /// If it does not begin in time.
+    #[must_use]
+    pub fn serve_host(host: &MemoryGroup, options: &[&str]) -> Tree {
+        let name = host.name();
+        let own = ["--host".to_owned(), name.clone()];
+        let options = options.iter().map(|word| (*word).to_owned());
+        Tree::begun(
+            format!("{name}/tree"),
+            own.into_iter().chain(options).collect(),
+        )
+    }
+
+    fn begun(root: String, options: Vec<String>) -> Tree {
         let mut tree = Tree {
             serve: None,
             mount: TempDir::new(),
-            root: format!("pagetide-e2e-tree-{}-{number}", std::process::id()),
-            options: options.iter().map(|word| (*word).to_owned()).collect(),
+            root,
+            options,
         };
         tree.start();
         tree
+    }
+
+    /// The root of its tenants, as `--root` has it.
+    #[must_use]
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// Tells it to read its configuration once more.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn reload(&self) {
+        self.serve.as_ref().expect("it runs").signal(Signal::HUP);
+    }
+
+    /// What it has said.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[must_use]
+    pub fn said(&self) -> String {
+        self.serve.as_ref().expect("it runs").stdout()
     }
 
     /// Starts it, once more after [`Tree::kill`].

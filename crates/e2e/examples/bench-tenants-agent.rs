@@ -1,0 +1,89 @@
+//! `cargo xtask bench tenants-agent [--keys 100000] [--seconds 160] [--every 40] [--noise 30] [--json]`: the agent of workingset
+//! reporting's author (`tests/programs/agent.py`, which knows nothing of pagetide) on the files of `serve`: each 40 s it
+//! reclaims of each tenant what was not used for 10 s. A redis server of which a tenth is in use is its tenant; another one is
+//! nobody's, and both are asked in turn.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use e2e::bench::{Args, Findings};
+use e2e::guard::Run;
+use e2e::programs;
+use e2e::redis::{NOISE, Redis};
+use e2e::redis_pairs::{Pairs, throughput};
+use e2e::tenants::Tree;
+use e2e::wait::Chance;
+use e2e::zram::Swap;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+const MIB: f64 = 1_048_576.0;
+/// The two are compared for so long before the agent begins.
+const BEFORE: Duration = Duration::from_secs(40);
+
+fn main() -> ExitCode {
+    let args = Args::from_env();
+    let mut found = Findings::new("tenants-agent", &args);
+    let keys = args.number("--keys", 100_000);
+    let mut chance = Chance::from_env("tenants-agent");
+    let used: Vec<u64> = (0..keys / 10).map(|_| chance.below(keys)).collect();
+    let noise = args.number("--noise", NOISE);
+    let _swap = Swap::new(2048);
+    let tree = Tree::serve(&["--age-every", "5s"]);
+    tree.make("redis");
+    let on = |run: &Run| run.under(["taskset", "-c", "0"].map(str::to_owned));
+    let mut servers = [
+        Redis::start(noise, &|run| on(run)),
+        Redis::start(noise, &|run| on(run).under(tree.inside("redis"))),
+    ];
+    servers.iter_mut().for_each(|server| server.fill(keys));
+    let mut last = CpuSet::new();
+    last.set(available_parallelism().map_or(0, |all| all.get() - 1));
+    sched_setaffinity(None, &last).expect("the client may run on the last processor");
+    let before = Pairs::take(&mut servers, &used, &mut chance, BEFORE, &mut |_| ());
+
+    // What the author's agent reads; every page is in exactly one bin.
+    tree.write(
+        "node0/workingset_report/page_age_intervals",
+        "1000,5000,10000,20000,40000,80000",
+    );
+    let at = tree.at("").display().to_string();
+    let every = args.number("--every", 40).to_string();
+    let words = ["taskset", "-c", "0-1023", "python3"].map(str::to_owned);
+    let own = [programs::source("agent.py"), at, every];
+    let agent = Run::new(words.into_iter().chain(own)).start();
+    let time = args.seconds("--seconds", 160);
+    let managed = Pairs::take(&mut servers, &used, &mut chance, time, &mut |_| ());
+    let (peak, left) = (
+        tree.number("redis/memory.peak") as f64,
+        tree.number("redis/memory.current") as f64,
+    );
+    found.figure("the most that was charged", peak / MIB, "MiB");
+    found.figure("charged at the end", left / MIB, "MiB");
+    found.at_least("down by", 100.0 * (1.0 - left / peak), "%", 50.0);
+    throughput(&mut found, &before, &managed);
+    sums(&tree, &mut found);
+    found.figure(
+        "times that the agent asked",
+        agent.stdout().lines().count() as f64,
+        "",
+    );
+    (0..keys).for_each(|number| servers[1].check(number));
+    drop(servers);
+    found.finish()
+}
+
+/// Its page ages, and the memory of its processes as the kernel has it.
+fn sums(tree: &Tree, found: &mut Findings) {
+    let text = tree.read("redis/memory.workingset.page_age");
+    let words = text.split([' ', '\n']);
+    let bytes = words.filter_map(|word| word.split_once('=')?.1.parse::<u64>().ok());
+    let told: u64 = bytes.sum();
+    let pids = tree.read("redis/cgroup.procs");
+    let pids: Vec<u32> = pids.lines().filter_map(|pid| pid.parse().ok()).collect();
+    let alone = e2e::frames::pss_alone(&pids);
+    let ratio = 100.0 * told as f64 / alone as f64;
+    found.at_least("page_age, of its processes' memory", ratio, "%", 98.0);
+    found.at_most("page_age, of its processes' memory", ratio, "%", 102.0);
+}

@@ -1,0 +1,151 @@
+//! `cargo xtask bench tenants-cost [--tenants 1000] [--seconds 60] [--json]`: what very many tenants cost. Each has a process
+//! and a group of the kernel's; all their counters are read from the kernel's groups, by one request of the socket, and
+//! through the files; and `serve` is left alone for a while.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use e2e::bench::{Args, Findings, median};
+use e2e::guard::{Run, Running};
+use e2e::tenants::Tree;
+use e2e::{pagetide, proc, wait};
+use serde_json::Value;
+
+const ROUNDS: usize = 9;
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn main() -> ExitCode {
+    let args = Args::from_env();
+    let mut found = Findings::new("tenants-cost", &args);
+    let count = args.number("--tenants", 1000);
+    let tree = Tree::serve(&[]);
+    let begin = Instant::now();
+    let names: Vec<String> = (0..count).map(|number| format!("t{number}")).collect();
+    names.iter().for_each(|name| tree.make(name));
+    found.figure(
+        "mkdir, each",
+        begin.elapsed().as_secs_f64() * 1e6 / count as f64,
+        "us",
+    );
+    let processes = start(&tree, &names);
+    wait::until("all are known", LIMIT, || {
+        names
+            .iter()
+            .all(|name| tree.line(&format!("{name}/memory.stat"), "anon") > 0)
+    });
+
+    reads(&tree, &names, &mut found);
+    idle(&tree, args.seconds("--seconds", 60), &mut found);
+    drop(processes);
+    found.finish()
+}
+
+/// All counters, three ways.
+fn reads(tree: &Tree, names: &[String], found: &mut Findings) {
+    let [mut kernel, mut socket, mut files] = [(); 3].map(|()| Vec::new());
+    for _ in 0..ROUNDS {
+        kernel.push(timed(|| {
+            for name in names {
+                let text = std::fs::read_to_string(tree.group(name).join("memory.stat"));
+                assert!(text.is_ok_and(|text| text.contains("total_rss")));
+            }
+        }));
+        socket.push(timed(|| {
+            assert_eq!(by_socket(tree), names.len() as u64 + 1)
+        }));
+        files.push(timed(|| {
+            for name in names {
+                assert!(
+                    tree.read(&format!("{name}/memory.stat"))
+                        .contains("pgsteal")
+                );
+            }
+        }));
+    }
+    found.figure(
+        "memory.stat of all from the kernel's groups",
+        median(&kernel) * 1e3,
+        "ms",
+    );
+    found.figure("by one request of the socket", median(&socket) * 1e3, "ms");
+    found.figure("through FUSE", median(&files) * 1e3, "ms");
+    found.at_most(
+        "the socket, of the kernel's time",
+        median(&socket) / median(&kernel),
+        "",
+        1.0,
+    );
+    found.at_most(
+        "FUSE, of the kernel's time",
+        median(&files) / median(&kernel),
+        "",
+        5.0,
+    );
+}
+
+/// What it costs when nothing happens.
+fn idle(tree: &Tree, seconds: Duration, found: &mut Findings) {
+    // One look at least, so that all have slept through one.
+    std::thread::sleep(Duration::from_secs(21));
+    let before = cpu(tree.pid());
+    std::thread::sleep(seconds);
+    let share = (cpu(tree.pid()) - before) / seconds.as_secs_f64();
+    found.at_most("serve, idle", 100.0 * share, "% of a core", 1.0);
+    let resident = proc::number(tree.pid(), "VmRSS").unwrap_or(0);
+    found.at_most(
+        "its memory",
+        resident as f64 / f64::from(1 << 20),
+        "MiB",
+        150.0,
+    );
+}
+
+/// One process in each tenant.
+fn start(tree: &Tree, names: &[String]) -> Running {
+    let script =
+        "for name do sh -c 'echo $$ > \"$0/cgroup.procs\"; exec sleep 3600' \"$name\" & done; wait";
+    let paths = names
+        .iter()
+        .map(|name| tree.group(name).display().to_string());
+    let words = ["sh", "-c", script, "sh"].map(str::to_owned);
+    let running = Run::new(words.into_iter().chain(paths)).start();
+    wait::until("a process in each", LIMIT, || {
+        names.iter().all(|name| {
+            let procs = std::fs::read_to_string(tree.group(name).join("cgroup.procs"));
+            procs.is_ok_and(|procs| !procs.is_empty())
+        })
+    });
+    running
+}
+
+/// How many tenants' counters one request gives.
+fn by_socket(tree: &Tree) -> u64 {
+    let outcome =
+        pagetide::command(["stat", "/", "--all", "--json", "--root", tree.root()]).finish(LIMIT);
+    let told: Value = serde_json::from_str(&outcome.stdout).expect("an object");
+    told["tenants"].as_array().map_or(0, Vec::len) as u64
+}
+
+fn timed(work: impl FnOnce()) -> f64 {
+    let begin = Instant::now();
+    work();
+    begin.elapsed().as_secs_f64()
+}
+
+/// Processor time of a process, seconds.
+fn cpu(pid: u32) -> f64 {
+    let text = proc::read(pid, "schedstat").unwrap_or_default();
+    // Of its first thread alone; the others of `serve` carry files.
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let of_threads = tasks.filter_map(|task| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<f64>().ok()
+    });
+    let all: f64 = of_threads.sum();
+    assert!(!text.is_empty(), "it runs");
+    all / 1e9
+}

@@ -1,0 +1,97 @@
+//! Ages of many tenants are as true as those of one process: sixteen programs know when each of their pages was touched,
+//! and `memory.workingset.page_age` of their tenants tells the same.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use e2e::aged::now_ns;
+use e2e::subject::AgesSubject;
+use e2e::temp::serial;
+use e2e::tenants::Tree;
+use e2e::verdict::{Bin, Look, groups, judge};
+
+const TENANTS: usize = 16;
+/// Between two looks of the tree.
+const EVERY: Duration = Duration::from_secs(1);
+/// Watched for so long, seconds: classes of 1, 4 and 16 s, and what is never touched, have ages of their own then.
+const WATCHED: u64 = 22;
+/// Upper edges of the bins, milliseconds.
+const EDGES: [u64; 8] = [1000, 2000, 3000, 5000, 7000, 11_000, 17_000, 20_000];
+/// Of the pages of a tenant, so many at least are in a bin that is right within one interval.
+const RIGHT: f64 = 0.99;
+
+/// A report's bins, all nodes together: the kernel's have upper edges, ours lower ones.
+fn bins(text: &str) -> Vec<Bin> {
+    let mut found: Vec<Bin> = Vec::new();
+    let mut lower = 0;
+    for line in text.lines().filter(|line| !line.starts_with('N')) {
+        let mut words = line.split(' ');
+        let edge: u64 = words
+            .next()
+            .and_then(|word| word.parse().ok())
+            .expect("an edge");
+        let mut bytes = |name: &str| -> u64 {
+            let word = words.next().and_then(|word| word.strip_prefix(name));
+            word.and_then(|word| word.parse().ok()).expect("bytes")
+        };
+        found.push(Bin {
+            older_than_ms: lower,
+            anon_bytes: bytes("anon="),
+            file_bytes: bytes("file="),
+        });
+        lower = edge;
+    }
+    found
+}
+
+#[test]
+fn sixteen_tenants_are_as_old_as_their_programs_know() {
+    let _serial = serial();
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    let edges: Vec<String> = EDGES.iter().map(u64::to_string).collect();
+    tree.write(
+        "node0/workingset_report/page_age_intervals",
+        &edges.join(","),
+    );
+    let names: Vec<String> = (0..TENANTS).map(|number| format!("t{number}")).collect();
+    let begin = now_ns();
+    let programs: Vec<AgesSubject> = names
+        .iter()
+        .map(|name| {
+            tree.make(name);
+            tree.write(
+                &format!("{name}/memory.workingset.refresh_interval"),
+                "N0=100",
+            );
+            AgesSubject::start_under(tree.inside(name), 8, 120, &["anon"])
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(WATCHED));
+    let every = u64::try_from(EVERY.as_nanos()).unwrap_or(u64::MAX);
+    for (name, ages) in names.iter().zip(&programs) {
+        let before = now_ns();
+        let text = tree.read(&format!("{name}/memory.workingset.page_age"));
+        let after = now_ns();
+        // The last look was at most one interval before the question, and a little more on a busy machine.
+        let look = Look {
+            begin: before.saturating_sub(every + every / 2),
+            end: after,
+            interval: every,
+            watched: after - begin,
+        };
+        let expected = groups(&ages.printed, &ages.table(), &look).expect("a truth");
+        let expected: Vec<_> = expected.into_iter().filter(|group| !group.file).collect();
+        let bins = bins(&text);
+        assert_eq!(bins.len(), EDGES.len() + 1, "{text}");
+        let verdict = judge(&expected, &bins);
+        assert!(
+            verdict.share() >= RIGHT,
+            "{name}: {:.4}: {:?}\n{text}",
+            verdict.share(),
+            verdict.missing
+        );
+        // The classes are apart: it is not one bin that holds all.
+        let filled = bins.iter().filter(|bin| bin.anon_bytes > 1 << 20).count();
+        assert!(filled >= 3, "{name}: {text}");
+    }
+}

@@ -1,0 +1,277 @@
+//! How `pagetide serve` is asked: by a configuration, by signals, by the service manager, by the commands; and what the
+//! host's own lack of memory asks for.
+#![forbid(unsafe_code)]
+
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use e2e::guard::Run;
+use e2e::sleeper::Sleeper;
+use e2e::temp::{TempDir, serial};
+use e2e::tenants::Tree;
+use e2e::zram::Swap;
+use e2e::{pagetide, wait};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+const SOON: Duration = Duration::from_secs(60);
+
+fn config(folder: &TempDir, text: &str) -> String {
+    let file = folder.file("pagetide.toml");
+    std::fs::write(&file, text).expect("it can be written");
+    file
+}
+
+fn known(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
+    let sleeper = Sleeper::start(tree.inside(tenant), mib);
+    wait::until("its pages are known", SOON, || {
+        tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib * MIB
+    });
+    sleeper
+}
+
+#[test]
+fn a_configuration_makes_tenants_and_is_read_once_more() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let begin =
+        "age-every = \"500ms\"\n[tenants.\"a/b\"]\nmemory-max = \"64M\"\nmemory-low = 1048576\n";
+    let file = config(&folder, begin);
+    let tree = Tree::serve(&["--config", &file]);
+    assert_eq!(tree.number("a/b/memory.max"), 64 * MIB);
+    assert_eq!(tree.number("a/b/memory.low"), MIB);
+    assert_eq!(tree.read("a/memory.max"), "max\n");
+    tree.write("a/b/memory.high", "32m");
+
+    let later = "age-every = \"500ms\"\n[tenants.\"a/b\"]\nmemory-max = \"96M\"\n[tenants.c]\n";
+    config(&folder, later);
+    tree.reload();
+    wait::until("it is read", SOON, || {
+        tree.said().contains("read once more")
+    });
+    assert_eq!(tree.number("a/b/memory.max"), 96 * MIB);
+    // What the file does not say stays as it was asked for.
+    assert_eq!(tree.number("a/b/memory.low"), MIB);
+    assert_eq!(tree.number("a/b/memory.high"), 32 * MIB);
+    assert!(tree.at("c").is_dir());
+
+    config(&folder, "[tenants.d]\nmemory-mx = \"1G\"\n");
+    tree.reload();
+    wait::until("it is refused", SOON, || {
+        tree.said().contains("nothing is changed")
+    });
+    let said = tree.said();
+    assert!(
+        said.contains("line 2") && said.contains("`memory-max`"),
+        "{said}"
+    );
+    assert!(!tree.at("d").exists());
+
+    let outcome = pagetide::command(["serve", "--config", &file]).finish(SOON);
+    assert_eq!(outcome.status.code(), Some(2), "{}", outcome.stderr);
+    let outcome = pagetide::command(["serve", "--config", "/nonexistent"]).finish(SOON);
+    assert_eq!(outcome.status.code(), Some(2), "{}", outcome.stderr);
+}
+
+/// A service manager of our own: it hears that the tree stands, lives, is reloaded, and ends.
+#[test]
+fn a_service_manager_is_told() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let socket = folder.file("notify");
+    let hears = UnixDatagram::bind(&socket).expect("a socket can be made");
+    let limit = Some(Duration::from_secs(20));
+    hears.set_read_timeout(limit).expect("it has a limit");
+    let next = |what: &str| {
+        let mut all = String::new();
+        wait::until(what, SOON, || {
+            let mut text = [0; 512];
+            let length = hears.recv(&mut text).unwrap_or(0);
+            all += &String::from_utf8_lossy(&text[..length]);
+            all.contains(what)
+        });
+        all
+    };
+    let root = format!("pagetide-e2e-told-{}", std::process::id());
+    let words = ["serve", "--host", "none", "--root", &root];
+    let serve = pagetide::command(words)
+        .env("NOTIFY_SOCKET", &socket)
+        .env("WATCHDOG_USEC", "1000000")
+        .start();
+    next("READY=1");
+    next("WATCHDOG=1");
+    serve.signal(rustix::process::Signal::HUP);
+    let said = next("READY=1");
+    assert!(
+        said.contains("RELOADING=1") && said.contains("MONOTONIC_USEC="),
+        "{said}"
+    );
+    serve.signal(rustix::process::Signal::TERM);
+    next("STOPPING=1");
+    let outcome = serve.wait(SOON);
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    assert!(
+        !std::path::Path::new("/sys/fs/cgroup/memory")
+            .join(root)
+            .exists()
+    );
+}
+
+/// A host that has too little, by marks that no host can be above: tenants give what they may, by nobody's asking.
+#[test]
+fn a_host_that_lacks_memory_is_given_what_is_cold() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let folder = TempDir::new();
+    let file = config(
+        &folder,
+        "age-every = \"500ms\"\n[pressure]\navailable-low = 0\n",
+    );
+    let tree = Tree::serve(&["--config", &file]);
+    for name in ["plain", "min"] {
+        tree.make(name);
+    }
+    let [plain, min] = ["plain", "min"].map(|name| known(&tree, name, 48));
+    tree.write("min/memory.min", "64m");
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(plain.status("VmSwap"), 0, "nothing is lacking");
+    config(
+        &folder,
+        "age-every = \"500ms\"\n[pressure]\navailable-low = \"100%\"\n",
+    );
+    tree.reload();
+    wait::until("it gives", SOON, || plain.status("VmSwap") > 40 * MIB);
+    assert_eq!(min.status("VmSwap"), 0);
+    let background = tree.line("memory.stat", "pgsteal_kswapd") * 4096;
+    assert!(
+        background > 40 * MIB,
+        "{background} bytes by nobody's asking"
+    );
+    // With a budget the host's marks do not matter.
+    tree.write("memory.max", "1g");
+    let _ = (plain.touch(), min.touch());
+    std::thread::sleep(Duration::from_secs(3));
+    let back = plain.status("VmRSS");
+    assert!(back > 44 * MIB, "{back} bytes are in memory");
+}
+
+/// A row a tenant, a column a counter.
+fn all_tenants_in_one_answer(tree: &Tree, answer: &str) {
+    let all: Value = serde_json::from_str(answer).expect("an object");
+    let rows = all["tenants"].as_array().expect("rows");
+    let names: Vec<&str> = rows.iter().filter_map(|row| row[0].as_str()).collect();
+    assert_eq!(names, ["", "web", "web/a"]);
+    let mut columns = all["names"].as_array().expect("names").iter();
+    let anon = columns.position(|name| name == "anon").expect("anon");
+    let told = tree.line("web/memory.stat", "anon");
+    assert_eq!(rows[1][1][anon].as_u64(), Some(told));
+}
+
+#[test]
+fn commands_ask_about_tenants() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    tree.make("web");
+    tree.make("web/a");
+    let sleeper = known(&tree, "web/a", 48);
+    let ask = |words: &[&str]| {
+        let root = ["--root", tree.root()];
+        pagetide::command(words.iter().chain(&root).copied()).finish(SOON)
+    };
+    let outcome = ask(&["stat", "/web", "--json"]);
+    let stat: Value = serde_json::from_str(&outcome.stdout).expect("an object");
+    let told = tree.line("web/memory.stat", "anon");
+    assert_eq!(stat["anon"].as_u64(), Some(told), "{}", outcome.stderr);
+
+    let outcome = ask(&["reclaim", "/web/a", "16M", "--json"]);
+    let done: Value = serde_json::from_str(&outcome.stdout).expect("an object");
+    let pages = done["evicted_pages"].as_u64().unwrap_or(0);
+    assert!(pages >= 4096, "{done} {}", outcome.stderr);
+    let out = sleeper.status("VmSwap");
+    assert!(
+        out.abs_diff(pages * 4096) * 50 <= out,
+        "{out} bytes of {pages} pages"
+    );
+
+    // A report is as old as the last look: what has just left may be in it once more.
+    let mut report = Value::Null;
+    wait::until("a look has seen what left", SOON, || {
+        let outcome = ask(&["report", "/web", "--json"]);
+        report = serde_json::from_str(&outcome.stdout).expect("an object");
+        let resident = report["resident_bytes"].as_u64().unwrap_or(0);
+        resident.abs_diff(sleeper.status("VmRSS")) < 4 * MIB
+    });
+    let pids: Vec<u64> = report["processes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one["pid"].as_u64())
+        .collect();
+    assert_eq!(pids, [u64::from(sleeper.pid())], "{report}");
+    assert!(
+        report["evicted_pages"].as_u64().unwrap_or(0) >= pages,
+        "{report}"
+    );
+
+    all_tenants_in_one_answer(&tree, &ask(&["stat", "/", "--all", "--json"]).stdout);
+
+    let outcome = ask(&["reclaim", "/web/a", "--all"]);
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    assert!(sleeper.status("VmSwap") > 44 * MIB);
+    let _ = sleeper.touch();
+
+    let outcome = ask(&["stat", "/nobody"]);
+    assert_eq!(outcome.status.code(), Some(1));
+    assert!(outcome.stderr.contains("no tenant"), "{}", outcome.stderr);
+    let outcome = ask(&["reclaim", "/web/a", "--older-than", "10h"]);
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+}
+
+#[test]
+fn commands_say_where_nobody_serves() {
+    let _serial = serial();
+    let alone = pagetide::command(["stat", "/web", "--root", "nobody-serves-this"]).finish(SOON);
+    assert_eq!(alone.status.code(), Some(1));
+    assert!(alone.stderr.contains("pagetide serve"), "{}", alone.stderr);
+}
+
+/// Who may not look at a process is told nothing of it by the socket, and has no files.
+#[test]
+fn another_user_is_told_nothing() {
+    let _serial = serial();
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    tree.make("a");
+    let folder = TempDir::public();
+    let binary = folder.file("pagetide");
+    std::fs::copy(pagetide::binary(), &binary).expect("it can be copied");
+    let nobody = [
+        "setpriv",
+        "--reuid",
+        "65534",
+        "--regid",
+        "65534",
+        "--clear-groups",
+    ];
+    for words in [
+        &["stat", "/a"][..],
+        &["report", "/a"],
+        &["reclaim", "/a", "--all"],
+    ] {
+        let own = [binary.as_str()];
+        let root = ["--root", tree.root()];
+        let argv = nobody.iter().chain(&own).chain(words).chain(&root).copied();
+        let outcome = Run::new(argv).finish(SOON);
+        assert_eq!(
+            outcome.status.code(),
+            Some(3),
+            "{words:?}: {}",
+            outcome.stderr
+        );
+        assert!(outcome.stderr.contains("belongs to"), "{}", outcome.stderr);
+        assert_eq!(outcome.stdout, "");
+    }
+    let at = tree.at("a/memory.stat").display().to_string();
+    let outcome = Run::new(nobody.iter().copied().chain(["cat", &at])).finish(SOON);
+    assert!(!outcome.status.success() && outcome.stdout.is_empty());
+}

@@ -1,0 +1,184 @@
+//! `pagetide serve` beside the host's own groups: followed as they are, changed only where that was allowed. The host is a
+//! group of the test's.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use e2e::memcg::MemoryGroup;
+use e2e::sleeper::Sleeper;
+use e2e::temp::serial;
+use e2e::tenants::Tree;
+use e2e::zram::Swap;
+use e2e::{pagetide, programs, wait};
+
+const MIB: u64 = 1 << 20;
+const SOON: Duration = Duration::from_secs(60);
+
+const NOT_PERMITTED: i32 = 1;
+const TRY_AGAIN: i32 = 11;
+
+/// A sleeper in a group of the host's.
+fn inside(group: &MemoryGroup, mib: u64) -> Sleeper {
+    let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
+    let path = group.path();
+    Sleeper::start(["sh", "-c", script, &path].map(str::to_owned), mib)
+}
+
+fn errno(done: std::io::Result<()>) -> Option<i32> {
+    done.err().and_then(|error| error.raw_os_error())
+}
+
+/// Its name below the group that it is in.
+fn name(group: &MemoryGroup) -> String {
+    let name = group.name();
+    name.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+fn anon(tree: &Tree, tenant: &str) -> u64 {
+    tree.line(&format!("{tenant}/memory.stat"), "anon")
+}
+
+#[test]
+fn groups_of_the_host_are_followed_and_never_touched() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let host = MemoryGroup::new();
+    let early = host.below();
+    let first = inside(&early, 48);
+    let tree = Tree::serve_host(&host, &["--age-every", "500ms"]);
+    let at = format!("host/{}", name(&early));
+    wait::until("its pages are known", SOON, || anon(&tree, &at) >= 48 * MIB);
+    assert_eq!(
+        tree.read(&format!("{at}/cgroup.procs")).trim(),
+        first.pid().to_string()
+    );
+    // One that comes later, and goes.
+    let late = host.below();
+    let second = inside(&late, 16);
+    let at_late = format!("host/{}", name(&late));
+    wait::until("it is found", SOON, || {
+        tree.at(&at_late).is_dir() && anon(&tree, &at_late) >= 16 * MIB
+    });
+    // All of them together.
+    wait::until("host has the sum", SOON, || anon(&tree, "host") >= 64 * MIB);
+    drop(second);
+    drop(late);
+    wait::until("it is gone", SOON, || !tree.at(&at_late).exists());
+
+    for file in ["memory.reclaim", "memory.max", "memory.low", "cgroup.procs"] {
+        let refused = tree.try_write(&format!("{at}/{file}"), "1048576");
+        assert_eq!(refused, Err(NOT_PERMITTED), "{file}");
+    }
+    assert_eq!(
+        errno(std::fs::create_dir(tree.at("host/x"))),
+        Some(NOT_PERMITTED)
+    );
+    assert_eq!(
+        errno(std::fs::remove_dir(tree.at(&at))),
+        Some(NOT_PERMITTED)
+    );
+    assert_eq!(
+        errno(std::fs::remove_dir(tree.at("host"))),
+        Some(NOT_PERMITTED)
+    );
+    // Ages may be asked for: that changes nothing of the host's.
+    tree.write(
+        &format!("{at}/memory.workingset.refresh_interval"),
+        "N0=500",
+    );
+    assert!(
+        tree.read(&format!("{at}/memory.workingset.page_age"))
+            .contains("anon=")
+    );
+
+    // A reclaim of all takes from who was made, and from the host nothing.
+    assert_eq!(tree.try_write("memory.reclaim", "8m"), Err(TRY_AGAIN));
+    assert_eq!(first.status("VmSwap"), 0);
+    tree.make("made");
+    let made = Sleeper::start(tree.inside("made"), 48);
+    wait::until("it is known", SOON, || anon(&tree, "made") >= 48 * MIB);
+    tree.write("memory.reclaim", "16m");
+    assert!(made.status("VmSwap") > 8 * MIB);
+    assert_eq!(first.status("VmSwap"), 0);
+    let _ = (first.touch(), made.touch());
+}
+
+#[test]
+fn where_it_is_allowed_they_are_as_if_made_here() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let host = MemoryGroup::new();
+    let group = host.below();
+    let program = inside(&group, 64);
+    let mut tree = Tree::serve_host(&host, &["--age-every", "500ms", "--manage-host"]);
+    let at = format!("host/{}", name(&group));
+    wait::until("its pages are known", SOON, || anon(&tree, &at) >= 64 * MIB);
+    tree.write(&format!("{at}/memory.reclaim"), "16m");
+    let stolen = tree.line(&format!("{at}/memory.stat"), "pgsteal_anon") * 4096;
+    let out = program.status("VmSwap");
+    assert!(
+        stolen > 8 * MIB && out.abs_diff(stolen) * 50 <= stolen,
+        "{out} of {stolen}"
+    );
+    // The limit is the kernel's, and stands when nobody serves.
+    tree.write(&format!("{at}/memory.max"), "40m");
+    let limit = || group.number("memory.limit_in_bytes");
+    wait::until("its wall stands", SOON, || limit() == 40 * MIB);
+    let _ = program.touch();
+    tree.kill();
+    assert_eq!(limit(), 40 * MIB);
+    let _ = program.touch();
+    tree.start();
+    assert_eq!(tree.number(&format!("{at}/memory.max")), 40 * MIB);
+    tree.write(&format!("{at}/memory.max"), "max");
+    wait::until("it is lifted", SOON, || limit() > 1 << 60);
+    // A group that is made there is the host's, and removed as one.
+    tree.make("host/x");
+    assert!(std::path::Path::new(&host.path()).join("x").is_dir());
+    std::fs::remove_dir(tree.at("host/x")).expect("nobody is in it");
+    assert!(!std::path::Path::new(&host.path()).join("x").exists());
+}
+
+/// Of two that clear accessed bits neither knows an age: who is under `run` is that manager's, also on a host that is served.
+#[test]
+fn who_has_a_manager_is_left_to_it() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let host = MemoryGroup::new();
+    let group = host.below();
+    let options = ["--memory-max", "1G", "--age-every", "500ms"];
+    let run = pagetide::run(
+        &options,
+        &e2e::guard::Run::new([programs::c("sleeper"), "64".to_owned()]),
+    );
+    let running = group.run(&run).start();
+    wait::until("it is filled", SOON, || running.stdout().contains("ready"));
+    let other = inside(&group, 16);
+    let tree = Tree::serve_host(&host, &["--age-every", "500ms"]);
+    let at = format!("host/{}", name(&group));
+    wait::until("the other is known", SOON, || anon(&tree, &at) >= 16 * MIB);
+    std::thread::sleep(Duration::from_millis(1500));
+    let seen = anon(&tree, "host");
+    assert!(
+        seen < 60 * MIB,
+        "{seen} bytes: what is managed is looked at"
+    );
+    drop((other, running));
+}
+
+#[test]
+fn a_root_elsewhere_is_refused_before_anything_is_made() {
+    let _serial = serial();
+    let host = MemoryGroup::new();
+    let elsewhere = format!("pagetide-e2e-elsewhere-{}", std::process::id());
+    let words = ["serve", "--host", &host.name(), "--root", &elsewhere];
+    let outcome = pagetide::command(words).finish(SOON);
+    assert_eq!(outcome.status.code(), Some(1), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("is not below"),
+        "{}",
+        outcome.stderr
+    );
+    let made = std::path::Path::new("/sys/fs/cgroup/memory").join(elsewhere);
+    assert!(!made.exists());
+}

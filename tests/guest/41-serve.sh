@@ -1,0 +1,96 @@
+#!/bin/sh
+# Tenants on version 2, on the multi-gen LRU too: the same files, beside the kernel's own.
+. /suite/lib
+
+[ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
+
+dir=/tmp/tenants
+mkdir -p $dir
+# wait_for SECONDS COMMAND...
+wait_for() {
+    tries=$(($1 * 5))
+    shift
+    for try in $(seq $tries); do
+        "$@" >/dev/null 2>&1 && return
+        sleep 0.2
+    done
+    "$@"
+}
+status() { awk -v name="$2:" '$1 == name { print $2 }' /proc/$1/status; }
+# word FILE NAME
+word() { awk -v name="$2" '$1 == name { print $2 }' $1; }
+serve() {
+    : >serve.out
+    pagetide serve --mount $dir --age-every 1s "$@" >serve.out 2>serve.err &
+    echo $! >serve.pid
+    wait_for 60 grep -q serving serve.out || { cat serve.err; return 1; }
+}
+# inside TENANT KIND MIB...: a program in a tenant, by its files; its pid in TENANT.pid.
+inside() {
+    tenant=$1
+    shift
+    : >$tenant.out
+    sh -c "echo 0 >$dir/$tenant/cgroup.procs; exec mem $*" >$tenant.out 2>&1 &
+    echo $! >$tenant.pid
+    wait_for 60 grep -q ^ready $tenant.out || { cat $tenant.out; return 1; }
+}
+
+test_that it_serves serve
+made() { mkdir $dir/a $dir/b && [ -d $groups/pagetide/a ]; }
+test_that a_tenant_is_a_group made
+test_that a_program_is_inside inside a anon 48
+test_that another_is_inside inside b anon 24
+a=$(cat a.pid)
+b=$(cat b.pid)
+same_pids() { is "$(cat $dir/a/cgroup.procs)" "$(cat $groups/pagetide/a/cgroup.procs)" && is "$(cat $dir/a/cgroup.procs)" $a; }
+test_that the_kernel_lists_it same_pids
+known() { at_least anon "$(word $dir/a/memory.stat anon)" 50331648; }
+test_that its_pages_are_known wait_for 60 known
+as_kernel() { near anon "$(word $dir/a/memory.stat anon)" "$(word $groups/pagetide/a/memory.stat anon)" 2 1048576; }
+test_that stat_is_the_kernels as_kernel
+current() { near current "$(cat $dir/a/memory.current)" "$(cat $groups/pagetide/a/memory.current)" 2 1048576; }
+test_that current_is_the_kernels current
+
+## What leaves is what the kernel has in swap.
+reclaim() { echo 16m >$dir/a/memory.reclaim; }
+test_that it_is_reclaimed reclaim
+stolen() { near pgsteal "$(($(word $dir/a/memory.stat pgsteal_anon) * 4))" "$(status $a VmSwap)" 3 256; }
+test_that pgsteal_is_in_swap stolen
+swap() { near swap "$(cat $dir/a/memory.swap.current)" "$(cat $groups/pagetide/a/memory.swap.current)" 1 65536; }
+test_that swap_is_the_kernels swap
+alone() { is "$(status $b VmSwap)" 0; }
+test_that its_neighbour_is_as_it_was alone
+
+## Ages: nobody touched anything for some seconds.
+enable() { echo N0=500 >$dir/a/memory.workingset.refresh_interval && echo 1000,3000 >$dir/node0/workingset_report/page_age_intervals; }
+test_that reports_are_switched_on enable
+old() { sleep 4; at_least "old bytes" "$(tail -n 1 $dir/a/memory.workingset.page_age | sed 's/.*anon=\([0-9]*\).*/\1/')" 20000000; }
+test_that idle_pages_are_old old
+pressure() { grep -q "^some avg10=" $dir/a/memory.pressure; }
+test_that pressure_is_the_groups_own pressure
+
+## Limits are the kernel's files, and protection holds.
+limit() { echo 24m >$dir/a/memory.max && wait_for 30 is "$(cat $groups/pagetide/a/memory.max)" 25165824; }
+test_that the_wall_stands limit
+below() { at_most current "$(cat $dir/a/memory.current)" 25165824; }
+test_that it_is_below_its_wall wait_for 30 below
+high() { echo 20m >$dir/a/memory.high && is "$(cat $groups/pagetide/a/memory.high)" 20971520; }
+test_that high_slows_by_the_kernel high
+low() { echo 64m >$dir/b/memory.low && echo 2m >$dir/memory.reclaim; is "$(status $b VmSwap)" 0; }
+test_that who_is_low_keeps_its_pages low
+
+## Killed: the next one goes on.
+killed() { kill -9 $(cat serve.pid) && kill -0 $a && serve && is "$(cat $dir/a/memory.max)" 25165824; }
+test_that a_killed_one_is_followed killed
+by_command() { near anon "$(pagetide stat /b | awk '$1 == "anon" { print $2 }')" "$(word $groups/pagetide/b/memory.stat anon)" 2 1048576; }
+test_that the_socket_tells_the_same wait_for 30 by_command
+
+## Gone.
+busy() { rmdir $dir/a 2>/dev/null && { echo "it was removed"; return 1; }; return 0; }
+test_that who_has_processes_stays busy
+kill -9 $a $b
+removed() { wait_for 20 rmdir $dir/a && wait_for 20 rmdir $dir/b && ! [ -e $groups/pagetide/a ]; }
+test_that they_are_removed removed
+ended() { kill $(cat serve.pid) && wait_for 20 sh -c "! [ -e $groups/pagetide ]"; }
+test_that nothing_is_left ended
+exit 0
