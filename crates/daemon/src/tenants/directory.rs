@@ -14,12 +14,17 @@ use super::inode::Inode;
 
 /// In a node's directory.
 const REPORT: &str = "workingset_report";
+/// Bytes. What a file of sysfs tells of its size, and more than most texts here have.
+const PAGE: usize = 4096;
 
 /// What stat(2) is told.
 pub(super) struct Entry {
     pub(super) inode: Inode,
     pub(super) is_directory: bool,
     pub(super) mode: u16,
+    /// Bytes, no fewer than its text has: sendfile(2) and splice(2) (cat of busybox) read no further than this. Not many
+    /// more: a tail begins to read that far from the end.
+    pub(super) size: u64,
 }
 
 impl Entry {
@@ -32,14 +37,27 @@ impl Entry {
             inode,
             is_directory: true,
             mode,
+            size: 0,
         }
     }
 
-    fn file(inode: Inode, file: File) -> Entry {
+    fn file(tree: &Tree, inode: Inode, file: File) -> Entry {
+        let at_most = match (inode, file) {
+            (Inode::File(serial, _), File::Procs) => {
+                let found = tree.tenants.by_serial(serial);
+                let text = found.and_then(|id| tree.tenants.kernel_file(id, file.name()).ok());
+                text.map_or(0, |text| text.len())
+            }
+            (_, File::PageAge | File::NodePageAge) => {
+                tree.reports.at_most(tree.tenants.nodes().len())
+            }
+            _ => PAGE,
+        };
         Entry {
             inode,
             is_directory: false,
             mode: file.mode(),
+            size: at_most.max(1).next_multiple_of(PAGE) as u64,
         }
     }
 }
@@ -49,9 +67,9 @@ pub(super) fn entry(tree: &Tree, inode: Inode) -> Result<Entry, Errno> {
     let is_node = |node: u32| (node as usize) < tree.tenants.nodes().len();
     match inode {
         Inode::Tenant(serial) => tenant(tree, serial).map(|_| Entry::directory(inode)),
-        Inode::File(serial, file) => tenant(tree, serial).map(|_| Entry::file(inode, file)),
+        Inode::File(serial, file) => tenant(tree, serial).map(|_| Entry::file(tree, inode, file)),
         Inode::Node(node) | Inode::NodeReport(node) if is_node(node) => Ok(Entry::directory(inode)),
-        Inode::NodeFile(node, file) if is_node(node) => Ok(Entry::file(inode, file)),
+        Inode::NodeFile(node, file) if is_node(node) => Ok(Entry::file(tree, inode, file)),
         Inode::Node(_) | Inode::NodeReport(_) | Inode::NodeFile(..) => Err(Errno::NOENT),
     }
 }
@@ -69,7 +87,7 @@ pub(super) fn list(tree: &Tree, inode: Inode) -> Result<Vec<(OsString, Entry)>, 
         Inode::Tenant(serial) => {
             let files = File::of_tenant(serial == 0);
             let named = |file: File| {
-                let entry = Entry::file(Inode::File(serial, file), file);
+                let entry = Entry::file(tree, Inode::File(serial, file), file);
                 (OsString::from(file.name()), entry)
             };
             all.extend(files.map(named));
@@ -93,7 +111,7 @@ pub(super) fn list(tree: &Tree, inode: Inode) -> Result<Vec<(OsString, Entry)>, 
             all.push((OsString::from(REPORT), entry));
         }
         Inode::NodeReport(node) => all.extend(File::of_node().map(|file| {
-            let entry = Entry::file(Inode::NodeFile(node, file), file);
+            let entry = Entry::file(tree, Inode::NodeFile(node, file), file);
             (OsString::from(file.name()), entry)
         })),
         Inode::File(..) | Inode::NodeFile(..) => return Err(Errno::NOTDIR),
@@ -123,7 +141,7 @@ pub(super) fn find(tree: &Tree, parent: Inode, name: &OsStr) -> Result<Entry, Er
 /// Names in a tenant's directory that no tenant may have.
 fn fixed(tree: &Tree, serial: u64) -> Vec<(OsString, Entry)> {
     let files = File::of_tenant(serial == 0).map(|file| {
-        let entry = Entry::file(Inode::File(serial, file), file);
+        let entry = Entry::file(tree, Inode::File(serial, file), file);
         (OsString::from(file.name()), entry)
     });
     let nodes = if serial == 0 {

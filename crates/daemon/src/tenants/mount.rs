@@ -23,10 +23,9 @@ use super::directory::{self, Entry};
 use super::inode::Inode;
 use crate::error::Error;
 
-/// Names and attributes of directories are asked for anew each time: tenants come and go.
+/// Names and attributes are asked for anew each time: tenants come and go, and the kernel takes what sendfile(2) once
+/// read of a file for its size until it is told otherwise.
 const TTL: Duration = Duration::ZERO;
-/// Those of a tenant's files are as they are for as long as it is there; a later one has other inodes.
-const FOREVER: Duration = Duration::from_secs(3600);
 
 /// The mounted tree; dropping it unmounts.
 pub(super) struct Mounted(#[expect(dead_code, reason = "held for its end")] BackgroundSession);
@@ -108,7 +107,7 @@ fn attributes(entry: &Entry) -> FileAttr {
     let began: SystemTime = UNIX_EPOCH;
     FileAttr {
         ino: INodeNo(entry.inode.number()),
-        size: 0,
+        size: entry.size,
         blocks: 0,
         atime: began,
         mtime: began,
@@ -124,10 +123,6 @@ fn attributes(entry: &Entry) -> FileAttr {
         blksize: 4096,
         flags: 0,
     }
-}
-
-fn ttl(entry: &Entry) -> &'static Duration {
-    if entry.is_directory { &TTL } else { &FOREVER }
 }
 
 /// What is left of a text from an offset on, at most so much.
@@ -148,7 +143,7 @@ impl Filesystem for Files {
         let name = name.to_owned();
         self.desk.leave(move |tree| {
             match inode(parent).and_then(|parent| directory::find(tree, parent, &name)) {
-                Ok(entry) => reply.entry(ttl(&entry), &attributes(&entry), Generation(0)),
+                Ok(entry) => reply.entry(&TTL, &attributes(&entry), Generation(0)),
                 Err(errno) => reply.error(refusal(errno)),
             }
         });
@@ -157,7 +152,7 @@ impl Filesystem for Files {
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.desk.leave(move |tree| {
             match inode(number).and_then(|inode| directory::entry(tree, inode)) {
-                Ok(entry) => reply.attr(ttl(&entry), &attributes(&entry)),
+                Ok(entry) => reply.attr(&TTL, &attributes(&entry)),
                 Err(errno) => reply.error(refusal(errno)),
             }
         });

@@ -57,6 +57,11 @@ impl Reports {
         print_intervals(&self.bins)
     }
 
+    /// The most bytes that a report of so many nodes has: in a line three numbers of twenty digits and their names.
+    pub(super) fn at_most(&self, nodes: usize) -> usize {
+        nodes * (self.bins.edges().len() + 2) * 80
+    }
+
     pub(super) fn set_intervals(&mut self, text: &str) -> Result<(), Errno> {
         self.bins = parse_intervals(text, HZ).map_err(errno)?;
         Ok(())
