@@ -275,3 +275,44 @@ fn another_user_is_told_nothing() {
     let outcome = Run::new(nobody.iter().copied().chain(["cat", &at])).finish(SOON);
     assert!(!outcome.status.success() && outcome.stdout.is_empty());
 }
+
+/// cat of busybox (Alpine's, an initramfs's) asks for sendfile(2), which reads no further than the size that a file tells:
+/// told 0, it read nothing, and after a write of two bytes, two.
+#[test]
+fn who_reads_by_sendfile_or_from_the_end_reads_the_same() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let tree = Tree::serve(&[]);
+    tree.make("a");
+    let sleeper = Sleeper::start(tree.inside("a"), 8);
+    for value in ["2m", "268435456", "1g"] {
+        tree.write("a/memory.low", value);
+        for name in ["memory.low", "cgroup.procs", "memory.stat", "memory.max"] {
+            let file = tree.at(&format!("a/{name}"));
+            let from = std::fs::File::open(&file).expect("it is there");
+            let to = std::fs::File::create(folder.file("to")).expect("it can be made");
+            while rustix::fs::sendfile(&to, &from, None, 1 << 20).expect("it is read") > 0 {}
+            let sent = std::fs::read_to_string(folder.file("to")).expect("it is there");
+            if name == "memory.stat" {
+                let lines = tree.read("a/memory.stat").lines().count();
+                assert_eq!(sent.lines().count(), lines, "{sent}");
+            } else {
+                assert_eq!(sent, tree.read(&format!("a/{name}")), "{name}");
+            }
+            let mut tail = std::process::Command::new("tail");
+            let last = tail.args(["-n", "1"]).arg(&file).output();
+            let last = last.expect("there is a tail").stdout;
+            // Its counters go on.
+            let name_of_last =
+                |text: &str| text.lines().last()?.split(' ').next().map(str::to_owned);
+            let last = String::from_utf8_lossy(&last);
+            assert_eq!(last.lines().count(), 1, "{last}");
+            if name == "memory.stat" {
+                assert_eq!(name_of_last(&last), name_of_last(&sent));
+            } else {
+                assert!(sent.ends_with(&*last), "{sent}: {last}");
+            }
+        }
+    }
+    drop(sleeper);
+}
