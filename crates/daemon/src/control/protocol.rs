@@ -101,7 +101,7 @@ pub struct TenantRow {
     pub page_age: Vec<NodeAge>,
     /// Resident bytes whose age is not known.
     pub unknown_age_bytes: u64,
-    /// Its processes, those of tenants below it not among them.
+    /// How many processes it has.
     pub processes: u64,
     /// One of the host's own groups.
     pub of_host: bool,

@@ -60,7 +60,7 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
     if let Err(error) = preflight::swap(&crate::options::Options::default()) {
         notes.push(format!(
             "nothing can leave but pages of files: {error}; {}",
-            error.hint()
+            error.hint().replace('\n', "; ")
         ));
     }
     let tenants = Tenants::start(&asked.settings())?;

@@ -122,15 +122,6 @@ impl Tenants {
         Ok(!pids.map_err(|_| Errno::NODEV)?.is_empty())
     }
 
-    /// How many processes it has itself.
-    ///
-    /// # Errors
-    /// ENODEV.
-    pub fn own_processes(&self, memcg: MemcgId) -> Result<u64, Errno> {
-        let pids = self.tenant(memcg)?.wall.own_pids();
-        Ok(pids.map_err(|_| Errno::NODEV)?.len() as u64)
-    }
-
     /// Whether it is one of the host's own groups.
     ///
     /// # Errors
