@@ -218,11 +218,11 @@ impl Pair {
     /// Reclaim from above leaves alone whatever min covers, directly below the target.
     fn reclaim(&mut self, who: usize, nr: u64) {
         let who = self.alive(who);
-        let covered: Vec<(usize, Pages)> = (0..self.model.len())
+        let covered: Vec<(usize, u64)> = (0..self.model.len())
             .filter(|&n| self.model[n].parent == Some(who) && !self.model[n].released)
             .map(|n| (n, self.machine.tree().get(self.ids[n])))
             .filter(|(_, memcg)| memcg.limits().min >= memcg.usage())
-            .map(|(n, memcg)| (n, memcg.usage()))
+            .map(|(n, _)| (n, self.resident_below(n)))
             .collect();
         let all: u64 = covered
             .iter()
@@ -242,20 +242,25 @@ impl Pair {
             let memcg = self.machine.tree().get(self.ids[n]);
             assert!(after <= before.max(memcg.limits().swap_max.pages()));
         }
+        self.follow();
         for (n, before) in covered {
             // A leaf, alone below the target: its own setting is what is effective.
             let alone = (0..self.model.len())
                 .filter(|&m| self.model[m].parent == Some(who))
                 .count()
                 == 1;
-            if alone && before.0 > 0 && all <= usage.0 {
-                assert_eq!(
-                    self.machine.tree().get(self.ids[n]).usage(),
-                    before,
-                    "below min"
-                );
+            if alone && all <= usage.0 {
+                assert_eq!(self.resident_below(n), before, "below min");
             }
         }
+    }
+
+    /// Pages of a tenant and of all below it: its usage holds those that are charged ahead, too, which go to whoever needs
+    /// them.
+    fn resident_below(&self, n: usize) -> u64 {
+        let all = (0..self.model.len()).filter(|&m| self.is_below(m, n) && !self.model[m].released);
+        let resident = all.map(|m| self.machine.lruvec(self.ids[m]).resident().0);
+        resident.sum()
     }
 
     /// Pages out of all that are not released, and online: these stay while they are reclaimed.
@@ -355,5 +360,24 @@ proptest! {
         for op in &ops {
             pair.apply(op);
         }
+    }
+}
+
+/// Pages charged ahead for a protected tenant go back when another uncharges: its usage falls, and none of its pages has left.
+/// (Usage was compared: one run in some hundred failed.)
+#[test]
+fn pages_charged_ahead_are_nobodys() {
+    let mut pair = Pair::new(64, Policy::default());
+    let (who, id, len) = (3, 0, 1);
+    for op in [
+        Op::Create { parent: 0 },
+        Op::Create { parent: 2 },
+        Op::Create { parent: 1 },
+        Op::Min { who, pages: 64 },
+        Op::Fault { who: 1, id, len },
+        Op::Fault { who, id, len },
+        Op::Reclaim { who: 1, nr: 1 },
+    ] {
+        pair.apply(&op);
     }
 }
