@@ -52,6 +52,9 @@ pub struct MachineConfig {
     /// Tenants below low give to a reclaim of the root only when nobody else has anything left. The kernel's memcg LRU
     /// passes over them once, and takes from them the next time that it meets them.
     pub low_last: bool,
+    /// Reclaims of the root go on where the last one ended ([`crate::memcg::MemcgLru::set_in_turn`]); the kernel's begin
+    /// at random.
+    pub in_turn: bool,
     /// The swap there is.
     pub swap: Limit,
     /// Shadows are bounded, as where they cost memory.
@@ -77,6 +80,7 @@ impl Default for MachineConfig {
             workers: 1,
             vain_passes: true,
             low_last: false,
+            in_turn: false,
             swap: Limit::Max,
             bound_shadows: false,
             batch: MIN_LRU_BATCH,

@@ -69,6 +69,7 @@ impl Machine {
     /// [`crate::memcg::MemcgTree::set_measured`].
     pub fn set_measured(&mut self, memcg: MemcgId, usage: Pages) {
         self.tree.set_measured(memcg, Some(usage));
+        self.note_measured(memcg);
     }
 
     /// From now on the usage of `memcg` is what is counted.

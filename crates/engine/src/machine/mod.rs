@@ -80,6 +80,9 @@ impl Machine {
     #[must_use]
     pub fn new(config: MachineConfig, now: Millis) -> Self {
         let mut memcg_lru = MemcgLru::new(config.memcg_profile, config.seed);
+        if config.in_turn {
+            memcg_lru.set_in_turn();
+        }
         memcg_lru.online(MemcgId::ROOT);
         let mut tree = MemcgTree::new(config.recursive_protection, 1, config.charge_batch);
         // All that is out is charged to the root, too.

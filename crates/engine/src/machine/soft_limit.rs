@@ -87,6 +87,14 @@ impl Machine {
         memcg.usage().less(memcg.limits().soft.pages())
     }
 
+    /// The usage of `id` was measured: as one of the looks that charges are sampled by.
+    pub(super) fn note_measured(&mut self, id: MemcgId) {
+        let is_over = self.soft.in_use && self.excess(id) > Pages(0);
+        if is_over && self.lruvec(id).classic().is_none() {
+            self.memcg_lru.soft_limit_exceeded(id);
+        }
+    }
+
     /// A page was charged to `id`.
     pub(super) fn note_charge(&mut self, id: MemcgId) {
         if !self.soft.is_due(id) {

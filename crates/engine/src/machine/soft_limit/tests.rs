@@ -138,3 +138,16 @@ fn canary_a_memcg_is_ordered_by_what_it_had_once() {
     machine.soft.look(id).excess += 1;
     machine.check_invariants();
 }
+
+/// A host's charges are measured, not seen one by one: a soft limit that was given when the pages were known did nothing.
+#[test]
+fn measured_usage_counts() {
+    let mut machine = machine(Policy::default(), GlobalReclaim::MemcgLru);
+    let id = tenant(&mut machine, MemcgId::ROOT, MemcgLimits::default(), 64);
+    machine.set_limits(id, soft(100));
+    machine.set_measured(id, Pages(100));
+    assert_ne!(machine.memcg_lru.segment(id), Segment::Head);
+    machine.set_measured(id, Pages(101));
+    assert_eq!(machine.memcg_lru.segment(id), Segment::Head);
+    machine.check_invariants();
+}

@@ -79,6 +79,8 @@ pub struct MemcgLru {
     links: Links,
     segments: Vec<Segment>,
     random: u64,
+    /// The bin that the next walk begins with, and the entry that it begins behind; none for a random bin.
+    left_off: Option<(usize, Option<MemcgId>)>,
 }
 
 impl MemcgLru {
@@ -92,6 +94,7 @@ impl MemcgLru {
             links: Links::new(profile.slots() * MEMCG_NR_BINS),
             segments: Vec::new(),
             random: seed,
+            left_off: None,
         }
     }
 
@@ -157,6 +160,27 @@ impl MemcgLru {
         let z = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z >> 61) as usize
+    }
+
+    /// Walks go on where the last one ended. The kernel begins at random, so that many that reclaim at once keep apart; with
+    /// one at a time that makes who is met a matter of chance, and one who is met twice gives twice.
+    pub fn set_in_turn(&mut self) {
+        self.left_off = Some((0, None));
+    }
+
+    /// Where a walk begins: a bin, and the entry that it begins behind.
+    fn first_bin(&mut self) -> (usize, Option<MemcgId>) {
+        match self.left_off {
+            Some(place) => place,
+            None => (self.random_bin(), None),
+        }
+    }
+
+    /// A walk ended in `bin`, and what it met last there is still in it.
+    fn leave_off(&mut self, bin: usize, last: Option<MemcgId>) {
+        if self.left_off.is_some() {
+            self.left_off = Some((bin, last));
+        }
     }
 
     /// A memcg came online: tail of a bin of the old generation.

@@ -5,15 +5,19 @@
 //! kernel says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time,
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
-//! Floors: `tenant`, `pressure`; here the tree and its clock; `host` (the host's own groups), `look` (who is where), `hold`
-//! (limits), `ask` (what people ask for).
+//! Floors: `cache`, `stall`; `tenant`, `pressure`; here the tree and its clock; `host` (the host's own groups), `look` (who is where), `hold`
+//! (limits); `unmapped` (page cache); `ask`, `reclaim` (what people ask for).
 
 mod ask;
+mod cache;
 mod hold;
 mod host;
 mod look;
 mod pressure;
+mod reclaim;
+mod stall;
 mod tenant;
+mod unmapped;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -36,6 +40,7 @@ use crate::wall::Wall;
 use crate::watch::{self, Watch, WatchError};
 use host::Host;
 use pressure::Pressure;
+use stall::SwapInCost;
 use tenant::Tenant;
 
 /// What a tree of tenants is made with.
@@ -71,6 +76,10 @@ pub struct Tenants {
     next_look: Instant,
     host: Option<Host>,
     pressure: Pressure,
+    /// Where the kernel tells no pressure of groups.
+    swap_in_cost: SwapInCost,
+    /// Reports are to be no older than this, where anybody asked for them.
+    refresh: Option<Duration>,
     others: fn() -> Vec<u32>,
     /// What was done since somebody asked, and why.
     actions: Vec<String>,
@@ -113,6 +122,7 @@ impl Tenants {
         let config = MachineConfig {
             global,
             low_last: true,
+            in_turn: true,
             batch: BATCH,
             seed: manager.started,
             ..MachineConfig::default()
@@ -130,6 +140,8 @@ impl Tenants {
             next_look: Instant::now(),
             host,
             pressure: Pressure::new(settings.watermarks),
+            swap_in_cost: SwapInCost::default(),
+            refresh: None,
             others: settings.others,
             actions: Vec::new(),
             pressed: BTreeSet::new(),
@@ -150,7 +162,7 @@ impl Tenants {
         if Instant::now() >= self.next_look {
             self.look()?;
         }
-        let pause = self.hold()?.min(self.relieve()?);
+        let pause = self.hold()?.min(self.relieve()?).min(self.refresh()?);
         let now = self.now();
         self.driver.machine.flush_stats_if_due(now);
         Ok(pause.min(self.next_look.saturating_duration_since(Instant::now())))
