@@ -61,6 +61,37 @@ fn pressure_wakes_who_waits_for_a_report() {
     let _ = sleeper.touch();
 }
 
+/// Told how old pages are since its last look, which was up to a minute ago here, an agent that asked each second saw nothing
+/// grow older, and nothing of a program that had just begun.
+#[test]
+fn who_wants_fresh_reports_has_them_between_looks() {
+    let _serial = serial();
+    let tree = Tree::serve(&["--age-every", "60s"]);
+    tree.write("node0/workingset_report/page_age_intervals", "2000");
+    tree.make("a");
+    let sleeper = Sleeper::start(tree.inside("a"), 32);
+    let file = "a/memory.workingset.page_age";
+    assert_eq!(tree.read(file), "");
+    tree.write("a/memory.workingset.refresh_interval", "N0=500");
+    // Bytes of anonymous memory in the first and in the last bin.
+    let bins = || {
+        let text = tree.read(file);
+        let words = text.split([' ', '\n']);
+        let of = words.filter_map(|word| word.strip_prefix("anon=")?.parse::<u64>().ok());
+        of.collect::<Vec<u64>>()
+    };
+    wait::until("it is seen", SOON, || {
+        bins().iter().sum::<u64>() >= 32 * MIB
+    });
+    wait::until("it is cold", SOON, || {
+        bins().last().is_some_and(|cold| *cold >= 30 * MIB)
+    });
+    let _ = sleeper.touch();
+    wait::until("it was used", SOON, || {
+        bins().first().is_some_and(|young| *young >= 30 * MIB)
+    });
+}
+
 #[test]
 fn an_agent_of_version_2_takes_what_is_cold() {
     let _serial = serial();
@@ -98,4 +129,74 @@ fn an_agent_of_version_2_takes_what_is_cold() {
     );
     assert!(agent.stderr().is_empty(), "{}", agent.stderr());
     let _ = cold.touch();
+}
+
+/// What the kernel says of a tenant's memory, bytes.
+fn of_kernel(tree: &Tree, tenant: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(tree.group(tenant).join("memory.stat"));
+    let text = text.expect("the kernel's");
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    let found = lines.find(|(found, _)| *found == name);
+    found
+        .and_then(|(_, bytes)| bytes.parse().ok())
+        .expect("a number")
+}
+
+/// A tenant that reads files has page cache that nobody maps: it was in no report, and an agent that goes by reports left it.
+#[test]
+fn page_cache_that_nobody_maps_is_told_and_taken() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let folder = e2e::temp::TempDir::new();
+    let file = folder.file("data");
+    std::fs::write(&file, vec![7; 96 << 20]).expect("there is room");
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    tree.write("node0/workingset_report/page_age_intervals", "4000");
+    tree.make("a");
+    tree.write("a/memory.workingset.refresh_interval", "N0=500");
+    // In use all the time, so none of it is old.
+    let words = [
+        programs::c("hotset"),
+        "16".to_owned(),
+        "16".to_owned(),
+        "120".to_owned(),
+        "--rate".to_owned(),
+        "40000".to_owned(),
+    ];
+    let hot = Run::new(tree.inside("a").into_iter().chain(words)).start();
+    wait::until("it is filled", SOON, || hot.stderr().contains("ready"));
+    // Cache is whose who reads it first.
+    let drop = format!(
+        "dd of={file} oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null; cat {file} > /dev/null"
+    );
+    let words = ["sh", "-c", &drop].map(str::to_owned);
+    let read = Run::new(tree.inside("a").into_iter().chain(words)).finish(SOON);
+    assert!(read.status.success(), "{}", read.stderr);
+    let bins = |name: &str| {
+        let text = tree.read(&format!("a/memory.workingset.{name}"));
+        let words = text.split([' ', '\n']);
+        let of = words.filter_map(|word| word.strip_prefix("file=")?.parse::<u64>().ok());
+        of.collect::<Vec<u64>>()
+    };
+    let cached = || of_kernel(&tree, "a", "total_cache");
+    assert!(cached() > 90 * MIB, "{} bytes are cached", cached());
+    wait::until("it is old", SOON, || {
+        bins("page_age").last().is_some_and(|old| *old > 90 * MIB)
+    });
+    let estimated: u64 = bins("page_age_estimated").iter().sum();
+    assert!(
+        estimated.abs_diff(cached()) < 8 * MIB,
+        "{estimated} of {}",
+        cached()
+    );
+    tree.write("a/memory.reclaim", "64m");
+    let left = cached();
+    assert!(left < 48 * MIB, "{left} bytes are cached still");
+    let out = e2e::proc::number(hot.pid(), "VmSwap").unwrap_or(0);
+    assert!(out < 4 * MIB, "{out} bytes of what is in use");
+    wait::until("the report knows", SOON, || {
+        bins("page_age_estimated").iter().sum::<u64>() < 48 * MIB
+    });
+    tree.write("a/memory.workingset.refresh_interval", "N0=0");
+    assert_eq!(tree.read("a/memory.workingset.page_age_estimated"), "");
 }

@@ -234,6 +234,18 @@ pub fn advise(pidfd: &OwnedFd, ranges: &[Range<u64>], advice: Advice) -> io::Res
     u64::try_from(done).map_err(|_| io::Error::last_os_error())
 }
 
+/// Lets pages of our own that are locked leave again (munlock(2)): those that lie in `memory`, whole.
+///
+/// # Errors
+/// What the kernel says: ENOMEM where that would cut too many mappings.
+pub fn unlock(memory: &mut [u8]) -> io::Result<()> {
+    // SAFETY: the range is ours for as long as the call, and the kernel changes no memory's contents.
+    match unsafe { libc::munlock(memory.as_ptr().cast(), memory.len()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Runs `work` at the lowest real-time priority, so that other programs do not take the processor
 /// away while a target waits for a lock that `work` holds. Where that is not allowed (CAP_SYS_NICE) it
 /// runs as it is.

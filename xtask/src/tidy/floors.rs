@@ -149,7 +149,13 @@ const FLOORS: [(&str, &[&[&str]]); 18] = [
     ),
     (
         "crates/host/src/manage/tenants",
-        &[&["tenant"], &["host", "pressure"], &["look", "hold", "ask"]],
+        &[
+            &["cache", "stall"],
+            &["tenant"],
+            &["host", "pressure"],
+            &["unmapped"],
+            &["look", "hold", "ask", "reclaim"],
+        ],
     ),
     (
         "crates/daemon/src/tenants",

@@ -181,7 +181,11 @@ impl Asked {
                 *limit = size.of(self.total);
             }
         }
-        tree.tenants.set_limits(at, limits)
+        tree.tenants.set_limits(at, limits)?;
+        match tenant.soft_limit {
+            Some(size) => tree.tenants.set_soft_limit(at, size.of(self.total)),
+            None => Ok(()),
+        }
     }
 }
 

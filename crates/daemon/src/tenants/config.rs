@@ -78,6 +78,9 @@ pub struct Tenant {
     /// memory.max
     #[serde(deserialize_with = "text")]
     pub memory_max: Option<Size>,
+    /// memory.soft_limit
+    #[serde(deserialize_with = "text")]
+    pub soft_limit: Option<Size>,
     /// memory.swap.max
     #[serde(deserialize_with = "text")]
     pub swap_max: Option<Size>,

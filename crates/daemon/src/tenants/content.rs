@@ -13,7 +13,7 @@ use host::manage::tenants::{Limits, Tenants};
 use rustix::io::Errno;
 
 use super::file::File;
-use super::reports::{Reports, Setting};
+use super::reports::{Part, Reports, Setting};
 use super::values;
 
 /// A file of a tenant that is there.
@@ -49,15 +49,19 @@ pub(super) fn read(
             let mut limits = tenants.limits(memcg)?;
             values::print(*limit_of(&mut limits, place.file).ok_or(Errno::INVAL)?)
         }
+        File::SoftLimit => values::print(tenants.soft_limit(memcg)?),
         File::Reclaim => return Err(Errno::INVAL),
         File::Stat => stat(tenants, memcg, false)?,
         File::StatLocal => stat(tenants, memcg, true)?,
         File::NumaStat => numa_stat(tenants, memcg)?,
         File::Events => pairs(&tenants.events(memcg, false)?),
         File::EventsLocal => pairs(&tenants.events(memcg, true)?),
-        File::Pressure => return pressure(tenants, memcg),
+        File::Pressure => return tenants.pressure(memcg),
         File::PageAge | File::NodePageAge => {
-            reports.page_age(tenants, (memcg, serial), place.node)?
+            reports.page_age(tenants, (memcg, serial), (place.node, Part::All))?
+        }
+        File::PageAgeEstimated => {
+            reports.page_age(tenants, (memcg, serial), (None, Part::Estimated))?
         }
         File::RefreshInterval | File::NodeRefreshInterval => {
             reports.print(serial, Setting::Refresh, nodes, place.node)
@@ -92,6 +96,7 @@ pub(super) fn write(
             *limit = values::limit(text)?;
             tenants.set_limits(memcg, limits)
         }
+        File::SoftLimit => tenants.set_soft_limit(memcg, values::limit(text)?),
         File::Reclaim => {
             let (bytes, swappiness) = values::reclaim(text)?;
             let got = tenants.reclaim(memcg, Ask::Bytes(bytes), swappiness)?;
@@ -101,7 +106,14 @@ pub(super) fn write(
             }
         }
         File::RefreshInterval | File::NodeRefreshInterval => {
-            reports.set(serial, Setting::Refresh, nodes, (place.node, text))
+            reports.set(serial, Setting::Refresh, nodes, (place.node, text))?;
+            match reports.is_on(serial) {
+                true => tenants.watch_cache(memcg),
+                false => {
+                    tenants.forget_cache(memcg);
+                    Ok(())
+                }
+            }
         }
         File::ReportThreshold | File::NodeReportThreshold => {
             reports.set(serial, Setting::Threshold, nodes, (place.node, text))
@@ -168,14 +180,6 @@ fn numa_stat(tenants: &mut Tenants, memcg: MemcgId) -> Result<String, Errno> {
         text.push('\n');
     }
     Ok(text)
-}
-
-/// The group's own where the kernel has it (version 2).
-fn pressure(tenants: &Tenants, memcg: MemcgId) -> Result<Vec<u8>, Errno> {
-    match tenants.kernel_file(memcg, "memory.pressure") {
-        Err(Errno::NOENT) => Err(Errno::OPNOTSUPP),
-        told => told,
-    }
 }
 
 fn pairs(pairs: &[(&str, u64)]) -> String {

@@ -17,6 +17,7 @@ pub(super) enum File {
     Low,
     High,
     Max,
+    SoftLimit,
     SwapCurrent,
     SwapMax,
     Reclaim,
@@ -27,6 +28,7 @@ pub(super) enum File {
     EventsLocal,
     Pressure,
     PageAge,
+    PageAgeEstimated,
     RefreshInterval,
     ReportThreshold,
     NodePageAge,
@@ -44,7 +46,7 @@ enum Where {
 }
 
 /// All files: name, mode, where.
-const ALL: [(File, &str, u16, Where); 27] = [
+const ALL: [(File, &str, u16, Where); 29] = [
     (File::Procs, "cgroup.procs", 0o644, Where::Everywhere),
     (
         File::Controllers,
@@ -66,6 +68,12 @@ const ALL: [(File, &str, u16, Where); 27] = [
     (File::Low, "memory.low", 0o644, Where::BelowRoot),
     (File::High, "memory.high", 0o644, Where::BelowRoot),
     (File::Max, "memory.max", 0o644, Where::Everywhere),
+    (
+        File::SoftLimit,
+        "memory.soft_limit",
+        0o644,
+        Where::BelowRoot,
+    ),
     (
         File::SwapCurrent,
         "memory.swap.current",
@@ -93,6 +101,12 @@ const ALL: [(File, &str, u16, Where); 27] = [
     (
         File::PageAge,
         "memory.workingset.page_age",
+        0o444,
+        Where::BelowRoot,
+    ),
+    (
+        File::PageAgeEstimated,
+        "memory.workingset.page_age_estimated",
         0o444,
         Where::BelowRoot,
     ),

@@ -132,6 +132,7 @@ fn work(
     log: &mut dyn Log,
 ) -> Result<(), Error> {
     loop {
+        tree.tenants.set_refresh(tree.reports.shortest());
         let pause = tree.tenants.work()?;
         ears.inbox.work(tree);
         ears.control

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use engine::Millis;
 use engine::memcg::MemcgId;
@@ -49,6 +50,14 @@ pub(super) struct Reports {
 pub(super) enum Setting {
     Refresh,
     Threshold,
+}
+
+/// Which bytes of a report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    All,
+    /// Those whose age no table tells.
+    Estimated,
 }
 
 impl Reports {
@@ -118,12 +127,12 @@ impl Reports {
         Ok(())
     }
 
-    /// `page_age` of a tenant: of one node, or of all that have a refresh interval.
+    /// `page_age` of a tenant: of one node, or of all that have a refresh interval; or what of it is an estimate.
     pub(super) fn page_age(
         &mut self,
         tenants: &mut Tenants,
         (memcg, serial): (MemcgId, u64),
-        node: Option<usize>,
+        (node, part): (Option<usize>, Part),
     ) -> Result<String, Errno> {
         let Reports { bins, by_serial } = self;
         let Some(settings) = by_serial.get_mut(&serial) else {
@@ -156,11 +165,27 @@ impl Reports {
                 let _ = writeln!(text, "N{}", found.number);
             }
             let edges = found.edges.iter().copied().chain([EDGE_MAX]);
-            for (edge, [anon, file]) in edges.zip(&found.bytes) {
-                let _ = writeln!(text, "{edge} anon={anon} file={file}");
+            for ((edge, [anon, file]), estimated) in edges.zip(&found.bytes).zip(&found.estimated) {
+                let _ = match part {
+                    Part::All => writeln!(text, "{edge} anon={anon} file={file}"),
+                    Part::Estimated => writeln!(text, "{edge} file={estimated}"),
+                };
             }
         }
         Ok(text)
+    }
+
+    /// The shortest interval that any report is to be refreshed by; none if all are off.
+    pub(super) fn shortest(&self) -> Option<Duration> {
+        let all = self.by_serial.values().flat_map(|one| &one.refresh);
+        let shortest = all.filter(|one| **one != Millis(0)).min()?;
+        Some(Duration::from_millis(shortest.0))
+    }
+
+    /// Whether any report of a tenant is on.
+    pub(super) fn is_on(&self, serial: u64) -> bool {
+        let found = self.by_serial.get(&serial);
+        found.is_some_and(|one| one.refresh.iter().any(|one| *one != Millis(0)))
     }
 
     /// How often readers of a tenant's page_age were told of pressure; `who` waits to be told the next time.

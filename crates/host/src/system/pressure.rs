@@ -3,6 +3,8 @@
 //! Invariant: shares are hundredths of a percent, as exact as the kernel writes them. A kernel without
 //! it, or with it switched off (`psi=0`), is `None`.
 
+use std::fmt;
+
 use rustix::io::Errno;
 
 use super::cgroup::{Group, Groups, Version};
@@ -30,6 +32,23 @@ pub struct Pressure {
     pub some: Stall,
     /// All did.
     pub full: Option<Stall>,
+}
+
+/// As the kernel writes it.
+impl fmt::Display for Pressure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = [("some", Some(self.some)), ("full", self.full)];
+        for (name, stall) in lines {
+            let Some(stall) = stall else { continue };
+            write!(f, "{name}")?;
+            let shares = [stall.avg10, stall.avg60, stall.avg300];
+            for (window, share) in [10, 60, 300].into_iter().zip(shares) {
+                write!(f, " avg{window}={}.{:02}", share / 100, share % 100)?;
+            }
+            writeln!(f, " total={}", stall.total_us)?;
+        }
+        Ok(())
+    }
 }
 
 /// `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same for `full`.
@@ -120,6 +139,7 @@ mod tests {
         };
         assert_eq!(pressure.some, some);
         assert_eq!(pressure.full.unwrap().total_us, 3);
+        assert_eq!(pressure.to_string().as_bytes(), text);
         assert_eq!(parse(b"full avg10=0.00 total=3\n"), None);
     }
 

@@ -1,19 +1,20 @@
-//! What people ask of tenants: figures, limits, memory.
+//! What people ask of tenants: figures and limits.
 //!
 //! Invariant: nothing is told of a tenant that is gone (ENODEV), as a control group's open file would; what the kernel
 //! counts is told as it counts it, what only the engine knows is told under the kernel's names.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
-use engine::machine::ReclaimRequest;
 use engine::memcg::{MemcgEvent, MemcgId};
 use engine::memory_stat::MemoryStat;
-use engine::{Bytes, FolioType, Limit, Millis, Pages, ScanReason, Swappiness};
+use engine::{Bytes, FolioType, Limit};
 use rustix::io::Errno;
 
-use super::super::driver::How;
-use super::super::options::{Ask, Limits, Reclaimed};
+use super::super::options::Limits;
 use super::Tenants;
+use super::cache::CacheAges;
+use super::stall::{Stalls, swap_ins};
 use crate::ages::MemoryKind;
 use crate::report::{LimitsReport, Report};
 
@@ -44,6 +45,8 @@ pub struct NodeAges {
     pub edges: Vec<u64>,
     /// For each bin, anonymous and file bytes.
     pub bytes: Vec<[u64; 2]>,
+    /// Of the file bytes, those that nobody maps: their ages are estimates.
+    pub estimated: Vec<u64>,
 }
 
 impl Tenants {
@@ -94,6 +97,28 @@ impl Tenants {
         Ok(())
     }
 
+    /// memory.soft_limit.
+    ///
+    /// # Errors
+    /// ENODEV.
+    pub fn soft_limit(&self, memcg: MemcgId) -> Result<Limit, Errno> {
+        Ok(self.tenant(memcg)?.soft)
+    }
+
+    /// Replaces it: above this a tenant gives first when all are reclaimed. spec: reclaim-control.md 3.
+    ///
+    /// # Errors
+    /// ENODEV; the kernel's for the group.
+    pub fn set_soft_limit(&mut self, memcg: MemcgId, soft: Limit) -> Result<(), Errno> {
+        self.may_change(memcg)?;
+        let tenant = self.tenants.get_mut(&memcg).ok_or(Errno::NODEV)?;
+        tenant.set_soft(soft)?;
+        let limits = tenant.for_engine(true);
+        self.driver.machine.set_limits(memcg, limits);
+        self.measure();
+        Ok(())
+    }
+
     /// Says whether its files are used once, as POSIX_FADV_NOREUSE does, which cannot be seen from outside.
     ///
     /// # Errors
@@ -136,6 +161,26 @@ impl Tenants {
     /// ENODEV; the kernel's.
     pub fn kernel_file(&self, memcg: MemcgId, name: &str) -> Result<Vec<u8>, Errno> {
         self.tenant(memcg)?.wall.file(name)
+    }
+
+    /// memory.pressure: the group's own, or where the kernel has none an estimate from pages that came back from swap,
+    /// since it was asked for first, averaged between questions.
+    ///
+    /// # Errors
+    /// ENODEV; the kernel's.
+    pub fn pressure(&mut self, memcg: MemcgId) -> Result<Vec<u8>, Errno> {
+        let wall = &self.tenant(memcg)?.wall;
+        match wall.file("memory.pressure") {
+            Err(Errno::NOENT | Errno::OPNOTSUPP) => {}
+            told => return told,
+        }
+        let (now, version) = (Instant::now(), self.groups.version);
+        let swap_ins = swap_ins(&wall.file("memory.stat")?, version);
+        let cost = self.swap_in_cost.get();
+        let tenant = self.tenants.get_mut(&memcg).ok_or(Errno::NODEV)?;
+        let begin = || Stalls::new(swap_ins, now);
+        let stalls = tenant.stalls.get_or_insert_with(begin);
+        Ok(stalls.update(swap_ins, cost, now).to_string().into_bytes())
     }
 
     /// memory.stat, of it and all below it or of it alone.
@@ -181,77 +226,6 @@ impl Tenants {
             event => events.get(event),
         };
         Ok(of_memory.map(|event| (event.name(), count(event))).to_vec())
-    }
-
-    /// memory.reclaim, and by age or all: of the root by the memcg LRU. What left.
-    ///
-    /// # Errors
-    /// ENODEV; EPERM for a group of the host that may not be changed.
-    pub fn reclaim(
-        &mut self,
-        memcg: MemcgId,
-        ask: Ask,
-        swappiness: Option<Swappiness>,
-    ) -> Result<Reclaimed, Errno> {
-        self.may_change(memcg)?;
-        self.look_if_worth_it().map_err(|_| Errno::IO)?;
-        let now = self.now();
-        let below = self.driver.machine.tree().pre_order(memcg);
-        let lruvecs = below.iter().map(|id| self.driver.machine.lruvec(*id));
-        let resident = Pages(lruvecs.map(|lruvec| lruvec.resident().0).sum());
-        if let Ask::OlderThan(_) = ask {
-            below
-                .iter()
-                .for_each(|id| self.driver.machine.age(*id, now));
-        }
-        let (how, asked) = match ask {
-            Ask::Bytes(bytes) => (How::default(), Pages(bytes / 4096)),
-            Ask::OlderThan(age) => {
-                let idle_since = Some(now.since(Millis::from(age)).0);
-                let how = How {
-                    idle_since,
-                    ..How::default()
-                };
-                (how, resident)
-            }
-            Ask::All => {
-                let how = How {
-                    all: true,
-                    ..How::default()
-                };
-                (how, resident)
-            }
-        };
-        let request = ReclaimRequest {
-            reason: ScanReason::Proactive,
-            nr: asked,
-            swappiness,
-            now,
-        };
-        let (tally, ()) = self.driver.page_out(how, |machine, kernel| match ask {
-            Ask::OlderThan(_) => {
-                for id in below {
-                    let most = machine.unprotected(id);
-                    machine.reclaim_older_than(id, Millis(0), most, now, kernel);
-                }
-            }
-            // Less than was asked for is told by the tally.
-            Ask::Bytes(_) | Ask::All => {
-                let _ = machine.proactive_reclaim(memcg, request, kernel);
-            }
-        });
-        let path = self.tenant(memcg)?.path.display().to_string();
-        self.act(format!(
-            "paged out {} pages of /{path}: {} were asked for (memory.reclaim)",
-            tally.evicted, asked.0
-        ));
-        Ok(Reclaimed {
-            asked_pages: asked.0,
-            evicted_pages: tally.evicted,
-            kept: tally.kept(),
-            no_swap: tally.no_swap,
-            refused: tally.refused,
-        })
     }
 
     /// All that is known of it and all below it.
@@ -314,6 +288,7 @@ impl Tenants {
             number: *node,
             edges: edges.to_vec(),
             bytes: vec![[0, 0]; edges.len() + 1],
+            estimated: vec![0; edges.len() + 1],
         };
         let mut found: Vec<NodeAges> = ages.nodes().iter().map(of_node).collect();
         let mut add = |class, bin: usize, pages: u64| {
@@ -334,6 +309,16 @@ impl Tenants {
             }
             for class in MemoryKind::classes() {
                 add(class, 0, ages.books().unknown(owner, class));
+            }
+        }
+        // Which node it is on the kernel does not tell of a group in all versions: the first has it.
+        let cache = self.tenant(memcg)?.cache.iter().flat_map(CacheAges::all);
+        for (since, bytes) in cache {
+            let age = now.saturating_sub(since);
+            let bin = edges.partition_point(|edge| *edge < age);
+            if let Some(node) = found.first_mut() {
+                node.bytes[bin][FolioType::File.index()] += bytes;
+                node.estimated[bin] += bytes;
             }
         }
         Ok(Ages { nodes: found })

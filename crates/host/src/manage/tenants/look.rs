@@ -21,6 +21,8 @@ const LOOKS_SHARE: u32 = 20;
 const WORK_SHARE: u32 = 10;
 /// Between two looks that reclaim needs at least.
 const LOOKS_APART: Duration = Duration::from_millis(200);
+/// Nobody asked for fresh reports.
+const IDLE_MAX: Duration = Duration::from_secs(3600);
 
 impl Tenants {
     /// Reads everything, and opens a generation in each tenant.
@@ -46,6 +48,25 @@ impl Tenants {
         self.read()
     }
 
+    /// Reads between two looks where reports are to be fresh, within what looks may take; how long that is not due. What is
+    /// read opens no generation: reclaim goes by looks. spec: workingset-report.md 6.
+    pub(super) fn refresh(&mut self) -> Result<Duration, WatchError> {
+        let Some(refresh) = self.refresh else {
+            return Ok(IDLE_MAX);
+        };
+        let age = self.driver.look_age();
+        if age >= refresh.max(self.driver.look_took() * WORK_SHARE) {
+            self.read()?;
+        }
+        let apart = refresh.max(self.driver.look_took() * WORK_SHARE);
+        Ok(apart.saturating_sub(self.driver.look_age()))
+    }
+
+    /// Reports are to be no older than this; none for as old as looks make them.
+    pub fn set_refresh(&mut self, refresh: Option<Duration>) {
+        self.refresh = refresh;
+    }
+
     fn read(&mut self) -> Result<(), WatchError> {
         self.find_groups();
         let strangers = self.strangers();
@@ -68,6 +89,7 @@ impl Tenants {
         let members = self.driver.watch.members().iter();
         self.homes = members.map(|one| (*one, home(*one))).collect();
         self.measure();
+        self.note_caches();
         Ok(())
     }
 

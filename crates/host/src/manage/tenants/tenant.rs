@@ -11,6 +11,8 @@ use rustix::io::Errno;
 
 use super::super::options::Limits;
 use super::super::room::Room;
+use super::cache::CacheAges;
+use super::stall::Stalls;
 use crate::wall::Wall;
 
 /// A tenant.
@@ -24,11 +26,17 @@ pub(super) struct Tenant {
     /// One of the host's own groups.
     pub(super) of_host: bool,
     pub(super) limits: Limits,
+    /// Above this it gives first when all tenants are reclaimed (memory.soft_limit).
+    pub(super) soft: Limit,
     pub(super) room: Room,
     /// When its usage is measured again.
     pub(super) next_hold: Instant,
     /// A hard limit that the wall gets when usage is below it: the kernel would kill for it, or refuse.
     pub(super) wall_due: Option<u64>,
+    /// What its tasks have waited, since somebody asked first.
+    pub(super) stalls: Option<Stalls>,
+    /// How old its unmapped page cache is, where somebody asks for reports.
+    pub(super) cache: Option<CacheAges>,
 }
 
 impl Tenant {
@@ -39,32 +47,46 @@ impl Tenant {
         wall: Wall,
         of_host: bool,
     ) -> Tenant {
-        let limits = wall.asked().and_then(|text| parse(&text));
+        let asked = wall.asked().and_then(|text| parse(&text));
+        let (limits, soft) = asked.unwrap_or((Limits::default(), Limit::Max));
         Tenant {
             memcg,
             serial,
             path,
-            limits: limits.unwrap_or_default(),
+            limits,
+            soft,
             wall,
             of_host,
             room: Room::default(),
             next_hold: Instant::now(),
             wall_due: None,
+            stalls: None,
+            cache: None,
         }
     }
 
     /// Replaces its limits.
     pub(super) fn set_limits(&mut self, limits: Limits) -> Result<(), Errno> {
-        self.wall.note_asked(&print(&limits))?;
+        self.wall.note_asked(&print(&limits, self.soft))?;
         self.limits = limits;
         self.apply();
+        Ok(())
+    }
+
+    /// Replaces its soft limit.
+    pub(super) fn set_soft(&mut self, soft: Limit) -> Result<(), Errno> {
+        self.wall.note_asked(&print(&self.limits, soft))?;
+        self.soft = soft;
         Ok(())
     }
 
     /// Its limits as the engine takes them: nobody takes from a group of the host that may not be changed.
     pub(super) fn for_engine(&self, may_change: bool) -> MemcgLimits {
         match may_change {
-            true => for_engine(&self.limits),
+            true => MemcgLimits {
+                soft: self.soft,
+                ..for_engine(&self.limits)
+            },
             false => MemcgLimits {
                 min: Limit::Max.pages(),
                 ..MemcgLimits::default()
@@ -119,8 +141,8 @@ fn for_engine(limits: &Limits) -> MemcgLimits {
     }
 }
 
-/// As they stand on a group: min, low, high, max and swap.max, in bytes.
-fn print(limits: &Limits) -> String {
+/// As they stand on a group: min, low, high, max, swap.max and the soft limit, in bytes.
+fn print(limits: &Limits, soft: Limit) -> String {
     let word = |limit: Limit| match limit {
         Limit::Bytes(bytes) => bytes.0.to_string(),
         Limit::Max => "max".to_owned(),
@@ -132,22 +154,25 @@ fn print(limits: &Limits) -> String {
         max,
         swap_max,
     } = *limits;
-    [min, low, high, max, swap_max].map(word).join(" ")
+    [min, low, high, max, swap_max, soft].map(word).join(" ")
 }
 
-fn parse(text: &str) -> Option<Limits> {
+/// What [`print`] wrote; an earlier one wrote no soft limit.
+fn parse(text: &str) -> Option<(Limits, Limit)> {
     let mut words = text.split(' ').map(|word| match word {
         "max" => Some(Limit::Max),
         word => word.parse().ok().map(|bytes| Limit::Bytes(Bytes(bytes))),
     });
     let mut next = || words.next()?;
-    Some(Limits {
+    let limits = Limits {
         min: next()?,
         low: next()?,
         high: next()?,
         max: next()?,
         swap_max: next()?,
-    })
+    };
+    let soft = words.next().unwrap_or(Some(Limit::Max))?;
+    Some((limits, soft))
 }
 
 #[cfg(test)]
@@ -161,8 +186,18 @@ mod tests {
             high: Limit::Bytes(Bytes(5 << 30)),
             ..Limits::default()
         };
-        assert_eq!(parse(&print(&limits)), Some(limits));
-        for text in ["", "0", "0 0 0 0", "0 0 max max x", "-1 0 0 0 0"] {
+        let soft = Limit::Bytes(Bytes(8192));
+        assert_eq!(parse(&print(&limits, soft)), Some((limits, soft)));
+        let earlier = parse("0 0 max max max");
+        assert_eq!(earlier, Some((Limits::default(), Limit::Max)));
+        for text in [
+            "",
+            "0",
+            "0 0 0 0",
+            "0 0 max max x",
+            "-1 0 0 0 0",
+            "0 0 max max max x",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

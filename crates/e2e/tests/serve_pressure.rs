@@ -1,0 +1,77 @@
+//! What tenants wait for, and who gives first: `memory.pressure` and `memory.soft_limit`.
+#![forbid(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+use e2e::sleeper::Sleeper;
+use e2e::temp::serial;
+use e2e::tenants::Tree;
+use e2e::wait;
+use e2e::zram::Swap;
+
+const MIB: u64 = 1 << 20;
+const SOON: Duration = Duration::from_secs(60);
+
+fn known(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
+    let sleeper = Sleeper::start(tree.inside(tenant), mib);
+    wait::until("its pages are known", SOON, || {
+        tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib * MIB
+    });
+    sleeper
+}
+
+/// Microseconds of its first line.
+fn total(text: &str) -> u64 {
+    let first = text.lines().next().unwrap_or_default();
+    assert!(first.starts_with("some avg10="), "{text:?}");
+    let total = first.rsplit("total=").next();
+    total
+        .and_then(|total| total.parse().ok())
+        .expect("a number")
+}
+
+/// Version 1 tells no pressure of a group; `memory.pressure` was refused there.
+#[test]
+fn who_waits_for_swap_is_under_pressure() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    for name in ["waits", "idle", "waits/below"] {
+        tree.make(name);
+    }
+    let begin = Instant::now();
+    for name in ["waits", "idle", "."] {
+        assert_eq!(total(&tree.read(&format!("{name}/memory.pressure"))), 0);
+    }
+    let waits = known(&tree, "waits/below", 64);
+    let idle = known(&tree, "idle", 16);
+    tree.write("waits/memory.reclaim", "48m");
+    assert_eq!(total(&tree.read("waits/memory.pressure")), 0, "only out");
+    let _ = waits.touch();
+    // The kernel sums its counters every two seconds.
+    wait::until("it has waited", SOON, || {
+        total(&tree.read("waits/memory.pressure")) > 0
+    });
+    let waited = total(&tree.read("waits/memory.pressure"));
+    assert!(u128::from(waited) < begin.elapsed().as_micros());
+    assert!(!tree.read("waits/memory.pressure").contains("avg10=0.00"));
+    assert_eq!(total(&tree.read("idle/memory.pressure")), 0);
+    assert!(total(&tree.read("memory.pressure")) > 0, "the root's");
+    let _ = idle.touch();
+}
+
+#[test]
+fn a_soft_limit_is_kept_and_refused_as_others_are() {
+    let _serial = serial();
+    let mut tree = Tree::serve(&[]);
+    tree.make("a");
+    assert_eq!(tree.read("a/memory.soft_limit"), "max\n");
+    assert!(!tree.at("memory.soft_limit").exists(), "of the root");
+    tree.write("a/memory.soft_limit", "16m");
+    tree.write("a/memory.low", "4m");
+    assert_eq!(tree.try_write("a/memory.soft_limit", "much"), Err(22));
+    tree.kill();
+    tree.start();
+    assert_eq!(tree.number("a/memory.soft_limit"), 16 * MIB);
+    assert_eq!(tree.number("a/memory.low"), 4 * MIB);
+}

@@ -1,0 +1,101 @@
+//! Page cache of tenants that nobody maps: it counts as bytes of files, and leaves by the kernel's hand.
+//!
+//! Invariant: it is watched where somebody asks for reports, nowhere else. It is taken from tenants with nobody below them: the
+//! kernel, which takes it, knows nothing of who is protected there.
+
+use engine::memcg::MemcgId;
+use rustix::io::Errno;
+
+use super::Tenants;
+use super::cache::CacheAges;
+use super::tenant::Tenant;
+use crate::system::cgroup::parse_cache;
+
+/// Less than this, bytes, is not asked of the kernel.
+const LEAST: u64 = 1 << 20;
+
+impl Tenants {
+    /// From now on its unmapped page cache counts in its ages.
+    ///
+    /// # Errors
+    /// ENODEV.
+    pub fn watch_cache(&mut self, memcg: MemcgId) -> Result<(), Errno> {
+        if self.tenant(memcg)?.cache.is_none() {
+            let bytes = self.unmapped(self.tenant(memcg)?)?;
+            let now = self.driver.watch.elapsed_ms();
+            let mut ages = CacheAges::default();
+            ages.note(now, bytes);
+            if let Some(tenant) = self.tenants.get_mut(&memcg) {
+                tenant.cache = Some(ages);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody asks any more.
+    pub fn forget_cache(&mut self, memcg: MemcgId) {
+        if let Some(tenant) = self.tenants.get_mut(&memcg) {
+            tenant.cache = None;
+        }
+    }
+
+    /// A look: how much there is now.
+    pub(super) fn note_caches(&mut self) {
+        let now = self.driver.watch.elapsed_ms();
+        let watched = self.tenants.values().filter(|one| one.cache.is_some());
+        let sizes: Vec<(MemcgId, u64)> = watched
+            .filter_map(|one| Some((one.memcg, self.unmapped(one).ok()?)))
+            .collect();
+        for (memcg, bytes) in sizes {
+            let tenant = self.tenants.get_mut(&memcg);
+            if let Some(ages) = tenant.and_then(|one| one.cache.as_mut()) {
+                ages.note(now, bytes);
+            }
+        }
+    }
+
+    /// Takes of its unmapped page cache what is older than everything else that would be left of it if so many bytes
+    /// went; how many bytes that were.
+    pub(super) fn take_cache(&mut self, memcg: MemcgId, bytes: u64) -> u64 {
+        let part = self.cache_among_oldest(memcg, bytes);
+        if part < LEAST || self.below(memcg).len() > 1 {
+            return 0;
+        }
+        let Ok(tenant) = self.tenant(memcg) else {
+            return 0;
+        };
+        // Swappiness 0: of anonymous memory the engine decides.
+        let got = tenant.wall.reclaim(part, Some(0)).unwrap_or(0).min(part);
+        self.note_caches();
+        got
+    }
+
+    /// How much of its oldest `bytes` is such cache.
+    fn cache_among_oldest(&self, memcg: MemcgId, bytes: u64) -> u64 {
+        let tenant = self.tenants.get(&memcg);
+        let Some(cache) = tenant.and_then(|one| one.cache.as_ref()) else {
+            return 0;
+        };
+        let books = self.driver.watch.ages().books();
+        let homes = self.driver.homes().all();
+        let owners = homes.filter(|(_, home)| *home == memcg);
+        let mapped = owners.flat_map(|(owner, _)| books.ages(owner));
+        let mapped = mapped.map(|(_, last, pages)| (last, pages * 4096, false));
+        let cached = cache.all().map(|(since, bytes)| (since, bytes, true));
+        let mut all: Vec<(u64, u64, bool)> = mapped.chain(cached).collect();
+        all.sort_unstable();
+        let (mut left, mut part) = (bytes, 0);
+        for (_, bytes, is_cache) in all {
+            let taken = bytes.min(left);
+            left -= taken;
+            part += if is_cache { taken } else { 0 };
+        }
+        part
+    }
+
+    fn unmapped(&self, tenant: &Tenant) -> Result<u64, Errno> {
+        let text = tenant.wall.file("memory.stat")?;
+        let cache = parse_cache(&text, self.groups.version);
+        Ok(cache.map_or(0, |cache| cache.unmapped_file_least()))
+    }
+}
