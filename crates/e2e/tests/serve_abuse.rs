@@ -1,0 +1,160 @@
+//! `pagetide serve` abused: by programs that fork, by clients that never read, by tenants that come and go in thousands.
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
+
+use e2e::guard::Run;
+use e2e::sleeper::Sleeper;
+use e2e::temp::serial;
+use e2e::tenants::Tree;
+use e2e::zram::Swap;
+use e2e::{pagetide, proc, wait};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+const SOON: Duration = Duration::from_secs(60);
+
+/// Its memory, bytes.
+fn resident(tree: &Tree) -> u64 {
+    proc::number(tree.pid(), "VmRSS").unwrap_or(0)
+}
+
+fn pids(tree: &Tree, tenant: &str) -> Vec<u32> {
+    let text = tree.read(&format!("{tenant}/cgroup.procs"));
+    text.lines().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// 500 processes at once, then none, three times: all are of their tenant, and nothing of them is left.
+#[test]
+fn a_fork_bomb_stays_in_its_tenant() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    tree.make("bomb");
+    tree.make("kept");
+    let kept = Sleeper::start(tree.inside("kept"), 16);
+    let script = "n=0; while [ $n -lt 500 ]; do sleep 60 & n=$((n+1)); done; echo all; wait";
+    let mut before = 0;
+    for round in 0..3 {
+        let words = ["sh", "-c", script].map(str::to_owned);
+        let bomb = Run::new(tree.inside("bomb").into_iter().chain(words)).start();
+        wait::until("all have begun", SOON, || bomb.stdout().contains("all"));
+        assert_eq!(pids(&tree, "bomb").len(), 501);
+        let told = || {
+            let words = ["report", "/bomb", "--json", "--root", tree.root()];
+            let outcome = pagetide::command(words).finish(SOON);
+            let report: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
+            report["processes"].as_array().map_or(0, Vec::len)
+        };
+        wait::until("all are told", SOON, || told() == 501);
+        tree.try_write("bomb/memory.reclaim", "8m").ok();
+        for pid in pids(&tree, "bomb") {
+            e2e::guard::send(pid, rustix::process::Signal::KILL);
+        }
+        wait::until("none is left", SOON, || pids(&tree, "bomb").is_empty());
+        wait::until("none is told", SOON, || told() == 0);
+        if round == 0 {
+            before = resident(&tree);
+        }
+    }
+    let grown = resident(&tree).saturating_sub(before);
+    assert!(grown < 8 * MIB, "grew by {grown} bytes");
+    std::fs::remove_dir(tree.at("bomb")).expect("nobody is in it");
+    let _ = kept.touch();
+}
+
+/// The name of the tree's socket, of those that a process has open.
+fn socket_of(pid: u32) -> String {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
+    let links = open
+        .flatten()
+        .filter_map(|fd| std::fs::read_link(fd.path()).ok());
+    let own: Vec<String> = links.map(|link| link.display().to_string()).collect();
+    let sockets = std::fs::read_to_string("/proc/net/unix").expect("there are some");
+    let mut trees = sockets.lines().filter_map(|line| {
+        let (before, name) = line.split_once(" @")?;
+        let inode = before.rsplit(' ').next()?;
+        let is_own = own.contains(&format!("socket:[{inode}]"));
+        (is_own && name.starts_with("pagetide.tree.")).then(|| name.to_owned())
+    });
+    trees.next().expect("its socket")
+}
+
+/// Clients that ask and never read, or say half of a question: others are answered.
+#[test]
+fn who_never_reads_holds_nobody_up() {
+    let _serial = serial();
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    (0..50).for_each(|number| tree.make(&format!("t{number}")));
+    let name = socket_of(tree.pid());
+    let address = SocketAddr::from_abstract_name(&name).expect("a name");
+    let question = "{\"tenant\":{\"path\":\"/\",\"ask\":\"stats\"}}\n";
+    let mut silent = Vec::new();
+    for number in 0..40 {
+        let Ok(mut client) = UnixStream::connect_addr(&address) else {
+            break;
+        };
+        client
+            .set_write_timeout(Some(Duration::from_millis(200)))
+            .expect("a limit");
+        let times = if number % 2 == 0 { 200 } else { 1 };
+        let text = question.repeat(times);
+        let half = &text[..text.len() - 1];
+        // It may be told to go away, or be full.
+        let _ = client.write_all(half.as_bytes());
+        silent.push(client);
+    }
+    let open: Vec<std::fs::File> = (0..500)
+        .map(|number| {
+            let at = tree.at(&format!("t{}/memory.stat", number % 50));
+            std::fs::File::open(at).expect("it is there")
+        })
+        .collect();
+    let words = ["stat", "/", "--all", "--json", "--root", tree.root()];
+    let outcome = pagetide::command(words).finish(SOON);
+    let all: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
+    let rows = all["tenants"].as_array().map_or(0, Vec::len);
+    assert_eq!(rows, 51, "{}", outcome.stderr);
+    assert!(tree.read("t7/memory.stat").contains("pgsteal"));
+    drop((silent, open));
+    assert!(tree.read("t7/memory.stat").contains("pgsteal"));
+}
+
+/// Made and removed in thousands, some of them by somebody else's hand and in the kernel's own directory.
+#[test]
+fn thousands_come_and_go() {
+    let _serial = serial();
+    let tree = Tree::serve(&["--age-every", "200ms"]);
+    let begin = resident(&tree);
+    for number in 0..2000 {
+        let name = format!("t{number}");
+        match number % 4 {
+            0 => std::fs::create_dir(tree.group(&name)).expect("by the kernel's hand"),
+            _ => tree.make(&name),
+        }
+        let at = match number % 4 {
+            1 => tree.group(&name),
+            // It may be there for a look only.
+            0 => {
+                let _ = std::fs::read(tree.at(&format!("{name}/memory.stat")));
+                tree.group(&name)
+            }
+            _ => tree.at(&name),
+        };
+        std::fs::remove_dir(at).expect("nobody is in it");
+    }
+    let left = || {
+        let all = std::fs::read_dir(tree.at(""))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let tenants = all.filter(|entry| entry.path().join("memory.min").exists());
+        tenants.count()
+    };
+    wait::until("none is left", SOON, || left() == 0);
+    let grown = resident(&tree).saturating_sub(begin);
+    assert!(grown < 16 * MIB, "grew by {grown} bytes");
+}
