@@ -157,7 +157,7 @@ fn print(limits: &Limits, soft: Limit) -> String {
     [min, low, high, max, swap_max, soft].map(word).join(" ")
 }
 
-/// What [`print`] wrote; an earlier one wrote no soft limit.
+/// What [`print()`] wrote; an earlier one wrote no soft limit.
 fn parse(text: &str) -> Option<(Limits, Limit)> {
     let mut words = text.split(' ').map(|word| match word {
         "max" => Some(Limit::Max),
