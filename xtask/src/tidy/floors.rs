@@ -141,7 +141,7 @@ const FLOORS: [(&str, &[&[&str]]); 18] = [
         "crates/host/src/manage",
         &[
             &["options", "ids", "members", "advise", "flags", "near"],
-            &["homes", "tally", "why"],
+            &["culled", "homes", "tally", "why"],
             &["feed", "kernel", "room"],
             &["driver"],
             &["act", "report", "tenants"],

@@ -93,6 +93,15 @@ impl Lruvec {
         true
     }
 
+    /// A page that went off the lists because it could not leave is to be tried again. No effect on any other.
+    pub fn rescue(&mut self, id: FolioId) {
+        let word = self.folios.get(id);
+        if word.state() == State::OffList && word.has(Flag::Unevictable) {
+            self.folios.set(id, word.with(Flag::Unevictable, false));
+            self.put_back(id, true);
+        }
+    }
+
     /// Clears the page's accessed bit and says whether it was set; whose mapping's it is, is for the caller
     /// to ask before.
     pub(crate) fn take_accessed(&mut self, id: FolioId) -> bool {

@@ -64,6 +64,7 @@ fn count(shrunk: &mut Shrunk, what: PageOut, settled: Settled) {
         Settled::NotIsolated => {}
         Settled::Stayed => match what {
             PageOut::Shared => shrunk.kept.shared += 1,
+            PageOut::Unevictable => shrunk.culled += 1,
             PageOut::Locked => shrunk.kept.locked += 1,
             PageOut::LazyFree => shrunk.kept.lazyfree += 1,
             PageOut::Referenced | PageOut::TooYoung => shrunk.kept.referenced += 1,

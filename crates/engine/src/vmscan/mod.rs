@@ -45,6 +45,9 @@ pub enum PageOut {
     Shared,
     /// It is locked in memory.
     Locked,
+    /// It cannot leave by our hand for now: it goes off the lists, as locked pages do, until it is to be tried again
+    /// ([`Lruvec::rescue`]), and does not count as scanned.
+    Unevictable,
     /// Its program gave it back (`MADV_FREE`): it is the kernel's to free, without storing it.
     LazyFree,
     /// Swap is full or absent: no anon page can go, this one least of all.

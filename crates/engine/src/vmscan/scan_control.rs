@@ -145,6 +145,8 @@ pub struct Shrunk {
     pub forgotten: Pages,
     /// Anon pages that stayed because there is no swap for them.
     pub unswapped: u64,
+    /// Pages that went off the lists because they cannot leave; they do not count as scanned.
+    pub culled: u64,
     /// Pages that stayed for other reasons.
     pub kept: Kept,
     /// Memory found swap full or absent: no anon page was asked for from then on.
@@ -165,6 +167,7 @@ impl Shrunk {
         self.reclaimed.0 += other.reclaimed.0;
         self.forgotten.0 += other.forgotten.0;
         self.unswapped += other.unswapped;
+        self.culled += other.culled;
         self.kept.add(other.kept);
         self.no_swap |= other.no_swap;
         self.kept_active |= other.kept_active;

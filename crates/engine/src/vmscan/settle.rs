@@ -80,6 +80,10 @@ impl Lruvec {
                 self.unmap_range(id, 1);
                 Settled::Forgotten
             }
+            PageOut::Unevictable => {
+                self.set_flag(id, Flag::Unevictable, true);
+                Settled::Stayed
+            }
             PageOut::Referenced
             | PageOut::TooYoung
             | PageOut::Shared

@@ -51,7 +51,7 @@ pub fn shrink_lruvec<M: Memory>(
             sc.swappiness = Swappiness::FILE_ONLY;
         }
         let enough = (sc.root || sc.is_exact()) && total.reclaimed >= sc.nr_to_reclaim;
-        if done.scanned == 0 || total.scanned >= target.scan || enough {
+        if done.scanned + done.culled == 0 || total.scanned >= target.scan || enough {
             break;
         }
     }
@@ -88,7 +88,7 @@ fn evict_folios<M: Memory>(
     let done = lruvec.isolate(sc.reason, sc.swappiness, budget, &mut batch.pages);
     let shrunk = batch.page_out((memcg, lruvec), sc, memory);
     Shrunk {
-        scanned: done.scanned as u64,
+        scanned: (done.scanned as u64).saturating_sub(shrunk.culled),
         ..shrunk
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use engine::Machine;
 use engine::memcg::MemcgId;
 
+use super::culled::Culled;
 use super::feed::{Feed, Noticed};
 use super::flags::Flags;
 use super::homes::Homes;
@@ -38,6 +39,8 @@ pub(super) struct Driver {
     pub(super) machine: Machine,
     pub(super) members: Members,
     homes: Homes,
+    /// Of a tree of tenants: with one tenant there is nobody else to ask.
+    culled: Option<Culled>,
     flags: Flags,
     readings: u64,
     /// When the last look was, and what it took of a processor.
@@ -53,6 +56,7 @@ impl Driver {
             machine,
             members: Members::default(),
             homes: Homes::default(),
+            culled: None,
             readings: 0,
             looked: Instant::now(),
             look_took: Duration::ZERO,
@@ -68,6 +72,9 @@ impl Driver {
         let worked = own_cpu();
         self.watch.advance();
         self.readings += 1;
+        if let Some(culled) = &mut self.culled {
+            culled.rescue(&mut self.machine);
+        }
         let mut feed = Feed::new(
             &mut self.machine,
             (&mut self.homes, home_of),
@@ -86,9 +93,17 @@ impl Driver {
     /// The engine forgets all pages of a tenant that is about to be removed: its processes are gone or elsewhere, where
     /// the next look finds their pages. (Its id is given to another tenant then.)
     pub(super) fn evacuate(&mut self, memcg: MemcgId) {
+        if let Some(culled) = &mut self.culled {
+            culled.forget(memcg);
+        }
         for first in self.homes.evacuate(memcg) {
             self.machine.unmap_range(memcg, first, CHUNK_PAGES as usize);
         }
+    }
+
+    /// Pages that the kernel skips go off the lists from now on.
+    pub(super) fn cull(&mut self) {
+        self.culled = Some(Culled::new());
     }
 
     /// Whether a tenant's files are used once.
@@ -127,6 +142,7 @@ impl Driver {
             idle_since: how.idle_since,
             dry_run: how.dry_run,
             all: how.all,
+            culled: self.culled.as_mut(),
             tally: Tally::default(),
         };
         let answer = reclaim(&mut self.machine, &mut kernel);

@@ -14,6 +14,7 @@ use engine::{FolioId, Lruvec, Memory, PageOut};
 use pagetables::{Advice, Entry, Kind as EntryKind, Piece};
 
 use super::advise::{Advised, advise};
+use super::culled::Culled;
 use super::flags::Flags;
 use super::homes::Homes;
 use super::ids::joined;
@@ -40,6 +41,8 @@ pub(super) struct Kernel<'a> {
     pub(super) dry_run: bool,
     /// Everything is asked for.
     pub(super) all: bool,
+    /// Where pages go that the kernel skips, off the engine's lists; else they are put back.
+    pub(super) culled: Option<&'a mut Culled>,
     pub(super) tally: Tally,
 }
 
@@ -341,6 +344,12 @@ impl Memory for Kernel<'_> {
         for ((id, what), fresh) in batch.iter().zip(outcome.iter_mut()).zip(fresh) {
             if fresh {
                 self.tally.note(memcg, *id, *what);
+            }
+            if let Some(culled) = &mut self.culled
+                && matches!(what, PageOut::Shared | PageOut::Locked)
+            {
+                culled.add(memcg, *id);
+                *what = PageOut::Unevictable;
             }
             // Put back as the youngest: as the oldest they would be tried again before all others.
             if matches!(what, PageOut::Shared | PageOut::Locked | PageOut::LazyFree) {

@@ -11,6 +11,7 @@
 
 mod act;
 mod advise;
+mod culled;
 mod driver;
 mod feed;
 mod flags;

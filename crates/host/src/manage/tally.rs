@@ -47,7 +47,7 @@ impl Tally {
                 PageOut::Locked => kept.locked += 1,
                 PageOut::LazyFree => kept.lazyfree += 1,
                 PageOut::Busy | PageOut::NoSwap => kept.busy += 1,
-                PageOut::Stored | PageOut::Gone => {}
+                PageOut::Stored | PageOut::Gone | PageOut::Unevictable => {}
             }
         }
         kept

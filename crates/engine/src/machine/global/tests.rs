@@ -1,9 +1,13 @@
 //! Where a reclaim of the root starts, and what becomes of the dead.
 
 use super::*;
+use crate::FolioId;
+use crate::lruvec::Lruvec;
 use crate::machine::tests::{Simple, machine, request};
 use crate::memcg::{MemcgLimits, MemcgLru};
 use crate::units::{Bytes, Limit};
+use crate::vmscan::PageOut;
+use alloc::vec::Vec;
 
 /// memcg-lru.md 6. The first priority came from usage, active pages and all, and was gentler than the kernel's: memcg-lru's
 /// stddev/mean at scale 24 was 5.4 to 5.8% (2.9 to 3.6 since).
@@ -109,4 +113,53 @@ fn who_is_below_low_gives_last_where_that_is_asked_for() {
             "seed {seed}: {got:?}"
         );
     }
+}
+
+/// Nobody can take these pages by one process's tables: each is mapped by another, too.
+struct Libraries(u32);
+
+impl Memory for Libraries {
+    fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
+        lruvec.walk_accessed();
+    }
+
+    fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
+        let what = |id: &FolioId| match id.0 < self.0 {
+            true => PageOut::Unevictable,
+            false => PageOut::Stored,
+        };
+        outcome.extend(batch.iter().map(what));
+    }
+}
+
+/// Of 16 tenants that ran one program, the first had the pages of its libraries. It was asked for those, gave nothing, and
+/// stood beside the others as one that had nothing cold.
+#[test]
+fn pages_that_cannot_leave_are_not_in_the_way() {
+    let (mut machine, ids) = machine(MemcgProfile::Newer, 1, 6144);
+    (0..2).for_each(|_| machine.age(ids[0], Millis(0)));
+    let (_, shrunk) = machine.shrink_one(ids[0], request(16_384), 4, &mut Libraries(1000));
+    assert_eq!(shrunk.culled, 1000);
+    let share = (6144 - 1000) >> 4;
+    let got = shrunk.reclaimed.0;
+    assert!(
+        (share..share + 64).contains(&got),
+        "{got} of what can leave"
+    );
+    assert_eq!(
+        machine.lruvec(ids[0]).resident(),
+        Pages(6144 - shrunk.reclaimed.0)
+    );
+    machine.check_invariants();
+    // Once their other user is gone they leave as others do.
+    (0..1000).for_each(|id| machine.lruvec_mut(ids[0]).rescue(FolioId(id)));
+    machine.check_invariants();
+    (0..3).for_each(|_| machine.age(ids[0], Millis(0)));
+    let mut all = 0;
+    for _ in 0..40 {
+        let (_, shrunk) = machine.shrink_one(ids[0], request(16_384), 0, &mut Libraries(0));
+        all += shrunk.reclaimed.0;
+    }
+    assert_eq!(machine.lruvec(ids[0]).resident(), Pages(0), "{all}");
+    machine.check_invariants();
 }

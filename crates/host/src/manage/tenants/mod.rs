@@ -146,6 +146,7 @@ impl Tenants {
             actions: Vec::new(),
             pressed: BTreeSet::new(),
         };
+        tenants.driver.cull();
         tenants.admit(MemcgId::ROOT, PathBuf::new(), wall, false);
         tenants.begin_host()?;
         tenants.look()?;

@@ -64,8 +64,9 @@ impl Tenants {
         let Ok(tenant) = self.tenant(memcg) else {
             return 0;
         };
-        // Swappiness 0: of anonymous memory the engine decides.
-        let got = tenant.wall.reclaim(part, Some(0)).unwrap_or(0).min(part);
+        // Of anonymous memory the engine decides. Not 0: on version 1 the limit is lowered for a moment, and a program that met
+        // it with no cache left to drop would be killed.
+        let got = tenant.wall.reclaim(part, Some(1)).unwrap_or(0).min(part);
         self.note_caches();
         got
     }
