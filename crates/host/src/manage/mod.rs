@@ -263,7 +263,7 @@ impl Manager {
         self.sums.noticed.came_back += noticed.came_back;
         self.sums.noticed.left += noticed.left;
         let pause = self.driver.look_took() * WORK_SHARE;
-        self.next_look = begin + self.driver.watch.interval().max(pause);
+        self.next_look = begin + self.driver.watch.apart().max(pause);
         Ok(())
     }
 

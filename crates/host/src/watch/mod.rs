@@ -4,7 +4,7 @@
 //! time is the time since watching began, in steps of the interval, so that a look that comes a little
 //! late makes no page older.
 //!
-//! Floors: [`source`], `people`, `kernel`, `own`, `group` and `bins` know one thing each; `compose` makes a
+//! Floors: [`source`], `people`, `phase`, `kernel`, `own`, `group` and `bins` know one thing each; `compose` makes a
 //! report of them; here is the pace.
 
 mod bins;
@@ -14,6 +14,7 @@ mod group;
 mod kernel;
 pub(crate) mod own;
 mod people;
+mod phase;
 pub mod source;
 
 use std::collections::BTreeSet;
@@ -248,6 +249,14 @@ impl Watch {
         self.settings.interval
     }
 
+    /// Time until the next look, for who keeps the pace by himself: the interval, or a little less, another part of it
+    /// after each look ([`phase`]).
+    #[must_use]
+    pub fn apart(&self) -> Duration {
+        let interval = self.settings.interval;
+        interval.saturating_sub(phase::late(self.rounds, interval))
+    }
+
     /// The mappings of a process; none if it is gone or may not be read.
     pub fn mappings(&mut self, pid: u32) -> Vec<Mapping> {
         self.ages.mappings(pid)
@@ -284,7 +293,8 @@ impl Watch {
             return;
         }
         let interval_ms = self.interval_ms();
-        let due = self.begin + Duration::from_millis(self.now_ms + interval_ms);
+        let late = phase::late(self.rounds, self.settings.interval);
+        let due = self.begin + Duration::from_millis(self.now_ms + interval_ms) + late;
         loop {
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -38,7 +38,7 @@ impl Tenants {
             self.driver.machine.age(memcg, now);
         }
         let pause = self.driver.look_took() * WORK_SHARE;
-        self.next_look = begin + self.driver.watch.interval().max(pause);
+        self.next_look = begin + self.driver.watch.apart().max(pause);
         Ok(())
     }
 
