@@ -153,7 +153,7 @@ const FLOORS: [(&str, &[&[&str]]); 18] = [
             &["cache", "stall"],
             &["tenant"],
             &["host", "pressure"],
-            &["unmapped"],
+            &["unmapped", "list"],
             &["look", "hold", "ask", "reclaim"],
         ],
     ),

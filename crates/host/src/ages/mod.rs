@@ -226,6 +226,17 @@ impl Ages {
         let Ok(cpu) = pagetables::cpu_time(identity.pid) else {
             return Looked::Gone;
         };
+        let Ok(Some(resident)) = self.proc.resident(identity.pid) else {
+            return Looked::Gone;
+        };
+        if let Some(space) = self.spaces.get(&identity)
+            && space.has_rested(cpu, self.moved)
+            && space.slept(resident)
+        {
+            self.read.insert(space.id);
+            self.books.keep(space.owner);
+            return Looked::Done;
+        }
         let stat = match self.proc.stat(identity.pid) {
             Ok(Some(stat)) => stat,
             _ => return Looked::Gone,
@@ -233,18 +244,11 @@ impl Ages {
         // From before the reading: what is accessed during it is read in the next round.
         let now = Kept {
             cpu,
-            resident: stat.resident,
+            resident,
             faults: stat.minor_faults + stat.major_faults,
             majors: stat.major_faults,
             moved: self.moved,
         };
-        if let Some(space) = self.spaces.get(&identity)
-            && space.slept(now)
-        {
-            self.read.insert(space.id);
-            self.books.keep(space.owner);
-            return Looked::Done;
-        }
         match self.read(identity, now, listener) {
             Ok(true) => Looked::Done,
             Ok(false) => Looked::Gone,

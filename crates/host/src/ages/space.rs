@@ -19,7 +19,7 @@ const DEVICES_EVERY: u32 = 16;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Kept {
     pub(super) cpu: Duration,
-    /// Resident pages, as the kernel counts.
+    /// Resident pages, as the kernel counts ([`Proc::resident`]).
     pub(super) resident: u64,
     /// Page faults until now.
     pub(super) faults: u64,
@@ -107,10 +107,16 @@ impl Space {
         self.not_cleared.into_iter().flatten().max().or(foreign)
     }
 
-    /// Whether it did nothing since the last reading, and nothing was taken from it. What a secondary
-    /// MMU does needs no processor time of the process.
-    pub(super) fn slept(&self, now: Kept) -> bool {
-        self.rounds > 0 && !self.is_hidden() && self.kept == now
+    /// Whether it did nothing since the last reading, and so had no page fault either; memory may have been taken from it
+    /// all the same. What a secondary MMU does needs no processor time of the process.
+    pub(super) fn has_rested(&self, cpu: Duration, moved: u64) -> bool {
+        let is_same = self.kept.cpu == cpu && self.kept.moved == moved;
+        self.rounds > 0 && !self.is_hidden() && is_same
+    }
+
+    /// Whether nothing was taken from one that rested.
+    pub(super) fn slept(&self, resident: u64) -> bool {
+        self.kept.resident == resident
     }
 
     /// What the process was like before the reading that was just done.

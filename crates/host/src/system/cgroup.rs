@@ -11,6 +11,7 @@ mod usage;
 
 use std::path::PathBuf;
 
+pub(crate) use members::parse_procs;
 pub use usage::{Cache, Usage, parse_cache};
 
 /// Which interface the memory controller has.

@@ -7,6 +7,7 @@
 
 mod descent;
 mod heard;
+mod listed;
 mod looks;
 
 use std::collections::{HashMap, HashSet};
@@ -120,7 +121,7 @@ pub struct Family {
     since_look: u32,
 }
 
-/// Updates by events alone between two looks at everything. Events are complete as far as the kernel
+/// Updates by events between two looks at everything. Events are complete as far as the kernel
 /// says so; this bounds how long a mistake can last.
 const LOOK_EVERY: u32 = 32;
 
@@ -183,6 +184,18 @@ impl Family {
     /// If `/proc` or the control group cannot be read. A target that is gone is no error: its members
     /// are.
     pub fn update(&mut self, events: Option<&mut Events>) -> Result<Changes, Error> {
+        self.update_listed(events, None)
+    }
+
+    /// The same, where somebody else has just listed who is in the control group.
+    ///
+    /// # Errors
+    /// As [`Family::update`].
+    pub fn update_listed(
+        &mut self,
+        events: Option<&mut Events>,
+        listed: Option<Vec<u32>>,
+    ) -> Result<Changes, Error> {
         let mut changes = Changes::default();
         let heard_all = events.is_some_and(|events| {
             let drained = events.drain();
@@ -193,14 +206,14 @@ impl Family {
         self.ended.by_events &= heard_all;
         self.covered &= heard_all;
         self.since_look += 1;
-        // Processes are moved between groups without an event.
-        let by_events_alone = self.covered
-            && self.since_look < LOOK_EVERY
-            && !matches!(self.target, Target::Group(_));
-        if by_events_alone {
+        let by_events = self.covered && self.since_look < LOOK_EVERY;
+        if by_events && matches!(self.target, Target::Group(_)) {
+            // Processes are moved between groups without an event.
+            self.look_at_listed(listed, &mut changes)?;
+        } else if by_events {
             self.look_at_heard(&mut changes)?;
         } else {
-            self.look(&mut changes)?;
+            self.look(listed, &mut changes)?;
             if !heard_all {
                 // Whoever ended unheard would stay here forever.
                 self.heard.clear();

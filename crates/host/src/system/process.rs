@@ -8,6 +8,7 @@ mod command;
 mod secondary;
 mod smaps;
 mod stat;
+mod statm;
 mod status;
 
 pub use secondary::SecondaryMmu;

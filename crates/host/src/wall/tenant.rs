@@ -3,7 +3,6 @@
 //! Invariant: a group is a tenant's if it carries our mark and lies below the tree's root; who can lock its directory
 //! has no living manager before it. What was asked for it stands on it, so that whoever takes it up knows.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, XattrFlags, fgetxattr, flock, fsetxattr};
@@ -12,7 +11,7 @@ use rustix::io::Errno;
 use super::limits::Limits;
 use super::mark::Mark;
 use super::{Wall, files, group_of, place};
-use crate::system::cgroup::Version;
+use crate::system::cgroup::{Version, parse_procs};
 use crate::system::{Groups, Identity};
 
 /// What was asked for a tenant, in its manager's words.
@@ -125,6 +124,13 @@ impl Wall {
         files::folders(dir)
     }
 
+    /// The processes of a group alone; none of one that is gone.
+    #[must_use]
+    pub fn own_pids_of(groups: &Groups, dir: &Path) -> Vec<u32> {
+        let found = group_of(groups, dir).and_then(|group| groups.own_processes(&group).ok()?);
+        found.unwrap_or_default()
+    }
+
     /// The processes of a group and of all below it; none of one that is gone.
     #[must_use]
     pub fn pids_of(groups: &Groups, dir: &Path) -> Vec<u32> {
@@ -152,13 +158,16 @@ impl Wall {
         files::write(self.dir(), "cgroup.procs", pid)
     }
 
-    /// The processes of this group alone.
+    /// The processes of this group alone; none if it is gone, whatever has its name now.
     ///
     /// # Errors
-    /// The kernel's.
-    pub fn own_pids(&self) -> io::Result<Vec<u32>> {
-        let pids = self.groups().own_processes(self.group());
-        Ok(pids.map_err(io::Error::other)?.unwrap_or_default())
+    /// The kernel's: EOPNOTSUPP of a group of threads, whose processes are listed above it.
+    pub fn own_pids(&self) -> Result<Option<Vec<u32>>, Errno> {
+        match files::read(self.dir(), "cgroup.procs") {
+            Ok(text) => Ok(Some(parse_procs(&text))),
+            Err(Errno::NODEV | Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// One of its files as the kernel has it.

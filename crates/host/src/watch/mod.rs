@@ -80,6 +80,8 @@ pub struct Watch {
     members: Vec<Identity>,
     /// Processes that are not looked at, with their descendants.
     left_out: BTreeSet<u32>,
+    /// Who is in the target's group, as somebody else has just listed it.
+    listed: Option<Vec<u32>>,
     /// Members that could not be read in the last round, and why the first of them.
     denied: (u64, String),
     /// Time of the last round, milliseconds.
@@ -154,6 +156,7 @@ impl Watch {
             cpu_before: own_cpu(),
             members: Vec::new(),
             left_out: BTreeSet::new(),
+            listed: None,
             denied: (0, String::new()),
             now_ms: 0,
             rounds: 0,
@@ -340,6 +343,11 @@ impl Watch {
         Ok(())
     }
 
+    /// Who is in the target's control group and in those below it, for the next look: it need not list them again.
+    pub fn list(&mut self, pids: Vec<u32>) {
+        self.listed = Some(pids);
+    }
+
     /// From the next look on, these processes and their descendants are not looked at.
     pub fn leave_out(&mut self, pids: BTreeSet<u32>) {
         self.left_out = pids;
@@ -365,7 +373,8 @@ impl Watch {
     /// # Errors
     /// `/proc` cannot be read.
     pub fn follow(&mut self) -> Result<(), WatchError> {
-        let changes = self.family.update(self.events.as_mut())?;
+        let listed = self.listed.take();
+        let changes = self.family.update_listed(self.events.as_mut(), listed)?;
         self.finished = self.family.members().next().is_none()
             && match &self.settings.target {
                 Target::Descendants(_) => true,

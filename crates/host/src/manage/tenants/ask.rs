@@ -198,6 +198,18 @@ impl Tenants {
         })
     }
 
+    /// memory.stat of it and of each tenant below it, those above first, all as of one moment.
+    ///
+    /// # Errors
+    /// ENODEV.
+    pub fn stats(&mut self, memcg: MemcgId) -> Result<Vec<(MemcgId, MemoryStat)>, Errno> {
+        self.tenant(memcg)?;
+        let all = self.below(memcg).into_iter();
+        let machine = &mut self.driver.machine;
+        machine.flush_stats();
+        Ok(all.map(|one| (one, machine.memory_stat(one))).collect())
+    }
+
     /// memory.events by name, of it and all below it or of it alone. Kills are the kernel's to count.
     ///
     /// # Errors

@@ -4,7 +4,6 @@
 //! given. Groups that managers of ours have are none of the host's, nor are processes that other managers look at: of
 //! two that clear accessed bits neither knows an age.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use engine::memcg::MemcgId;
@@ -94,34 +93,5 @@ impl Tenants {
     pub(super) fn is_hosts_own(&self, dir: &Path) -> bool {
         let root = self.tenants.get(&MemcgId::ROOT);
         root.is_none_or(|root| root.wall.group().dir != dir) && !Wall::is_marked(dir)
-    }
-
-    /// Processes that are not ours to look at: those of other managers.
-    pub(super) fn strangers(&self) -> BTreeSet<u32> {
-        let mut found: BTreeSet<u32> = (self.others)().into_iter().collect();
-        let Some(host) = &self.host else {
-            return found;
-        };
-        // Walls may be below any group, tenants' groups are not walls.
-        let mut folders = vec![host.group.dir.clone()];
-        while let Some(folder) = folders.pop() {
-            for dir in Wall::folders(&folder) {
-                if !self.is_tenants(&dir) && Wall::is_marked(&dir) {
-                    found.extend(Wall::pids_of(&self.groups, &dir));
-                } else {
-                    folders.push(dir);
-                }
-            }
-        }
-        found
-    }
-
-    /// Whether a directory is a group of the tree that was made here.
-    fn is_tenants(&self, dir: &Path) -> bool {
-        let Some(root) = self.tenants.get(&MemcgId::ROOT) else {
-            return false;
-        };
-        let below = dir.strip_prefix(&root.wall.group().dir);
-        below.is_ok_and(|path| self.by_path.contains_key(path))
     }
 }

@@ -1,18 +1,15 @@
-//! A look at all tenants: which groups there are, who is in them, and what of theirs is in memory.
+//! A look at all tenants: who is in them, and what of theirs is in memory.
 //!
-//! Invariant: a process is of the tenant whose group the kernel lists it in, and of the root if that group came later
-//! than the listing; one that was moved is read even if it slept.
+//! Invariant: a process is of the tenant whose group the kernel lists it in, and of the root if it is not listed any more;
+//! one that was moved is read even if it slept.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use engine::memcg::MemcgId;
 
 use super::Tenants;
-use super::tenant::Tenant;
+use super::list::Listing;
 use crate::system::Identity;
-use crate::wall::Wall;
 use crate::watch::WatchError;
 
 /// Looks may take this part of a processor, more often than the interval, while reclaim needs fresh ages.
@@ -73,11 +70,13 @@ impl Tenants {
     }
 
     fn read(&mut self) -> Result<(), WatchError> {
-        self.find_groups();
-        let strangers = self.strangers();
+        let Listing {
+            homes: by_pid,
+            strangers,
+        } = self.list();
         self.driver.watch.leave_out(strangers);
-        let by_pid = self.processes();
-        // Who is in no group that was listed came meanwhile: nothing is taken from it for one look, if that may not be.
+        self.driver.watch.list(by_pid.keys().copied().collect());
+        // Who is in no group any more and has not ended yet: nothing is taken from it, if that may not be.
         let unlisted = self.host.as_ref().map_or(MemcgId::ROOT, |host| host.memcg);
         let home = |identity: Identity| {
             let found = by_pid.get(&identity.pid).copied();
@@ -96,78 +95,5 @@ impl Tenants {
         self.measure();
         self.note_caches();
         Ok(())
-    }
-
-    /// Groups that came and went by another's hand. Those that are not ours count to the tenant above.
-    fn find_groups(&mut self) {
-        let is_gone = |memcg: &&MemcgId| {
-            let tenant = self.tenants.get(memcg);
-            tenant.is_some_and(|tenant| tenant.serial != 0 && !tenant.wall.is_there())
-        };
-        let gone: Vec<MemcgId> = self.by_path.values().filter(is_gone).copied().collect();
-        // From the leaves up: the engine releases nobody who has children.
-        for memcg in gone.into_iter().rev() {
-            self.drop_tenant(memcg);
-        }
-        let mut above = vec![MemcgId::ROOT];
-        above.extend(self.host.as_ref().map(|host| host.memcg));
-        while let Some(parent) = above.pop() {
-            let Some(tenant) = self.tenants.get(&parent) else {
-                continue;
-            };
-            let (path, mut below) = (tenant.path.clone(), tenant.wall.below());
-            let of_host = tenant.of_host;
-            below.retain(|dir| !of_host || self.is_hosts_own(dir));
-            for dir in below {
-                let path = path.join(dir.file_name().unwrap_or_default());
-                above.extend(self.take_up(parent, path, &dir));
-            }
-        }
-    }
-
-    /// The tenant of a group that is there.
-    fn take_up(
-        &mut self,
-        parent: MemcgId,
-        path: PathBuf,
-        dir: &std::path::Path,
-    ) -> Option<MemcgId> {
-        if let Some(known) = self.by_path.get(&path) {
-            return Some(*known);
-        }
-        let of_host = self.tenants.get(&parent)?.of_host;
-        let wall = match of_host {
-            true => Wall::of_host(&self.groups, dir, self.manager),
-            false => Wall::tenant(&self.groups, dir, self.manager, true),
-        };
-        let wall = wall.ok()?;
-        let now = self.now();
-        let memcg = self.driver.machine.create(parent, now);
-        self.admit(memcg, path, wall, of_host);
-        Some(memcg)
-    }
-
-    /// Whose tenant each process is. Groups below a tenant that are no tenants are of it: those below come later.
-    fn processes(&self) -> BTreeMap<u32, MemcgId> {
-        let mut by_pid = BTreeMap::new();
-        let has_strangers = |tenant: &Tenant| {
-            let below = tenant.wall.below().into_iter();
-            let known = |dir: &PathBuf| {
-                let path = tenant.path.join(dir.file_name().unwrap_or_default());
-                self.by_path.contains_key(&path)
-            };
-            !below.collect::<Vec<_>>().iter().all(known)
-        };
-        let in_order = self.by_path.values().filter_map(|id| self.tenants.get(id));
-        for tenant in in_order {
-            // Below a group of the host are other tenants, of both kinds, and groups of other managers.
-            let pids = match !tenant.of_host && has_strangers(tenant) {
-                true => tenant.wall.pids(),
-                false => tenant.wall.own_pids(),
-            };
-            let pids = pids.unwrap_or_default();
-            by_pid.extend(pids.into_iter().map(|pid| (pid, tenant.memcg)));
-        }
-        by_pid
     }
 }

@@ -5,13 +5,14 @@
 //! kernel says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time,
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
-//! Floors: `cache`, `stall`; `tenant`, `pressure`; here the tree and its clock; `host` (the host's own groups), `look` (who is where), `hold`
-//! (limits); `unmapped` (page cache); `ask`, `reclaim` (what people ask for).
+//! Floors: `cache`, `stall`; `tenant`, `pressure`; here the tree and its clock; `host` (the host's own groups), `list` (who is where), `look`,
+//! `hold` (limits); `unmapped` (page cache); `ask`, `reclaim` (what people ask for).
 
 mod ask;
 mod cache;
 mod hold;
 mod host;
+mod list;
 mod look;
 mod pressure;
 mod reclaim;
@@ -20,6 +21,7 @@ mod tenant;
 mod unmapped;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -85,6 +87,8 @@ pub struct Tenants {
     actions: Vec<String>,
     /// Tenants that were reclaimed since somebody asked, though nobody had asked for that.
     pressed: BTreeSet<MemcgId>,
+    /// Who went by another's hand since somebody asked: the number of the one above, and the name there.
+    gone: Vec<(u64, OsString)>,
 }
 
 impl Tenants {
@@ -145,6 +149,7 @@ impl Tenants {
             others: settings.others,
             actions: Vec::new(),
             pressed: BTreeSet::new(),
+            gone: Vec::new(),
         };
         tenants.driver.cull();
         tenants.admit(MemcgId::ROOT, PathBuf::new(), wall, false);
@@ -178,6 +183,11 @@ impl Tenants {
     /// was asked for (memory.reclaim) is no pressure. spec: workingset-report.md 5.
     pub fn pressed(&mut self) -> BTreeSet<MemcgId> {
         std::mem::take(&mut self.pressed)
+    }
+
+    /// Tenants whose groups somebody else removed since the last call: the number of the tenant above, and the name there.
+    pub fn gone(&mut self) -> Vec<(u64, OsString)> {
+        std::mem::take(&mut self.gone)
     }
 
     /// The tenant at a path below the root; the root for an empty one.
@@ -268,7 +278,7 @@ impl Tenants {
     }
 
     /// Ends: tenants stay as they are, and a root that holds nothing, nobody and no limit is removed.
-    pub fn end(self) {
+    pub fn end(&self) {
         let root = self.tenants.get(&MemcgId::ROOT);
         if let Some(root) = root.filter(|root| root.limits == Limits::default()) {
             // EBUSY where there are tenants or processes.

@@ -69,7 +69,7 @@ fn read_procs(dir: &Path) -> Result<Option<Vec<u32>>, Errno> {
 }
 
 /// One pid a line. Those of processes that our pid namespace does not show are 0.
-pub(super) fn parse_procs(text: &[u8]) -> Vec<u32> {
+pub(crate) fn parse_procs(text: &[u8]) -> Vec<u32> {
     lines(text)
         .filter_map(number32)
         .filter(|&pid| pid != 0)

@@ -17,8 +17,13 @@ pub(super) type Seen = HashMap<u32, Stat>;
 
 impl Family {
     /// Looks at all processes that may be members, and takes over what changed.
-    pub(super) fn look(&mut self, changes: &mut Changes) -> Result<(), Error> {
-        let seen = self.see()?;
+    pub(super) fn look(
+        &mut self,
+        listed: Option<Vec<u32>>,
+        changes: &mut Changes,
+    ) -> Result<(), Error> {
+        let pids = self.pids(listed)?;
+        let seen = self.see(&pids)?;
         self.check_members(&seen, changes)?;
         let mut new: Vec<u32> = match self.descent.take() {
             None => seen.keys().copied().collect(),
@@ -32,28 +37,55 @@ impl Family {
             }
         };
         new.retain(|pid| !self.members.contains_key(pid) && !self.left.contains(pid));
-        // In the order of their birth, as far as that is known: a report reads better so.
-        new.sort_by_key(|pid| (seen.get(pid).map(|stat| stat.started), *pid));
-        for stat in new.iter().filter_map(|pid| seen.get(pid)) {
-            self.admit(stat, changes);
-        }
-        // Alive and not in the control group: it was moved, and so will its end be elsewhere's.
-        if matches!(self.target, Target::Group(_)) {
-            let proc = &self.proc;
-            self.heard
-                .retain(|&pid| !matches!(proc.stat(pid), Ok(Some(stat)) if !stat.is_over()));
-        }
+        self.admit_all(new.iter().filter_map(|pid| seen.get(pid)), changes);
+        self.forget_moved();
         Ok(())
     }
 
-    fn see(&self) -> Result<Seen, Error> {
-        let pids = match (&self.target, &self.groups) {
-            // A group that is gone has nobody.
-            (Target::Group(group), Some(groups)) => groups.processes(group)?.unwrap_or_default(),
-            _ => self.proc.pids()?,
+    /// Takes processes in, in the order of their birth, as far as that is known: a report reads better so.
+    pub(super) fn admit_all<'a>(
+        &mut self,
+        new: impl Iterator<Item = &'a Stat>,
+        changes: &mut Changes,
+    ) {
+        let mut new: Vec<&Stat> = new.collect();
+        new.sort_by_key(|stat| (stat.started, stat.pid));
+        new.into_iter().for_each(|stat| self.admit(stat, changes));
+    }
+
+    /// Who was heard of, and is alive and not in the control group: it was moved, and so will its end be elsewhere's.
+    pub(super) fn forget_moved(&mut self) {
+        let (Target::Group(target), Some(groups)) = (&self.target, &self.groups) else {
+            return;
         };
+        let proc = &self.proc;
+        let is_elsewhere = |pid: u32| match proc.stat(pid) {
+            // It may have come after the listing.
+            Ok(Some(stat)) if !stat.is_over() => {
+                let group = groups.of_process(proc, pid).ok().flatten();
+                group.is_none_or(|group| !group.path.starts_with(&target.path))
+            }
+            _ => false,
+        };
+        self.heard.retain(|pid| !is_elsewhere(*pid));
+    }
+
+    /// All processes that may be members.
+    pub(super) fn pids(&self, listed: Option<Vec<u32>>) -> Result<Vec<u32>, Error> {
+        match (&self.target, &self.groups) {
+            (Target::Group(group), Some(groups)) => match listed {
+                Some(pids) => Ok(pids),
+                // A group that is gone has nobody.
+                None => Ok(groups.processes(group)?.unwrap_or_default()),
+            },
+            _ => self.proc.pids(),
+        }
+    }
+
+    /// What the living among them are.
+    pub(super) fn see(&self, pids: &[u32]) -> Result<Seen, Error> {
         let mut seen = Seen::with_capacity(pids.len());
-        for pid in pids {
+        for pid in pids.iter().copied() {
             match self.proc.stat(pid) {
                 Ok(Some(stat)) if !stat.is_kernel() && !stat.is_over() => {
                     seen.insert(pid, stat);
@@ -80,13 +112,19 @@ impl Family {
                         changes.execs.push(member.identity);
                     }
                 }
-                _ if self.lives_elsewhere(pid)? => {
-                    self.dismiss(pid, Departure::Moved, changes);
-                }
-                // Its event is on the way, and says how it ended.
-                _ if self.covered && self.headless.insert(pid) => {}
-                _ => self.dismiss(pid, Departure::Ended { status: None }, changes),
+                _ => self.miss(pid, changes)?,
             }
+        }
+        Ok(())
+    }
+
+    /// A member was not found.
+    pub(super) fn miss(&mut self, pid: u32, changes: &mut Changes) -> Result<(), Error> {
+        if self.lives_elsewhere(pid)? {
+            self.dismiss(pid, Departure::Moved, changes);
+        // Its event is on the way, and says how it ended.
+        } else if !(self.covered && self.headless.insert(pid)) {
+            self.dismiss(pid, Departure::Ended { status: None }, changes);
         }
         Ok(())
     }

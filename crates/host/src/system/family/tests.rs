@@ -240,6 +240,41 @@ fn a_group_and_who_is_moved() {
     }
 }
 
+/// Who is listed may have ended since, and who has come since is not listed.
+#[test]
+fn a_listing_is_older_than_the_events_that_come_with_it() {
+    let mut shell = Shell::start("listed", "");
+    let proc = Proc::system().unwrap();
+    let group = Groups::find(&proc).unwrap();
+    let group = group.resolve(shell.group.dir.to_str().unwrap()).unwrap();
+    let mut events = Events::open().unwrap();
+    let mut family = shell.family(Target::Group(group));
+    family.update(Some(&mut events)).unwrap();
+    let ended = shell.tell("sleep 50 > /dev/null & echo $!").unwrap();
+    let mut update = |family: &mut Family, listed: &[u32]| {
+        let listed = Some(listed.to_vec());
+        let changes = family.update_listed(Some(&mut events), listed).unwrap();
+        changes.new.len()
+    };
+    assert_eq!(update(&mut family, &[shell.pid(), ended]), 1);
+    let child = shell.tell("sleep 50 > /dev/null & echo $!").unwrap();
+    shell.tell(&format!("kill -9 {ended}; wait {ended}; true"));
+    assert_eq!(update(&mut family, &[shell.pid(), ended]), 0);
+    assert_eq!(pids(&family), [shell.pid()]);
+    assert_eq!(update(&mut family, &[shell.pid(), child]), 1);
+    assert_eq!(pids(&family), sorted([shell.pid(), child]));
+    // From elsewhere, without an event.
+    let mut guest = Command::new("sleep").arg("50").spawn().unwrap();
+    let procs = shell.group.dir.join("cgroup.procs");
+    std::fs::write(procs, guest.id().to_string()).unwrap();
+    let all = [shell.pid(), child, guest.id()];
+    assert_eq!(update(&mut family, &all), 1);
+    assert_eq!(pids(&family), sorted(all));
+    assert_eq!(family.ended().processes, 1);
+    guest.kill().unwrap();
+    guest.wait().unwrap();
+}
+
 #[test]
 fn all_but_ourselves_and_the_kernel() {
     let mut shell = Shell::start("all", "");

@@ -1,0 +1,41 @@
+//! A look at who is in a control group, where events tell the rest.
+//!
+//! Invariant: only moves between groups come without an event. So a member that is still listed is the process that it was,
+//! unless its end was told, and of a thousand who sleep none is read.
+
+use std::collections::HashSet;
+
+use super::{Changes, Family};
+use crate::system::error::Error;
+
+impl Family {
+    /// Takes over who came and went. Events must have told all since the last look at everything.
+    pub(super) fn look_at_listed(
+        &mut self,
+        listed: Option<Vec<u32>>,
+        changes: &mut Changes,
+    ) -> Result<(), Error> {
+        let pids = self.pids(listed)?;
+        let listed: HashSet<u32> = pids.iter().copied().collect();
+        // The end of those whose first thread has ended comes without an event.
+        let doubted: Vec<u32> = self.headless.iter().copied().collect();
+        let doubted = self.see(&doubted)?;
+        let is_same = |pid: u32, family: &Family| {
+            let member = family.members.get(&pid);
+            let stat = doubted.get(&pid);
+            member.is_some_and(|member| stat.is_some_and(|one| one.identity() == member.identity))
+        };
+        for pid in self.members.keys().copied().collect::<Vec<_>>() {
+            let is_known = !self.headless.contains(&pid) || is_same(pid, self);
+            if !(listed.contains(&pid) && is_known) {
+                self.miss(pid, changes)?;
+            }
+        }
+        let is_new = |pid: &u32| !self.members.contains_key(pid) && !self.left.contains(pid);
+        let new: Vec<u32> = pids.into_iter().filter(is_new).collect();
+        let new = self.see(&new)?;
+        self.admit_all(new.values(), changes);
+        self.forget_moved();
+        Ok(())
+    }
+}
