@@ -6,6 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
+use e2e::control;
 use e2e::guard::Run;
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
@@ -66,32 +67,15 @@ fn a_fork_bomb_stays_in_its_tenant() {
     let _ = kept.touch();
 }
 
-/// The name of the tree's socket, of those that a process has open.
-fn socket_of(pid: u32) -> String {
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
-    let links = open
-        .flatten()
-        .filter_map(|fd| std::fs::read_link(fd.path()).ok());
-    let own: Vec<String> = links.map(|link| link.display().to_string()).collect();
-    let sockets = std::fs::read_to_string("/proc/net/unix").expect("there are some");
-    let mut trees = sockets.lines().filter_map(|line| {
-        let (before, name) = line.split_once(" @")?;
-        let inode = before.rsplit(' ').next()?;
-        let is_own = own.contains(&format!("socket:[{inode}]"));
-        (is_own && name.starts_with("pagetide.tree.")).then(|| name.to_owned())
-    });
-    trees.next().expect("its socket")
-}
-
 /// Clients that ask and never read, or say half of a question: others are answered.
 #[test]
 fn who_never_reads_holds_nobody_up() {
     let _serial = serial();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     (0..50).for_each(|number| tree.make(&format!("t{number}")));
-    let name = socket_of(tree.pid());
+    let name = control::name_of_tree(tree.pid()).expect("its socket");
     let address = SocketAddr::from_abstract_name(&name).expect("a name");
-    let question = "{\"tenant\":{\"path\":\"/\",\"ask\":\"stats\"}}\n";
+    let question = "{\"op\":\"tenant\",\"path\":\"/\",\"ask\":\"stats\"}\n";
     let mut silent = Vec::new();
     for number in 0..40 {
         let Ok(mut client) = UnixStream::connect_addr(&address) else {

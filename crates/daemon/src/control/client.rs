@@ -16,6 +16,9 @@ use super::protocol::{RESPONSE_BYTES_MAX, Request, Response};
 use super::{ControlError, Tenant};
 use crate::options::Millis;
 
+/// Bytes that are read at a time: the counters of some hundred tenants.
+const CHUNK: usize = 64 << 10;
+
 /// Asks the manager of a tenant, waiting at most `within`.
 ///
 /// # Errors
@@ -161,23 +164,26 @@ impl Call<'_> {
     /// Reads up to the newline.
     fn receive(&self, mut stream: &UnixStream) -> Result<Vec<u8>, ControlError> {
         let mut line = Vec::new();
-        let mut chunk = [0; 4096];
+        let mut chunk = vec![0; CHUNK];
         loop {
             stream
                 .set_read_timeout(Some(self.left()?))
                 .map_err(|e| self.io(e))?;
             match stream.read(&mut chunk) {
                 Ok(0) => return Err(self.broken("it hung up before it answered")),
-                Ok(n) => line.extend_from_slice(&chunk[..n]),
+                Ok(n) => {
+                    let got = &chunk[..n];
+                    let end = got.iter().position(|byte| *byte == b'\n');
+                    line.extend_from_slice(&got[..end.unwrap_or(n)]);
+                    if end.is_some() {
+                        return Ok(line);
+                    }
+                }
                 Err(error) => match error.kind() {
                     // A timeout of the socket: `left` above turns it into ours.
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                     _ => return Err(self.io(error)),
                 },
-            }
-            if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
-                line.truncate(end);
-                return Ok(line);
             }
             if line.len() > RESPONSE_BYTES_MAX {
                 return Err(self.broken("its answer does not end"));

@@ -5,10 +5,11 @@
 //! length and [`CLIENT_TIME`] to be done.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
 
 use super::protocol::{REQUEST_BYTES_MAX, Request, Response};
 use super::{ControlError, Tenant};
@@ -68,17 +69,20 @@ impl ControlServer {
         })
     }
 
-    /// The descriptors to wait on for readability; more clients may need [`ControlServer::poll`]
-    /// than these show, so wait no longer than an interval.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let clients = self.clients.iter().map(|client| client.stream.as_fd());
-        std::iter::once(self.listener.as_fd()).chain(clients)
+    /// What to wait for before the next [`ControlServer::poll`]: whoever comes, asks, or takes its answer.
+    pub fn fds(&self) -> impl Iterator<Item = PollFd<'_>> {
+        // Who comes while there is no room stays in the backlog, and would end each wait at once.
+        let has_room = self.clients.len() < CLIENTS_MAX;
+        let listener = has_room.then(|| PollFd::new(&self.listener, PollFlags::IN));
+        let clients = self.clients.iter().map(Client::awaited);
+        listener.into_iter().chain(clients)
     }
 
-    /// Whether a client is being served.
+    /// How long to wait for these at most: until the first client has had its time.
     #[must_use]
-    pub fn is_busy(&self) -> bool {
-        !self.clients.is_empty()
+    pub fn patience(&self) -> Duration {
+        let left = |client: &Client| CLIENT_TIME.saturating_sub(client.since.elapsed());
+        self.clients.iter().map(left).min().unwrap_or(Duration::MAX)
     }
 
     /// Takes what has arrived, answers what is complete, drops what is late. Never waits; `handler`
@@ -138,6 +142,15 @@ impl Client {
 
     fn alive(&self) -> bool {
         !matches!(self.phase, Phase::Done) && self.since.elapsed() < CLIENT_TIME
+    }
+
+    /// Its question, or room for more of the answer.
+    fn awaited(&self) -> PollFd<'_> {
+        let flags = match self.phase {
+            Phase::Writing { .. } => PollFlags::OUT,
+            Phase::Reading(_) | Phase::Done => PollFlags::IN,
+        };
+        PollFd::new(&self.stream, flags)
     }
 
     fn step(&mut self, handler: &mut dyn FnMut(Request) -> Response) {

@@ -25,8 +25,6 @@ use wake::Wake;
 
 /// How often a share of what is used is worked out anew.
 const SHARES_EVERY: Duration = Duration::from_secs(1);
-/// While a client is being served, its answer is looked after so often.
-const CLIENT_PULSE: Duration = Duration::from_millis(5);
 /// Once the first process has ended, the end of the last one is looked for so often: its event comes after
 /// it, and nothing else tells of one that outlives the first.
 const LAST_PULSE: Duration = Duration::from_millis(250);
@@ -157,9 +155,7 @@ impl Served {
                 return Ok(());
             }
             let mut wait = next.min(watcher.pace().unwrap_or(next));
-            if self.server.is_busy() {
-                wait = wait.min(CLIENT_PULSE);
-            }
+            wait = wait.min(self.server.patience());
             if self.wake.has_first_ended() {
                 wait = wait.min(LAST_PULSE);
             }

@@ -70,22 +70,16 @@ impl Wake {
     }
 
     /// Waits at most for `time`.
-    pub(crate) fn wait<'a>(
-        &mut self,
-        others: impl Iterator<Item = BorrowedFd<'a>>,
-        time: Duration,
-    ) {
-        let others: Vec<BorrowedFd<'a>> = others.collect();
+    pub(crate) fn wait<'a>(&mut self, others: impl Iterator<Item = PollFd<'a>>, time: Duration) {
+        let others: Vec<PollFd<'a>> = others.collect();
         let has_ended = {
             let own = [
                 Some(&self.signals as &dyn AsBorrowed),
                 self.first.as_ref().map(|fd| fd as _),
             ];
             let own = own.into_iter().flatten().map(AsBorrowed::borrowed);
-            let mut fds: Vec<PollFd<'_>> = own
-                .chain(others)
-                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-                .collect();
+            let own = own.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            let mut fds: Vec<PollFd<'_>> = own.chain(others).collect();
             // A time that is too long for the kernel is no limit; a signal ends the wait, too.
             let time = Timespec::try_from(time).ok();
             let _ = poll(&mut fds, time.as_ref());

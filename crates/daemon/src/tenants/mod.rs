@@ -19,10 +19,10 @@ mod reports;
 mod talk;
 mod values;
 
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use host::manage::tenants::Tenants;
+use rustix::event::{PollFd, PollFlags};
 
 use crate::control::{ControlServer, Tenant};
 use crate::error::Error;
@@ -113,13 +113,9 @@ fn begin(asked: &Asked, tree: &mut Tree) -> Result<(Option<mount::Mounted>, Ears
 impl Ears {
     /// Until somebody asks, or a signal comes, or for so long.
     fn wait(&mut self, time: Duration) {
-        // A client that is being answered shows no more by itself.
-        let time = match self.control.is_busy() {
-            true => time.min(Duration::from_millis(5)),
-            false => time,
-        };
-        let fds: Vec<BorrowedFd<'_>> = self.control.fds().collect();
-        let fds = std::iter::once(self.inbox.fd()).chain(fds);
+        let time = time.min(self.control.patience());
+        let inbox = PollFd::from_borrowed_fd(self.inbox.fd(), PollFlags::IN);
+        let fds = std::iter::once(inbox).chain(self.control.fds());
         self.wake.wait(fds, time);
     }
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use engine::memcg::MemcgId;
-use engine::memory_stat::LruSize;
+use engine::memory_stat::{LruSize, MemoryStat};
 use host::manage::tenants::Tenants;
 use rustix::io::Errno;
 
@@ -60,30 +60,27 @@ fn refused(name: &str, errno: Errno) -> Error {
     Error::failed(format!("cannot do that for tenant {name}: {errno}"), hint)
 }
 
-/// Each counter's name and value, in the order of memory.stat.
-fn pairs(tenants: &mut Tenants, memcg: MemcgId) -> Result<Vec<(&'static str, u64)>, Errno> {
-    let stat = tenants.stat(memcg, false)?;
+/// Each counter's name and value, in the order of memory.stat: sizes in bytes.
+fn pairs(stat: &MemoryStat) -> impl Iterator<Item = (&'static str, u64)> {
     let sizes = LruSize::ALL.map(|size| (size.name(), stat.size(size) * 4096));
-    let events = stat.events.iter();
-    Ok(sizes.into_iter().chain(events).collect())
+    sizes.into_iter().chain(stat.events.iter())
 }
 
 fn stat(tenants: &mut Tenants, memcg: MemcgId) -> Result<Stat, Errno> {
-    let pairs = pairs(tenants, memcg)?.into_iter();
-    Ok(pairs
+    let stat = tenants.stat(memcg, false)?;
+    Ok(pairs(&stat)
         .map(|(name, value)| (name.to_owned(), value))
         .collect())
 }
 
 fn stats(tenants: &mut Tenants, memcg: MemcgId) -> Result<Stats, Errno> {
     let mut all = Stats::default();
-    for one in tenants.below(memcg) {
-        let pairs = pairs(tenants, one)?;
+    for (one, stat) in tenants.stats(memcg)? {
         if all.names.is_empty() {
-            all.names = pairs.iter().map(|(name, _)| (*name).to_owned()).collect();
+            all.names = pairs(&stat).map(|(name, _)| name.to_owned()).collect();
         }
         let path = tenants.path(one)?.to_string_lossy().into_owned();
-        let row = pairs.into_iter().map(|(_, value)| value).collect();
+        let row = pairs(&stat).map(|(_, value)| value).collect();
         all.tenants.push((path, row));
     }
     Ok(all)
