@@ -123,6 +123,26 @@ fn what_is_refused_is_refused_as_by_the_kernel() {
     assert_eq!(error.raw_os_error(), Some(19), "ENODEV");
 }
 
+/// The kernel keeps names of tenants, and is told which are gone.
+#[test]
+fn who_is_removed_by_another_hand_is_gone_by_name() {
+    let _serial = serial();
+    let tree = Tree::serve(&["--age-every", "200ms"]);
+    tree.make("a");
+    for _ in 0..3 {
+        tree.make("a/b");
+        assert!(tree.read("a/b/memory.stat").contains("pgsteal"));
+        let open = std::fs::File::open(tree.at("a/b/memory.current")).expect("it is there");
+        std::fs::remove_dir(tree.group("a/b")).expect("nobody is in it");
+        wait::until("its name is gone", SOON, || !tree.at("a/b").exists());
+        let error = std::fs::read(tree.at("a/b/memory.stat")).expect_err("it is gone");
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+        let error = std::io::read_to_string(open).expect_err("it was open");
+        assert_eq!(error.raw_os_error(), Some(19), "ENODEV");
+        assert!(tree.at("a").exists());
+    }
+}
+
 #[test]
 fn a_limit_holds_and_the_program_is_as_it_was() {
     let _serial = serial();

@@ -54,7 +54,7 @@ pub struct Reading {
 }
 
 /// Reads and clears accessed bits.
-pub trait Source {
+pub trait Source: Send {
     /// Which it is.
     fn kind(&self) -> SourceKind;
 

@@ -116,6 +116,9 @@ pub(crate) struct Shared {
     words: usize,
 }
 
+// SAFETY: the mapping is the process's, not a thread's, and has one owner: a slice of it borrows that one, wherever it is.
+unsafe impl Send for Shared {}
+
 impl Shared {
     /// Maps `words` words of the map.
     pub(crate) fn map(fd: &OwnedFd, words: usize) -> io::Result<Shared> {

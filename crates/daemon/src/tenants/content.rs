@@ -16,6 +16,9 @@ use super::file::File;
 use super::reports::{Part, Reports, Setting};
 use super::values;
 
+/// Bytes: room for most texts.
+const PAGE: usize = 4096;
+
 /// A file of a tenant that is there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
@@ -151,20 +154,21 @@ fn cgroup_events(tenants: &Tenants, memcg: MemcgId) -> Result<String, Errno> {
 /// memory.stat: sizes in bytes, then events.
 fn stat(tenants: &mut Tenants, memcg: MemcgId, is_local: bool) -> Result<String, Errno> {
     let stat = tenants.stat(memcg, is_local)?;
-    let sizes = LruSize::ALL.map(|size| (size.name(), stat.size(size) * 4096));
-    let mut text = pairs(&sizes);
+    let mut text = String::with_capacity(PAGE);
+    print(
+        &mut text,
+        LruSize::ALL.map(|size| (size.name(), stat.size(size) * 4096)),
+    );
     // As the kernel: of both, the sum over whoever asked stands first.
-    for all in ["pgscan", "pgsteal"] {
-        let asked = ["kswapd", "direct", "proactive"].map(|who| format!("{all}_{who}"));
+    for (all, of) in [("pgscan", "pgscan_"), ("pgsteal", "pgsteal_")] {
+        let asked = |name: &str| matches!(name, "kswapd" | "direct" | "proactive");
         let of = stat
             .events
             .iter()
-            .filter(|(name, _)| asked.iter().any(|one| one == name));
-        let _ = writeln!(text, "{all} {}", of.map(|(_, count)| count).sum::<u64>());
+            .filter(|(name, _)| name.strip_prefix(of).is_some_and(asked));
+        print(&mut text, [(all, of.map(|(_, count)| count).sum())]);
     }
-    for (name, count) in stat.events.iter() {
-        let _ = writeln!(text, "{name} {count}");
-    }
+    print(&mut text, stat.events.iter());
     Ok(text)
 }
 
@@ -184,8 +188,13 @@ fn numa_stat(tenants: &mut Tenants, memcg: MemcgId) -> Result<String, Errno> {
 
 fn pairs(pairs: &[(&str, u64)]) -> String {
     let mut text = String::new();
+    print(&mut text, pairs.iter().copied());
+    text
+}
+
+/// A line each.
+fn print<'a>(text: &mut String, pairs: impl IntoIterator<Item = (&'a str, u64)>) {
     for (name, count) in pairs {
         let _ = writeln!(text, "{name} {count}");
     }
-    text
 }

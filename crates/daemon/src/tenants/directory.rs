@@ -20,11 +20,12 @@ const PAGE: usize = 4096;
 /// What stat(2) is told.
 pub(super) struct Entry {
     pub(super) inode: Inode,
-    pub(super) is_directory: bool,
     pub(super) mode: u16,
     /// Bytes, no fewer than its text has: sendfile(2) and splice(2) (cat of busybox) read no further than this. Not many
     /// more: a tail begins to read that far from the end.
     pub(super) size: u64,
+    /// All of this stays as it is for as long as the tenant is there.
+    pub(super) is_lasting: bool,
 }
 
 impl Entry {
@@ -35,42 +36,50 @@ impl Entry {
         };
         Entry {
             inode,
-            is_directory: true,
             mode,
             size: 0,
+            is_lasting: true,
         }
     }
 
     fn file(tree: &Tree, inode: Inode, file: File) -> Entry {
+        // Texts of numbers fit into a page, lists may not.
         let at_most = match (inode, file) {
             (Inode::File(serial, _), File::Procs) => {
                 let found = tree.tenants.by_serial(serial);
                 let text = found.and_then(|id| tree.tenants.kernel_file(id, file.name()).ok());
-                text.map_or(0, |text| text.len())
+                Some(text.map_or(0, |text| text.len()))
             }
             (_, File::PageAge | File::NodePageAge) => {
-                tree.reports.at_most(tree.tenants.nodes().len())
+                Some(tree.reports.at_most(tree.tenants.nodes().len()))
             }
-            _ => PAGE,
+            _ => None,
         };
         Entry {
             inode,
-            is_directory: false,
             mode: file.mode(),
-            size: at_most.max(1).next_multiple_of(PAGE) as u64,
+            size: at_most.unwrap_or(PAGE).max(1).next_multiple_of(PAGE) as u64,
+            is_lasting: at_most.is_none(),
         }
     }
 }
 
 /// An inode that is there.
 pub(super) fn entry(tree: &Tree, inode: Inode) -> Result<Entry, Errno> {
-    let is_node = |node: u32| (node as usize) < tree.tenants.nodes().len();
+    is_there(tree, inode)?;
+    Ok(match inode {
+        Inode::File(_, file) | Inode::NodeFile(_, file) => Entry::file(tree, inode, file),
+        _ => Entry::directory(inode),
+    })
+}
+
+fn is_there(tree: &Tree, inode: Inode) -> Result<(), Errno> {
     match inode {
-        Inode::Tenant(serial) => tenant(tree, serial).map(|_| Entry::directory(inode)),
-        Inode::File(serial, file) => tenant(tree, serial).map(|_| Entry::file(tree, inode, file)),
-        Inode::Node(node) | Inode::NodeReport(node) if is_node(node) => Ok(Entry::directory(inode)),
-        Inode::NodeFile(node, file) if is_node(node) => Ok(Entry::file(tree, inode, file)),
-        Inode::Node(_) | Inode::NodeReport(_) | Inode::NodeFile(..) => Err(Errno::NOENT),
+        Inode::Tenant(serial) | Inode::File(serial, _) => tenant(tree, serial).map(drop),
+        Inode::Node(node) | Inode::NodeReport(node) | Inode::NodeFile(node, _) => {
+            let nodes = tree.tenants.nodes();
+            nodes.get(node as usize).map(drop).ok_or(Errno::NOENT)
+        }
     }
 }
 
@@ -79,81 +88,70 @@ fn tenant(tree: &Tree, serial: u64) -> Result<MemcgId, Errno> {
 }
 
 /// All that is in a directory, with `.` and `..`.
-pub(super) fn list(tree: &Tree, inode: Inode) -> Result<Vec<(OsString, Entry)>, Errno> {
-    entry(tree, inode)?;
-    let own = |name: &str| (OsString::from(name), Entry::directory(inode));
-    let mut all = vec![own("."), own("..")];
+pub(super) fn list(tree: &Tree, inode: Inode) -> Result<Vec<(OsString, Inode)>, Errno> {
+    is_there(tree, inode)?;
+    let mut all: Vec<(OsString, Inode)> = vec![(".".into(), inode), ("..".into(), inode)];
     match inode {
         Inode::Tenant(serial) => {
             let files = File::of_tenant(serial == 0);
-            let named = |file: File| {
-                let entry = Entry::file(tree, Inode::File(serial, file), file);
-                (OsString::from(file.name()), entry)
-            };
-            all.extend(files.map(named));
-            let nodes = if serial == 0 {
-                tree.tenants.nodes()
-            } else {
-                &[]
-            };
-            all.extend((0..).zip(nodes).map(|(place, node)| {
-                let entry = Entry::directory(Inode::Node(place));
-                (OsString::from(format!("node{node}")), entry)
-            }));
+            all.extend(files.map(|file| (file.name().into(), Inode::File(serial, file))));
+            if serial == 0 {
+                let nodes = (0..).zip(tree.tenants.nodes());
+                all.extend(nodes.map(|(place, node)| (node_name(*node), Inode::Node(place))));
+            }
             for (path, id) in tree.tenants.children(tenant(tree, serial)?) {
                 let name = path.file_name().unwrap_or_default().to_owned();
                 let serial = tree.tenants.serial(id).unwrap_or(u64::MAX);
-                all.push((name, Entry::directory(Inode::Tenant(serial))));
+                all.push((name, Inode::Tenant(serial)));
             }
         }
-        Inode::Node(node) => {
-            let entry = Entry::directory(Inode::NodeReport(node));
-            all.push((OsString::from(REPORT), entry));
+        Inode::Node(node) => all.push((REPORT.into(), Inode::NodeReport(node))),
+        Inode::NodeReport(node) => {
+            let files = File::of_node();
+            all.extend(files.map(|file| (file.name().into(), Inode::NodeFile(node, file))));
         }
-        Inode::NodeReport(node) => all.extend(File::of_node().map(|file| {
-            let entry = Entry::file(tree, Inode::NodeFile(node, file), file);
-            (OsString::from(file.name()), entry)
-        })),
         Inode::File(..) | Inode::NodeFile(..) => return Err(Errno::NOTDIR),
     }
     Ok(all)
 }
 
-/// What has a name in a directory.
-pub(super) fn find(tree: &Tree, parent: Inode, name: &OsStr) -> Result<Entry, Errno> {
-    let listed = match parent {
-        // Of a thousand tenants one is looked for at a time.
-        Inode::Tenant(serial) => {
-            let path = tree.tenants.path(tenant(tree, serial)?)?.join(name);
-            if let Some(id) = tree.tenants.find(&path) {
-                let serial = tree.tenants.serial(id).ok_or(Errno::NOENT)?;
-                return Ok(Entry::directory(Inode::Tenant(serial)));
-            }
-            fixed(tree, serial)
-        }
-        parent => list(tree, parent)?,
-    };
-    let mut listed = listed.into_iter();
-    let found = listed.find(|(found, _)| found == name);
-    found.map(|(_, entry)| entry).ok_or(Errno::NOENT)
+fn node_name(number: u32) -> OsString {
+    format!("node{number}").into()
 }
 
-/// Names in a tenant's directory that no tenant may have.
-fn fixed(tree: &Tree, serial: u64) -> Vec<(OsString, Entry)> {
-    let files = File::of_tenant(serial == 0).map(|file| {
-        let entry = Entry::file(tree, Inode::File(serial, file), file);
-        (OsString::from(file.name()), entry)
-    });
-    let nodes = if serial == 0 {
-        tree.tenants.nodes()
-    } else {
-        &[]
+/// What has a name in a directory.
+pub(super) fn find(tree: &Tree, parent: Inode, name: &OsStr) -> Result<Entry, Errno> {
+    let found = match parent {
+        // Of a thousand tenants one is looked for at a time.
+        Inode::Tenant(serial) => {
+            let memcg = tenant(tree, serial)?;
+            match fixed(tree, serial, name) {
+                Some(inode) => inode,
+                None => {
+                    let path = tree.tenants.path(memcg)?.join(name);
+                    let found = tree.tenants.find(&path).ok_or(Errno::NOENT)?;
+                    Inode::Tenant(tree.tenants.serial(found).ok_or(Errno::NOENT)?)
+                }
+            }
+        }
+        parent => {
+            let mut listed = list(tree, parent)?.into_iter();
+            let found = listed.find(|(found, _)| found == name);
+            found.ok_or(Errno::NOENT)?.1
+        }
     };
-    let nodes = (0..).zip(nodes).map(|(place, node)| {
-        let entry = Entry::directory(Inode::Node(place));
-        (OsString::from(format!("node{node}")), entry)
-    });
-    files.chain(nodes).collect()
+    entry(tree, found)
+}
+
+/// What has a name in a tenant's directory that no tenant may have.
+fn fixed(tree: &Tree, serial: u64, name: &OsStr) -> Option<Inode> {
+    let is_root = serial == 0;
+    if let Some(file) = File::named(name, is_root) {
+        return Some(Inode::File(serial, file));
+    }
+    let mut nodes = (0..).zip(tree.tenants.nodes());
+    let node = nodes.find(|(_, node)| is_root && name == node_name(**node));
+    node.map(|(place, _)| Inode::Node(place))
 }
 
 /// Makes a tenant.
@@ -162,7 +160,7 @@ pub(super) fn make(tree: &mut Tree, parent: Inode, name: &OsStr) -> Result<Entry
         return Err(Errno::PERM);
     };
     let above = tenant(tree, serial)?;
-    let mut is_taken = fixed(tree, serial).iter().any(|(taken, _)| taken == name);
+    let mut is_taken = fixed(tree, serial, name).is_some();
     // The host's own groups are there, or would be.
     is_taken |= serial == 0 && name == "host";
     if is_taken {

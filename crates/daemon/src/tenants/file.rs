@@ -2,6 +2,8 @@
 //!
 //! Invariant: names are cgroup v2's; what the kernel has not on the root is not there either.
 
+use std::ffi::OsStr;
+
 /// A file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
@@ -43,6 +45,17 @@ enum Where {
     Everywhere,
     BelowRoot,
     Node,
+}
+
+impl Where {
+    /// In a tenant's directory: the root's, or another's.
+    fn is_of_tenant(self, is_root: bool) -> bool {
+        match self {
+            Where::Everywhere => true,
+            Where::BelowRoot => !is_root,
+            Where::Node => false,
+        }
+    }
 }
 
 /// All files: name, mode, where.
@@ -146,13 +159,18 @@ const ALL: [(File, &str, u16, Where); 29] = [
 impl File {
     /// The files of a tenant's directory, those of the root or of another.
     pub(super) fn of_tenant(is_root: bool) -> impl Iterator<Item = File> {
-        let is_there = move |place: Where| match place {
-            Where::Everywhere => true,
-            Where::BelowRoot => !is_root,
-            Where::Node => false,
-        };
-        let found = ALL.iter().filter(move |(.., place)| is_there(*place));
+        let found = ALL
+            .iter()
+            .filter(move |(.., place)| place.is_of_tenant(is_root));
         found.map(|(file, ..)| *file)
+    }
+
+    /// The one of a name among them.
+    pub(super) fn named(name: &OsStr, is_root: bool) -> Option<File> {
+        let mut found = ALL
+            .iter()
+            .filter(|(_, known, _, place)| name == *known && place.is_of_tenant(is_root));
+        found.next().map(|(file, ..)| *file)
     }
 
     /// The files of a node's `workingset_report` directory.
@@ -202,5 +220,9 @@ mod tests {
         assert!(File::of_tenant(true).all(|file| file != File::PageAge));
         assert!(File::of_tenant(false).any(|file| file == File::Min));
         assert_eq!(File::of_node().count(), 4);
+        assert_eq!(File::named("memory.stat".as_ref(), true), Some(File::Stat));
+        assert_eq!(File::named("memory.min".as_ref(), true), None);
+        assert_eq!(File::named("memory.min".as_ref(), false), Some(File::Min));
+        assert_eq!(File::named("page_age".as_ref(), false), None);
     }
 }

@@ -37,6 +37,11 @@ impl Inode {
         serial * FILES + file + 1
     }
 
+    /// Whether it is a directory's.
+    pub(super) fn is_directory(self) -> bool {
+        !matches!(self, Inode::File(..) | Inode::NodeFile(..))
+    }
+
     pub(super) fn of(number: u64) -> Option<Inode> {
         let number = number.checked_sub(1)?;
         let (serial, file) = (number / FILES, u8::try_from(number % FILES).ok()?);

@@ -30,7 +30,9 @@ use crate::preflight;
 use crate::serve::wake::Wake;
 pub use asked::Given;
 use asked::{Asked, Fixed};
-use desk::{Inbox, Tree};
+use desk::{Inbox, Shared, Tree};
+use inode::Inode;
+use mount::Mounted;
 use notify::Notify;
 use reports::Reports;
 
@@ -64,37 +66,38 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
         ));
     }
     let tenants = Tenants::start(&asked.settings())?;
-    let mut tree = Tree {
+    let tree = Shared::new(Tree {
         tenants,
         reports: Reports::default(),
-    };
-    let begun = begin(&asked, &mut tree);
+    });
+    let begun = begin(&asked, &tree);
     let (mounted, mut ears) = match begun {
         Ok(begun) => begun,
         Err(error) => {
-            tree.tenants.end();
+            tree.lock().tenants.end();
             return Err(error);
         }
     };
     log.ready(asked.fixed.mount.as_deref(), &notes);
     ears.notify.ready();
-    let ended = work(given, &asked.fixed, &mut tree, &mut ears, log);
+    let about = (given, &asked.fixed);
+    let ended = work(about, (&tree, mounted.as_ref()), &mut ears, log);
     ears.notify.stopping();
     // Before the tree's owner is gone: unmounting waits for answers.
     let leaving = std::thread::spawn(move || drop(mounted));
     while !leaving.is_finished() {
-        ears.inbox.work(&mut tree);
+        ears.inbox.work(&mut tree.lock());
         ears.wait(Duration::from_millis(20));
     }
-    tree.tenants.end();
+    tree.lock().tenants.end();
     ended
 }
 
 /// Gives the tree what was asked for, and opens all ways to ask it.
-fn begin(asked: &Asked, tree: &mut Tree) -> Result<(Option<mount::Mounted>, Ears), Error> {
+fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error> {
     let wake = Wake::that_reloads()?;
-    asked.apply(tree)?;
-    let (desk, inbox) = desk::open().map_err(|error| {
+    asked.apply(&mut tree.lock())?;
+    let (desk, inbox) = desk::open(tree).map_err(|error| {
         let what = format!("cannot make a pair of sockets: {error}");
         Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
     })?;
@@ -121,16 +124,17 @@ impl Ears {
 }
 
 fn work(
-    given: &Given,
-    fixed: &Fixed,
-    tree: &mut Tree,
+    (given, fixed): (&Given, &Fixed),
+    (tree, mounted): (&Shared, Option<&Mounted>),
     ears: &mut Ears,
     log: &mut dyn Log,
 ) -> Result<(), Error> {
     loop {
+        let mut held = tree.lock();
+        let tree = &mut *held;
+        ears.inbox.work(tree);
         tree.tenants.set_refresh(tree.reports.shortest());
         let pause = tree.tenants.work()?;
-        ears.inbox.work(tree);
         ears.control
             .poll(&mut |request| talk::answer(tree, request));
         if ears.wake.take_reload() {
@@ -138,22 +142,38 @@ fn work(
             log.actions(&[reload(given, fixed, tree)]);
             ears.notify.ready();
         }
-        let now = tree.tenants.elapsed_ms();
-        for memcg in tree.tenants.pressed() {
-            if let Some(serial) = tree.tenants.serial(memcg) {
-                tree.reports.press(serial, now);
-            }
-        }
-        let actions = tree.tenants.actions();
-        if !actions.is_empty() {
-            log.actions(&actions);
-        }
+        tell(tree, mounted, log);
         if ears.wake.is_stopped() {
             return Ok(());
         }
+        // While we wait others do their jobs themselves.
+        drop(held);
         let pause = pause.min(ears.notify.alive());
         ears.wait(pause);
-        ears.inbox.work(tree);
+    }
+}
+
+/// What the tree has to say since the last time: to who waits for reports, to the kernel and to people.
+fn tell(tree: &mut Tree, mounted: Option<&Mounted>, log: &mut dyn Log) {
+    let Tree { tenants, reports } = tree;
+    let now = tenants.elapsed_ms();
+    for memcg in tenants.pressed() {
+        if let Some(serial) = tenants.serial(memcg) {
+            reports.press(serial, now);
+        }
+    }
+    let gone = tenants.gone();
+    if !gone.is_empty() {
+        reports.retain(|serial| tenants.by_serial(serial).is_some());
+    }
+    for (parent, name) in gone {
+        if let Some(mounted) = mounted {
+            mounted.forget(Inode::Tenant(parent), name);
+        }
+    }
+    let actions = tenants.actions();
+    if !actions.is_empty() {
+        log.actions(&actions);
     }
 }
 

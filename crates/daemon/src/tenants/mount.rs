@@ -1,18 +1,20 @@
 //! The tree as files (FUSE).
 //!
-//! Invariant: the thread of the file system decides nothing and keeps nothing of the tree: each call becomes a job of
-//! its owner, who answers. What one open file reads is what the tree was when it was first read.
+//! Invariant: the thread of the file system decides nothing and keeps nothing of the tree: each call is a job at its desk.
+//! What one open file reads is what the tree was when it was first read. What the kernel keeps of names is true until it is
+//! told otherwise ([`Mounted::forget`]).
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
     BackgroundSession, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    MountOption, OpenFlags, PollEvents, PollFlags, PollNotifier, ReplyAttr, ReplyData,
+    MountOption, Notifier, OpenFlags, PollEvents, PollFlags, PollNotifier, ReplyAttr, ReplyData,
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyWrite, Request, WriteFlags,
 };
 use rustix::io::Errno;
@@ -23,12 +25,35 @@ use super::directory::{self, Entry};
 use super::inode::Inode;
 use crate::error::Error;
 
-/// Names and attributes are asked for anew each time: tenants come and go, and the kernel takes what sendfile(2) once
-/// read of a file for its size until it is told otherwise.
-const TTL: Duration = Duration::ZERO;
+/// Kept until the kernel is told otherwise: directories of tenants, who says when they go, and all attributes that last.
+const KEPT: Duration = Duration::from_secs(1 << 30);
+/// Asked for anew each time. Names of files are, since what sendfile(2) once read of a file is its size to the kernel until
+/// it asks again.
+const ASKED: Duration = Duration::ZERO;
 
 /// The mounted tree; dropping it unmounts.
-pub(super) struct Mounted(#[expect(dead_code, reason = "held for its end")] BackgroundSession);
+pub(super) struct Mounted {
+    #[expect(dead_code, reason = "held for its end")]
+    session: BackgroundSession,
+    stale: Sender<(INodeNo, OsString)>,
+}
+
+impl Mounted {
+    /// There is no such tenant in that directory any more. Who removes one by the file system need not say so.
+    pub(super) fn forget(&self, parent: Inode, name: OsString) {
+        // Without the thread, which ends with the mount, nobody asks either.
+        let _ = self.stale.send((INodeNo(parent.number()), name));
+    }
+}
+
+/// Tells the kernel which names are gone. It waits there for whoever works in that directory, who may wait for an answer of
+/// ours: so this is a thread of its own.
+fn forget_stale(notifier: &Notifier, stale: &Receiver<(INodeNo, OsString)>) {
+    for (parent, name) in stale {
+        // It may know no such name.
+        let _ = notifier.inval_entry(parent, &name);
+    }
+}
 
 /// Mounts the tree at a directory.
 ///
@@ -53,8 +78,14 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         next: AtomicU64::new(1),
         open: Arc::default(),
     };
-    let mounted = fuser::spawn_mount(files, at, &config);
-    mounted.map(Mounted).map_err(|error| {
+    let mounted = fuser::spawn_mount(files, at, &config).and_then(|session| {
+        let notifier = session.notifier();
+        let (stale, names) = channel();
+        let thread = std::thread::Builder::new().name("stale-names".to_owned());
+        thread.spawn(move || forget_stale(&notifier, &names))?;
+        Ok(Mounted { session, stale })
+    });
+    mounted.map_err(|error| {
         let what = format!("cannot mount the tenants at {}: {error}", at.display());
         Error::missing(
             what,
@@ -97,13 +128,35 @@ fn refusal(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.raw_os_error())
 }
 
+fn kind(inode: Inode) -> FileType {
+    match inode.is_directory() {
+        true => FileType::Directory,
+        false => FileType::RegularFile,
+    }
+}
+
+/// For how long the kernel may keep what it is told of an inode.
+fn kept(entry: &Entry) -> Duration {
+    if entry.is_lasting { KEPT } else { ASKED }
+}
+
+/// Tells of a name in a directory.
+fn tell(reply: ReplyEntry, found: Result<Entry, Errno>) {
+    match found {
+        Ok(entry) => {
+            let name = match entry.inode.is_directory() {
+                true => KEPT,
+                false => ASKED,
+            };
+            let attr = attributes(&entry);
+            reply.entry_with_ttls(&kept(&entry), &name, &attr, Generation(0));
+        }
+        Err(errno) => reply.error(refusal(errno)),
+    }
+}
+
 /// As stat(2) tells it.
 fn attributes(entry: &Entry) -> FileAttr {
-    let kind = if entry.is_directory {
-        FileType::Directory
-    } else {
-        FileType::RegularFile
-    };
     let began: SystemTime = UNIX_EPOCH;
     FileAttr {
         ino: INodeNo(entry.inode.number()),
@@ -113,7 +166,7 @@ fn attributes(entry: &Entry) -> FileAttr {
         mtime: began,
         ctime: began,
         crtime: began,
-        kind,
+        kind: kind(entry.inode),
         perm: entry.mode,
         // Of directories it would be said how many are in it: 1 is not known.
         nlink: 1,
@@ -141,18 +194,16 @@ fn inode(number: INodeNo) -> Result<Inode, Errno> {
 impl Filesystem for Files {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_owned();
-        self.desk.leave(move |tree| {
-            match inode(parent).and_then(|parent| directory::find(tree, parent, &name)) {
-                Ok(entry) => reply.entry(&TTL, &attributes(&entry), Generation(0)),
-                Err(errno) => reply.error(refusal(errno)),
-            }
+        self.desk.ask(move |tree| {
+            let found = inode(parent).and_then(|parent| directory::find(tree, parent, &name));
+            tell(reply, found);
         });
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.desk.leave(move |tree| {
+        self.desk.ask(move |tree| {
             match inode(number).and_then(|inode| directory::entry(tree, inode)) {
-                Ok(entry) => reply.attr(&TTL, &attributes(&entry)),
+                Ok(entry) => reply.attr(&kept(&entry), &attributes(&entry)),
                 Err(errno) => reply.error(refusal(errno)),
             }
         });
@@ -187,10 +238,8 @@ impl Filesystem for Files {
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
         let name = name.to_owned();
         self.desk.leave(move |tree| {
-            match inode(parent).and_then(|parent| directory::make(tree, parent, &name)) {
-                Ok(entry) => reply.entry(&TTL, &attributes(&entry), Generation(0)),
-                Err(errno) => reply.error(refusal(errno)),
-            }
+            let made = inode(parent).and_then(|parent| directory::make(tree, parent, &name));
+            tell(reply, made);
         });
     }
 
@@ -233,7 +282,7 @@ impl Filesystem for Files {
             return reply.data(part(text, offset, size));
         }
         let open = Arc::clone(&self.open);
-        self.desk.leave(move |tree| {
+        self.desk.ask(move |tree| {
             let told = inode(number).ok();
             let told = told.and_then(|inode| directory::report_of(tree, inode));
             let told = told.map(|serial| tree.reports.told(serial));
@@ -263,7 +312,7 @@ impl Filesystem for Files {
         reply: ReplyPoll,
     ) {
         let open = Arc::clone(&self.open);
-        self.desk.leave(move |tree| {
+        self.desk.ask(move |tree| {
             let ready = PollEvents::POLLIN | PollEvents::POLLOUT;
             let found = inode(number).ok();
             let Some(serial) = found.and_then(|inode| directory::report_of(tree, inode)) else {
@@ -335,7 +384,7 @@ impl Filesystem for Files {
     ) {
         let opened = lock(&self.open).remove(&handle.0);
         if opened.is_some_and(|opened| opened.has_polled) {
-            self.desk.leave(move |tree| {
+            self.desk.ask(move |tree| {
                 let found = inode(number).ok();
                 if let Some(serial) = found.and_then(|inode| directory::report_of(tree, inode)) {
                     tree.reports.wait_no_more(serial, handle.0);
@@ -353,15 +402,14 @@ impl Filesystem for Files {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        self.desk.leave(move |tree| {
+        self.desk.ask(move |tree| {
             let listed = match inode(number).and_then(|inode| directory::list(tree, inode)) {
                 Ok(listed) => listed,
                 Err(errno) => return reply.error(refusal(errno)),
             };
             let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
-            for (at, (name, entry)) in (1_u64..).zip(listed).skip(skipped) {
-                let attr = attributes(&entry);
-                if reply.add(attr.ino, at, attr.kind, name) {
+            for (at, (name, inode)) in (1_u64..).zip(listed).skip(skipped) {
+                if reply.add(INodeNo(inode.number()), at, kind(inode), name) {
                     break;
                 }
             }
