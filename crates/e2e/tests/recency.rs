@@ -1,12 +1,14 @@
-//! Memory that a program says it reads in order or at random (MADV_SEQUENTIAL, MADV_RANDOM) leaves before memory that is used
-//! as much: its accesses say nothing of the next ones.
+//! Memory that a program says it reads in order or at random (MADV_SEQUENTIAL, MADV_RANDOM), or that a rule says is used once
+//! (what POSIX_FADV_NOREUSE says, and nobody sees), leaves before memory that is used as much: its accesses say nothing of the
+//! next ones.
 #![forbid(unsafe_code)]
 
+use std::io::Write;
 use std::time::Duration;
 
 use e2e::guard::{Run, Running};
 use e2e::programs;
-use e2e::temp::serial;
+use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
 use e2e::wait;
 use e2e::zram::Swap;
@@ -14,32 +16,33 @@ use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
-/// Of each of its two areas.
+/// Of each area.
 const AREA: u64 = 48;
 
-/// The program, and where its areas begin.
-fn started(prefix: Vec<String>) -> (Running, [u64; 2]) {
-    let own = [
-        "python3".to_owned(),
-        programs::source("advised.py"),
-        AREA.to_string(),
-    ];
+/// A program of `tests/programs` in Python that says `ready` and where its areas begin; those.
+fn started(
+    prefix: Vec<String>,
+    name: &str,
+    words: impl IntoIterator<Item = String>,
+) -> (Running, Vec<u64>) {
+    let own = ["python3".to_owned(), programs::source(name)];
+    let own = own.into_iter().chain([AREA.to_string()]).chain(words);
     let running = Run::new(prefix.into_iter().chain(own)).start();
-    wait::until("it has written all twice", SOON, || {
-        running.stdout().contains("ready")
+    wait::until("it has used all twice", SOON, || {
+        let ended = running.stdout().ends_with('\n');
+        ended && running.stdout().contains("ready")
     });
     let text = running.stdout();
-    let mut places = text.split_whitespace().skip(1).map(|word| {
+    let places = text.split_whitespace().skip(1).map(|word| {
         let hex = word.trim_start_matches("0x");
         u64::from_str_radix(hex, 16).expect("an address")
     });
-    let mut next = || places.next().expect("two areas");
-    let places = [next(), next()];
+    let places = places.collect();
     (running, places)
 }
 
-/// What the kernel has in swap of the mapping at this address.
-fn swapped(pid: u32, start: u64) -> u64 {
+/// What the kernel has of the mapping at this address, bytes, by this name in smaps.
+fn of_mapping(pid: u32, start: u64, name: &str) -> u64 {
     let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("it runs");
     let mut is_it = false;
     for line in smaps.lines() {
@@ -47,7 +50,10 @@ fn swapped(pid: u32, start: u64) -> u64 {
             let hex = |text| u64::from_str_radix(text, 16).unwrap_or(0);
             is_it = (hex(first)..hex(last)).contains(&start);
         }
-        if let Some(rest) = line.strip_prefix("Swap:").filter(|_| is_it) {
+        let rest = line
+            .strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix(':'));
+        if let Some(rest) = rest.filter(|_| is_it) {
             let kib = rest.trim().trim_end_matches(" kB").parse::<u64>();
             return kib.expect("a number") * 1024;
         }
@@ -61,7 +67,7 @@ fn what_is_read_in_order_leaves_before_what_is_used_as_much() {
     let _swap = Swap::new(512);
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
-    let (running, [advised, plain]) = started(tree.inside("a"));
+    let (running, places) = started(tree.inside("a"), "advised.py", []);
     let pid = running.pid();
     wait::until("its pages are known", SOON, || {
         tree.line("a/memory.stat", "anon") >= 2 * AREA * MIB
@@ -70,11 +76,89 @@ fn what_is_read_in_order_leaves_before_what_is_used_as_much() {
     std::thread::sleep(Duration::from_secs(3));
     running.signal(Signal::STOP);
     tree.write("a/memory.reclaim", "32m");
-    let out = [advised, plain].map(|start| swapped(pid, start));
+    let out = [0, 1].map(|area| of_mapping(pid, places[area], "Swap"));
     running.signal(Signal::CONT);
     // The rest of the 32 MiB is the interpreter's own, which is idle: older than either.
     assert!(
         out[0] >= 16 * MIB && out[1] <= MIB,
         "{out:?} of {AREA} MiB each"
     );
+}
+
+/// A file of [`AREA`] on the disk.
+fn written(path: &str) {
+    let mut file = std::fs::File::create(path).expect("it can be made");
+    let area = vec![7; usize::try_from(AREA * MIB).expect("it fits")];
+    file.write_all(&area).expect("there is room");
+    // What is not on the disk yet would have to be written before it can leave.
+    file.sync_all().expect("it is written");
+}
+
+/// Two files that are streamed through, beside a hot set: which of them a rule names leaves, and nothing else does, in whatever
+/// order they were mapped. A configuration with a mistake leaves the rule before it in force, the next one replaces it; a
+/// file that was removed is known by the path that it had.
+#[test]
+fn files_that_a_rule_names_leave_before_what_is_used_as_much() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let folder = TempDir::new();
+    // The kernel writes this name with an escape.
+    let files = [folder.file("str\neam"), folder.file("other")];
+    files.iter().for_each(|file| written(file));
+    let config = folder.file("pagetide.toml");
+    let ask = |text: String| {
+        std::fs::write(&config, format!("age-every = \"500ms\"\n{text}")).expect("it is written");
+    };
+    ask(format!(
+        "noreuse-paths = [\"{}/str\\n*\"]\n",
+        folder.path().display()
+    ));
+    let tree = Tree::serve(&["--config", &config]);
+    tree.make("a");
+    let (running, places) = started(tree.inside("a"), "mapped.py", files.clone());
+    let pid = running.pid();
+    let resident = || [0, 1, 2].map(|area| of_mapping(pid, places[area], "Rss"));
+    let round = || {
+        wait::until("all is there", SOON, || {
+            resident().iter().all(|bytes| *bytes == AREA * MIB)
+        });
+        wait::until("its pages are known", SOON, || {
+            tree.line("a/memory.stat", "file") >= 2 * AREA * MIB
+        });
+        // Some looks, each of which finds all of it accessed.
+        std::thread::sleep(Duration::from_secs(3));
+        running.signal(Signal::STOP);
+        tree.write("a/memory.reclaim", "32m");
+        let left = resident();
+        running.signal(Signal::CONT);
+        left.map(|bytes| AREA * MIB - bytes)
+    };
+    let is_first = |[first, ..]: [u64; 3]| first >= 16 * MIB;
+    let is_second = |[_, second, _]: [u64; 3]| second >= 16 * MIB;
+    let others = |out: [u64; 3], named: usize| out.iter().sum::<u64>() - out[named];
+
+    let out = round();
+    assert!(is_first(out) && others(out, 0) <= MIB, "{out:?}");
+
+    ask("noreuse-paths = [\"other\"]\n".to_owned());
+    tree.reload();
+    wait::until("it is refused", SOON, || {
+        tree.said().contains("nothing is changed")
+    });
+    let said = tree.said();
+    assert!(
+        said.contains("line 2") && said.contains("begin it with /"),
+        "{said}"
+    );
+    let out = round();
+    assert!(is_first(out) && others(out, 0) <= MIB, "{out:?}");
+
+    ask(format!("[tenants.a]\nnoreuse-paths = [\"{}\"]\n", files[1]));
+    std::fs::remove_file(&files[1]).expect("it is there");
+    tree.reload();
+    wait::until("it is read", SOON, || {
+        tree.said().contains("read once more")
+    });
+    let out = round();
+    assert!(is_second(out) && others(out, 1) <= MIB, "{out:?}");
 }

@@ -140,7 +140,9 @@ const FLOORS: [(&str, &[&[&str]]); 18] = [
     (
         "crates/host/src/manage",
         &[
-            &["options", "ids", "members", "advise", "flags", "near"],
+            &[
+                "options", "ids", "members", "advise", "flags", "near", "noreuse",
+            ],
             &["culled", "homes", "tally", "why"],
             &["feed", "kernel", "room"],
             &["driver"],

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use engine::memcg::MemcgId;
 use engine::units::{Bytes, Limit};
-use host::manage::tenants::{HostGroups, Settings, Watermarks};
+use host::manage::tenants::{HostGroups, Noreuse, NoreuseFiles, Settings, Watermarks};
+use host::system::PathPattern;
 use rustix::io::Errno;
 
 use super::config::{Config, Global, Tenant};
@@ -47,6 +48,8 @@ pub(super) struct Asked {
     pub(super) memory_max: Option<Limit>,
     pub(super) watermarks: Option<Watermarks>,
     tenants: Vec<(String, Tenant)>,
+    /// Files that everybody uses once.
+    noreuse_paths: Vec<PathPattern>,
     total: Bytes,
 }
 
@@ -89,6 +92,7 @@ impl Given {
                 total,
             )?,
             tenants: file.tenants.into_iter().collect(),
+            noreuse_paths: file.noreuse_paths,
             total,
         })
     }
@@ -139,15 +143,26 @@ impl Asked {
                 Error::failed(what, "may you write to that control group?")
             })?;
         }
+        let mut noreuse = Noreuse {
+            paths: self.noreuse_paths.clone(),
+            ..Noreuse::default()
+        };
         for (path, tenant) in &self.tenants {
-            self.give(tree, path, tenant).map_err(|errno| {
+            let at = self.give(tree, path, tenant).map_err(|errno| {
                 let what = format!("cannot have the tenant {path} as it is configured: {errno}");
                 Error::failed(
                     what,
                     "is there a control group of this name that is somebody else's?",
                 )
             })?;
+            let files = match (tenant.noreuse, &tenant.noreuse_paths[..]) {
+                (true, _) => NoreuseFiles::All,
+                (false, []) => continue,
+                (false, paths) => NoreuseFiles::Like(paths.to_vec()),
+            };
+            noreuse.tenants.insert(at, files);
         }
+        tree.tenants.set_noreuse(noreuse);
         Ok(())
     }
 
@@ -158,7 +173,7 @@ impl Asked {
     }
 
     /// Makes a tenant that is not there, with those above it, and gives it its limits.
-    fn give(&self, tree: &mut Tree, path: &str, tenant: &Tenant) -> Result<(), Errno> {
+    fn give(&self, tree: &mut Tree, path: &str, tenant: &Tenant) -> Result<MemcgId, Errno> {
         let mut at = MemcgId::ROOT;
         let mut whole = PathBuf::new();
         for name in path.split('/') {
@@ -168,7 +183,6 @@ impl Asked {
                 None => tree.tenants.make(at, name)?,
             };
         }
-        tree.tenants.set_noreuse(at, tenant.noreuse)?;
         let mut limits = tree.tenants.limits(at)?;
         for (limit, size) in [
             (&mut limits.min, tenant.memory_min),
@@ -182,10 +196,10 @@ impl Asked {
             }
         }
         tree.tenants.set_limits(at, limits)?;
-        match tenant.soft_limit {
-            Some(size) => tree.tenants.set_soft_limit(at, size.of(self.total)),
-            None => Ok(()),
+        if let Some(size) = tenant.soft_limit {
+            tree.tenants.set_soft_limit(at, size.of(self.total))?;
         }
+        Ok(at)
     }
 }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use host::system::PathPattern;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::error::{Error, ExitCode};
@@ -33,6 +34,9 @@ pub struct Config {
     pub host: Option<String>,
     /// They may be changed and reclaimed from.
     pub manage_host: Option<bool>,
+    /// Files that are used once, whoever maps them, by their paths.
+    #[serde(deserialize_with = "texts")]
+    pub noreuse_paths: Vec<PathPattern>,
     /// How little memory may be available on the host.
     pub pressure: Marks,
     /// Tenants that are to be there, by their path.
@@ -63,7 +67,7 @@ pub struct Marks {
 }
 
 /// A tenant's limits: those that are given replace what was asked for it before.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Tenant {
     /// memory.min
@@ -86,6 +90,9 @@ pub struct Tenant {
     pub swap_max: Option<Size>,
     /// Its files are used once: accesses to them say nothing of the next ones.
     pub noreuse: bool,
+    /// Those of its files that are, by their paths.
+    #[serde(deserialize_with = "texts")]
+    pub noreuse_paths: Vec<PathPattern>,
 }
 
 impl Config {
@@ -170,6 +177,15 @@ fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     text.parse().map(Some).map_err(de::Error::custom)
 }
 
+/// Texts that `T` reads.
+fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    let read = texts.iter().map(|text| text.parse());
+    read.collect::<Result<_, _>>().map_err(de::Error::custom)
+}
+
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Millis>, D::Error> {
     let text = String::deserialize(from)?;
     match millis(&text) {
@@ -205,16 +221,18 @@ mod tests {
             global,
             host,
             manage_host,
+            noreuse_paths,
             pressure,
             tenants,
         } = config;
         assert!(mount.is_some() && root.is_some() && memory_max.is_some() && age_every.is_some());
         assert!(global.is_some() && host.is_some() && manage_host.is_some());
+        assert!(!noreuse_paths.is_empty());
         assert!(pressure.available_low.is_some() && pressure.available_high.is_some());
         let all = tenants.values().next().expect("a tenant");
         assert!(all.memory_min.is_some() && all.memory_low.is_some());
         assert!(all.memory_high.is_some() && all.memory_max.is_some() && all.swap_max.is_some());
-        assert!(all.noreuse);
+        assert!(all.noreuse && !all.noreuse_paths.is_empty());
     }
 
     #[test]
@@ -234,6 +252,15 @@ mod tests {
             ("age-every = \"0s\"", &["line 1", "longer than nothing"]),
             ("global = \"fair\"", &["line 1", "memcg-lru"]),
             ("mount = ", &["line 1"]),
+            (
+                "\nnoreuse-paths = [\"/a/*\", \"srv/b\"]",
+                &["line 2", "`srv/b`", "begin it with /"],
+            ),
+            (
+                "[tenants.a]\nnoreuse-paths = [\"/srv/\"]",
+                &["line 2", "`/srv/`", "/**"],
+            ),
+            ("noreuse-paths = \"/a\"", &["line 1", "sequence"]),
             ("[tenants.\"a/../b\"]", &["a/../b", "names"]),
             ("[tenants.\"/a\"]", &["/a", "names"]),
             ("[tenants.\"host/a\"]", &["host"]),

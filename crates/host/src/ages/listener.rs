@@ -6,7 +6,7 @@
 use pagetables::Piece;
 
 use crate::books::{Books, Owner};
-use crate::system::{Identity, Mapping};
+use crate::system::{Identity, Mapping, Maps};
 
 /// What a piece is of.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +30,8 @@ pub struct Told<'a> {
 
 /// Hears of pages.
 pub trait Listener {
-    /// An address space is about to be told.
-    fn begin(&mut self, owner: Owner, identity: Identity);
+    /// An address space with these mappings is about to be told.
+    fn begin(&mut self, owner: Owner, identity: Identity, maps: &Maps);
 
     /// One piece of a mapping, in ascending order of addresses.
     fn hear(&mut self, told: Told<'_>, piece: Piece<'_>);
@@ -45,7 +45,7 @@ pub trait Listener {
 
 /// Nobody.
 impl Listener for () {
-    fn begin(&mut self, _: Owner, _: Identity) {}
+    fn begin(&mut self, _: Owner, _: Identity, _: &Maps) {}
     fn hear(&mut self, _: Told<'_>, _: Piece<'_>) {}
     fn end(&mut self, _: Owner, _: Identity, _: bool) {}
     fn gone(&mut self, _: Owner) {}

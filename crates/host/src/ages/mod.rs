@@ -264,8 +264,8 @@ impl Ages {
         listener: &mut dyn Listener,
     ) -> io::Result<bool> {
         let pid = identity.pid;
-        let mappings = match self.proc.maps(pid, &mut self.filesystems) {
-            Ok(Some(mappings)) if !mappings.is_empty() => mappings,
+        let maps = match self.proc.named_maps(pid, &mut self.filesystems) {
+            Ok(Some(maps)) if !maps.mappings.is_empty() => maps,
             Ok(_) => return Ok(false),
             Err(error) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, error)),
         };
@@ -276,8 +276,8 @@ impl Ages {
         let is_ours = self.source.grain() == Grain::None || space.claim(identity);
         let at_most = self.pauses.at_most(space.kept, now);
         let at_most = is_ours.then_some(at_most);
-        listener.begin(space.owner, identity);
-        let done = self.read_and_clear((pid, &mappings), &mut space, at_most, listener);
+        listener.begin(space.owner, identity, &maps);
+        let done = self.read_and_clear((pid, &maps.mappings), &mut space, at_most, listener);
         let is_first = match done {
             Ok(is_first) => is_first,
             Err(error) => {

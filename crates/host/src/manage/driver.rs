@@ -15,6 +15,7 @@ use super::homes::Homes;
 use super::ids::CHUNK_PAGES;
 use super::kernel::Kernel;
 use super::members::Members;
+use super::noreuse::Noreuse;
 use super::tally::Tally;
 use crate::system::Identity;
 use crate::watch::{Watch, WatchError, own_cpu};
@@ -106,9 +107,13 @@ impl Driver {
         self.culled = Some(Culled::new());
     }
 
-    /// Whether a tenant's files are used once.
-    pub(super) fn set_noreuse(&mut self, memcg: MemcgId, is_noreuse: bool) {
-        self.homes.set_noreuse(memcg, is_noreuse);
+    /// Which files are used once. All processes are read at the next look, even those that sleep.
+    pub(super) fn set_noreuse(&mut self, noreuse: Noreuse) {
+        if self.homes.set_noreuse(noreuse) {
+            let members = self.watch.members().to_vec();
+            let (ages, _) = self.watch.ages_and_proc();
+            members.into_iter().for_each(|one| ages.read_again(one));
+        }
     }
 
     /// How long ago the last look was.

@@ -18,7 +18,7 @@ use super::ids::{CHUNK, CHUNK_PAGES, Ids, chunk_of, pages_within};
 use super::members::Members;
 use crate::ages::{Listener, Told};
 use crate::books::Owner;
-use crate::system::{Identity, Kind, Mapping};
+use crate::system::{Identity, Kind, Mapping, Maps};
 
 /// What looks found that nobody of ours did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -259,7 +259,7 @@ impl<'a> Feed<'a> {
 }
 
 impl Listener for Feed<'_> {
-    fn begin(&mut self, owner: Owner, identity: Identity) {
+    fn begin(&mut self, owner: Owner, identity: Identity, maps: &Maps) {
         let home = (self.home_of)(identity);
         if let Some(before) = self.homes.of(owner).filter(|before| *before != home) {
             // It was moved, with all its pages: there they are new, and the books know their ages.
@@ -267,7 +267,7 @@ impl Listener for Feed<'_> {
             self.forget_all(owner, self.ids().within(owner, 0..u64::MAX));
         }
         self.homes.settle_in(owner, home);
-        self.homes.begin_recency(owner);
+        self.homes.begin_recency(owner, maps);
         self.memcg = home;
     }
 
@@ -276,8 +276,7 @@ impl Listener for Feed<'_> {
             return;
         }
         let told = Told {
-            has_recency: told.has_recency
-                && !(told.mapping.kind == Kind::File && self.homes.is_noreuse(self.memcg)),
+            has_recency: told.has_recency && self.homes.has_recency(told.owner, told.mapping.start),
             ..told
         };
         if !told.has_recency {

@@ -2,14 +2,16 @@
 //!
 //! Invariant: an address space has ids in the tenant that is its home and in no other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use engine::FolioId;
 use engine::memcg::MemcgId;
 
 use super::ids::Ids;
+use super::noreuse::Noreuse;
 use crate::books::Owner;
+use crate::system::Maps;
 
 /// By tenant, and by owner.
 #[derive(Debug, Default)]
@@ -19,8 +21,8 @@ pub(super) struct Homes {
     homes: BTreeMap<Owner, MemcgId>,
     /// What has no recency, as of each one's last reading: by its first address, where it ends.
     unrecent: BTreeMap<Owner, BTreeMap<u64, u64>>,
-    /// Tenants whose files have none, whatever their programs said.
-    noreuse: BTreeSet<MemcgId>,
+    /// Files that have none, whatever their programs said.
+    noreuse: Noreuse,
 }
 
 impl Homes {
@@ -55,7 +57,7 @@ impl Homes {
 
     /// A tenant's address spaces and the first ids of all their chunks, none of which are its own any more.
     pub(super) fn evacuate(&mut self, memcg: MemcgId) -> Vec<FolioId> {
-        self.noreuse.remove(&memcg);
+        self.noreuse.tenants.remove(&memcg);
         let owners: Vec<Owner> = self
             .all()
             .filter(|(_, home)| *home == memcg)
@@ -69,9 +71,23 @@ impl Homes {
             .collect()
     }
 
-    /// An address space is about to be read: what has no recency is told anew.
-    pub(super) fn begin_recency(&mut self, owner: Owner) {
+    /// An address space with these mappings is about to be read, at its home: what has no recency is told anew.
+    pub(super) fn begin_recency(&mut self, owner: Owner, maps: &Maps) {
         self.unrecent.remove(&owner);
+        let Some(home) = self
+            .of(owner)
+            .filter(|_| self.noreuse != Noreuse::default())
+        else {
+            return;
+        };
+        let once = maps
+            .named()
+            .filter(|(mapping, name)| self.noreuse.has(home, mapping.kind, name));
+        let once: Vec<Range<u64>> = once
+            .map(|(mapping, _)| mapping.start..mapping.end)
+            .collect();
+        once.into_iter()
+            .for_each(|range| self.note_unrecent(owner, range));
     }
 
     /// Accesses to this range say nothing of the next ones.
@@ -80,17 +96,11 @@ impl Homes {
         ranges.insert(range.start, range.end);
     }
 
-    /// Whether a tenant's files are used once (POSIX_FADV_NOREUSE, which cannot be seen from outside).
-    pub(super) fn set_noreuse(&mut self, memcg: MemcgId, is_noreuse: bool) {
-        match is_noreuse {
-            true => self.noreuse.insert(memcg),
-            false => self.noreuse.remove(&memcg),
-        };
-    }
-
-    /// See [`Homes::set_noreuse`].
-    pub(super) fn is_noreuse(&self, memcg: MemcgId) -> bool {
-        self.noreuse.contains(&memcg)
+    /// Which files are used once, as of each address space's next reading; whether that is a change.
+    pub(super) fn set_noreuse(&mut self, noreuse: Noreuse) -> bool {
+        let is_change = noreuse != self.noreuse;
+        self.noreuse = noreuse;
+        is_change
     }
 
     /// Whether an access to this address says that another is likely (`vma_has_recency`).
@@ -139,7 +149,7 @@ mod tests {
         ] {
             assert_eq!(homes.has_recency(owner, address), has, "{address}");
         }
-        homes.begin_recency(owner);
+        homes.begin_recency(owner, &Maps::default());
         assert!(homes.has_recency(owner, 4096));
     }
 }

@@ -4,6 +4,8 @@
 //! The kernel lets a process change between two reads of one file, so a mapping that reaches into the
 //! one before it is cut to what lies behind.
 
+use std::ops::Range;
+
 use super::error::Error;
 use super::filesystems::{Backing, Filesystems};
 use super::mountinfo::Device;
@@ -65,8 +67,27 @@ impl Mapping {
 pub struct Parsed {
     /// In ascending order.
     pub mappings: Vec<Mapping>,
+    /// Where in the text the name of each stands; empty without one.
+    pub names: Vec<Range<usize>>,
     /// Devices that may be a tmpfs of another mount namespace; their mappings are given as `File`.
     pub unknown: Vec<Device>,
+}
+
+/// The mappings of a process, with the text that told of them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Maps {
+    /// In ascending order.
+    pub mappings: Vec<Mapping>,
+    names: Vec<Range<usize>>,
+    text: Vec<u8>,
+}
+
+impl Maps {
+    /// Each mapping, with its name as the kernel writes it: a path, a word in brackets, or nothing.
+    pub fn named(&self) -> impl Iterator<Item = (&Mapping, &[u8])> {
+        let names = self.names.iter().map(|name| &self.text[name.clone()]);
+        self.mappings.iter().zip(names)
+    }
 }
 
 /// The mappings of a text. Lines that are not of the documented form are left out.
@@ -75,6 +96,7 @@ pub fn parse(text: &[u8], filesystems: &Filesystems) -> Parsed {
     // A line is about 80 bytes long.
     let mut parsed = Parsed {
         mappings: Vec::with_capacity(text.len() / 64),
+        names: Vec::with_capacity(text.len() / 64),
         unknown: Vec::new(),
     };
     let mut before = 0;
@@ -93,6 +115,11 @@ pub fn parse(text: &[u8], filesystems: &Filesystems) -> Parsed {
             Kind::File
         });
         parsed.mappings.push(mapping);
+        let at = match name {
+            [] => 0,
+            name => name.as_ptr().addr() - text.as_ptr().addr(),
+        };
+        parsed.names.push(at..at + name.len());
     }
     parsed
 }
@@ -203,16 +230,33 @@ impl Proc {
         pid: u32,
         filesystems: &mut Filesystems,
     ) -> Result<Option<Vec<Mapping>>, Error> {
+        let maps = self.named_maps(pid, filesystems)?;
+        Ok(maps.map(|maps| maps.mappings))
+    }
+
+    /// The same with their names.
+    ///
+    /// # Errors
+    /// As those of [`Proc::maps`].
+    pub fn named_maps(
+        &self,
+        pid: u32,
+        filesystems: &mut Filesystems,
+    ) -> Result<Option<Maps>, Error> {
         let mut text = Vec::with_capacity(16 << 10);
         if !self.read(pid, "maps", &mut text)? {
             return Ok(None);
         }
-        let parsed = parse(&text, filesystems);
-        if parsed.unknown.is_empty() {
-            return Ok(Some(parsed.mappings));
+        let mut parsed = parse(&text, filesystems);
+        if !parsed.unknown.is_empty() {
+            self.learn_mounts(pid, &parsed.unknown, filesystems);
+            parsed = parse(&text, filesystems);
         }
-        self.learn_mounts(pid, &parsed.unknown, filesystems);
-        Ok(Some(parse(&text, filesystems).mappings))
+        Ok(Some(Maps {
+            mappings: parsed.mappings,
+            names: parsed.names,
+            text,
+        }))
     }
 
     /// Looks for devices among a process' own mounts; what is not there is taken for a disk.

@@ -11,6 +11,7 @@ use engine::memory_stat::MemoryStat;
 use engine::{Bytes, FolioType, Limit};
 use rustix::io::Errno;
 
+use super::super::noreuse::Noreuse;
 use super::super::options::Limits;
 use super::Tenants;
 use super::cache::CacheAges;
@@ -119,14 +120,10 @@ impl Tenants {
         Ok(())
     }
 
-    /// Says whether its files are used once, as POSIX_FADV_NOREUSE does, which cannot be seen from outside.
-    ///
-    /// # Errors
-    /// ENODEV.
-    pub fn set_noreuse(&mut self, memcg: MemcgId, is_noreuse: bool) -> Result<(), Errno> {
-        self.tenant(memcg)?;
-        self.driver.set_noreuse(memcg, is_noreuse);
-        Ok(())
+    /// Says which files are used once, as POSIX_FADV_NOREUSE does, which cannot be seen from outside: these, and no others
+    /// from now on. What is said of a tenant goes with it.
+    pub fn set_noreuse(&mut self, noreuse: Noreuse) {
+        self.driver.set_noreuse(noreuse);
     }
 
     /// Moves a process in, as the kernel does for the same words.

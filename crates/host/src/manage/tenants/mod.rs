@@ -30,6 +30,7 @@ use engine::memcg::MemcgId;
 use engine::{Machine, MachineConfig, Millis};
 use rustix::io::Errno;
 
+pub use super::noreuse::{Noreuse, NoreuseFiles};
 pub use super::options::Limits;
 pub use ask::{Ages, NodeAges, Usage};
 pub use host::HostGroups;

@@ -100,6 +100,8 @@ fn mappings_that_reach_into_each_other_are_cut() {
         .map(|m| (m.start, m.end, m.offset))
         .collect();
     assert_eq!(spans, [(0x1000, 0x3000, 0), (0x3000, 0x5000, 0x2000)]);
+    let names = parsed.names.iter().map(|name| &text[name.clone()]);
+    assert_eq!(names.collect::<Vec<_>>(), [b"", &b"/x"[..]]);
     assert!(parsed.unknown.is_empty());
 }
 
@@ -192,6 +194,8 @@ proptest! {
         let parsed = parse(&text, &filesystems());
         prop_assert!(parsed.mappings.iter().all(|m| m.start < m.end));
         prop_assert!(parsed.mappings.windows(2).all(|w| w[0].end <= w[1].start));
+        prop_assert_eq!(parsed.names.len(), parsed.mappings.len());
+        prop_assert!(parsed.names.iter().all(|name| !text[name.clone()].contains(&b'\n')));
     }
 
     #[test]

@@ -1,0 +1,20 @@
+#!/usr/bin/env python3
+# Files of so many MiB, mapped, and as much anonymous memory: every page of each is used again and again, all as often. Prints
+# `ready` and where each begins, in hex, the anonymous memory last, when all were used twice. mapped.py MIB FILE...
+import ctypes, mmap, sys, time
+
+pages = int(sys.argv[1]) * 256
+areas = [mmap.mmap(open(name, "r+b").fileno(), pages * 4096) for name in sys.argv[2:]]
+own = mmap.mmap(-1, pages * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+own.madvise(mmap.MADV_NOHUGEPAGE)
+own[::4096] = b"x" * pages
+areas.append(own)
+places = [hex(ctypes.addressof(ctypes.c_char.from_buffer(area))) for area in areas]
+turn = 0
+while True:
+    turn += 1
+    for area in areas:
+        area[::4096]
+    if turn == 2:
+        print("ready", *places, flush=True)
+    time.sleep(0.2)
