@@ -4,18 +4,6 @@
 
 [ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
 
-# Of a process, KiB.
-status() { awk -v name="$2:" '$1 == name { print $2 }' /proc/$1/status; }
-# wait_for SECONDS COMMAND...
-wait_for() {
-    tries=$(($1 * 5))
-    shift
-    for try in $(seq $tries); do
-        "$@" >/dev/null 2>&1 && return
-        sleep 0.2
-    done
-    "$@"
-}
 # managed OPTION...: `pagetide run OPTIONS -- mem KIND MIB`; its pid, which is the program's, is in run.pid: a test is a
 # subshell.
 managed() {

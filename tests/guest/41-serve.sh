@@ -4,42 +4,11 @@
 
 [ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
 
-dir=/tmp/tenants
-mkdir -p $dir
-# wait_for SECONDS COMMAND...
-wait_for() {
-    tries=$(($1 * 5))
-    shift
-    for try in $(seq $tries); do
-        "$@" >/dev/null 2>&1 && return
-        sleep 0.2
-    done
-    "$@"
-}
-status() { awk -v name="$2:" '$1 == name { print $2 }' /proc/$1/status; }
-# word FILE NAME
-word() { awk -v name="$2" '$1 == name { print $2 }' $1; }
-serve() {
-    : >serve.out
-    pagetide serve --mount $dir --age-every 1s "$@" >serve.out 2>serve.err &
-    echo $! >serve.pid
-    wait_for 60 grep -q serving serve.out || { cat serve.err; return 1; }
-}
-# inside TENANT KIND MIB...: a program in a tenant, by its files; its pid in TENANT.pid.
-inside() {
-    tenant=$1
-    shift
-    : >$tenant.out
-    sh -c "echo 0 >$dir/$tenant/cgroup.procs; exec mem $*" >$tenant.out 2>&1 &
-    echo $! >$tenant.pid
-    wait_for 60 grep -q ^ready $tenant.out || { cat $tenant.out; return 1; }
-}
-
 test_that it_serves serve
 made() { mkdir $dir/a $dir/b && [ -d $groups/pagetide/a ]; }
 test_that a_tenant_is_a_group made
-test_that a_program_is_inside inside a anon 48
-test_that another_is_inside inside b anon 24
+test_that a_program_is_inside inside a mem anon 48
+test_that another_is_inside inside b mem anon 24
 a=$(cat a.pid)
 b=$(cat b.pid)
 same_pids() { is "$(cat $dir/a/cgroup.procs)" "$(cat $groups/pagetide/a/cgroup.procs)" && is "$(cat $dir/a/cgroup.procs)" $a; }

@@ -41,7 +41,7 @@ usage: cargo xtask guest [OPTION]... [--] PROGRAM [ARGUMENT]...
 Boots a Debian kernel in QEMU, runs PROGRAM (a static executable or a /bin/sh script) in it as root,
 prints what it prints (and the kernel's messages on standard error), and exits with its status: 124
 if it ran out of time, 125 if no status came. `suite` builds pagetide and tests/guest/*.c statically
-and runs tests/guest/*.sh, all or those named, in one boot of each kernel. `oracle` gives the same
+and runs tests/guest/*.sh, all or those named, in one boot of each kernel and number of nodes. `oracle` gives the same
 seeded accesses to a kernel and to the simulator, compares what both count, and ends with 1 if a
 figure misses that is not known to (docs/fidelity.md); `oracle list` names the workloads.
 
@@ -50,6 +50,7 @@ figure misses that is not known to (docs/fidelity.md); `oracle list` names the w
   -c CPUS             processors (2)
   -t SECONDS          time for one boot and all that runs in it (300; suite: 900; oracle: 3600)
   -z MIB              size of a swap on zram, 0 for none (0; suite, oracle: 256)
+  -n NODES            memory nodes, which memory and processors are dealt out to (1; suite: as each script says)
   -a ARGUMENTS        further arguments for the kernel, such as no5lvl
   -f HOST[:NAME]      puts a file into the guest as /files/NAME; may be given again
 
@@ -78,6 +79,8 @@ struct Machine {
     limit: Duration,
     /// Size of the swap on zram; none if 0.
     zram_mib: u32,
+    /// Of memory.
+    nodes: u32,
     /// Further arguments for the kernel.
     arguments: String,
 }

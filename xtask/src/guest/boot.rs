@@ -98,7 +98,7 @@ fn command(machine: &Machine, image: &Path, scratch: &Path) -> Command {
         ])
         .args(["-no-reboot", "-display", "none"])
         .args(["-smp", &machine.cpus.to_string()])
-        .args(["-m", &machine.memory_mib.to_string()])
+        .args(memory(machine))
         .args(["-chardev", "file,id=kernel,path=/dev/stderr,append=on"])
         .args(["-chardev", "stdio,id=program,signal=off"])
         .args(["-chardev", "file,id=status,path=status"])
@@ -110,6 +110,25 @@ fn command(machine: &Machine, image: &Path, scratch: &Path) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+/// Memory, dealt out to the nodes as processors are, in turn; nodes behind the last processor have memory alone.
+fn memory(machine: &Machine) -> Vec<String> {
+    let each = machine.memory_mib / machine.nodes;
+    let mut args = vec!["-m".to_owned(), format!("{}M", each * machine.nodes)];
+    // With one, the machine has no table of nodes, as most have none.
+    let nodes = (0..machine.nodes).filter(|_| machine.nodes > 1);
+    for node in nodes {
+        let cpus = (node..machine.cpus).step_by(machine.nodes as usize);
+        let cpus: String = cpus.map(|cpu| format!(",cpus={cpu}")).collect();
+        args.extend([
+            "-object".to_owned(),
+            format!("memory-backend-ram,id=memory{node},size={each}M"),
+            "-numa".to_owned(),
+            format!("node,nodeid={node},memdev=memory{node}{cpus}"),
+        ]);
+    }
+    args
 }
 
 /// Passes on what the guest says until it is gone, or killed at the deadline; whether it was gone

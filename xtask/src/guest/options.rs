@@ -16,6 +16,7 @@ pub(super) struct Options {
     cpus: Option<u32>,
     seconds: Option<u32>,
     zram_mib: Option<u32>,
+    pub(super) nodes: Option<u32>,
     arguments: Vec<String>,
     /// Path here, name below `/files` there.
     files: Vec<(String, String)>,
@@ -33,6 +34,7 @@ impl Options {
                 .seconds
                 .map_or(limit, |seconds| Duration::from_secs(seconds.into())),
             zram_mib: self.zram_mib.unwrap_or(zram_mib),
+            nodes: self.nodes.unwrap_or(1),
             arguments: self.arguments.join(" "),
         }
     }
@@ -74,6 +76,7 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), String> 
         "-c" => options.cpus = Some(number(name, value, 1)?),
         "-t" => options.seconds = Some(number(name, value, 1)?),
         "-z" => options.zram_mib = Some(number(name, value, 0)?),
+        "-n" => options.nodes = Some(number(name, value, 1)?),
         "-a" => options.arguments.push(value.to_owned()),
         "-f" => options.files.push(file(value)?),
         _ => return Err(format!("{name} is no option")),
@@ -111,7 +114,7 @@ mod tests {
     #[test]
     fn options_come_before_the_program_and_its_arguments() {
         let words = ["-k", "6.1", "-z", "256", "-a", "no5lvl", "-a", "x=1"];
-        let more = ["-t", "9", "--", "prog", "-k", "--"];
+        let more = ["-t", "9", "-n", "2", "--", "prog", "-k", "--"];
         let options = parse(&[&words[..], &more[..]].concat()).unwrap();
         assert_eq!(options.operands, ["prog", "-k", "--"]);
         let machine = options.machine(Kernel::V6_12, Duration::from_secs(300), 0);
@@ -121,6 +124,7 @@ mod tests {
             cpus: 2,
             limit: Duration::from_secs(9),
             zram_mib: 256,
+            nodes: 2,
             arguments: "no5lvl x=1".to_owned(),
         };
         assert_eq!(machine, wanted);
@@ -130,7 +134,7 @@ mod tests {
     fn a_program_needs_no_dashes_before_it() {
         let options = parse(&["-c", "1", "prog", "-z"]).unwrap();
         assert_eq!(options.operands, ["prog", "-z"]);
-        assert_eq!(options.cpus, Some(1));
+        assert_eq!((options.cpus, options.nodes), (Some(1), None));
     }
 
     #[test]
@@ -140,6 +144,7 @@ mod tests {
             (&["-m"], "lacks its value"),
             (&["-m", "1"], "from 64 on"),
             (&["-c", "two"], "`two`"),
+            (&["-n", "0"], "from 1 on"),
             (&["-k", "5.10"], "6.12 and 6.1"),
             (&["-f", "a:../b"], "below /files"),
             (&["-f", "a:/b"], "below /files"),

@@ -1,7 +1,8 @@
-//! `cargo xtask guest suite`: the scripts of tests/guest, all in one boot of each kernel. A script
-//! prints `ok NAME` or `FAILED NAME: why` for each of its tests, and ends with status 0. What scripts
-//! share is in the file `lib` beside them.
+//! `cargo xtask guest suite`: the scripts of tests/guest, in one boot of each kernel and number of memory
+//! nodes. A script prints `ok NAME` or `FAILED NAME: why` for each of its tests, and ends with status 0; one
+//! that needs several nodes says so in a line `# nodes: N`. What scripts share is in the file `lib` beside them.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::boot::{Outcome, Stream, boot};
@@ -9,12 +10,14 @@ use super::files::GuestFile;
 use super::options::Options;
 use super::results::Results;
 use super::versions::Kernel;
-use super::{build, runner};
+use super::{Machine, build, runner};
 use crate::summary::Counts;
 use crate::{needs, root};
 
 const LIMIT: Duration = Duration::from_secs(900);
 const ZRAM_MIB: u32 = 256;
+/// Begins the line of a script that says how many nodes it needs.
+const NODES: &str = "# nodes:";
 /// What the scripts share.
 const LIBRARY: &str = "lib";
 
@@ -23,13 +26,42 @@ pub(super) fn run(options: &Options) -> Result<Counts, String> {
     needs::require(&["cc", "strip"])?;
     let names = scripts(&options.operands)?;
     let files = files(&names, options)?;
+    let boots = boots(&names, &files, options.nodes);
     let mut counts = Counts::default();
     for kernel in Kernel::ALL {
-        if options.kernel.is_none_or(|only| only == kernel) {
-            counts.add(one_boot(kernel, &names, files.clone(), options)?);
+        if options.kernel.is_some_and(|only| only != kernel) {
+            continue;
+        }
+        for (nodes, names) in &boots {
+            let mut machine = options.machine(kernel, LIMIT, ZRAM_MIB);
+            machine.nodes = *nodes;
+            counts.add(one_boot(&machine, names, files.clone())?);
         }
     }
     Ok(counts)
+}
+
+/// The scripts that go into one boot, by the number of nodes that they want, unless all are given one.
+fn boots(names: &[String], files: &[GuestFile], given: Option<u32>) -> BTreeMap<u32, Vec<String>> {
+    let mut boots: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for name in names {
+        let path = format!("{}/{name}", runner::FOLDER);
+        let file = files.iter().find(|file| file.path == path);
+        let wanted = file.map_or(1, |file| nodes_of(&file.bytes));
+        boots
+            .entry(given.unwrap_or(wanted))
+            .or_default()
+            .push(name.clone());
+    }
+    boots
+}
+
+/// How many memory nodes a script says that it needs.
+fn nodes_of(script: &[u8]) -> u32 {
+    let text = String::from_utf8_lossy(script);
+    let said = text.lines().find_map(|line| line.strip_prefix(NODES));
+    said.and_then(|number| number.trim().parse().ok())
+        .unwrap_or(1)
 }
 
 /// The names of the scripts, checked; with their ending, as people name files.
@@ -71,15 +103,14 @@ fn files(names: &[String], options: &Options) -> Result<Vec<GuestFile>, String> 
     Ok(files)
 }
 
-fn one_boot(
-    kernel: Kernel,
-    names: &[String],
-    files: Vec<GuestFile>,
-    options: &Options,
-) -> Result<Counts, String> {
-    println!("--- guest {}", kernel.name());
+fn one_boot(machine: &Machine, names: &[String], files: Vec<GuestFile>) -> Result<Counts, String> {
+    let kernel = machine.kernel.name();
+    let nodes = match machine.nodes {
+        1 => String::new(),
+        nodes => format!(", {nodes} nodes"),
+    };
+    println!("--- guest {kernel}{nodes}");
     let begin = Instant::now();
-    let machine = options.machine(kernel, LIMIT, ZRAM_MIB);
     let mut results = Results::new(names);
     let mut sink = |stream, bytes: &[u8]| match stream {
         Stream::Program => {
@@ -89,7 +120,7 @@ fn one_boot(
         }
         Stream::Kernel => super::pass_through(stream, bytes),
     };
-    let outcome = boot(&machine, files, &runner::arguments(names), &mut sink)?;
+    let outcome = boot(machine, files, &runner::arguments(names), &mut sink)?;
     match outcome {
         Outcome::Status(_) => {}
         Outcome::OutOfTime => println!("out of time after {} s", machine.limit.as_secs()),
@@ -100,11 +131,32 @@ fn one_boot(
         println!("{problem}");
     }
     println!(
-        "guest {}: {} passed, {} failed ({:.1} s)",
-        kernel.name(),
+        "guest {kernel}{nodes}: {} passed, {} failed ({:.1} s)",
         counts.passed,
         counts.failed,
         begin.elapsed().as_secs_f64()
     );
     Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_of_as_many_nodes_share_a_boot() {
+        let names = ["a.sh", "b.sh", "c.sh"].map(str::to_owned);
+        let texts = ["#!/bin/sh\n", "#!/bin/sh\n# nodes: 2\n", "# nodes: two\n"];
+        let files: Vec<GuestFile> = (names.iter().zip(texts))
+            .map(|(name, text)| GuestFile::text(&format!("suite/{name}"), text))
+            .collect();
+        let of = |given| {
+            let boots = boots(&names, &files, given).into_iter();
+            boots
+                .map(|(nodes, names)| (nodes, names.concat()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(None), [(1, "a.shc.sh".into()), (2, "b.sh".into())]);
+        assert_eq!(of(Some(4)), [(4, "a.shb.shc.sh".into())]);
+    }
 }

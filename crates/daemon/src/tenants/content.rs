@@ -9,7 +9,7 @@ use engine::memcg::MemcgId;
 use engine::memory_stat::LruSize;
 use engine::units::Limit;
 use host::manage::Ask;
-use host::manage::tenants::{Limits, Tenants};
+use host::manage::tenants::{Limits, NodeUsage, Tenants};
 use rustix::io::Errno;
 
 use super::file::File;
@@ -37,7 +37,7 @@ pub(super) fn read(
 ) -> Result<Vec<u8>, Errno> {
     let (memcg, serial) = (place.memcg, place.serial);
     let line = |number: u64| format!("{number}\n");
-    let nodes = tenants.nodes().len();
+    let nodes = tenants.nodes();
     let text = match place.file {
         File::Procs => return tenants.kernel_file(memcg, "cgroup.procs"),
         File::Controllers => "memory\n".to_owned(),
@@ -56,7 +56,7 @@ pub(super) fn read(
         File::Reclaim => return Err(Errno::INVAL),
         File::Stat => stat(tenants, memcg, false)?,
         File::StatLocal => stat(tenants, memcg, true)?,
-        File::NumaStat => numa_stat(tenants, memcg)?,
+        File::NumaStat => numa_stat(&tenants.numa_stat(memcg)?),
         File::Events => pairs(&tenants.events(memcg, false)?),
         File::EventsLocal => pairs(&tenants.events(memcg, true)?),
         File::Pressure => return tenants.pressure(memcg),
@@ -72,7 +72,7 @@ pub(super) fn read(
         File::ReportThreshold | File::NodeReportThreshold => {
             reports.print(serial, Setting::Threshold, nodes, place.node)
         }
-        File::NodeIntervals => reports.intervals(),
+        File::NodeIntervals => reports.intervals(place.node.unwrap_or(0)),
     };
     Ok(text.into_bytes())
 }
@@ -85,7 +85,6 @@ pub(super) fn write(
     text: &str,
 ) -> Result<(), Errno> {
     let (memcg, serial) = (place.memcg, place.serial);
-    let nodes = tenants.nodes().len();
     // What is told of ages changes nothing of the host's: it may be asked for below host/, too.
     if !place.file.is_of_reports() {
         tenants.may_change(memcg)?;
@@ -109,6 +108,7 @@ pub(super) fn write(
             }
         }
         File::RefreshInterval | File::NodeRefreshInterval => {
+            let nodes = tenants.nodes();
             reports.set(serial, Setting::Refresh, nodes, (place.node, text))?;
             match reports.is_on(serial) {
                 true => tenants.watch_cache(memcg),
@@ -119,9 +119,10 @@ pub(super) fn write(
             }
         }
         File::ReportThreshold | File::NodeReportThreshold => {
+            let nodes = tenants.nodes();
             reports.set(serial, Setting::Threshold, nodes, (place.node, text))
         }
-        File::NodeIntervals => reports.set_intervals(text),
+        File::NodeIntervals => reports.set_intervals(place.node.unwrap_or(0), text),
         _ => Err(Errno::INVAL),
     }
 }
@@ -172,18 +173,30 @@ fn stat(tenants: &mut Tenants, memcg: MemcgId, is_local: bool) -> Result<String,
     Ok(text)
 }
 
-fn numa_stat(tenants: &mut Tenants, memcg: MemcgId) -> Result<String, Errno> {
-    let ages = tenants.page_age(memcg, &[])?;
+/// memory.numa_stat: bytes of each type on each node.
+fn numa_stat(nodes: &[NodeUsage]) -> String {
     let mut text = String::new();
-    for (ty, name) in ["anon", "file"].into_iter().enumerate() {
-        let _ = write!(text, "{name}");
-        for node in &ages.nodes {
-            let bytes: u64 = node.bytes.iter().map(|bin| bin[ty]).sum();
+    let anon = nodes.iter().map(|node| node.anon).collect::<Vec<u64>>();
+    let file = nodes.iter().map(|node| node.file).collect::<Vec<u64>>();
+    for (name, bytes) in [("anon", anon), ("file", file)] {
+        text.push_str(name);
+        for (node, bytes) in nodes.iter().zip(bytes) {
             let _ = write!(text, " N{}={bytes}", node.number);
         }
         text.push('\n');
     }
-    Ok(text)
+    text
+}
+
+/// The most bytes that a file has whose text is not longer than a page on a host with one node, but grows with their number.
+pub(super) fn at_most(file: File, nodes: usize) -> usize {
+    // A node's number has ten digits at most, a value twenty.
+    let value = " N=".len() + 10 + 20;
+    match file {
+        File::NumaStat => 2 * ("anon\n".len() + nodes * value),
+        File::RefreshInterval | File::ReportThreshold => nodes * value + 1,
+        _ => 0,
+    }
 }
 
 fn pairs(pairs: &[(&str, u64)]) -> String {
@@ -196,5 +209,46 @@ fn pairs(pairs: &[(&str, u64)]) -> String {
 fn print<'a>(text: &mut String, pairs: impl IntoIterator<Item = (&'a str, u64)>) {
     for (name, count) in pairs {
         let _ = writeln!(text, "{name} {count}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::workingset_report::files::print_node_millis;
+    use engine::{Machine, MachineConfig, Millis};
+
+    use super::*;
+
+    /// stat(2) tells no less than there is to read.
+    #[test]
+    fn no_text_is_longer_than_its_file_is_said_to_be() {
+        let of = |number: u32| NodeUsage {
+            number,
+            anon: u64::MAX,
+            file: u64::MAX,
+        };
+        let nodes: Vec<NodeUsage> = (u32::MAX - 99..u32::MAX).map(of).collect();
+        let text = numa_stat(&nodes);
+        assert!(
+            text.len() > 4096 && text.len() <= at_most(File::NumaStat, 99),
+            "{}",
+            text.len()
+        );
+        let values = nodes.iter().map(|node| (node.number, Millis(u64::MAX)));
+        assert!(print_node_millis(values).len() <= at_most(File::RefreshInterval, 99));
+        let one = numa_stat(&[NodeUsage {
+            number: 3,
+            anon: 1,
+            file: 2,
+        }]);
+        assert_eq!(one, "anon N3=1\nfile N3=2\n");
+        // Each line a name, a number of twenty digits, a blank and an end.
+        let mut machine = Machine::new(MachineConfig::default(), Millis(0));
+        let stat = machine.memory_stat(MemcgId::ROOT);
+        let bytes: usize = stat.iter().map(|(name, _)| name.len() + 22).sum();
+        assert!(
+            bytes + 2 * ("pgsteal".len() + 22) <= 4096,
+            "{bytes} bytes of memory.stat"
+        );
     }
 }

@@ -43,23 +43,24 @@ impl Entry {
     }
 
     fn file(tree: &Tree, inode: Inode, file: File) -> Entry {
-        // Texts of numbers fit into a page, lists may not.
-        let at_most = match (inode, file) {
+        let nodes = tree.tenants.nodes().len();
+        // Of lists nobody knows how long they will be; what else grows does so with the number of nodes, which stays.
+        let (at_most, is_lasting) = match (inode, file) {
             (Inode::File(serial, _), File::Procs) => {
                 let found = tree.tenants.by_serial(serial);
                 let text = found.and_then(|id| tree.tenants.kernel_file(id, file.name()).ok());
-                Some(text.map_or(0, |text| text.len()))
+                (text.map_or(0, |text| text.len()), false)
             }
-            (_, File::PageAge | File::NodePageAge) => {
-                Some(tree.reports.at_most(tree.tenants.nodes().len()))
+            (_, File::PageAge | File::PageAgeEstimated | File::NodePageAge) => {
+                (tree.reports.at_most(nodes), false)
             }
-            _ => None,
+            _ => (content::at_most(file, nodes), true),
         };
         Entry {
             inode,
             mode: file.mode(),
-            size: at_most.unwrap_or(PAGE).max(1).next_multiple_of(PAGE) as u64,
-            is_lasting: at_most.is_none(),
+            size: at_most.max(1).next_multiple_of(PAGE) as u64,
+            is_lasting,
         }
     }
 }

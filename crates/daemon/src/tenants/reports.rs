@@ -1,7 +1,8 @@
 //! Working-set reports of tenants and nodes: their settings and their texts. spec: workingset-report.md 2, 3.
 //!
-//! Invariant: a report is taken anew only when its refresh interval has passed since the last one; until then readers
-//! see the same text. Ages are exact: they come from page tables, not from generations.
+//! Invariant: a node's report is taken anew only when its refresh interval has passed since the last one; until then readers
+//! see the same text. Each node has bins of its own, which count from its next report on. Ages are exact: they come from page
+//! tables, not from generations.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,7 +16,7 @@ use engine::workingset_report::files::{
     print_node_millis,
 };
 use fuser::PollNotifier;
-use host::manage::tenants::{Ages, Tenants};
+use host::manage::tenants::{NodeAges, Tenants};
 use rustix::io::Errno;
 
 /// Ticks of the clock that intervals are rounded to.
@@ -26,22 +27,22 @@ const EDGE_MAX: u64 = u64::MAX;
 /// Settings of one tenant, or of all (the root).
 #[derive(Debug, Default)]
 struct Settings {
-    /// For each node; 0 for no reports.
+    /// For each node, by its place; 0 for no reports.
     refresh: Vec<Millis>,
     threshold: Vec<Millis>,
-    /// The last report, and when it was taken.
-    last: Option<(u64, Ages)>,
+    /// The last report of each that is on, and when it was taken.
+    last: BTreeMap<usize, (u64, NodeAges)>,
     /// How often readers were told that there is pressure.
     told: u64,
-    /// Who waits to be told (poll(2) on page_age).
-    /// By the handle of the open file.
+    /// Who waits to be told (poll(2) on page_age), by the handle of the open file.
     waiting: BTreeMap<u64, PollNotifier>,
 }
 
 /// All settings.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    bins: Bins,
+    /// By the node's place; of those behind the last, no edges.
+    bins: Vec<Bins>,
     by_serial: BTreeMap<u64, Settings>,
 }
 
@@ -60,20 +61,31 @@ pub(super) enum Part {
     Estimated,
 }
 
+impl Settings {
+    fn is_on(&self, place: usize) -> bool {
+        self.refresh.get(place).is_some_and(|one| *one != Millis(0))
+    }
+}
+
 impl Reports {
-    /// `page_age_intervals`.
-    pub(super) fn intervals(&self) -> String {
-        print_intervals(&self.bins)
+    /// `page_age_intervals` of a node.
+    pub(super) fn intervals(&self, place: usize) -> String {
+        print_intervals(self.bins.get(place).unwrap_or(&Bins::default()))
     }
 
-    /// The most bytes that a report of so many nodes has: in a line three numbers of twenty digits and their names.
-    pub(super) fn at_most(&self, nodes: usize) -> usize {
-        nodes * (self.bins.edges().len() + 2) * 80
-    }
-
-    pub(super) fn set_intervals(&mut self, text: &str) -> Result<(), Errno> {
-        self.bins = parse_intervals(text, HZ).map_err(errno)?;
+    pub(super) fn set_intervals(&mut self, place: usize, text: &str) -> Result<(), Errno> {
+        let bins = parse_intervals(text, HZ).map_err(errno)?;
+        if self.bins.len() <= place {
+            self.bins.resize_with(place + 1, Bins::default);
+        }
+        self.bins[place] = bins;
         Ok(())
+    }
+
+    /// The most bytes that a report of so many nodes has.
+    pub(super) fn at_most(&self, nodes: usize) -> usize {
+        let lines = |place: usize| 2 + self.bins.get(place).map_or(0, |bins| bins.edges().len());
+        (0..nodes).map(lines).sum::<usize>() * LINE_MAX
     }
 
     /// A tenant's setting, all nodes or one.
@@ -81,21 +93,26 @@ impl Reports {
         &self,
         serial: u64,
         which: Setting,
-        nodes: usize,
-        node: Option<usize>,
+        nodes: &[u32],
+        place: Option<usize>,
     ) -> String {
         let found = self.by_serial.get(&serial);
         let values = found.map(|settings| match which {
             Setting::Refresh => &settings.refresh,
             Setting::Threshold => &settings.threshold,
         });
-        let value = |node: usize| {
-            let value = values.and_then(|values| values.get(node));
+        let value = |place: usize| {
+            let value = values.and_then(|values| values.get(place));
             value.copied().unwrap_or(Millis(0))
         };
-        match node {
-            Some(node) => print_millis(value(node)),
-            None => print_node_millis(&(0..nodes).map(value).collect::<Vec<_>>()),
+        match place {
+            Some(place) => print_millis(value(place)),
+            None => print_node_millis(
+                (0..)
+                    .map(value)
+                    .zip(nodes)
+                    .map(|(value, node)| (*node, value)),
+            ),
         }
     }
 
@@ -103,11 +120,11 @@ impl Reports {
         &mut self,
         serial: u64,
         which: Setting,
-        nodes: usize,
-        (node, text): (Option<usize>, &str),
+        nodes: &[u32],
+        (place, text): (Option<usize>, &str),
     ) -> Result<(), Errno> {
-        let (node, value) = match node {
-            Some(node) => (node, parse_millis(text).map_err(errno)?),
+        let (place, value) = match place {
+            Some(place) => (place, parse_millis(text).map_err(errno)?),
             None => parse_node_millis(text, nodes).map_err(errno)?,
         };
         let settings = self.by_serial.entry(serial).or_default();
@@ -115,14 +132,10 @@ impl Reports {
             Setting::Refresh => &mut settings.refresh,
             Setting::Threshold => &mut settings.threshold,
         };
-        values.resize(nodes.max(node + 1), Millis(0));
-        values[node] = value;
-        if settings
-            .refresh
-            .iter()
-            .all(|interval| *interval == Millis(0))
-        {
-            settings.last = None;
+        values.resize(nodes.len().max(place + 1), Millis(0));
+        values[place] = value;
+        if !settings.is_on(place) {
+            settings.last.remove(&place);
         }
         Ok(())
     }
@@ -132,45 +145,36 @@ impl Reports {
         &mut self,
         tenants: &mut Tenants,
         (memcg, serial): (MemcgId, u64),
-        (node, part): (Option<usize>, Part),
+        (place, part): (Option<usize>, Part),
     ) -> Result<String, Errno> {
         let Reports { bins, by_serial } = self;
         let Some(settings) = by_serial.get_mut(&serial) else {
             return Ok(String::new());
         };
-        let enabled = settings.refresh.iter().filter(|one| **one != Millis(0));
-        let Some(shortest) = enabled.min().copied() else {
-            return Ok(String::new());
-        };
         let now = tenants.elapsed_ms();
-        let is_fresh = |(then, _): &(u64, Ages)| now < then + shortest.0;
-        if !settings.last.as_ref().is_some_and(is_fresh) {
-            let edges: Vec<u64> = bins.edges().iter().map(|edge| edge.0).collect();
-            let ages = tenants.page_age(memcg, &edges)?;
-            settings.last = Some((now, ages));
+        let is_asked = |one: usize| settings.is_on(one) && place.is_none_or(|asked| asked == one);
+        let asked: Vec<usize> = (0..tenants.nodes().len())
+            .filter(|one| is_asked(*one))
+            .collect();
+        let is_due = |one: &usize| {
+            let last = settings.last.get(one);
+            last.is_none_or(|(then, _)| now >= then + settings.refresh[*one].0)
+        };
+        let due: Vec<usize> = asked.iter().copied().filter(is_due).collect();
+        if !due.is_empty() {
+            let edges = bins
+                .iter()
+                .map(|bins| bins.edges().iter().map(|edge| edge.0).collect());
+            let found = tenants.page_age(memcg, &edges.collect::<Vec<Vec<u64>>>())?;
+            let found = found.nodes.into_iter().enumerate();
+            let found = found.filter(|(one, _)| due.contains(one));
+            settings
+                .last
+                .extend(found.map(|(one, ages)| (one, (now, ages))));
         }
         let mut text = String::new();
-        let Some((_, ages)) = &settings.last else {
-            return Ok(text);
-        };
-        for (place, found) in ages.nodes.iter().enumerate() {
-            let on = settings
-                .refresh
-                .get(place)
-                .is_some_and(|one| *one != Millis(0));
-            if !on || node.is_some_and(|node| node != place) {
-                continue;
-            }
-            if node.is_none() {
-                let _ = writeln!(text, "N{}", found.number);
-            }
-            let edges = found.edges.iter().copied().chain([EDGE_MAX]);
-            for ((edge, [anon, file]), estimated) in edges.zip(&found.bytes).zip(&found.estimated) {
-                let _ = match part {
-                    Part::All => writeln!(text, "{edge} anon={anon} file={file}"),
-                    Part::Estimated => writeln!(text, "{edge} file={estimated}"),
-                };
-            }
+        for (_, ages) in asked.iter().filter_map(|one| settings.last.get(one)) {
+            print(&mut text, ages, part, place.is_none());
         }
         Ok(text)
     }
@@ -185,7 +189,7 @@ impl Reports {
     /// Whether any report of a tenant is on.
     pub(super) fn is_on(&self, serial: u64) -> bool {
         let found = self.by_serial.get(&serial);
-        found.is_some_and(|one| one.refresh.iter().any(|one| *one != Millis(0)))
+        found.is_some_and(|one| (0..one.refresh.len()).any(|place| one.is_on(place)))
     }
 
     /// How often readers of a tenant's page_age were told of pressure; `who` waits to be told the next time.
@@ -215,13 +219,9 @@ impl Reports {
         let Some(settings) = self.by_serial.get_mut(&serial) else {
             return;
         };
-        let on = |values: &[Millis], node: usize| {
-            values.get(node).is_some_and(|value| *value != Millis(0))
-        };
-        let taken = settings.last.as_ref().map_or(0, |(taken, _)| *taken);
-        let is_due = |(node, threshold): (usize, &Millis)| {
-            let enabled = *threshold != Millis(0) && on(&settings.refresh, node);
-            enabled && taken + threshold.0 <= now
+        let is_due = |(place, threshold): (usize, &Millis)| {
+            let taken = settings.last.get(&place).map_or(0, |(taken, _)| *taken);
+            *threshold != Millis(0) && settings.is_on(place) && taken + threshold.0 <= now
         };
         if settings.threshold.iter().enumerate().any(is_due) {
             settings.told += 1;
@@ -238,6 +238,80 @@ impl Reports {
     }
 }
 
+/// The longest line of a report, bytes: three numbers of twenty digits, their names and the line's end.
+const LINE_MAX: usize = 20 + " anon=".len() + 20 + " file=".len() + 20 + 1;
+
+/// A node's lines, behind one with its name if there are others'.
+fn print(text: &mut String, ages: &NodeAges, part: Part, is_named: bool) {
+    if is_named {
+        let _ = writeln!(text, "N{}", ages.number);
+    }
+    let edges = ages.edges.iter().copied().chain([EDGE_MAX]);
+    for ((edge, [anon, file]), estimated) in edges.zip(&ages.bytes).zip(&ages.estimated) {
+        let _ = match part {
+            Part::All => writeln!(text, "{edge} anon={anon} file={file}"),
+            Part::Estimated => writeln!(text, "{edge} file={estimated}"),
+        };
+    }
+}
+
 fn errno(error: FileError) -> Errno {
     Errno::from_raw_os_error(error.errno())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What stat(2) tells of a report's size is no less than its text: sendfile(2) reads no further. (The story: the size of
+    /// what is estimated was a page, whatever the number of nodes, and so was that of memory.numa_stat.)
+    #[test]
+    fn a_report_has_no_more_bytes_than_that() {
+        let mut reports = Reports::default();
+        let edges: Vec<String> = (0..31).map(|at| (u32::MAX - 31 + at).to_string()).collect();
+        for place in 0..64 {
+            let set = reports.set_intervals(place, &edges.join(","));
+            assert_eq!(
+                (set, reports.intervals(place)),
+                (Ok(()), edges.join(",") + "\n")
+            );
+        }
+        for part in [Part::All, Part::Estimated] {
+            let mut text = String::new();
+            for number in (0..64).map(|at| u32::MAX - at) {
+                let ages = NodeAges {
+                    number,
+                    edges: vec![u64::MAX; 31],
+                    bytes: vec![[u64::MAX; 2]; 32],
+                    estimated: vec![u64::MAX; 32],
+                };
+                print(&mut text, &ages, part, true);
+            }
+            assert!(text.len() <= reports.at_most(64), "{} bytes", text.len());
+            assert!(text.len() > 4096);
+        }
+    }
+
+    #[test]
+    fn settings_are_of_one_node() {
+        let (mut reports, nodes) = (Reports::default(), [0, 2]);
+        let set = |reports: &mut Reports, place, text| {
+            reports.set(7, Setting::Refresh, &nodes, (place, text))
+        };
+        assert_eq!(set(&mut reports, None, "N2=500"), Ok(()));
+        assert_eq!(set(&mut reports, None, "N1=500"), Err(Errno::INVAL));
+        assert_eq!(
+            reports.print(7, Setting::Refresh, &nodes, None),
+            "N0=0 N2=500 \n"
+        );
+        assert_eq!(reports.print(7, Setting::Refresh, &nodes, Some(1)), "500\n");
+        assert!(reports.is_on(7));
+        assert_eq!(set(&mut reports, Some(1), "0"), Ok(()));
+        assert!(!reports.is_on(7));
+        assert_eq!(reports.set_intervals(1, "10,20"), Ok(()));
+        assert_eq!(
+            (reports.intervals(0), reports.intervals(1)),
+            ("\n".into(), "10,20\n".into())
+        );
+    }
 }

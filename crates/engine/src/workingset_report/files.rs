@@ -94,28 +94,26 @@ pub fn print_millis(value: Millis) -> String {
     text
 }
 
-/// A memcg's `refresh_interval` or `report_threshold` as written: `N<nid>=<ms>`. Returns the node, of
-/// which there are `nodes`, and its new value.
+/// A memcg's `refresh_interval` or `report_threshold` as written: `N<nid>=<ms>`. Returns the place of the node
+/// among these numbers, and its new value.
 ///
 /// # Errors
-/// [`FileError`].
-pub fn parse_node_millis(text: &str, nodes: usize) -> Result<(usize, Millis), FileError> {
+/// [`FileError`]: invalid, too, for a node that is not among them.
+pub fn parse_node_millis(text: &str, nodes: &[u32]) -> Result<(usize, Millis), FileError> {
     let (node, value) = line(text).split_once('=').ok_or(FileError::Invalid)?;
     let node = node.strip_prefix('N').ok_or(FileError::Invalid)?;
-    let node = usize::try_from(millis(node)?).map_err(|_| FileError::Invalid)?;
+    let node = u32::try_from(millis(node)?).map_err(|_| FileError::Invalid)?;
     let value = millis(value)?;
-    if node >= nodes {
-        return Err(FileError::Invalid);
-    }
-    Ok((node, Millis(value)))
+    let place = nodes.iter().position(|known| *known == node);
+    Ok((place.ok_or(FileError::Invalid)?, Millis(value)))
 }
 
-/// A memcg's `refresh_interval` or `report_threshold` as read: a value for each node, each with a
+/// A memcg's `refresh_interval` or `report_threshold` as read: each node's number and its value, with a
 /// blank behind it.
 #[must_use]
-pub fn print_node_millis(values: &[Millis]) -> String {
+pub fn print_node_millis(values: impl IntoIterator<Item = (u32, Millis)>) -> String {
     let mut text = String::new();
-    for (node, value) in values.iter().enumerate() {
+    for (node, value) in values {
         let _ = write!(text, "N{node}={} ", value.0);
     }
     text.push('\n');

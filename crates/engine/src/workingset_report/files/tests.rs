@@ -47,11 +47,17 @@ fn intervals_increase_in_ticks() {
 /// workingset-report.md 11, test 9.
 #[test]
 fn values_by_node() {
-    let mut values = [Millis(5000), Millis(0)];
-    assert_eq!(print_node_millis(&values), "N0=5000 N1=0 \n");
-    let (node, value) = parse_node_millis("N1=7000\n", 2).expect("a node that is there");
-    values[node] = value;
-    assert_eq!(print_node_millis(&values), "N0=5000 N1=7000 \n");
+    let mut values = [(0, Millis(5000)), (1, Millis(0))];
+    assert_eq!(print_node_millis(values), "N0=5000 N1=0 \n");
+    let (node, value) = parse_node_millis("N1=7000\n", &[0, 1]).expect("a node that is there");
+    values[node].1 = value;
+    assert_eq!(print_node_millis(values), "N0=5000 N1=7000 \n");
+    // Numbers have gaps where nodes have no memory.
+    assert_eq!(parse_node_millis("N8=1", &[1, 8]), Ok((1, Millis(1))));
+    assert_eq!(
+        print_node_millis([(1, Millis(0)), (8, Millis(1))]),
+        "N1=0 N8=1 \n"
+    );
     for text in [
         "N9=1",
         "N2=1",
@@ -63,10 +69,10 @@ fn values_by_node() {
         "1=1",
         "N0=1 N1=2",
     ] {
-        let refused = parse_node_millis(text, 2);
+        let refused = parse_node_millis(text, &[0, 1]);
         assert_eq!(refused, Err(FileError::Invalid), "{text:?}");
     }
-    let errno = parse_node_millis("N9=1", 2).map_err(FileError::errno);
+    let errno = parse_node_millis("N9=1", &[0, 1]).map_err(FileError::errno);
     assert_eq!(errno, Err(22), "EINVAL");
     assert_eq!(parse_millis("2000\n"), Ok(Millis(2000)));
     assert_eq!(print_millis(Millis(0)), "0\n");
@@ -185,7 +191,7 @@ proptest! {
         if let Ok(value) = parse_millis(&text) {
             prop_assert_eq!(parse_millis(&print_millis(value)), Ok(value));
         }
-        if let Ok((node, value)) = parse_node_millis(&text, 2) {
+        if let Ok((node, value)) = parse_node_millis(&text, &[0, 1]) {
             prop_assert!(node < 2 && value.0 <= u64::from(u32::MAX));
         }
         for ages in parse_page_age(&text).unwrap_or_default() {

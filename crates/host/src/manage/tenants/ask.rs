@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use super::super::noreuse::Noreuse;
 use super::super::options::Limits;
 use super::Tenants;
-use super::cache::CacheAges;
 use super::stall::{Stalls, swap_ins};
 use crate::ages::MemoryKind;
 use crate::report::{LimitsReport, Report};
+use crate::system::cgroup::Cache;
 
 /// What the kernel counts of a tenant's group, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,6 +48,17 @@ pub struct NodeAges {
     pub bytes: Vec<[u64; 2]>,
     /// Of the file bytes, those that nobody maps: their ages are estimates.
     pub estimated: Vec<u64>,
+}
+
+/// What of a tenant is on a node, bytes, as the kernel's memory.numa_stat sorts it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodeUsage {
+    /// The node's number.
+    pub number: u32,
+    /// Private anonymous memory.
+    pub anon: u64,
+    /// Files, mapped or not, and shared memory.
+    pub file: u64,
 }
 
 impl Tenants {
@@ -282,54 +293,93 @@ impl Tenants {
         Ok(report)
     }
 
-    /// How old its pages are, with those of all below it, in bins with these upper edges (milliseconds, ascending) and a
-    /// last one for what is older. Pages of unknown age are in the first. spec: workingset-report.md 2, 4.
+    /// How old its pages are, with those of all below it, on each node in bins with these upper edges (milliseconds,
+    /// ascending; none for nodes behind the last) and a last one for what is older. Pages of unknown age are in the first.
+    /// spec: workingset-report.md 2, 4.
     ///
     /// # Errors
     /// ENODEV.
-    pub fn page_age(&mut self, memcg: MemcgId, edges: &[u64]) -> Result<Ages, Errno> {
+    pub fn page_age(&mut self, memcg: MemcgId, edges: &[Vec<u64>]) -> Result<Ages, Errno> {
         self.tenant(memcg)?;
-        let tree = self.driver.machine.tree();
-        let below: BTreeSet<MemcgId> = tree.pre_order(memcg).into_iter().collect();
         let now = self.driver.watch.elapsed_ms();
-        let ages = self.driver.watch.ages();
-        let of_node = |node: &u32| NodeAges {
-            number: *node,
-            edges: edges.to_vec(),
-            bytes: vec![[0, 0]; edges.len() + 1],
-            estimated: vec![0; edges.len() + 1],
+        let of_node = |(place, node): (usize, &u32)| {
+            let edges = edges.get(place).cloned().unwrap_or_default();
+            NodeAges {
+                number: *node,
+                bytes: vec![[0, 0]; edges.len() + 1],
+                estimated: vec![0; edges.len() + 1],
+                edges,
+            }
         };
-        let mut found: Vec<NodeAges> = ages.nodes().iter().map(of_node).collect();
-        let mut add = |class, bin: usize, pages: u64| {
-            let (kind, node) = MemoryKind::of(class);
-            let node = node.min(found.len() - 1);
+        let nodes = self.nodes().iter();
+        let mut found: Vec<NodeAges> = nodes.enumerate().map(of_node).collect();
+        // A bin holds what is no older than its edge.
+        let bin_of = |node: &NodeAges, last: u64| {
+            let age = now.saturating_sub(last);
+            node.edges.partition_point(|edge| *edge < age)
+        };
+        self.each_class(memcg, |(kind, place), last, pages| {
+            let place = place.min(found.len() - 1);
+            let bin = last.map_or(0, |last| bin_of(&found[place], last));
             let ty = match kind {
                 MemoryKind::File => FolioType::File,
                 MemoryKind::Anon | MemoryKind::Shmem => FolioType::Anon,
             };
-            found[node].bytes[bin][ty.index()] += pages * 4096;
-        };
-        let homes = self.driver.homes().all();
-        for (owner, _) in homes.filter(|(_, home)| below.contains(home)) {
-            for (class, last, pages) in ages.books().ages(owner) {
-                let age = now.saturating_sub(last);
-                // A bin holds what is no older than its edge.
-                add(class, edges.partition_point(|edge| *edge < age), pages);
-            }
-            for class in MemoryKind::classes() {
-                add(class, 0, ages.books().unknown(owner, class));
-            }
-        }
-        // Which node it is on the kernel does not tell of a group in all versions: the first has it.
-        let cache = self.tenant(memcg)?.cache.iter().flat_map(CacheAges::all);
-        for (since, bytes) in cache {
-            let age = now.saturating_sub(since);
-            let bin = edges.partition_point(|edge| *edge < age);
-            if let Some(node) = found.first_mut() {
+            found[place].bytes[bin][ty.index()] += pages * 4096;
+        });
+        let caches = self.tenant(memcg)?.cache.iter().flatten();
+        for (node, cache) in found.iter_mut().zip(caches) {
+            for (since, bytes) in cache.all() {
+                let bin = bin_of(node, since);
                 node.bytes[bin][FolioType::File.index()] += bytes;
                 node.estimated[bin] += bytes;
             }
         }
         Ok(Ages { nodes: found })
+    }
+
+    /// What of it and of all below it is on each node.
+    ///
+    /// # Errors
+    /// ENODEV; the kernel's for the group.
+    pub fn numa_stat(&mut self, memcg: MemcgId) -> Result<Vec<NodeUsage>, Errno> {
+        let caches = self.caches(self.tenant(memcg)?)?;
+        let of_node = |(number, cache): (&u32, &Cache)| NodeUsage {
+            number: *number,
+            anon: 0,
+            file: cache.unmapped(),
+        };
+        let nodes = self.nodes().iter().zip(&caches);
+        let mut found: Vec<NodeUsage> = nodes.map(of_node).collect();
+        self.each_class(memcg, |(kind, place), _, pages| {
+            let node = &mut found[place.min(caches.len() - 1)];
+            let sum = match kind {
+                MemoryKind::Anon => &mut node.anon,
+                MemoryKind::File | MemoryKind::Shmem => &mut node.file,
+            };
+            *sum += pages * 4096;
+        });
+        Ok(found)
+    }
+
+    /// Pages of it and of all below it: their kind and node's place, when they were accessed last (none where nobody
+    /// knows), and how many.
+    fn each_class(
+        &self,
+        memcg: MemcgId,
+        mut tell: impl FnMut((MemoryKind, usize), Option<u64>, u64),
+    ) {
+        let tree = self.driver.machine.tree();
+        let below: BTreeSet<MemcgId> = tree.pre_order(memcg).into_iter().collect();
+        let books = self.driver.watch.ages().books();
+        let homes = self.driver.homes().all();
+        for (owner, _) in homes.filter(|(_, home)| below.contains(home)) {
+            for (class, last, pages) in books.ages(owner) {
+                tell(MemoryKind::of(class), Some(last), pages);
+            }
+            for class in MemoryKind::classes() {
+                tell(MemoryKind::of(class), None, books.unknown(owner, class));
+            }
+        }
     }
 }

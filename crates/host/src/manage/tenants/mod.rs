@@ -32,7 +32,7 @@ use rustix::io::Errno;
 
 pub use super::noreuse::{Noreuse, NoreuseFiles};
 pub use super::options::Limits;
-pub use ask::{Ages, NodeAges, Usage};
+pub use ask::{Ages, NodeAges, NodeUsage, Usage};
 pub use host::HostGroups;
 pub use pressure::Watermarks;
 

@@ -35,8 +35,8 @@ pub(super) struct Tenant {
     pub(super) wall_due: Option<u64>,
     /// What its tasks have waited, since somebody asked first.
     pub(super) stalls: Option<Stalls>,
-    /// How old its unmapped page cache is, where somebody asks for reports.
-    pub(super) cache: Option<CacheAges>,
+    /// How old its unmapped page cache is on each node, where somebody asks for reports.
+    pub(super) cache: Option<Vec<CacheAges>>,
 }
 
 impl Tenant {

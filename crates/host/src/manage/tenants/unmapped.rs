@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::Tenants;
 use super::cache::CacheAges;
 use super::tenant::Tenant;
-use crate::system::cgroup::parse_cache;
+use crate::system::cgroup::{Cache, Version, parse_cache, parse_node_caches};
 
 /// Less than this, bytes, is not asked of the kernel.
 const LEAST: u64 = 1 << 20;
@@ -21,10 +21,10 @@ impl Tenants {
     /// ENODEV.
     pub fn watch_cache(&mut self, memcg: MemcgId) -> Result<(), Errno> {
         if self.tenant(memcg)?.cache.is_none() {
-            let bytes = self.unmapped(self.tenant(memcg)?)?;
+            let caches = self.caches(self.tenant(memcg)?)?;
             let now = self.driver.watch.elapsed_ms();
-            let mut ages = CacheAges::default();
-            ages.note(now, bytes);
+            let mut ages = vec![CacheAges::default(); caches.len()];
+            note(&mut ages, now, &caches);
             if let Some(tenant) = self.tenants.get_mut(&memcg) {
                 tenant.cache = Some(ages);
             }
@@ -43,13 +43,13 @@ impl Tenants {
     pub(super) fn note_caches(&mut self) {
         let now = self.driver.watch.elapsed_ms();
         let watched = self.tenants.values().filter(|one| one.cache.is_some());
-        let sizes: Vec<(MemcgId, u64)> = watched
-            .filter_map(|one| Some((one.memcg, self.unmapped(one).ok()?)))
+        let found: Vec<(MemcgId, Vec<Cache>)> = watched
+            .filter_map(|one| Some((one.memcg, self.caches(one).ok()?)))
             .collect();
-        for (memcg, bytes) in sizes {
+        for (memcg, caches) in found {
             let tenant = self.tenants.get_mut(&memcg);
             if let Some(ages) = tenant.and_then(|one| one.cache.as_mut()) {
-                ages.note(now, bytes);
+                note(ages, now, &caches);
             }
         }
     }
@@ -82,7 +82,8 @@ impl Tenants {
         let owners = homes.filter(|(_, home)| *home == memcg);
         let mapped = owners.flat_map(|(owner, _)| books.ages(owner));
         let mapped = mapped.map(|(_, last, pages)| (last, pages * 4096, false));
-        let cached = cache.all().map(|(since, bytes)| (since, bytes, true));
+        let cached = cache.iter().flat_map(CacheAges::all);
+        let cached = cached.map(|(since, bytes)| (since, bytes, true));
         let mut all: Vec<(u64, u64, bool)> = mapped.chain(cached).collect();
         all.sort_unstable();
         let (mut left, mut part) = (bytes, 0);
@@ -94,9 +95,25 @@ impl Tenants {
         part
     }
 
-    fn unmapped(&self, tenant: &Tenant) -> Result<u64, Errno> {
+    /// Its page cache on each node. Of groups of version 1 the kernel does not tell on which nodes what nobody maps is: it is
+    /// told of the first.
+    pub(super) fn caches(&self, tenant: &Tenant) -> Result<Vec<Cache>, Errno> {
+        let (nodes, version) = (self.nodes(), self.groups.version);
+        if let (Version::V2, 2..) = (version, nodes.len())
+            && let Ok(text) = tenant.wall.file("memory.numa_stat")
+            && let Some(caches) = parse_node_caches(&text, nodes)
+        {
+            return Ok(caches);
+        }
         let text = tenant.wall.file("memory.stat")?;
-        let cache = parse_cache(&text, self.groups.version);
-        Ok(cache.map_or(0, |cache| cache.unmapped_file_least()))
+        let mut caches = vec![Cache::default(); nodes.len()];
+        caches[0] = parse_cache(&text, version).unwrap_or_default();
+        Ok(caches)
+    }
+}
+
+fn note(ages: &mut [CacheAges], now: u64, caches: &[Cache]) {
+    for (ages, cache) in ages.iter_mut().zip(caches) {
+        ages.note(now, cache.unmapped_file_least());
     }
 }

@@ -215,17 +215,43 @@ fn kernel_memory_of_older_kernels() {
     assert_eq!(parse_kernel(b"anon 1\n"), None);
 }
 
+#[test]
+fn page_cache_of_each_node() {
+    let text =
+        b"anon N0=9 N1=9\nfile N0=1000 N2=700\nshmem N0=300 N2=0\nfile_mapped N0=400 N2=500\n\
+                 swapcached N0=100 N2=0\n";
+    let of = |total, shmem, mapped| Cache {
+        total,
+        shmem,
+        mapped,
+    };
+    let found = parse_node_caches(text, &[0, 1, 2]);
+    assert_eq!(
+        found,
+        Some(vec![of(900, 300, 400), Cache::default(), of(700, 0, 500)])
+    );
+    // Version 1 has another format, and does not tell what is mapped.
+    let text = b"total=9 N0=9\nfile=7 N0=7\nanon=2 N0=2\nunevictable=0 N0=0\n";
+    assert_eq!(parse_node_caches(text, &[0]), None);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn anything_goes(bytes in any::<Vec<u8>>(), text in "([0-9]{0,2}:(memory|cpu,memory|)?:/?[a-z:. ()]{0,12}\n){0,4}") {
         for text in [&bytes[..], text.as_bytes()] {
-            let _ = (parse_procs(text), parse_kernel(text));
+            let _ = (parse_procs(text), parse_kernel(text), parse_node_caches(text, &[0, 1]));
             for version in [Version::V1, Version::V2] {
                 let _ = (parse_membership(text, version), parse_cache(text, version));
             }
         }
+    }
+
+    #[test]
+    fn any_text_of_nodes_is_read(text in "((file|shmem|file_mapped|N) ?(N[0-9=]{0,22} ?){0,3}\n){0,5}") {
+        let found = parse_node_caches(text.as_bytes(), &[0, 7]);
+        prop_assert!(found.is_none_or(|caches| caches.len() == 2));
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! touched it, so a group's cache may be mapped by processes of another. The kernel sums these
 //! counters lazily: some hundred pages per CPU may be missing or too many.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{Group, Groups, Version};
 use crate::system::error::Error;
 use crate::system::proc::read_path;
-use crate::system::text::{flat, number};
+use crate::system::text::{flat, lines, number, number32, words};
 
 /// What a group holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -88,6 +89,31 @@ pub fn parse_cache(text: &[u8], version: Version) -> Option<Cache> {
         shmem: flat(text, shmem)?,
         mapped: flat(text, mapped)?,
     })
+}
+
+/// The page cache on each of these nodes, of a version 2 `memory.numa_stat`: lines of a name and `N0=BYTES N1=BYTES ...`.
+#[must_use]
+pub fn parse_node_caches(text: &[u8], nodes: &[u32]) -> Option<Vec<Cache>> {
+    let values = |name: &str| {
+        let mut lines = lines(text).map(words);
+        let line =
+            lines.find_map(|mut words| (words.next() == Some(name.as_bytes())).then_some(words))?;
+        let value = |word: &[u8]| {
+            let word = word.strip_prefix(b"N")?;
+            let at = word.iter().position(|byte| *byte == b'=')?;
+            Some((number32(&word[..at])?, number(&word[at + 1..])?))
+        };
+        Some(line.filter_map(value).collect::<BTreeMap<u32, u64>>())
+    };
+    let [file, shmem, mapped] = [values("file")?, values("shmem")?, values("file_mapped")?];
+    let swap_cache = values("swapcached").unwrap_or_default();
+    let of = |all: &BTreeMap<u32, u64>, node: &u32| all.get(node).copied().unwrap_or(0);
+    let cache = |node: &u32| Cache {
+        total: of(&file, node).saturating_sub(of(&swap_cache, node)),
+        shmem: of(&shmem, node),
+        mapped: of(&mapped, node),
+    };
+    Some(nodes.iter().map(cache).collect())
 }
 
 /// Kernel memory of a version 2 `memory.stat`.
