@@ -60,8 +60,8 @@ fn forget_stale(notifier: &Notifier, stale: &Receiver<(INodeNo, OsString)>) {
 /// # Errors
 /// There is no such directory, or FUSE cannot be had.
 pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
-    // A killed one's mount answers nothing any more.
-    if std::fs::metadata(at).is_err_and(|error| error.raw_os_error() == Some(NOT_CONNECTED)) {
+    // A killed one's mount answers nothing any more, but for what the kernel keeps of it.
+    if rustix::fs::statfs(at).is_err_and(|errno| errno == Errno::NOTCONN) {
         let _ = unmount(at, UnmountFlags::DETACH);
     }
     let mut config = fuser::Config::default();
@@ -93,8 +93,6 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         )
     })
 }
-
-const NOT_CONNECTED: i32 = 107;
 
 /// What open files have read, by their handle.
 type Open = Arc<Mutex<BTreeMap<u64, Opened>>>;
