@@ -4,7 +4,8 @@
 use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use e2e::control;
 use e2e::guard::Run;
@@ -107,29 +108,56 @@ fn who_never_reads_holds_nobody_up() {
     assert!(tree.read("t7/memory.stat").contains("pgsteal"));
 }
 
-/// Made and removed in thousands, some of them by somebody else's hand and in the kernel's own directory.
+/// So long nobody is kept waiting by others who make and remove tenants, on the busiest machine.
+const HELD_UP: Duration = Duration::from_secs(5);
+
+/// How many descriptors it has open.
+fn open_files(tree: &Tree) -> usize {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", tree.pid()));
+    open.expect("it runs").count()
+}
+
+/// Asks a tenant until all is done: how often it was answered, and how long that took at most.
+fn asked(tree: &Tree, is_done: &AtomicBool) -> (u64, Duration) {
+    let (mut answers, mut longest) = (0, Duration::ZERO);
+    while !is_done.load(Ordering::Relaxed) {
+        let begin = Instant::now();
+        assert!(tree.read("kept/memory.stat").contains("pgsteal"));
+        assert!(tree.number("kept/memory.current") >= 16 * MIB);
+        longest = longest.max(begin.elapsed());
+        answers += 1;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (answers, longest)
+}
+
+/// One that is made and removed, some of them by somebody else's hand and in the kernel's own directory.
+fn comes_and_goes(tree: &Tree, number: u32) {
+    let name = format!("t{number}");
+    match number % 4 {
+        0 => std::fs::create_dir(tree.group(&name)).expect("by the kernel's hand"),
+        _ => tree.make(&name),
+    }
+    let at = match number % 4 {
+        1 => tree.group(&name),
+        // It may be there for a look only.
+        0 => {
+            let _ = std::fs::read(tree.at(&format!("{name}/memory.stat")));
+            tree.group(&name)
+        }
+        _ => tree.at(&name),
+    };
+    std::fs::remove_dir(at).expect("nobody is in it");
+}
+
+/// 10,000 are made and removed: it grows no more once it has seen some, nothing of them stays open, and others are answered
+/// meanwhile.
 #[test]
-fn thousands_come_and_go() {
+fn ten_thousand_come_and_go() {
     let _serial = serial();
     let tree = Tree::serve(&["--age-every", "200ms"]);
-    let begin = resident(&tree);
-    for number in 0..2000 {
-        let name = format!("t{number}");
-        match number % 4 {
-            0 => std::fs::create_dir(tree.group(&name)).expect("by the kernel's hand"),
-            _ => tree.make(&name),
-        }
-        let at = match number % 4 {
-            1 => tree.group(&name),
-            // It may be there for a look only.
-            0 => {
-                let _ = std::fs::read(tree.at(&format!("{name}/memory.stat")));
-                tree.group(&name)
-            }
-            _ => tree.at(&name),
-        };
-        std::fs::remove_dir(at).expect("nobody is in it");
-    }
+    tree.make("kept");
+    let kept = Sleeper::start(tree.inside("kept"), 16);
     let left = || {
         let all = std::fs::read_dir(tree.at(""))
             .into_iter()
@@ -138,7 +166,30 @@ fn thousands_come_and_go() {
         let tenants = all.filter(|entry| entry.path().join("memory.min").exists());
         tenants.count()
     };
-    wait::until("none is left", SOON, || left() == 0);
-    let grown = resident(&tree).saturating_sub(begin);
-    assert!(grown < 16 * MIB, "grew by {grown} bytes");
+    let churn = |numbers: std::ops::Range<u32>| {
+        numbers.for_each(|number| comes_and_goes(&tree, number));
+        wait::until("only one is left", SOON, || left() == 1);
+        (resident(&tree), open_files(&tree))
+    };
+    let (first, open) = churn(0..1000);
+    let is_done = AtomicBool::new(false);
+    let begin = Instant::now();
+    let ((last, open_then), (answers, longest)) = std::thread::scope(|scope| {
+        let asks = scope.spawn(|| asked(&tree, &is_done));
+        let after = churn(1000..10_000);
+        is_done.store(true, Ordering::Relaxed);
+        (after, asks.join().expect("it was answered"))
+    });
+    eprintln!(
+        "9,000 in {:?}; grown by {} KiB; {answers} answers, the longest after {longest:?}",
+        begin.elapsed(),
+        last.saturating_sub(first) / 1024
+    );
+    assert!(
+        last.saturating_sub(first) < 4 * MIB,
+        "from {first} to {last} bytes"
+    );
+    assert_eq!(open_then, open, "descriptors");
+    assert!(answers > 100 && longest < HELD_UP, "{answers}, {longest:?}");
+    let _ = kept.touch();
 }
