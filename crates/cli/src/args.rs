@@ -150,11 +150,21 @@ pub(crate) enum Command {
     },
     /// Print the manual page, of pagetide or of one command
     #[command(after_help = examples::MAN)]
-    Man {
-        /// Which command
-        #[arg(value_name = "COMMAND")]
-        page: Option<String>,
-    },
+    Man(Man),
+}
+
+/// Which pages, and where they go.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Man {
+    /// Which command, e.g. `run` or `swap on`
+    #[arg(value_name = "COMMAND")]
+    pub(crate) page: Vec<String>,
+    /// Write the pages of all commands to this directory instead
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["page", "markdown"])]
+    pub(crate) to: Option<PathBuf>,
+    /// Print all commands as one page of Markdown instead
+    #[arg(long, conflicts_with = "page")]
+    pub(crate) markdown: bool,
 }
 
 /// Which experiment, and where its results go.

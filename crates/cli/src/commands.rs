@@ -10,6 +10,7 @@ pub(crate) mod demo;
 mod doctor;
 mod live;
 mod looks;
+mod manual;
 mod mrc;
 mod page;
 mod reclaim;
@@ -53,6 +54,6 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
         Command::Mrc(args) => mrc::mrc(&args),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => shell::completions(shell),
-        Command::Man { page } => shell::man(page.as_deref()),
+        Command::Man(args) => manual::man(&args),
     }
 }

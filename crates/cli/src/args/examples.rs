@@ -133,5 +133,7 @@ Examples:
 
 pub(super) const MAN: &str = "\
 Examples:
-  pagetide man > /usr/local/share/man/man1/pagetide.1
-  pagetide man run | man -l -";
+  pagetide man run | man -l -
+  pagetide man swap on | man -l -
+  pagetide man --to /usr/local/share/man/man1
+  pagetide man --markdown > commands.md";

@@ -1,0 +1,114 @@
+//! The manual beside the command line that it is made from.
+
+use std::path::Path;
+
+use super::*;
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn page(command: &str) -> String {
+    let all = whole();
+    let found = find(&all, &words(command)).expect("there is such a command");
+    String::from_utf8(roff::page(found).expect("it is written to memory")).expect("UTF-8")
+}
+
+/// Every command from `all` down, itself first.
+fn each<'a>(all: &'a Command, found: &mut Vec<&'a Command>) {
+    found.push(all);
+    below(all).for_each(|sub| each(sub, found));
+}
+
+#[test]
+fn the_page_in_the_book_is_this_one() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
+    let is = std::fs::read_to_string(file).unwrap_or_default();
+    let due = markdown::page(&whole());
+    let differs = is.lines().zip(due.lines()).find(|(is, due)| is != due);
+    assert!(
+        is == due,
+        "docs/commands.md is out of date: run `cargo run -p cli -- man --markdown > docs/commands.md`; first at {differs:?}"
+    );
+}
+
+#[test]
+fn every_command_and_option_is_in_both() {
+    let (all, mut found) = (whole(), Vec::new());
+    each(&all, &mut found);
+    // Sixteen commands and the three of `swap`, itself counted: fewer would mean that they are not found.
+    assert!(found.len() >= 19, "{}", found.len());
+    let markdown = markdown::page(&all);
+    for command in found {
+        let called = called(command);
+        assert!(markdown.contains(&format!("\n## {called}\n")), "{called}");
+        let page = page(called.strip_prefix("pagetide").expect("it begins so"));
+        assert!(page.contains(&format!(".TH {}", name(command).to_uppercase())));
+        for long in command.get_arguments().filter_map(|arg| arg.get_long()) {
+            let roff = format!("\\-\\-{}", long.replace('-', "\\-"));
+            assert!(page.contains(&roff), "{called} --{long}: {page}");
+            let is_said = markdown.contains(&format!("| `--{long}"));
+            assert!(
+                is_said || ["help", "version"].contains(&long),
+                "{called} --{long}"
+            );
+        }
+    }
+}
+
+#[test]
+fn examples_keep_their_lines() {
+    let page = page("report");
+    let (_, examples) = page
+        .split_once(".SH EXAMPLES\n.nf\n")
+        .expect("there are examples");
+    let (examples, _) = examples.split_once("\n.fi\n").expect("they end");
+    assert!(examples.lines().count() >= 5, "{examples}");
+    // Each line of `--help` is one: continued ones have no command of their own, but none begins with a blank.
+    assert!(
+        examples.lines().all(|line| line.starts_with("pagetide ")),
+        "{examples}"
+    );
+    // A straight quote, which a shell knows, not a printed one.
+    assert!(page.contains("jq \\*(Aq.page_age[].bins\\*(Aq"), "{page}");
+    assert!(page.contains(".SH \"SEE ALSO\"\npagetide(1)\n"), "{page}");
+}
+
+#[test]
+fn a_command_that_is_not_there_is_bad_usage_and_the_others_are_named() {
+    let all = whole();
+    for (line, hint) in [
+        ("swop", "swap"),
+        ("swap of", "status, on, off"),
+        ("doctor now", "no commands of its own"),
+    ] {
+        let told = format!("{:?}", find(&all, &words(line)).err());
+        assert!(
+            told.contains(line) && told.contains(hint) && told.contains("exit: 2"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn signs_of_markdown_are_text() {
+    let text = "a|b `c|d<e>` <f>";
+    assert_eq!(markdown::escaped(text), "a|b `c|d<e>` \\<f>");
+    assert_eq!(markdown::cell(text), "a\\|b `c\\|d<e>` \\<f>");
+}
+
+#[test]
+fn pages_are_written_to_a_directory_that_is_there() {
+    let folder = std::env::temp_dir().join(format!("pagetide-man-{}", std::process::id()));
+    assert!(write(&whole(), &folder).is_err(), "it is not there yet");
+    std::fs::create_dir(&folder).expect("it can be made");
+    let written = write(&whole(), &folder);
+    let names = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    names.sort();
+    std::fs::remove_dir_all(&folder).expect("it was made");
+    assert!(written.is_ok(), "{written:?}");
+    assert!(names.contains(&"pagetide.1".into()), "{names:?}");
+    assert!(names.contains(&"pagetide-swap-on.1".into()), "{names:?}");
+    assert!(names.contains(&"pagetide-run.1".into()), "{names:?}");
+}
