@@ -253,18 +253,16 @@ pub fn unlock(memory: &mut [u8]) -> io::Result<()> {
 /// away while a target waits for a lock that `work` holds. Where that is not allowed (CAP_SYS_NICE) it
 /// runs as it is.
 pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
+    // Asked of the kernel: musl's function of this name refuses, as it should be of a process and the kernel's is of a thread.
     let set = |policy: libc::c_int, priority: libc::c_int| {
-        let param = libc::sched_param {
-            sched_priority: priority,
-        };
-        // SAFETY: the kernel reads one sched_param that lives for the call; 0 is this thread.
-        unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }
+        // SAFETY: the kernel reads one sched_param, which is one int that lives for the call; 0 is this thread.
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) == 0 }
     };
     // SAFETY: no memory is handed over; 0 is this thread.
-    let before = unsafe { libc::sched_getscheduler(0) };
+    let before = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
     // Only the ordinary policy is known how to be put back: its one parameter is 0.
-    let raised =
-        before == libc::SCHED_OTHER && set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1);
+    let raised = before == libc::c_long::from(libc::SCHED_OTHER)
+        && set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1);
     let result = work();
     if raised {
         set(libc::SCHED_OTHER, 0);

@@ -132,13 +132,16 @@ impl Rights {
 
     /// A finding, if something of it is lacking.
     fn lack(&self, need: &Need) -> Option<Finding> {
-        // The kernel takes CAP_SYS_ADMIN for these two as well.
-        let by_admin =
-            |capability| self.has(SYS_ADMIN) && (capability == BPF || capability == PERFMON);
+        // The kernel takes CAP_SYS_ADMIN for two of them as well, and who may write any file may read it.
+        let by_another = |capability| match capability {
+            BPF | PERFMON => self.has(SYS_ADMIN),
+            DAC_READ_SEARCH => self.has(DAC_OVERRIDE),
+            _ => false,
+        };
         let lacking: Vec<_> = need
             .of
             .iter()
-            .filter(|(capability, _)| !self.has(*capability) && !by_admin(*capability))
+            .filter(|(capability, _)| !self.has(*capability) && !by_another(*capability))
             .collect();
         if lacking.is_empty() {
             return None;
@@ -228,6 +231,17 @@ mod tests {
             "{findings:?}"
         );
         assert_eq!(findings[0].topic, "capabilities");
+    }
+
+    #[test]
+    fn who_may_write_any_file_may_read_it() {
+        let findings = rights(&[DAC_READ_SEARCH]).judge(true);
+        assert_eq!(findings[0].topic, "capabilities");
+        let findings = rights(&[DAC_READ_SEARCH, DAC_OVERRIDE]).judge(true);
+        assert!(
+            findings[0].detail.contains("CAP_DAC_READ_SEARCH"),
+            "{findings:?}"
+        );
     }
 
     #[test]
