@@ -13,8 +13,10 @@ use crate::{cargo, needs, root};
 
 /// Files whose tests need no swap: whoever takes its own away has the pages of others brought back, and those of the first
 /// lane count what is out.
-const SECOND: [&str; 6] = [
+const SECOND: [&str; 8] = [
     "poor_hosts",
+    "package",
+    "shipped",
     "ages_checker",
     "serve_ages",
     "report_family",
@@ -117,7 +119,10 @@ fn some(steps: &mut Steps, name: &str, words: &[&str]) {
 /// The release binary is what users run, so it is what the tests run.
 fn given(command: &mut Command) -> &mut Command {
     command.env("PAGETIDE_BIN", release_binary());
-    command.env("PAGETIDE_EXAMPLES", examples())
+    command.env("PAGETIDE_EXAMPLES", examples());
+    // Packages are made by this program: cargo would wait for who builds beside the tests.
+    let own = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
+    command.env("PAGETIDE_XTASK", own)
 }
 
 /// Builds what the end-to-end tests need, before anything is built beside them: whoever asked cargo for it then would
@@ -171,7 +176,8 @@ pub(crate) fn release_binary() -> PathBuf {
     target().join("release/pagetide")
 }
 
-fn target() -> PathBuf {
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
 }
 

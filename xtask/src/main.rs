@@ -1,5 +1,5 @@
-//! Checks that keep the house in order: `cargo xtask test | tidy | e2e [NAME] | guest |
-//! bench NAME`.
+//! Checks that keep the house in order, and what people install: `cargo xtask test | tidy | e2e [NAME] | guest |
+//! bench NAME | package KIND | book`.
 //!
 //! `test` runs everything a change must pass and closes with one line, `N passed, N failed`. A step
 //! that cannot run is a failed step, never a skipped one.
@@ -7,9 +7,11 @@
 
 mod bench;
 mod binaries;
+mod book;
 mod e2e;
 mod guest;
 mod needs;
+mod package;
 mod steps;
 mod summary;
 mod test;
@@ -28,7 +30,9 @@ usage: cargo xtask COMMAND
   guest PROGRAM a program under another kernel, in QEMU; `guest` alone says how
   guest suite   the tests that need another kernel than this machine's
   guest oracle  the engine beside a kernel: the same accesses, the same counters
-  bench NAME    one measurement, or `list`";
+  bench NAME    one measurement, or `list`
+  package KIND  what people install; `package` alone says which kinds there are
+  book          the pages of docs/ as a book, by mdBook";
 
 /// The root of the workspace: the directory above this crate.
 pub(crate) fn root() -> PathBuf {
@@ -59,6 +63,8 @@ fn main() -> ExitCode {
         ["e2e", name, "--", rest @ ..] => e2e::run(Some(name), rest),
         ["guest", rest @ ..] => return guest::run(rest),
         ["bench", name, rest @ ..] => bench::run(name, rest),
+        ["book"] => book::run(),
+        ["package", rest @ ..] => package::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -18,7 +18,7 @@ const fn need(command: &'static str, package: &'static str, why: &'static str) -
     }
 }
 
-const NEEDS: [Need; 18] = [
+const NEEDS: [Need; 21] = [
     need("cc", "gcc libc6-dev", "the test programs in C, and zstd"),
     need("python3", "python3", "the CPython workload"),
     need("redis-server", "redis-server", "the redis workload"),
@@ -40,7 +40,18 @@ const NEEDS: [Need; 18] = [
     ),
     need("xz", "xz-utils", "the modules of the guests' kernels"),
     need("dpkg-deb", "dpkg", "the packages of the guests' kernels"),
-    need("strip", "binutils", "the programs in the guests"),
+    need(
+        "strip",
+        "binutils",
+        "the programs in the guests and in packages",
+    ),
+    need(
+        "dpkg-shlibdeps",
+        "dpkg-dev",
+        "the test of what the package needs",
+    ),
+    need("systemd-analyze", "systemd", "the test of the unit"),
+    need("promtool", "prometheus", "the rules for Prometheus"),
 ];
 
 fn is_there(command: &str) -> bool {

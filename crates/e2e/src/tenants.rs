@@ -225,26 +225,47 @@ impl Drop for Tree {
             .arg("-l")
             .arg(self.mount.path())
             .output();
-        let root = self.group("");
-        let mut groups = vec![root];
-        let mut at = 0;
-        while at < groups.len() {
-            let below = std::fs::read_dir(&groups[at])
-                .into_iter()
-                .flatten()
-                .flatten();
-            groups.extend(below.map(|entry| entry.path()).filter(|path| path.is_dir()));
-            at += 1;
+        remove_groups(&self.group(""));
+    }
+}
+
+/// The groups of a tree that a test starts by itself, removed in `Drop` with whoever is in them: to be declared before it.
+#[derive(Debug)]
+pub struct Groups(PathBuf);
+
+impl Groups {
+    /// Those of `--root NAME`, which need not be there yet.
+    #[must_use]
+    pub fn named(name: &str) -> Groups {
+        Groups(Path::new(GROUPS).join(name.trim_start_matches('/')))
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        remove_groups(&self.0);
+    }
+}
+
+fn remove_groups(root: &Path) {
+    let mut groups = vec![root.to_path_buf()];
+    let mut at = 0;
+    while at < groups.len() {
+        let below = std::fs::read_dir(&groups[at])
+            .into_iter()
+            .flatten()
+            .flatten();
+        groups.extend(below.map(|entry| entry.path()).filter(|path| path.is_dir()));
+        at += 1;
+    }
+    for group in groups.iter().rev() {
+        let pids = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        for pid in pids.lines().filter_map(|pid| pid.parse().ok()) {
+            send(pid, Signal::KILL);
         }
-        for group in groups.iter().rev() {
-            let pids = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-            for pid in pids.lines().filter_map(|pid| pid.parse().ok()) {
-                send(pid, Signal::KILL);
-            }
-            wait::poll(LIMIT, || {
-                let done = std::fs::remove_dir(group);
-                (done.is_ok() || !group.exists()).then_some(())
-            });
-        }
+        wait::poll(LIMIT, || {
+            let done = std::fs::remove_dir(group);
+            (done.is_ok() || !group.exists()).then_some(())
+        });
     }
 }

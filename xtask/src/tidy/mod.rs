@@ -9,6 +9,7 @@ mod dependencies;
 mod engine;
 mod floors;
 mod functions;
+mod links;
 mod metadata;
 mod sizes;
 mod sources;
@@ -33,6 +34,7 @@ pub(crate) fn problems() -> Vec<String> {
     let named = citations::Pages::of(&pages);
     found.extend(citations::problems(&named, &files));
     found.extend(citations::problems(&named, &pages));
+    found.extend(links::problems(&pages, |path| root().join(path).exists()));
     let table = std::fs::read_to_string(root().join(dependencies::TABLE)).unwrap_or_default();
     found.extend(dependencies::problems(&metadata, &table));
     for name in ["rust-toolchain", "rust-toolchain.toml"] {

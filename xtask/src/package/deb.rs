@@ -1,0 +1,107 @@
+//! The .deb.
+//!
+//! Invariant: built of a program that is there already, so that a test can package what it has; dpkg-deb(1) is the only tool
+//! of Debian's that is needed, and the maintainer's scripts are whole files in `dist/debian`, not fragments of a helper's.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::stage::{Entry, Stage};
+use super::{control, epoch, files, needed, output, stripped};
+use crate::root;
+
+/// Files of an administrator's: kept when the package is removed, and when it is upgraded.
+const CONFFILES: &str = "/etc/pagetide.toml\n";
+const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
+
+/// Packages a program, and says where.
+///
+/// # Errors
+/// A tool fails, or the program needs what no known package has.
+pub(super) fn build(binary: &Path, out: &Path) -> Result<PathBuf, String> {
+    let epoch = epoch()?;
+    let stage = Stage::new(out)?;
+    let program = out.join(format!(".pagetide-{}", std::process::id()));
+    let built = stripped(binary, &program).and_then(|()| {
+        let depends = needed::packages(&program)?;
+        let files = files::all(&program, epoch)?;
+        stage.put(&files)?;
+        stage.put(&about(&depends, &files)?)
+    });
+    let _ = std::fs::remove_file(&program);
+    built?;
+    stage.seal(epoch)?;
+    let deb = out.join(format!(
+        "pagetide_{}_{}.deb",
+        control::VERSION,
+        control::ARCHITECTURE
+    ));
+    let mut dpkg = Command::new("dpkg-deb");
+    dpkg.args(["--root-owner-group", "-Zxz", "--build"])
+        .arg(stage.path())
+        .arg(&deb)
+        .env("SOURCE_DATE_EPOCH", epoch.to_string())
+        // How many threads there are would show in the bytes.
+        .env("DPKG_DEB_THREADS_MAX", "1");
+    output(&mut dpkg)?;
+    Ok(deb)
+}
+
+/// What dpkg keeps for itself.
+fn about(depends: &str, files: &[Entry]) -> Result<Vec<Entry>, String> {
+    let mut about = vec![
+        control::control(depends, files),
+        Entry::new("DEBIAN/conffiles", CONFFILES),
+        Entry::new("DEBIAN/md5sums", sums(files)?),
+    ];
+    for name in SCRIPTS {
+        let file = root().join("dist/debian").join(name);
+        let text = std::fs::read(&file);
+        let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        about.push(Entry::program(format!("DEBIAN/{name}"), text));
+    }
+    Ok(about)
+}
+
+/// `sum  path`, by which `dpkg --verify` sees what was changed. Configuration is meant to be.
+fn sums(files: &[Entry]) -> Result<String, String> {
+    let mut text = String::new();
+    for file in files {
+        if CONFFILES.contains(&format!("/{}\n", file.path)) {
+            continue;
+        }
+        let sum = files::through("md5sum", &[], &file.bytes)?;
+        let sum = String::from_utf8_lossy(&sum);
+        let sum = sum.split(' ').next().unwrap_or_default();
+        text += &format!("{sum}  {}\n", file.path);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_of_what_is_not_configuration() {
+        let files = [
+            Entry::new("etc/pagetide.toml", "a"),
+            Entry::new("usr/x", "a\n"),
+        ];
+        let text = sums(&files).unwrap();
+        assert_eq!(text, "60b725f10c9c85c70d97880dfe8191b3  usr/x\n");
+    }
+
+    #[test]
+    fn the_scripts_are_there_and_a_shell_reads_them() {
+        for name in SCRIPTS {
+            let file = root().join("dist/debian").join(name);
+            output(Command::new("sh").arg("-n").arg(&file)).unwrap();
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert!(
+                text.starts_with("#!/bin/sh\n") && text.contains("set -e\n"),
+                "{name}"
+            );
+        }
+    }
+}
