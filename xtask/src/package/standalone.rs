@@ -50,7 +50,8 @@ pub(super) fn musl(out: &Path) -> Result<PathBuf, String> {
         .env(
             "RUSTFLAGS",
             format!(
-                "-C link-self-contained=no -C target-feature=+crt-static -L native={}",
+                // musl-gcc's own start of a static program does not relocate itself.
+                "-C link-self-contained=no -C target-feature=+crt-static -C relocation-model=static -L native={}",
                 unwind.display()
             ),
         );
