@@ -20,7 +20,6 @@ const USAGE: &str = "\
 usage: cargo xtask package KIND [--binary FILE] [--out DIR]
   deb     Debian's package; of FILE, or of a release build
   static  one program that needs no library, linked with glibc
-  musl    the same with musl, with Debian's own Rust compiler: 180 MB are fetched once
 What is built is in DIR, target/package if none is given.";
 
 /// Builds a package, and prints its path; whether that went well.
@@ -43,7 +42,6 @@ pub(crate) fn run(words: &[&str]) -> bool {
 enum Kind {
     Deb,
     Static,
-    Musl,
 }
 
 /// What the command line asks for.
@@ -61,7 +59,6 @@ impl Asked {
         let kind = match *kind {
             "deb" => Kind::Deb,
             "static" => Kind::Static,
-            "musl" => Kind::Musl,
             _ => return None,
         };
         let mut asked = Asked {
@@ -84,8 +81,7 @@ impl Asked {
         std::fs::create_dir_all(&self.out)
             .map_err(|error| format!("cannot make the folder {}: {error}", self.out.display()))?;
         match self.kind {
-            Kind::Static => standalone::glibc(&self.out),
-            Kind::Musl => standalone::musl(&self.out),
+            Kind::Static => standalone::build(&self.out),
             Kind::Deb => {
                 let binary = match self.binary {
                     Some(binary) => binary,
