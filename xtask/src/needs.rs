@@ -18,7 +18,7 @@ const fn need(command: &'static str, package: &'static str, why: &'static str) -
     }
 }
 
-const NEEDS: [Need; 21] = [
+const NEEDS: [Need; 22] = [
     need("cc", "gcc libc6-dev", "the test programs in C, and zstd"),
     need("python3", "python3", "the CPython workload"),
     need("redis-server", "redis-server", "the redis workload"),
@@ -31,6 +31,16 @@ const NEEDS: [Need; 21] = [
     need("strace", "strace", "the test of a process that is traced"),
     need("setpriv", "util-linux", "the tests as another user"),
     need("setcap", "libcap2-bin", "the tests of poor hosts"),
+    need(
+        "promtool",
+        "prometheus",
+        "the scraper of metrics, and its check",
+    ),
+    need(
+        "chromium",
+        "chromium fonts-dejavu-core",
+        "the dashboard in a browser",
+    ),
     need("make", "make", "the compile workload"),
     need("pg_lsclusters", "postgresql", "the database workload"),
     need(

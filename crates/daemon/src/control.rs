@@ -22,6 +22,7 @@ pub use protocol::{
     TenantAsk, TenantRow,
 };
 pub use server::ControlServer;
+pub(crate) use server::may_ask;
 pub use tenant::Tenant;
 
 #[cfg(test)]

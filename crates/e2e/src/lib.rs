@@ -41,4 +41,5 @@ pub mod temp;
 pub mod tenants;
 pub mod verdict;
 pub mod wait;
+pub mod web;
 pub mod zram;

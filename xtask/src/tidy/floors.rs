@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 18] = [
+const FLOORS: [(&str, &[&[&str]]); 19] = [
     (
         "crates/engine/src",
         &[
@@ -122,7 +122,7 @@ const FLOORS: [(&str, &[&[&str]]); 18] = [
             &["options"],
             &["error"],
             &["control", "rights", "walls", "handshake"],
-            &["preflight"],
+            &["http", "preflight"],
             &["serve"],
             &["reclaim", "tenants"],
             &["manager", "launch"],
@@ -141,7 +141,7 @@ const FLOORS: [(&str, &[&[&str]]); 18] = [
         "crates/host/src/manage",
         &[
             &[
-                "options", "ids", "members", "advise", "flags", "near", "noreuse",
+                "options", "ids", "members", "advise", "flags", "near", "noreuse", "spent",
             ],
             &["culled", "homes", "tally", "why"],
             &["feed", "kernel", "room"],
@@ -156,16 +156,28 @@ const FLOORS: [(&str, &[&[&str]]); 18] = [
             &["tenant"],
             &["host", "pressure"],
             &["unmapped", "list"],
-            &["look", "hold", "ask", "reclaim"],
+            &["look", "hold", "ask", "reclaim", "figures"],
+        ],
+    ),
+    (
+        "crates/daemon/src/http",
+        &[
+            &["address", "date", "query", "stream", "token"],
+            &["answer"],
+            &["head"],
+            &["gate"],
+            &["client"],
+            &["listener"],
+            &["server"],
         ],
     ),
     (
         "crates/daemon/src/tenants",
         &[
-            &["file", "values", "config", "notify"],
-            &["inode", "reports"],
+            &["file", "values", "config", "notify", "snapshot"],
+            &["inode", "reports", "metrics"],
             &["content"],
-            &["desk"],
+            &["desk", "listen"],
             &["asked", "directory"],
             &["mount", "talk"],
         ],

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use daemon::http::Address;
 use daemon::options::{Millis, Size, millis};
 
 /// Which tree, where, and how much.
@@ -32,6 +33,13 @@ pub(crate) struct Serve {
     /// Let those be limited and reclaimed from, too: they are only looked at otherwise
     #[arg(long)]
     pub(crate) manage_host: bool,
+    /// Serve metrics (at /metrics) there: `unix:PATH`, for this user and root, or `127.0.0.1:9477`, with a token; may be
+    /// given several times [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Vec<Address>,
+    /// The token that TCP takes is in this file, of mode 0600; one is made if it is not there [default: /run/pagetide/token]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 /// How tenants are chosen.

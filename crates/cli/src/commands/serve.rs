@@ -39,6 +39,8 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
         global,
         host: args.host.clone(),
         manage_host: args.manage_host,
+        listen: args.listen.clone(),
+        token_file: args.token_file.clone(),
     };
     let style = Style::of_stdout();
     let mut front = Front {
@@ -56,8 +58,8 @@ struct Front {
 }
 
 impl Log for Front {
-    fn ready(&mut self, mount: Option<&Path>, notes: &[String]) {
-        for note in notes {
+    fn ready(&mut self, mount: Option<&Path>, listens: &[String], notes: &[String]) {
+        for note in notes.iter().chain(listens) {
             self.live.say(&plain(note, self.style.unicode));
         }
         let at = mount.map(|at| format!(" at {}", at.display()));

@@ -216,7 +216,7 @@ impl Client {
 }
 
 /// Root, and the user the manager runs as.
-pub(super) const fn may_ask(uid: u32, owner: u32) -> bool {
+pub(crate) const fn may_ask(uid: u32, owner: u32) -> bool {
     uid == 0 || uid == owner
 }
 

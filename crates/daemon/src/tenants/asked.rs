@@ -13,10 +13,14 @@ use rustix::io::Errno;
 
 use super::config::{Config, Global, Tenant};
 use super::desk::Tree;
+use super::listen::Wanted;
 use crate::control;
 use crate::error::{Error, ExitCode};
+use crate::http::Address;
 use crate::options::{Millis, Percent, Size};
 
+/// Where a token is kept that nobody gave a place.
+const TOKEN_FILE: &str = "/run/pagetide/token";
 /// Between two looks.
 const AGE_EVERY: Millis = Millis(10_000);
 
@@ -39,6 +43,10 @@ pub struct Given {
     pub host: Option<String>,
     /// See `mount`.
     pub manage_host: bool,
+    /// See `mount`.
+    pub listen: Vec<Address>,
+    /// See `mount`.
+    pub token_file: Option<PathBuf>,
 }
 
 /// All that was asked for.
@@ -61,6 +69,7 @@ pub(super) struct Fixed {
     host: Option<HostGroups>,
     interval: Duration,
     global: Global,
+    pub(super) listen: Wanted,
 }
 
 impl Given {
@@ -74,6 +83,11 @@ impl Given {
         let manage = self.manage_host || file.manage_host.unwrap_or(false);
         let age_every = self.age_every.or(file.age_every).unwrap_or(AGE_EVERY);
         let root = self.root.clone().or(file.root);
+        let token_file = self.token_file.clone().or(file.token_file);
+        let listen = match self.listen.is_empty() {
+            true => file.listen,
+            false => self.listen.clone(),
+        };
         Ok(Asked {
             fixed: Fixed {
                 mount: self.mount.clone().or(file.mount),
@@ -84,6 +98,10 @@ impl Given {
                 }),
                 interval: Duration::from_millis(age_every.0),
                 global: self.global.or(file.global).unwrap_or_default(),
+                listen: Wanted {
+                    addresses: listen,
+                    token_file: token_file.unwrap_or(TOKEN_FILE.into()),
+                },
             },
             memory_max: self.memory_max.or(file.memory_max).map(|max| max.of(total)),
             watermarks: watermarks(

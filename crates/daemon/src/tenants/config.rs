@@ -12,6 +12,7 @@ use host::system::PathPattern;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::error::{Error, ExitCode};
+use crate::http::Address;
 use crate::options::{Millis, Size, millis};
 
 /// A file.
@@ -37,6 +38,11 @@ pub struct Config {
     /// Files that are used once, whoever maps them, by their paths.
     #[serde(deserialize_with = "texts")]
     pub noreuse_paths: Vec<PathPattern>,
+    /// Where metrics are listened for; an address, or several.
+    #[serde(deserialize_with = "addresses")]
+    pub listen: Vec<Address>,
+    /// The token that TCP takes; made if it is not there.
+    pub token_file: Option<PathBuf>,
     /// How little memory may be available on the host.
     pub pressure: Marks,
     /// Tenants that are to be there, by their path.
@@ -186,6 +192,29 @@ fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     read.collect::<Result<_, _>>().map_err(de::Error::custom)
 }
 
+/// One, or a list of them.
+fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        One(String),
+        Many(Vec<String>),
+    }
+    let texts = match Written::deserialize(from) {
+        Ok(Written::One(text)) => vec![text],
+        Ok(Written::Many(texts)) => texts,
+        Err(_) => {
+            return Err(de::Error::custom(
+                "write an address such as \"127.0.0.1:9477\"",
+            ));
+        }
+    };
+    let addresses = texts
+        .iter()
+        .map(|text| text.parse().map_err(de::Error::custom));
+    addresses.collect()
+}
+
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Millis>, D::Error> {
     let text = String::deserialize(from)?;
     match millis(&text) {
@@ -222,12 +251,15 @@ mod tests {
             host,
             manage_host,
             noreuse_paths,
+            listen,
+            token_file,
             pressure,
             tenants,
         } = config;
         assert!(mount.is_some() && root.is_some() && memory_max.is_some() && age_every.is_some());
         assert!(global.is_some() && host.is_some() && manage_host.is_some());
         assert!(!noreuse_paths.is_empty());
+        assert!(!listen.is_empty() && token_file.is_some());
         assert!(pressure.available_low.is_some() && pressure.available_high.is_some());
         let all = tenants.values().next().expect("a tenant");
         assert!(all.memory_min.is_some() && all.memory_low.is_some());
@@ -251,6 +283,11 @@ mod tests {
             ("age-every = \"10\"", &["line 1", "no unit"]),
             ("age-every = \"0s\"", &["line 1", "longer than nothing"]),
             ("global = \"fair\"", &["line 1", "memcg-lru"]),
+            (
+                "listen = \"localhost:1\"",
+                &["line 1", "localhost:1", "127.0.0.1:9477"],
+            ),
+            ("listen = [\"unix:/x\", 1]", &["line 1", "127.0.0.1:9477"]),
             ("mount = ", &["line 1"]),
             (
                 "\nnoreuse-paths = [\"/a/*\", \"srv/b\"]",

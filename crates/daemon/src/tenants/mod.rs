@@ -3,8 +3,8 @@
 //! Invariant: one thread has the tree ([`host::manage::tenants`]); whoever else wants something of it leaves a job at its
 //! desk. Ended in any way, it leaves the tenants, their processes and their limits as they are.
 //!
-//! Floors: `file`, `values`, `config`, `notify`; `inode`, `reports`; `content`, `desk`; `asked`, `directory`; `mount`, `talk`;
-//! here the loop.
+//! Floors: `file`, `values`, `config`, `notify`, `snapshot`; `inode`, `reports`, `metrics`; `content`, `desk`, `listen`; `asked`,
+//! `directory`; `mount`, `talk`; here the loop.
 
 mod asked;
 pub mod config;
@@ -13,9 +13,12 @@ mod desk;
 mod directory;
 mod file;
 mod inode;
+mod listen;
+mod metrics;
 mod mount;
 mod notify;
 mod reports;
+mod snapshot;
 mod talk;
 mod values;
 
@@ -32,14 +35,15 @@ pub use asked::Given;
 use asked::{Asked, Fixed};
 use desk::{Inbox, Shared, Tree};
 use inode::Inode;
+use listen::Listening;
 use mount::Mounted;
 use notify::Notify;
 use reports::Reports;
 
 /// Who hears what is done.
 pub trait Log {
-    /// The tree stands, and is mounted there, if anywhere.
-    fn ready(&mut self, mount: Option<&std::path::Path>, notes: &[String]);
+    /// The tree stands, is mounted there, if anywhere, and listens there.
+    fn ready(&mut self, mount: Option<&std::path::Path>, listens: &[String], notes: &[String]);
     /// What was done, and why.
     fn actions(&mut self, lines: &[String]);
 }
@@ -50,6 +54,7 @@ struct Ears {
     control: ControlServer,
     wake: Wake,
     notify: Notify,
+    listening: Option<Listening>,
 }
 
 /// Serves until a signal says to end.
@@ -78,7 +83,8 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
             return Err(error);
         }
     };
-    log.ready(asked.fixed.mount.as_deref(), &notes);
+    let listens = ears.listening.as_ref().map_or(&[][..], |one| &one.places);
+    log.ready(asked.fixed.mount.as_deref(), listens, &notes);
     ears.notify.ready();
     let about = (given, &asked.fixed);
     let ended = work(about, (&tree, mounted.as_ref()), &mut ears, log);
@@ -90,6 +96,9 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
         ears.wait(Duration::from_millis(20));
     }
     tree.lock().tenants.end();
+    if let Some(listening) = ears.listening {
+        listening.end();
+    }
     ended
 }
 
@@ -102,6 +111,7 @@ fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error>
         Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
     })?;
     let control = ControlServer::bind(&Tenant::Tree(asked.fixed.root.clone()))?;
+    let listening = listen::start(&asked.fixed.listen)?;
     let mount = asked.fixed.mount.as_ref();
     let mounted = mount.map(|at| mount::mount(at, desk)).transpose()?;
     let ears = Ears {
@@ -109,6 +119,7 @@ fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error>
         control,
         wake,
         notify: Notify::new(),
+        listening,
     };
     Ok((mounted, ears))
 }
@@ -142,7 +153,7 @@ fn work(
             log.actions(&[reload(given, fixed, tree)]);
             ears.notify.ready();
         }
-        tell(tree, mounted, log);
+        tell(tree, mounted, ears.listening.as_mut(), log);
         if ears.wake.is_stopped() {
             return Ok(());
         }
@@ -153,8 +164,13 @@ fn work(
     }
 }
 
-/// What the tree has to say since the last time: to who waits for reports, to the kernel and to people.
-fn tell(tree: &mut Tree, mounted: Option<&Mounted>, log: &mut dyn Log) {
+/// What the tree has to say since the last time: to who waits for reports, to the kernel, to people and to who shows it.
+fn tell(
+    tree: &mut Tree,
+    mounted: Option<&Mounted>,
+    listening: Option<&mut Listening>,
+    log: &mut dyn Log,
+) {
     let Tree { tenants, reports } = tree;
     let now = tenants.elapsed_ms();
     for memcg in tenants.pressed() {
@@ -174,6 +190,9 @@ fn tell(tree: &mut Tree, mounted: Option<&Mounted>, log: &mut dyn Log) {
     let actions = tenants.actions();
     if !actions.is_empty() {
         log.actions(&actions);
+    }
+    if let Some(listening) = listening {
+        listening.poster.post(tenants, &actions);
     }
 }
 

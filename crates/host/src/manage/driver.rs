@@ -16,6 +16,7 @@ use super::ids::CHUNK_PAGES;
 use super::kernel::Kernel;
 use super::members::Members;
 use super::noreuse::Noreuse;
+use super::spent::{Spent, thread_cpu};
 use super::tally::Tally;
 use crate::system::Identity;
 use crate::watch::{Watch, WatchError, own_cpu};
@@ -47,6 +48,7 @@ pub(super) struct Driver {
     /// When the last look was, and what it took of a processor.
     looked: Instant,
     look_took: Duration,
+    spent: Spent,
 }
 
 impl Driver {
@@ -61,6 +63,7 @@ impl Driver {
             readings: 0,
             looked: Instant::now(),
             look_took: Duration::ZERO,
+            spent: Spent::default(),
         }
     }
 
@@ -70,7 +73,8 @@ impl Driver {
         &mut self,
         home_of: &dyn Fn(Identity) -> MemcgId,
     ) -> Result<Noticed, WatchError> {
-        let worked = own_cpu();
+        let (worked, of_thread) = (own_cpu(), thread_cpu());
+        let walked = self.watch.ages().costs().walk;
         self.watch.advance();
         self.readings += 1;
         if let Some(culled) = &mut self.culled {
@@ -88,6 +92,9 @@ impl Driver {
         // By the clock, a look on a busy host counted the others' time as its own work: of a program with a terabyte of shadow
         // memory (ThreadSanitizer), beside two busy loops, nothing left in time.
         self.look_took = own_cpu().saturating_sub(worked);
+        self.spent.look += thread_cpu().saturating_sub(of_thread);
+        let walk = self.watch.ages().costs().walk;
+        self.spent.walks.note(walk.saturating_sub(walked));
         Ok(noticed)
     }
 
@@ -126,6 +133,16 @@ impl Driver {
         self.look_took
     }
 
+    /// Looks until now.
+    pub(super) fn readings(&self) -> u64 {
+        self.readings
+    }
+
+    /// What it took until now.
+    pub(super) fn spent(&self) -> Spent {
+        self.spent
+    }
+
     /// Which tenant each address space is of.
     pub(super) fn homes(&self) -> &Homes {
         &self.homes
@@ -137,6 +154,7 @@ impl Driver {
         how: How,
         reclaim: impl FnOnce(&mut Machine, &mut Kernel<'_>) -> T,
     ) -> (Tally, T) {
+        let of_thread = thread_cpu();
         let (ages, proc) = self.watch.ages_and_proc();
         let mut kernel = Kernel {
             homes: &self.homes,
@@ -151,6 +169,7 @@ impl Driver {
             tally: Tally::default(),
         };
         let answer = reclaim(&mut self.machine, &mut kernel);
+        self.spent.page_out += thread_cpu().saturating_sub(of_thread);
         (kernel.tally, answer)
     }
 }

@@ -5,7 +5,7 @@
 //! processes are changed in nothing but accessed bits and in where their pages are, which is the kernel's doing:
 //! whatever becomes of this manager, they run on.
 //!
-//! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`; `homes`, `tally`, `why`; `feed` (a look tells the
+//! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `spent`; `homes`, `tally`, `why`; `feed` (a look tells the
 //! engine), `kernel` (the engine's pages leave), `room` (limits as measured); `driver` (both of one engine); `act`,
 //! `report`; here the clock.
 
@@ -24,6 +24,7 @@ mod noreuse;
 mod options;
 mod report;
 mod room;
+mod spent;
 mod tally;
 pub mod tenants;
 mod why;

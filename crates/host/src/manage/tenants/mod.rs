@@ -6,10 +6,11 @@
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
 //! Floors: `cache`, `stall`; `tenant`, `pressure`; here the tree and its clock; `host` (the host's own groups), `list` (who is where), `look`,
-//! `hold` (limits); `unmapped` (page cache); `ask`, `reclaim` (what people ask for).
+//! `hold` (limits); `unmapped` (page cache); `ask`, `reclaim` (what people ask for), `figures` (of all at once).
 
 mod ask;
 mod cache;
+pub mod figures;
 mod hold;
 mod host;
 mod list;

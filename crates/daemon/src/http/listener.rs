@@ -1,0 +1,208 @@
+//! Where clients come in.
+//!
+//! Invariant: a unix socket is open to its owner alone, by its mode and by the kernel's word for each peer; of a path that
+//! is taken only a socket that nobody listens on is replaced, and ours is gone when this is.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::address::Address;
+use super::answer::{Answer, Status};
+use super::client::Client;
+use super::gate::Gate;
+use super::stream::Stream;
+use super::token::Token;
+use crate::control::may_ask;
+use crate::error::Error;
+
+/// One address.
+#[derive(Debug)]
+pub(super) struct Listener {
+    socket: Socket,
+    gate: Arc<Gate>,
+    owner: u32,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Unix {
+        listener: UnixListener,
+        path: OwnPath,
+    },
+    Tcp {
+        listener: TcpListener,
+        at: SocketAddr,
+    },
+}
+
+/// A path that is ours as long as it leads to the same file.
+#[derive(Debug)]
+struct OwnPath {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Drop for OwnPath {
+    fn drop(&mut self) {
+        if let Ok(meta) = std::fs::symlink_metadata(&self.path)
+            && (meta.dev(), meta.ino()) == (self.device, self.inode)
+        {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Listener {
+    /// Takes an address. TCP wants a token.
+    pub(super) fn bind(address: &Address, token: Option<&Token>) -> Result<Listener, Error> {
+        let owner = rustix::process::geteuid().as_raw();
+        let (socket, gate) = match address {
+            Address::Unix(path) => (
+                bind_unix(path).map_err(|error| cannot(address, &error))?,
+                Gate::Unix,
+            ),
+            Address::Tcp(at) => {
+                let Some(token) = token else {
+                    return Err(Error::failed(
+                        format!("cannot listen on {address} without a token"),
+                        "give one with --token-file",
+                    ));
+                };
+                let bound = TcpListener::bind(at).and_then(|listener| {
+                    listener.set_nonblocking(true)?;
+                    let at = listener.local_addr()?;
+                    Ok((Socket::Tcp { listener, at }, Gate::tcp(at, token.clone())?))
+                });
+                bound.map_err(|error| cannot(address, &error))?
+            }
+        };
+        Ok(Listener {
+            socket,
+            gate: Arc::new(gate),
+            owner,
+        })
+    }
+
+    /// What it listens on, with the port that the kernel chose for 0.
+    pub(super) fn address(&self) -> Address {
+        match &self.socket {
+            Socket::Unix { path, .. } => Address::Unix(path.path.clone()),
+            Socket::Tcp { at, .. } => Address::Tcp(*at),
+        }
+    }
+
+    /// Whoever comes next.
+    pub(super) fn accept(&self, now: Instant) -> io::Result<Client> {
+        let gate = Arc::clone(&self.gate);
+        match &self.socket {
+            Socket::Tcp { listener, .. } => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                // An answer is written as a whole.
+                let _ = stream.set_nodelay(true);
+                Ok(Client::new(Stream::Tcp(stream), gate, now))
+            }
+            Socket::Unix { listener, .. } => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                let peer = rustix::net::sockopt::socket_peercred(&stream)?.uid.as_raw();
+                let stream = Stream::Unix(stream);
+                if may_ask(peer, self.owner) {
+                    return Ok(Client::new(stream, gate, now));
+                }
+                let why = format!("only root and the user {} may ask here", self.owner);
+                let answer = Answer::line(Status::Forbidden, &why);
+                Ok(Client::refused(stream, gate, &answer, now))
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Unix { listener, .. } => listener.as_fd(),
+            Socket::Tcp { listener, .. } => listener.as_fd(),
+        }
+    }
+}
+
+fn cannot(address: &Address, error: &io::Error) -> Error {
+    let hint = match error.kind() {
+        ErrorKind::AddrInUse => "somebody listens there: give another address with --listen",
+        ErrorKind::PermissionDenied => "give an address that you may listen on with --listen",
+        _ => "give another address with --listen",
+    };
+    Error::failed(format!("cannot listen on {address}: {error}"), hint)
+}
+
+fn bind_unix(path: &Path) -> io::Result<Socket> {
+    let path = std::path::absolute(path)?;
+    if let Some(above) = path.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    let listener = match UnixListener::bind(&path) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse && is_abandoned(&path) => {
+            std::fs::remove_file(&path)?;
+            UnixListener::bind(&path)?
+        }
+        bound => bound?,
+    };
+    listener.set_nonblocking(true)?;
+    let meta = std::fs::symlink_metadata(&path)?;
+    let path = OwnPath {
+        path,
+        device: meta.dev(),
+        inode: meta.ino(),
+    };
+    // Until here the kernel's word for the peer was all there was.
+    std::fs::set_permissions(&path.path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(Socket::Unix { listener, path })
+}
+
+/// A socket whose listener has died.
+fn is_abandoned(path: &Path) -> bool {
+    let meta = std::fs::symlink_metadata(path);
+    if !meta.is_ok_and(|meta| meta.file_type().is_socket()) {
+        return false;
+    }
+    UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_taken_from_the_dead_alone() {
+        let path = std::env::temp_dir().join(format!("pagetide-listener-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let bind = || Listener::bind(&Address::Unix(path.clone()), None);
+        let first = bind().expect("free");
+        let mode = std::fs::metadata(&path)
+            .expect("there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let error = bind().expect_err("somebody listens there");
+        assert!(error.hint().contains("somebody listens"), "{error}");
+        drop(first);
+        assert!(!path.exists(), "it goes with its listener");
+        // As a killed one leaves it.
+        drop(UnixListener::bind(&path).expect("free"));
+        let second = bind().expect("nobody listens there");
+        std::fs::remove_file(&path).expect("ours");
+        std::fs::write(&path, "a file").expect("written");
+        drop(second);
+        assert!(path.is_file(), "that is not ours to remove");
+        assert!(bind().is_err(), "nor to replace");
+        std::fs::remove_file(path).expect("ours");
+    }
+}

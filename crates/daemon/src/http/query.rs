@@ -1,0 +1,105 @@
+//! What is behind the `?` of a target: names and values.
+//!
+//! Invariant: what was encoded by [`encoded`] is read as it was; of a name that stands there twice the first counts.
+
+use std::fmt::Write;
+
+/// Names and values, in order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads `a=b&c=d`; none of an escape that is none, or of bytes that are no UTF-8.
+    pub(super) fn parse(text: &str) -> Option<Query> {
+        let parts = text.split('&').filter(|part| !part.is_empty());
+        let pair = |part: &str| {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            Some((decoded(name)?, decoded(value)?))
+        };
+        parts.map(pair).collect::<Option<_>>().map(Query)
+    }
+
+    /// A value by its name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// As a target has it, with its `?`, without one of the names; nothing of an empty one.
+    pub(super) fn without(&self, name: &str) -> String {
+        let mut text = String::new();
+        for (known, value) in self.0.iter().filter(|(known, _)| known != name) {
+            text.push(if text.is_empty() { '?' } else { '&' });
+            text += &format!("{}={}", encoded(known), encoded(value));
+        }
+        text
+    }
+}
+
+/// What may stand in a query as it is (RFC 3986, unreserved).
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// A text as a value of a query.
+#[must_use]
+pub fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match is_plain(byte) {
+            true => out.push(char::from(byte)),
+            false => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        bytes.push(match byte {
+            b'%' => u8::try_from(digit(rest.next())? * 16 + digit(rest.next())?).ok()?,
+            // As forms have it.
+            b'+' => b' ',
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_and_values() {
+        let query = Query::parse("a=1&b&a=2&=x&c=%2Fweb%2Fa+b&").expect("encoded well");
+        let got = ["a", "b", "c", "", "d"].map(|name| query.get(name));
+        assert_eq!(
+            got,
+            [Some("1"), Some(""), Some("/web/a b"), Some("x"), None]
+        );
+        assert_eq!(query.without("a"), "?b=&=x&c=%2Fweb%2Fa%20b");
+        assert_eq!(Query::default().without("a"), "");
+        for text in ["%", "a=%1", "a=%zz", "%ff", "a=%C3%28", "%+1"] {
+            assert_eq!(Query::parse(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_read(name in "\\PC{1,9}", value in any::<String>(), any in any::<String>()) {
+            let query = Query::parse(&format!("{}={}", encoded(&name), encoded(&value)));
+            let query = query.expect("encoded well");
+            prop_assert_eq!(query.get(&name), Some(value.as_str()));
+            let _ = Query::parse(&any);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The loop that answers: one thread, one wait.
+//!
+//! Invariant: at most [`CLIENTS_MAX`] connections; when another comes, the one that has been silent for longest goes, so
+//! that nobody is kept out by those who never ask. An error of one client is nobody else's.
+
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::address::Address;
+use super::answer::Answer;
+use super::client::Client;
+use super::head::Head;
+use super::listener::Listener;
+use super::token::Token;
+use crate::error::Error;
+
+/// Connections at a time.
+pub(super) const CLIENTS_MAX: usize = 64;
+/// Of one address, taken in before those that are there are heard once more.
+const ACCEPTS_MAX: usize = 16;
+/// Where no descriptor is to be had nobody is accepted for so long: the wait would end at once each time.
+const REST: Duration = Duration::from_millis(100);
+
+/// What is served.
+pub trait Site {
+    /// The answer to a question that may be asked.
+    fn answer(&mut self, head: &Head) -> Answer;
+    /// Something has come in by the other side, or nothing has for [`Site::pause`].
+    fn wake(&mut self);
+    /// How long it need not be woken.
+    fn pause(&self) -> Duration;
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Server {
+    listeners: Vec<Listener>,
+    /// The longest first.
+    clients: Vec<Client>,
+    rest_until: Option<Instant>,
+}
+
+impl Server {
+    /// Takes all of the addresses, or none. TCP wants a token.
+    ///
+    /// # Errors
+    /// Which cannot be had, and why.
+    pub fn bind(addresses: &[Address], token: Option<&Token>) -> Result<Server, Error> {
+        let listeners = addresses
+            .iter()
+            .map(|address| Listener::bind(address, token));
+        Ok(Server {
+            listeners: listeners.collect::<Result<_, _>>()?,
+            clients: Vec::new(),
+            rest_until: None,
+        })
+    }
+
+    /// What it listens on.
+    pub fn addresses(&self) -> impl Iterator<Item = Address> {
+        self.listeners.iter().map(Listener::address)
+    }
+
+    /// Answers until the other end of `bell` is closed; whenever it rings, `site` is woken.
+    pub fn run(mut self, bell: &UnixStream, site: &mut dyn Site) {
+        // Without it a wait would never end.
+        let _ = bell.set_nonblocking(true);
+        loop {
+            self.wait(bell, site.pause());
+            match (&mut &*bell).read(&mut [0; 64]) {
+                Ok(0) => return,
+                Ok(_) => site.wake(),
+                Err(_) if site.pause().is_zero() => site.wake(),
+                Err(_) => {}
+            }
+            let now = Instant::now();
+            let mut answer = |head: &Head| site.answer(head);
+            for client in &mut self.clients {
+                client.step(now, &mut answer);
+            }
+            self.accept(now);
+            // Most have asked already.
+            for client in &mut self.clients {
+                client.step(now, &mut answer);
+            }
+            self.clients.retain(|client| client.is_alive(now));
+        }
+    }
+
+    fn wait(&self, bell: &UnixStream, pause: Duration) {
+        let now = Instant::now();
+        let ends = self
+            .clients
+            .iter()
+            .map(Client::until)
+            .chain(self.rest_until);
+        let next = ends.min().map(|end| end.saturating_duration_since(now));
+        let pause = next.map_or(pause, |next| next.min(pause));
+        // Rounded up: a wait that ends a moment too early would be many.
+        let time = Timespec::try_from(pause + Duration::from_millis(1)).ok();
+        let mut fds = vec![PollFd::new(bell, PollFlags::IN)];
+        if self.rest_until.is_none() {
+            let listeners = self.listeners.iter();
+            fds.extend(listeners.map(|one| PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN)));
+        }
+        let clients = self.clients.iter().map(Client::waits_for);
+        fds.extend(clients.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
+        if let Err(errno) = poll(&mut fds, time.as_ref())
+            && errno != rustix::io::Errno::INTR
+        {
+            std::thread::sleep(REST);
+        }
+    }
+
+    fn accept(&mut self, now: Instant) {
+        if self.rest_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.rest_until = None;
+        for listener in &self.listeners {
+            for _ in 0..ACCEPTS_MAX {
+                match listener.accept(now) {
+                    Ok(client) => self.clients.push(client),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    // It went before it was taken in.
+                    Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                    Err(_) => {
+                        self.rest_until = Some(now + REST);
+                        break;
+                    }
+                }
+            }
+        }
+        while self.clients.len() > CLIENTS_MAX {
+            let silent = self.clients.iter().position(Client::may_be_dropped);
+            self.clients.remove(silent.unwrap_or(0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

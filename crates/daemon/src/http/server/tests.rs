@@ -1,0 +1,262 @@
+//! Clients of all kinds against a server of a test's own.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+
+use super::super::answer::Status;
+use super::*;
+
+/// Longer than any of the server's own times.
+const LIMIT: Duration = Duration::from_secs(60);
+/// So much that no socket takes it at once.
+const LARGE: usize = 32 << 20;
+
+struct Echo {
+    woken: u32,
+}
+
+impl Site for Echo {
+    fn answer(&mut self, head: &Head) -> Answer {
+        match head.path.as_str() {
+            "/large" => Answer::new(Status::Ok, "text/plain", vec![b'x'; LARGE]),
+            "/woken" => Answer::line(Status::Ok, &self.woken.to_string()),
+            path => Answer::line(Status::Ok, path),
+        }
+    }
+
+    fn wake(&mut self) {
+        self.woken += 1;
+    }
+
+    fn pause(&self) -> Duration {
+        LIMIT
+    }
+}
+
+/// A server that runs; it ends with this.
+struct Running {
+    addresses: Vec<Address>,
+    token: String,
+    bell: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start() -> Running {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("pagetide-server-{}-{number}", std::process::id());
+        let socket = std::env::temp_dir().join(name);
+        let token = Token::new().expect("chance");
+        let text = token.text().to_owned();
+        let wanted = [
+            Address::Unix(socket),
+            "127.0.0.1:0".parse().expect("an address"),
+        ];
+        let server = Server::bind(&wanted, Some(&token)).expect("free");
+        let addresses = server.addresses().collect();
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let run = move || server.run(&theirs, &mut Echo { woken: 0 });
+        Running {
+            addresses,
+            token: text,
+            bell: Some(ours),
+            thread: Some(std::thread::spawn(run)),
+        }
+    }
+
+    fn tcp(&self) -> TcpStream {
+        let Address::Tcp(at) = self.addresses[1] else {
+            panic!("{:?}", self.addresses)
+        };
+        let stream = TcpStream::connect(at).expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+        stream
+    }
+
+    fn unix(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.path()).expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+        stream
+    }
+
+    fn path(&self) -> &PathBuf {
+        match &self.addresses[0] {
+            Address::Unix(path) => path,
+            Address::Tcp(_) => panic!("{:?}", self.addresses),
+        }
+    }
+
+    /// A question with all that it needs.
+    fn question(&self, method: &str, path: &str) -> String {
+        let Address::Tcp(at) = self.addresses[1] else {
+            panic!("{:?}", self.addresses)
+        };
+        let token = &self.token;
+        format!("{method} {path} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {token}\r\n\r\n")
+    }
+
+    /// Ends it; it must not hang.
+    fn end(mut self) {
+        drop(self.bell.take());
+        let thread = self.thread.take().expect("it runs");
+        let begin = Instant::now();
+        while !thread.is_finished() {
+            assert!(begin.elapsed() < LIMIT, "it goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        thread.join().expect("no panic");
+        assert!(!self.path().exists());
+    }
+}
+
+fn answer(stream: &mut (impl Read + Write), question: &[u8]) -> String {
+    // It may be refused before all of it is written.
+    let _ = stream.write_all(question);
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).expect("an answer");
+    String::from_utf8(text).expect("text")
+}
+
+#[test]
+fn questions_are_answered_on_both_and_a_head_alone_on_request() {
+    let server = Running::start();
+    let get = server.question("GET", "/a/../b");
+    for text in [
+        answer(&mut server.tcp(), get.as_bytes()),
+        answer(&mut server.unix(), get.as_bytes()),
+    ] {
+        assert!(
+            text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\n/a/../b\n"),
+            "{text}"
+        );
+    }
+    let head = answer(
+        &mut server.tcp(),
+        server.question("HEAD", "/abc").as_bytes(),
+    );
+    assert!(
+        head.contains("\r\nContent-Length: 5\r\n") && head.ends_with("\r\n\r\n"),
+        "{head}"
+    );
+    let post = answer(&mut server.tcp(), server.question("POST", "/").as_bytes());
+    assert!(
+        post.starts_with("HTTP/1.1 405 ") && post.contains("\r\nAllow: GET, HEAD\r\n"),
+        "{post}"
+    );
+    let bare = answer(&mut server.unix(), b"GET /x HTTP/1.0\n\n");
+    assert!(bare.starts_with("HTTP/1.1 200 "), "{bare}");
+    let strange = answer(&mut server.tcp(), b"GET /x HTTP/1.0\n\n");
+    assert!(strange.starts_with("HTTP/1.1 403 "), "{strange}");
+    server.end();
+}
+
+/// A head that is too long is answered although its client goes on and on.
+#[test]
+fn what_is_too_long_or_garbage_is_told_so() {
+    let server = Running::start();
+    let long = format!("GET / HTTP/1.1\r\nX: {}", "y".repeat(200_000));
+    let told = answer(&mut server.tcp(), long.as_bytes());
+    assert!(told.starts_with("HTTP/1.1 431 "), "{told}");
+    let lines = format!("GET / HTTP/1.1\r\n{}", "X: y\r\n".repeat(500));
+    assert!(answer(&mut server.tcp(), lines.as_bytes()).starts_with("HTTP/1.1 431 "));
+    let garbage = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+    assert!(answer(&mut server.tcp(), &garbage).starts_with("HTTP/1.1 400 "));
+    server.end();
+}
+
+/// Clients that say a part, nothing, or never read, many times more than there is room for: who asks is answered.
+#[test]
+fn who_is_silent_keeps_nobody_out() {
+    let server = Running::start();
+    let question = server.question("GET", "/here");
+    let large = server.question("GET", "/large");
+    let mut silent: Vec<TcpStream> = Vec::new();
+    for number in 0..5 * CLIENTS_MAX {
+        let mut stream = server.tcp();
+        let part: &[u8] = match number % 4 {
+            0 => b"",
+            1 => b"GET / HT",
+            2 => question.as_bytes().split_at(question.len() - 1).0,
+            // Few: who has proved who he is, and is being answered, is not dropped.
+            _ if number < 40 => large.as_bytes(),
+            _ => b"\r\n",
+        };
+        let _ = stream.write_all(part);
+        silent.push(stream);
+        if number % 40 == 0 {
+            let text = answer(&mut server.tcp(), question.as_bytes());
+            assert!(text.ends_with("/here\n"), "{number}: {text}");
+        }
+    }
+    let text = answer(&mut server.tcp(), question.as_bytes());
+    assert!(text.ends_with("/here\n"), "{text}");
+    server.end();
+}
+
+/// One letter at a time, slower than a client may be: it is dropped, not waited for.
+#[test]
+fn who_dribbles_is_dropped() {
+    let server = Running::start();
+    let mut slow = server.tcp();
+    let begin = Instant::now();
+    let ended = loop {
+        assert!(begin.elapsed() < LIMIT, "it is still heard");
+        std::thread::sleep(Duration::from_millis(200));
+        if slow.write_all(b"G").is_err() {
+            break begin.elapsed();
+        }
+    };
+    assert!(
+        ended >= Duration::from_secs(4),
+        "{ended:?}: it had five seconds"
+    );
+    server.end();
+}
+
+/// A large answer arrives as a whole, however slowly its client reads.
+#[test]
+fn a_large_answer_is_whole() {
+    let server = Running::start();
+    let mut stream = server.tcp();
+    let question = server.question("GET", "/large");
+    stream.write_all(question.as_bytes()).expect("written");
+    let (mut got, mut chunk) = (0, vec![0; 1 << 20]);
+    let mut head = None;
+    loop {
+        let n = stream.read(&mut chunk).expect("an answer");
+        if n == 0 {
+            break;
+        }
+        if head.is_none() {
+            let end = chunk[..n].windows(4).position(|four| four == b"\r\n\r\n");
+            head = Some(end.expect("the head comes first") + 4);
+        }
+        got += n;
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(got, head.unwrap_or(0) + LARGE);
+    server.end();
+}
+
+#[test]
+fn the_bell_wakes_and_its_end_ends() {
+    let server = Running::start();
+    let woken = || {
+        answer(
+            &mut server.tcp(),
+            server.question("GET", "/woken").as_bytes(),
+        )
+    };
+    assert!(woken().ends_with("\n0\n"));
+    let mut bell = server.bell.as_ref().expect("it runs");
+    bell.write_all(&[1, 1, 1]).expect("it hears");
+    let begin = Instant::now();
+    while !woken().ends_with("\n1\n") {
+        assert!(begin.elapsed() < LIMIT, "it does not hear");
+    }
+    server.end();
+}

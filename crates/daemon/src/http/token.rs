@@ -1,0 +1,238 @@
+//! What proves that somebody may ask over TCP: a token from a file, or a cookie that a browser got for it.
+//!
+//! Invariant: the file is ours, and nobody else may read it; two texts are compared in a time that does not depend on how
+//! much of them is the same. A cookie is no token: it ends with this process.
+
+use std::fmt;
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::error::{Error, ExitCode};
+
+/// Shorter ones could be guessed.
+const LEAST: usize = 16;
+/// Longer ones are no tokens.
+const MOST: usize = 1024;
+/// Bytes of chance in one of ours.
+const CHANCE: usize = 32;
+
+/// A secret text.
+#[derive(Clone)]
+pub struct Token(String);
+
+/// Not to be printed by accident.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl Token {
+    /// Whether this is the same text.
+    pub(super) fn is(&self, text: &str) -> bool {
+        let (ours, theirs) = (self.0.as_bytes(), text.as_bytes());
+        let differ = ours.iter().zip(theirs);
+        let differ = differ.fold(0, |differ, (a, b)| black_box(differ | (a ^ b)));
+        // How long it is is no secret.
+        ours.len() == theirs.len() && differ == 0
+    }
+
+    /// The text, for whoever is given it.
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// A new one.
+    pub(super) fn new() -> io::Result<Token> {
+        let mut bytes = [0; CHANCE];
+        let got = getrandom(&mut bytes, GetRandomFlags::empty())?;
+        if got < CHANCE {
+            return Err(io::Error::other("the kernel has too little chance"));
+        }
+        Ok(Token(bytes.map(|byte| format!("{byte:02x}")).concat()))
+    }
+
+    /// What stands in a file, or a new one, which is written there.
+    ///
+    /// # Errors
+    /// The file cannot be used: others may read it, it is not ours, or holds no token.
+    pub fn of_file(path: &Path) -> Result<Token, Error> {
+        let failed = |error: &io::Error| {
+            told(
+                path,
+                &error.to_string(),
+                "give another file with --token-file",
+            )
+        };
+        match read(path) {
+            Ok(text) => Token::checked(&text).map_err(|why| {
+                let hint =
+                    "remove the file, and one is made; or write one there: `openssl rand -hex 32`";
+                told(path, why, hint)
+            }),
+            Err(Unread::Kind(why, hint)) => Err(told(path, why, hint)),
+            Err(Unread::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                let token = Token::new().map_err(|error| failed(&error))?;
+                write(path, &token).map_err(|error| failed(&error))?;
+                Ok(token)
+            }
+            Err(Unread::Io(error)) => Err(failed(&error)),
+        }
+    }
+
+    /// Letters that a header can carry (RFC 6750, b64token).
+    fn checked(text: &str) -> Result<Token, &'static str> {
+        let text = text.trim();
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+        match text {
+            text if text.len() < LEAST => Err("the token is shorter than 16 letters"),
+            text if text.len() > MOST => Err("the token is longer than 1,024 letters"),
+            text if !text.bytes().all(is_plain) => {
+                Err("the token has other characters than letters, digits and -._~+/=")
+            }
+            text => Ok(Token(text.to_owned())),
+        }
+    }
+}
+
+fn told(path: &Path, why: &str, hint: &str) -> Error {
+    let what = format!("cannot use the token in {}: {why}", path.display());
+    Error::ending(ExitCode::Failure, what, hint)
+}
+
+enum Unread {
+    Io(io::Error),
+    Kind(&'static str, &'static str),
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Unread {
+        Unread::Io(error)
+    }
+}
+
+fn read(path: &Path) -> Result<String, Unread> {
+    // A link may be somebody else's, a pipe would be waited for.
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let meta = file.metadata()?;
+    let own = rustix::process::geteuid().as_raw();
+    if !meta.is_file() {
+        return Err(Unread::Kind(
+            "it is no file",
+            "give a file with --token-file",
+        ));
+    }
+    if meta.uid() != own && meta.uid() != 0 {
+        return Err(Unread::Kind(
+            "it belongs to another user",
+            "give a file of yours with --token-file",
+        ));
+    }
+    if meta.mode() & 0o077 != 0 {
+        return Err(Unread::Kind(
+            "others may read or change it",
+            "`chmod 600` it, and change the token",
+        ));
+    }
+    let mut text = String::new();
+    file.take(MOST as u64 * 2).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Whole or not at all.
+fn write(path: &Path, token: &Token) -> io::Result<()> {
+    if let Some(above) = path.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    let mut file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    let done = file.write_all(format!("{}\n", token.0).as_bytes());
+    if done.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn file(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("pagetide-token-{}-{name}", std::process::id()))
+    }
+
+    #[test]
+    fn one_is_made_and_found_again() {
+        let path = file("made");
+        let made = Token::of_file(&path).expect("made");
+        assert_eq!(made.text().len(), 64);
+        let mode = std::fs::metadata(&path)
+            .expect("there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let again = Token::of_file(&path).expect("found");
+        assert!(made.is(again.text()) && again.is(made.text()));
+        std::fs::remove_file(&path).expect("ours");
+        let other = Token::of_file(&path).expect("made");
+        assert!(!made.is(other.text()));
+        std::fs::remove_file(&path).expect("ours");
+        assert!(!format!("{made:?}").contains(made.text()));
+    }
+
+    #[test]
+    fn what_is_no_token_of_ours_is_refused() {
+        let path = file("refused");
+        for (text, mode, why) in [
+            ("0123456789abcdef", 0o644, "others may read"),
+            ("0123456789abcdef", 0o620, "others may read"),
+            ("short", 0o600, "shorter"),
+            ("", 0o600, "shorter"),
+            ("0123456789 abcdef", 0o600, "characters"),
+            ("0123456789\u{e4}\u{e4}abcdef", 0o600, "characters"),
+        ] {
+            std::fs::write(&path, text).expect("written");
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&path, permissions).expect("ours");
+            let error = Token::of_file(&path).expect_err(text);
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        let link = file("link");
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        assert!(Token::of_file(&link).is_err(), "a link");
+        assert!(
+            Token::of_file(&std::env::temp_dir()).is_err(),
+            "a directory"
+        );
+        std::fs::remove_file(link).expect("ours");
+        std::fs::remove_file(path).expect("ours");
+    }
+
+    #[test]
+    fn only_the_same_text_is_the_same() {
+        let token = Token("0123456789abcdef".to_owned());
+        assert!(token.is("0123456789abcdef"));
+        for text in [
+            "",
+            "0123456789abcde",
+            "0123456789abcdeg",
+            "0123456789abcdef0",
+            "1123456789abcdef",
+        ] {
+            assert!(!token.is(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! `/metrics`: figures of a snapshot as Prometheus reads them (text format 0.0.4).
+//!
+//! Invariant: names, labels and units are those of docs/interfaces.md; a series stands there once, whatever tenants are called;
+//! bytes of unknown age are in no bucket of ages.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use host::manage::tenants::figures::{EDGES_MS, NodeFigures, TenantFigures, WALK_EDGES_MS};
+
+use super::snapshot::{Snapshot, name_of};
+
+/// What is served as.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+const TYPES: [&str; 2] = ["anon", "file"];
+
+/// All of it.
+pub(super) fn text(snapshot: &Snapshot) -> String {
+    let mut page = Page {
+        text: String::new(),
+        tenants: snapshot.figures.tenants.iter().map(Labelled::new).collect(),
+        nodes: &snapshot.nodes,
+    };
+    page.of_tenants();
+    page.ages();
+    page.counters();
+    page.of_ourselves(snapshot);
+    page.text
+}
+
+struct Labelled<'a> {
+    /// `tenant="..."`, escaped.
+    label: String,
+    figures: &'a TenantFigures,
+}
+
+impl Labelled<'_> {
+    fn new(figures: &TenantFigures) -> Labelled<'_> {
+        Labelled {
+            label: format!("tenant=\"{}\"", escaped(&name_of(&figures.path))),
+            figures,
+        }
+    }
+}
+
+struct Page<'a> {
+    text: String,
+    tenants: Vec<Labelled<'a>>,
+    nodes: &'a [u32],
+}
+
+impl Page<'_> {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    /// A value of each tenant, node and type.
+    fn by_node(&mut self, name: &str, of: impl Fn(&NodeFigures, usize) -> u64) {
+        let Page {
+            text,
+            tenants,
+            nodes,
+        } = self;
+        for Labelled { label, figures } in tenants {
+            for (node, found) in nodes.iter().zip(&figures.nodes) {
+                for (ty, type_name) in TYPES.into_iter().enumerate() {
+                    let value = of(found, ty);
+                    let _ = writeln!(
+                        text,
+                        "{name}{{{label},node=\"{node}\",type=\"{type_name}\"}} {value}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// A value of each tenant that has one.
+    fn by_tenant(&mut self, name: &str, of: impl Fn(&TenantFigures) -> Option<u64>) {
+        for Labelled { label, figures } in &self.tenants {
+            if let Some(value) = of(figures) {
+                let _ = writeln!(self.text, "{name}{{{label}}} {value}");
+            }
+        }
+    }
+
+    fn of_tenants(&mut self) {
+        let name = "pagetide_resident_bytes";
+        let help = "Memory of a tenant and all below it, each frame once.";
+        self.family(name, "gauge", help);
+        self.by_node(name, NodeFigures::resident);
+        let name = "pagetide_swapped_bytes";
+        self.family(
+            name,
+            "gauge",
+            "What of a tenant and all below it is in swap.",
+        );
+        self.by_tenant(name, |figures| Some(figures.swapped));
+        let name = "pagetide_charged_bytes";
+        let help = "What the kernel charges to the tenant's control group, page cache and kernel memory included.";
+        self.family(name, "gauge", help);
+        self.by_tenant(name, |figures| figures.charged);
+        let name = "pagetide_unknown_age_bytes";
+        let help =
+            "Resident memory whose age is not known; in no bucket of pagetide_page_age_bytes.";
+        self.family(name, "gauge", help);
+        self.by_node(name, |found, ty| found.unknown[ty]);
+    }
+
+    /// Cumulative, as a histogram's buckets are, but what is counted comes and goes: so it is neither a histogram nor a
+    /// counter, and said to be of no type.
+    fn ages(&mut self) {
+        let name = "pagetide_page_age_bytes";
+        let help = "Resident memory that was accessed no longer ago than le, seconds (cumulative).";
+        self.family(name, "untyped", help);
+        let edges: Vec<String> = EDGES_MS.iter().map(|ms| seconds_of_ms(*ms)).collect();
+        let edges: Vec<&str> = edges.iter().map(String::as_str).chain(["+Inf"]).collect();
+        let Page {
+            text,
+            tenants,
+            nodes,
+        } = self;
+        for Labelled { label, figures } in tenants {
+            for (node, found) in nodes.iter().zip(&figures.nodes) {
+                for (type_name, bins) in TYPES.into_iter().zip(&found.ages) {
+                    let mut sum = 0;
+                    for (edge, bytes) in edges.iter().zip(bins) {
+                        sum += bytes;
+                        let _ = writeln!(
+                            text,
+                            "{name}{{{label},node=\"{node}\",type=\"{type_name}\",le=\"{edge}\"}} {sum}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn counters(&mut self) {
+        let name = "pagetide_refaults_total";
+        self.family(
+            name,
+            "counter",
+            "Pages that had left and were accessed again.",
+        );
+        for Labelled { label, figures } in &self.tenants {
+            for (type_name, count) in TYPES.into_iter().zip(figures.refaults) {
+                let _ = writeln!(self.text, "{name}{{{label},type=\"{type_name}\"}} {count}");
+            }
+        }
+        let name = "pagetide_steals_total";
+        let help = "Pages that left, by who asked: the host's lack (kswapd), a limit (direct), or somebody (proactive).";
+        self.family(name, "counter", help);
+        for Labelled { label, figures } in &self.tenants {
+            for (reason, count) in figures.steals {
+                let _ = writeln!(self.text, "{name}{{{label},reason=\"{reason}\"}} {count}");
+            }
+        }
+        let name = "pagetide_pressure_seconds_total";
+        let help = "Time that some tasks, or all (full), waited for memory.";
+        self.family(name, "counter", help);
+        for Labelled { label, figures } in &self.tenants {
+            let Some(pressure) = figures.pressure else {
+                continue;
+            };
+            for (share, stall) in [("some", Some(pressure.some)), ("full", pressure.full)] {
+                if let Some(stall) = stall {
+                    let value = seconds(Duration::from_micros(stall.total_us));
+                    let _ = writeln!(self.text, "{name}{{{label},share=\"{share}\"}} {value}");
+                }
+            }
+        }
+    }
+
+    fn of_ourselves(&mut self, snapshot: &Snapshot) {
+        let figures = &snapshot.figures;
+        let name = "pagetide_walk_seconds";
+        self.family(
+            name,
+            "histogram",
+            "How long it took to read the tables of all processes once.",
+        );
+        let mut sum = 0;
+        let edges = WALK_EDGES_MS.iter().map(|ms| seconds_of_ms(*ms));
+        let edges = edges.chain(["+Inf".to_owned()]);
+        for (edge, count) in edges.zip(figures.walks.counts) {
+            sum += count;
+            let _ = writeln!(self.text, "{name}_bucket{{le=\"{edge}\"}} {sum}");
+        }
+        let total = seconds(figures.walks.total);
+        let _ = writeln!(self.text, "{name}_sum {total}\n{name}_count {sum}");
+        let name = "pagetide_overhead_cpu_seconds_total";
+        let help = "Processor time of pagetide: looks, reclaim (page_out), and all else.";
+        self.family(name, "counter", help);
+        let cpu = figures.cpu;
+        for (part, time) in [
+            ("look", cpu.look),
+            ("page_out", cpu.page_out),
+            ("other", cpu.other),
+        ] {
+            let _ = writeln!(self.text, "{name}{{part=\"{part}\"}} {}", seconds(time));
+        }
+        let name = "pagetide_last_look_timestamp_seconds";
+        self.family(
+            name,
+            "gauge",
+            "When these figures were taken, seconds since 1970.",
+        );
+        let _ = writeln!(self.text, "{name} {}", seconds_of_ms(snapshot.at_ms));
+        let name = "pagetide_build_info";
+        self.family(name, "gauge", "Which pagetide this is; always 1.");
+        let version = env!("CARGO_PKG_VERSION");
+        let _ = writeln!(self.text, "{name}{{version=\"{version}\"}} 1");
+    }
+}
+
+/// A label's value: what its format reserves is behind a backslash.
+fn escaped(text: &str) -> String {
+    text.replace('\\', r"\\")
+        .replace('"', "\\\"")
+        .replace('\n', r"\n")
+}
+
+fn seconds_of_ms(ms: u64) -> String {
+    seconds(Duration::from_millis(ms))
+}
+
+/// Without zeros at the end.
+fn seconds(time: Duration) -> String {
+    let text = format!("{}.{:09}", time.as_secs(), time.subsec_nanos());
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests;

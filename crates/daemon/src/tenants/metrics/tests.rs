@@ -1,0 +1,162 @@
+//! What Prometheus is told.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use host::manage::tenants::figures::{BINS, Cpu, Figures, Walks};
+use host::system::pressure::{Pressure, Stall};
+use proptest::prelude::*;
+
+use super::*;
+
+fn snapshot(paths: &[&[u8]]) -> Snapshot {
+    let mut walks = Walks {
+        total: Duration::from_micros(2_500),
+        ..Walks::default()
+    };
+    walks.counts[0] = 3;
+    walks.counts[2] = 1;
+    let tenants = paths.iter().map(|path| {
+        let mut node = NodeFigures {
+            unknown: [4096, 0],
+            ..NodeFigures::default()
+        };
+        node.ages[0][0] = 8192;
+        node.ages[0][3] = 4096;
+        node.ages[1][BINS - 1] = 12288;
+        TenantFigures {
+            path: OsStr::from_bytes(path).into(),
+            nodes: vec![node],
+            swapped: 7,
+            charged: Some(9),
+            refaults: [1, 2],
+            steals: [("kswapd", 3), ("direct", 4), ("proactive", 5)],
+            pressure: Some(Pressure {
+                some: Stall {
+                    total_us: 1_500_000,
+                    ..Stall::default()
+                },
+                full: None,
+            }),
+        }
+    });
+    Snapshot {
+        at_ms: 1_700_000_000_250,
+        nodes: vec![0],
+        figures: Figures {
+            looks: 4,
+            tenants: tenants.collect(),
+            walks,
+            cpu: Cpu {
+                look: Duration::from_millis(1500),
+                page_out: Duration::ZERO,
+                other: Duration::from_nanos(1),
+            },
+        },
+        actions: Vec::new(),
+    }
+}
+
+/// Every name and label of docs/interfaces.md, which scripts rely on.
+#[test]
+fn names_are_those_of_the_interface() {
+    let told = text(&snapshot(&[b"web"]));
+    for line in [
+        r#"pagetide_resident_bytes{tenant="/web",node="0",type="anon"} 16384"#,
+        r#"pagetide_resident_bytes{tenant="/web",node="0",type="file"} 12288"#,
+        r#"pagetide_swapped_bytes{tenant="/web"} 7"#,
+        r#"pagetide_charged_bytes{tenant="/web"} 9"#,
+        r#"pagetide_unknown_age_bytes{tenant="/web",node="0",type="anon"} 4096"#,
+        r#"pagetide_page_age_bytes{tenant="/web",node="0",type="anon",le="1"} 8192"#,
+        r#"pagetide_page_age_bytes{tenant="/web",node="0",type="anon",le="5"} 8192"#,
+        r#"pagetide_page_age_bytes{tenant="/web",node="0",type="anon",le="10"} 12288"#,
+        r#"pagetide_page_age_bytes{tenant="/web",node="0",type="anon",le="+Inf"} 12288"#,
+        r#"pagetide_page_age_bytes{tenant="/web",node="0",type="file",le="604800"} 0"#,
+        r#"pagetide_page_age_bytes{tenant="/web",node="0",type="file",le="+Inf"} 12288"#,
+        r#"pagetide_refaults_total{tenant="/web",type="anon"} 1"#,
+        r#"pagetide_refaults_total{tenant="/web",type="file"} 2"#,
+        r#"pagetide_steals_total{tenant="/web",reason="kswapd"} 3"#,
+        r#"pagetide_steals_total{tenant="/web",reason="direct"} 4"#,
+        r#"pagetide_steals_total{tenant="/web",reason="proactive"} 5"#,
+        r#"pagetide_pressure_seconds_total{tenant="/web",share="some"} 1.5"#,
+        r#"pagetide_walk_seconds_bucket{le="0.001"} 3"#,
+        r#"pagetide_walk_seconds_bucket{le="0.005"} 4"#,
+        r#"pagetide_walk_seconds_bucket{le="+Inf"} 4"#,
+        "pagetide_walk_seconds_sum 0.0025",
+        "pagetide_walk_seconds_count 4",
+        r#"pagetide_overhead_cpu_seconds_total{part="look"} 1.5"#,
+        r#"pagetide_overhead_cpu_seconds_total{part="page_out"} 0"#,
+        r#"pagetide_overhead_cpu_seconds_total{part="other"} 0.000000001"#,
+        "pagetide_last_look_timestamp_seconds 1700000000.25",
+        concat!(
+            "pagetide_build_info{version=\"",
+            env!("CARGO_PKG_VERSION"),
+            "\"} 1"
+        ),
+    ] {
+        assert!(told.lines().any(|found| found == line), "{line}\n{told}");
+    }
+    let share = "share=\"full\"";
+    assert!(!told.contains(share), "the kernel did not tell it");
+}
+
+/// Samples of a family in one piece, behind its help and its type, each series once.
+fn is_well_formed(told: &str) {
+    let (mut families, mut series) = (BTreeSet::new(), BTreeSet::new());
+    let mut family = String::new();
+    for line in told.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, help) = help.split_once(' ').expect("a name and a text");
+            assert!(families.insert(name.to_owned()), "{name} once more");
+            assert!(!help.is_empty());
+            name.clone_into(&mut family);
+        } else if let Some(ty) = line.strip_prefix("# TYPE ") {
+            assert_eq!(ty.split(' ').next(), Some(family.as_str()));
+        } else {
+            let (labels, value) = line.rsplit_once(' ').expect("a value");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+            assert!(series.insert(labels.to_owned()), "{labels} once more");
+            let end = labels.find(['{', ' ']).unwrap_or(labels.len());
+            let name = &labels[..end];
+            let parts = ["_bucket", "_sum", "_count"];
+            let bare = parts.iter().find_map(|part| name.strip_suffix(part));
+            let is_of = name == family || bare == Some(family.as_str());
+            assert!(is_of, "{name} in {family}");
+        }
+    }
+    assert!(told.ends_with('\n') && families.len() == 12, "{families:?}");
+}
+
+#[test]
+fn odd_names_are_labels_of_their_own() {
+    let odd: [&[u8]; 7] = [b"", b"a\"b", br"a\b", b"a\nb", b"a}b 1", b"\xff", b"\xfe"];
+    let told = text(&snapshot(&odd));
+    is_well_formed(&told);
+    for label in [
+        r#"{tenant="/"}"#,
+        r#"{tenant="/a\"b"}"#,
+        r#"{tenant="/a\\b"}"#,
+        r#"{tenant="/a\nb"}"#,
+        r#"{tenant="/a}b 1"}"#,
+        r#"{tenant="///ff"}"#,
+        r#"{tenant="///fe"}"#,
+    ] {
+        let line = format!("pagetide_swapped_bytes{label} 7");
+        assert!(told.lines().any(|found| found == line), "{line}\n{told}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_names_give_lines_that_are_read(
+        names in prop::collection::btree_set(prop::collection::vec(any::<u8>(), 0..12), 0..6)
+    ) {
+        let names: Vec<Vec<u8>> = names.into_iter().map(|name| {
+            name.into_iter().filter(|byte| !matches!(byte, 0 | b'/')).collect()
+        }).collect();
+        let distinct: BTreeSet<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let distinct: Vec<&[u8]> = distinct.into_iter().collect();
+        is_well_formed(&text(&snapshot(&distinct)));
+    }
+}

@@ -1,0 +1,542 @@
+//! `pagetide serve --listen`: what is told, to whom, and that nobody can make it tell more, or hold it up.
+#![forbid(unsafe_code)]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use e2e::guard::Run;
+use e2e::sleeper::Sleeper;
+use e2e::temp::{TempDir, serial};
+use e2e::tenants::Tree;
+use e2e::web::{Place, samples};
+use e2e::zram::Swap;
+use e2e::{pagetide, proc, wait};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+const SOON: Duration = Duration::from_secs(60);
+
+/// A tree that listens on TCP, with its token in a folder of the test's.
+fn listening(folder: &TempDir, more: &[&str]) -> (Tree, Place) {
+    let token = folder.file("token");
+    let own = ["--listen", "127.0.0.1:0", "--token-file", &token];
+    let options: Vec<&str> = own.iter().chain(more).copied().collect();
+    let tree = Tree::serve(&options);
+    let place = Place::tcp_of(&tree);
+    wait::until("the first look is told", SOON, || {
+        place.get("/metrics").status == 200
+    });
+    (tree, place)
+}
+
+/// A sample; 0 if there is none.
+fn value(place: &Place, name: &str) -> f64 {
+    samples(&place.get("/metrics").body)
+        .get(name)
+        .copied()
+        .unwrap_or(0.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes of test programs")]
+fn float(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+/// What a process has used of processors, by the kernel.
+fn processor_seconds(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let behind = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = behind.split_whitespace().skip(11).take(2);
+    ticks
+        .filter_map(|ticks| ticks.parse::<f64>().ok())
+        .sum::<f64>()
+        / 100.0
+}
+
+/// Whatever is told of a tenant is what its processes have, in memory, by age and in swap.
+#[test]
+fn figures_are_those_of_the_kernel() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let folder = TempDir::new();
+    let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
+    tree.make("web");
+    tree.make("web/a");
+    let sleeper = Sleeper::start(tree.inside("web/a"), 64);
+    let anon = |tenant: &str| {
+        value(
+            &place,
+            &format!(r#"pagetide_resident_bytes{{tenant="{tenant}",node="0",type="anon"}}"#),
+        )
+    };
+    wait::until("it is seen", SOON, || {
+        let rss = float(sleeper.status("RssAnon"));
+        rss > 64e6 && (anon("/web/a") - rss).abs() < 0.02 * rss
+    });
+    // Of a tenant and all below it.
+    wait::until("so those above have it", SOON, || {
+        anon("/web") >= anon("/web/a") && anon("/") >= anon("/web")
+    });
+    let age = |edge: &str| {
+        value(
+            &place,
+            &format!(
+                r#"pagetide_page_age_bytes{{tenant="/web/a",node="0",type="anon",le="{edge}"}}"#
+            ),
+        )
+    };
+    wait::until("it grows old", SOON, || {
+        age("5") < 4e6 && age("+Inf") > 64e6
+    });
+
+    tree.write("web/a/memory.reclaim", "32m");
+    let swapped = r#"pagetide_swapped_bytes{tenant="/web/a"}"#;
+    wait::until("what left is told", SOON, || {
+        let out = float(sleeper.status("VmSwap"));
+        out > 32e6 && (value(&place, swapped) - out).abs() < 0.02 * out
+    });
+    let steals = value(
+        &place,
+        r#"pagetide_steals_total{tenant="/web",reason="proactive"}"#,
+    );
+    assert!(steals * 4096.0 >= 32e6, "{steals}");
+    let _ = sleeper.touch();
+    let refaults = r#"pagetide_refaults_total{tenant="/web/a",type="anon"}"#;
+    wait::until("what came back is told", SOON, || {
+        value(&place, refaults) >= 0.98 * steals
+    });
+    let stat = tree.line("web/a/memory.stat", "workingset_refault_anon");
+    wait::until("as in its files", SOON, || {
+        value(&place, refaults) >= float(stat)
+    });
+    assert!(
+        value(
+            &place,
+            r#"pagetide_pressure_seconds_total{tenant="/web/a",share="some"}"#
+        ) > 0.0
+    );
+    assert!(value(&place, "pagetide_walk_seconds_count") > 2.0);
+
+    shares_are_a_whole(&tree, &place);
+}
+
+/// Processor time is shared out as a whole.
+fn shares_are_a_whole(tree: &Tree, place: &Place) {
+    let told = samples(&place.get("/metrics").body);
+    let cpu = told
+        .iter()
+        .filter(|(name, _)| name.starts_with("pagetide_overhead_cpu"));
+    let cpu: f64 = cpu.map(|(_, seconds)| seconds).sum();
+    let kernels = processor_seconds(tree.pid());
+    assert!(cpu > 0.0 && cpu <= kernels + 0.02, "{cpu} s of {kernels}");
+}
+
+/// However often it is asked, the owner composes figures at its looks alone.
+#[test]
+fn who_asks_often_costs_the_owner_nothing() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let (tree, place) = listening(&folder, &["--age-every", "60s"]);
+    (0..100).for_each(|number| tree.make(&format!("t{number}")));
+    let first = place.get("/metrics");
+    for _ in 0..1000 {
+        let again = place.get("/metrics");
+        assert!(
+            again.body == first.body,
+            "figures are those of the last look"
+        );
+    }
+    assert!(tree.read("t7/memory.stat").contains("pgsteal"));
+}
+
+/// Tenants may be called whatever a directory may be called.
+#[test]
+fn names_of_tenants_break_no_line() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
+    let odd = [
+        "a\"b",
+        "a\\b",
+        "a b",
+        "{}",
+        "le=\"1\"",
+        "\u{e4}\u{1f600}",
+        "<script>",
+        "#",
+    ];
+    odd.iter().for_each(|name| tree.make(name));
+    let label = |name: &str| name.replace('\\', r"\\").replace('"', r#"\""#);
+    wait::until("all are told", SOON, || {
+        let told = samples(&place.get("/metrics").body);
+        let is_told = |name: &&str| {
+            told.contains_key(&format!(
+                "pagetide_swapped_bytes{{tenant=\"/{}\"}}",
+                label(name)
+            ))
+        };
+        odd.iter().all(is_told)
+    });
+    let checked = Run::new(["promtool", "check", "metrics"])
+        .stdin(&place.get("/metrics").body)
+        .finish(SOON);
+    assert!(
+        checked.status.success(),
+        "{}{}",
+        checked.stdout,
+        checked.stderr
+    );
+    assert_eq!(checked.stderr, "", "it has nothing to say");
+}
+
+fn prometheus(folder: &TempDir, place: &Place, port: u16) -> e2e::guard::Running {
+    let token = folder.file("credentials");
+    std::fs::write(&token, place.token()).expect("written");
+    let config = folder.file("prometheus.yml");
+    let text = format!(
+        "global:\n  scrape_interval: 500ms\nscrape_configs:\n  - job_name: pagetide\n    authorization:\n      \
+         credentials_file: {token}\n    static_configs:\n      - targets: ['{}']\n",
+        place.address()
+    );
+    std::fs::write(&config, text).expect("written");
+    let words = [
+        "prometheus".to_owned(),
+        format!("--config.file={config}"),
+        format!("--storage.tsdb.path={}", folder.file("tsdb")),
+        format!("--web.listen-address=127.0.0.1:{port}"),
+    ];
+    Run::new(words).start()
+}
+
+/// What a Prometheus answers to an expression.
+fn asked(port: u16, expression: &str) -> Value {
+    let mut stream = match TcpStream::connect(("127.0.0.1", port)) {
+        Ok(stream) => stream,
+        Err(_) => return Value::Null,
+    };
+    let encode = |byte: u8| format!("%{byte:02X}");
+    let expression: String = expression.bytes().map(encode).collect();
+    let question = format!("GET /api/v1/query?query={expression} HTTP/1.0\r\nHost: x\r\n\r\n");
+    let _ = stream.write_all(question.as_bytes());
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let answer: Value = serde_json::from_str(body).unwrap_or_default();
+    answer["data"]["result"].clone()
+}
+
+/// A port that is free this moment.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("it has one").port()
+}
+
+/// The real one: what it scrapes can be asked for as its users ask.
+#[test]
+fn a_prometheus_scrapes_it() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
+    tree.make("web");
+    let sleeper = Sleeper::start(tree.inside("web"), 48);
+    let checked = Run::new(["promtool", "check", "metrics"])
+        .stdin(&place.get("/metrics").body)
+        .finish(SOON);
+    assert!(
+        checked.status.success(),
+        "{}{}",
+        checked.stdout,
+        checked.stderr
+    );
+    assert_eq!((checked.stdout.as_str(), checked.stderr.as_str()), ("", ""));
+
+    let port = free_port();
+    let scraper = prometheus(&folder, &place, port);
+    let number = |expression: &str| {
+        let result = asked(port, expression);
+        let text = result[0]["value"][1].as_str().map(str::to_owned);
+        text.and_then(|text| text.parse::<f64>().ok())
+            .unwrap_or(-1.0)
+    };
+    let up = wait::poll(SOON, || {
+        (number("up{job=\"pagetide\"}") == 1.0).then_some(())
+    });
+    assert!(up.is_some(), "not scraped: {}", scraper.state());
+    wait::until("a size", SOON, || {
+        let resident = number("sum(pagetide_resident_bytes{tenant=\"/web\"})");
+        resident > 48e6 && (resident - float(sleeper.status("VmRSS"))).abs() < 4e6
+    });
+    // Cold memory, and an age by quantile, as with any histogram's buckets.
+    let cold = "sum(pagetide_page_age_bytes{tenant=\"/web\",le=\"+Inf\"}) - sum(pagetide_page_age_bytes{tenant=\"/web\",le=\"5\"})";
+    wait::until("what is cold", SOON, || number(cold) > 44e6);
+    let median = "histogram_quantile(0.5, sum by (le) (pagetide_page_age_bytes{tenant=\"/web\"}))";
+    assert!(number(median) > 5.0, "{}", number(median));
+    assert!(number("rate(pagetide_walk_seconds_count[10s])") >= 0.0);
+    assert_eq!(number("count(pagetide_build_info)"), 1.0);
+    // It may not scrape what it has no token for.
+    std::fs::write(folder.file("credentials"), "0123456789abcdef0123").expect("written");
+    wait::until("it is refused", SOON, || {
+        number("up{job=\"pagetide\"}") == 0.0
+    });
+}
+
+/// Questions that are not answered, and the status of what is said instead.
+fn unanswered(place: &Place) -> Vec<(String, u16)> {
+    let (at, token) = (place.address(), place.token());
+    let bearer = format!("Authorization: Bearer {token}\r\n");
+    let host = format!("Host: {at}\r\n");
+    vec![
+        (format!("GET /metrics HTTP/1.1\r\n{host}\r\n"), 401),
+        (
+            format!("GET /metrics HTTP/1.1\r\n{host}Authorization: Bearer x{token}\r\n\r\n"),
+            401,
+        ),
+        (
+            format!("GET /metrics HTTP/1.1\r\n{host}Authorization: Bearer \r\n\r\n"),
+            401,
+        ),
+        (
+            format!("GET /metrics?token=wrong HTTP/1.1\r\n{host}\r\n"),
+            401,
+        ),
+        (
+            format!(
+                "GET /metrics HTTP/1.1\r\nHost: evil.example:{}\r\n{bearer}\r\n",
+                at.port()
+            ),
+            403,
+        ),
+        (
+            format!("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n{bearer}\r\n"),
+            403,
+        ),
+        (format!("GET /metrics HTTP/1.1\r\n{bearer}\r\n"), 400),
+        (
+            format!("GET /metrics HTTP/1.1\r\n{host}{host}{bearer}\r\n"),
+            400,
+        ),
+        (
+            format!("GET /metrics HTTP/1.1\r\n{host}{bearer}Origin: http://evil.example\r\n\r\n"),
+            403,
+        ),
+        (
+            format!("GET /metrics HTTP/1.1\r\n{host}{bearer}Sec-Fetch-Site: cross-site\r\n\r\n"),
+            403,
+        ),
+        (format!("POST /metrics HTTP/1.1\r\n{host}{bearer}\r\n"), 405),
+        (
+            format!("PUT /../../etc/passwd HTTP/1.1\r\n{host}{bearer}\r\n"),
+            405,
+        ),
+        (
+            format!("GET /../../../../etc/passwd HTTP/1.1\r\n{host}{bearer}\r\n"),
+            404,
+        ),
+        (
+            format!("GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\n{host}{bearer}\r\n"),
+            404,
+        ),
+        (format!("GET /metrics/ HTTP/1.1\r\n{host}{bearer}\r\n"), 404),
+        (format!("GET //metrics HTTP/1.1\r\n{host}{bearer}\r\n"), 404),
+        ("\u{0}\u{1}\u{2}\r\n\r\n".to_owned(), 400),
+    ]
+}
+
+/// Who has no token, asks in another's name, or asks for something else is told no more than that.
+#[test]
+fn strangers_are_told_nothing() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
+    tree.make("secret");
+    let token = place.token();
+    for (request, status) in unanswered(&place) {
+        let answer = place.ask(request.as_bytes());
+        assert_eq!(answer.status, status, "{request}{answer:?}");
+        let all = answer.headers + &answer.body;
+        assert!(
+            !all.contains("secret") && !all.contains(&token) && !all.contains("root:"),
+            "{request}{all}"
+        );
+        if status == 401 {
+            assert!(all.contains("\r\nWWW-Authenticate: Bearer"), "{all}");
+        }
+    }
+    // Nobody's command line or environment has it.
+    for file in ["cmdline", "environ"] {
+        let text = std::fs::read(format!("/proc/{}/{file}", tree.pid())).expect("it runs");
+        assert!(!String::from_utf8_lossy(&text).contains(&token), "{file}");
+    }
+    assert!(!tree.said().contains(&token), "nor what is printed");
+    let head = place.ask(place.question("HEAD", "/metrics").as_bytes());
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    assert!(
+        !head.headers.contains("\r\nContent-Length: 0\r\n"),
+        "{}",
+        head.headers
+    );
+}
+
+/// On a unix socket the kernel says who asks; its mode keeps others out before that.
+#[test]
+fn another_user_is_told_nothing_on_a_unix_socket() {
+    let _serial = serial();
+    let folder = TempDir::public();
+    let socket = folder.file("metrics.sock");
+    let listen = format!("unix:{socket}");
+    let tree = Tree::serve(&["--age-every", "500ms", "--listen", &listen]);
+    tree.make("secret");
+    let place = Place::Unix(socket.clone().into());
+    wait::until("root is told", SOON, || {
+        place.get("/metrics").body.contains("/secret")
+    });
+    let script = format!(
+        "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('{socket}')\n\
+         s.sendall(b'GET /metrics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\nprint(s.makefile().read())"
+    );
+    let nobody = [
+        "setpriv",
+        "--reuid",
+        "65534",
+        "--regid",
+        "65534",
+        "--clear-groups",
+    ];
+    let ask = || {
+        Run::new(
+            nobody
+                .into_iter()
+                .chain(["/usr/bin/python3", "-c", &script]),
+        )
+        .finish(SOON)
+    };
+    let outcome = ask();
+    assert!(
+        !outcome.status.success() && outcome.stderr.contains("PermissionError"),
+        "{}",
+        outcome.stderr
+    );
+    let open = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(&socket, open).expect("ours");
+    let outcome = ask();
+    assert!(
+        outcome.stdout.contains("403 Forbidden"),
+        "{}{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    assert!(!outcome.stdout.contains("secret"), "{}", outcome.stdout);
+}
+
+/// What a killed one left is taken; what somebody listens on is not; ended in order, it is gone.
+#[test]
+fn a_socket_is_taken_from_the_dead_alone() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let socket = folder.file("metrics.sock");
+    let listen = format!("unix:{socket}");
+    let mut tree = Tree::serve(&["--age-every", "500ms", "--listen", &listen]);
+    let place = Place::Unix(socket.clone().into());
+    tree.kill();
+    assert!(Path::new(&socket).exists());
+    tree.start();
+    wait::until("the next one is there", SOON, || {
+        place.get("/metrics").status == 200
+    });
+    let root = format!("pagetide-e2e-listen-{}", std::process::id());
+    let words = [
+        "serve", "--host", "none", "--root", &root, "--listen", &listen,
+    ];
+    let outcome = pagetide::command(words).finish(SOON);
+    assert_eq!(outcome.status.code(), Some(1), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("somebody listens there"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(
+        !Path::new("/sys/fs/cgroup/memory").join(&root).exists(),
+        "nothing is left behind"
+    );
+    let _ = tree.end();
+    assert!(!Path::new(&socket).exists());
+}
+
+/// Slow, silent, greedy and talkative clients, a thousand of them: metrics and files go on, and nothing grows.
+#[test]
+fn nobody_holds_it_up() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
+    (0..50).for_each(|number| tree.make(&format!("t{number}")));
+    let resident = || proc::number(tree.pid(), "VmRSS").unwrap_or(0);
+    let (before, begin) = (resident(), Instant::now());
+    let question = place.question("GET", "/metrics");
+    let mut silent = Vec::new();
+    for number in 0..1000 {
+        let Ok(mut stream) = TcpStream::connect(place.address()) else {
+            continue;
+        };
+        let limit = Some(Duration::from_millis(50));
+        stream.set_write_timeout(limit).expect("a limit");
+        let long = format!("GET / HTTP/1.1\r\nX: {}", "y".repeat(100_000));
+        let part = match number % 5 {
+            0 => "",
+            1 => "GET /metrics HTTP/1.1\r\nHost: ",
+            2 => &long,
+            3 if number < 100 => &question,
+            _ => "\u{16}\u{3}\u{1}",
+        };
+        let _ = stream.write_all(part.as_bytes());
+        silent.push(stream);
+        if silent.len() > 300 {
+            silent.remove(0);
+        }
+        if number % 50 == 0 {
+            let answer = place.get("/metrics");
+            assert_eq!(answer.status, 200, "{number}: {answer:?}");
+        }
+    }
+    assert!(tree.read("t7/memory.stat").contains("pgsteal"));
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 16 * MIB, "grew by {grown} bytes");
+    eprintln!(
+        "a thousand clients in {:?}, grown by {grown} bytes",
+        begin.elapsed()
+    );
+}
+
+/// A token that others may read is none.
+#[test]
+fn a_token_that_others_may_read_is_refused() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let file = folder.file("token");
+    std::fs::write(&file, "0123456789abcdef0123456789abcdef").expect("written");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("ours");
+    let root = format!("pagetide-e2e-token-{}", std::process::id());
+    let words = [
+        "serve",
+        "--host",
+        "none",
+        "--root",
+        &root,
+        "--listen",
+        "127.0.0.1:0",
+        "--token-file",
+        &file,
+    ];
+    let outcome = pagetide::command(words).finish(SOON);
+    assert_eq!(outcome.status.code(), Some(1), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("others may read") && outcome.stderr.contains("chmod 600"),
+        "{}",
+        outcome.stderr
+    );
+    let words = ["serve", "--listen", "localhost:1"];
+    let outcome = pagetide::command(words).finish(SOON);
+    assert_eq!(outcome.status.code(), Some(2), "{}", outcome.stderr);
+}
