@@ -20,7 +20,11 @@ const fn need(command: &'static str, package: &'static str, why: &'static str) -
 
 const NEEDS: [Need; 22] = [
     need("cc", "gcc libc6-dev", "the test programs in C, and zstd"),
-    need("python3", "python3", "the CPython workload"),
+    need(
+        "python3",
+        "python3 python3-venv",
+        "the CPython workload, and the browser's driver",
+    ),
     need("redis-server", "redis-server", "the redis workload"),
     need("sqlite3", "sqlite3", "the in-memory database workload"),
     need("fio", "fio", "the mmap engine with verify"),
@@ -34,7 +38,7 @@ const NEEDS: [Need; 22] = [
     need(
         "promtool",
         "prometheus",
-        "the scraper of metrics, and its check",
+        "the scraper of metrics, its check, and the rules",
     ),
     need(
         "chromium",
@@ -61,7 +65,6 @@ const NEEDS: [Need; 22] = [
         "the test of what the package needs",
     ),
     need("systemd-analyze", "systemd", "the test of the unit"),
-    need("promtool", "prometheus", "the rules for Prometheus"),
 ];
 
 fn is_there(command: &str) -> bool {
@@ -108,11 +111,60 @@ pub(crate) fn require(commands: &[&str]) -> Result<(), String> {
     }
 }
 
+/// What drives the browser: of a Python of its own, since Debian has no package of it.
+const PLAYWRIGHT: &str = "playwright==1.65.2";
+
+/// Has it in the target directory, where the tests look for it.
+///
+/// # Errors
+/// It cannot be installed there.
+fn ensure_browser() -> Result<(), String> {
+    let folder = crate::e2e::target().join("browser");
+    let python = folder.join("bin/python");
+    let has_it = || {
+        let mut asked = Command::new(&python);
+        asked.args(["-c", "import playwright.sync_api"]);
+        asked
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    if has_it() {
+        return Ok(());
+    }
+    println!("{PLAYWRIGHT} into {}", folder.display());
+    let mut made = Command::new("python3");
+    let is_made = made.args(["-m", "venv"]).arg(&folder).status();
+    let mut install = Command::new(&python);
+    install.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        PLAYWRIGHT,
+    ]);
+    let is_installed = is_made.is_ok_and(|status| status.success())
+        && install.status().is_ok_and(|status| status.success());
+    match is_installed && has_it() {
+        true => Ok(()),
+        false => Err(format!(
+            "missing: {PLAYWRIGHT} in {} (for the dashboard in a browser)\ninstall it: python3 -m venv (on Debian python3-venv), and pip",
+            folder.display()
+        )),
+    }
+}
+
 /// Installs what is missing where that is allowed.
 ///
 /// # Errors
 /// The packages that are still missing, by name, and who needs them.
 pub(crate) fn ensure() -> Result<(), String> {
+    ensure_packages()?;
+    ensure_browser()
+}
+
+fn ensure_packages() -> Result<(), String> {
     if missing().is_empty() {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Managers beside programs: how they are started, asked and ended.
 //!
 //! Invariant: a program that is managed is never waited for, stopped or ended by anything here. A
-//! manager may be killed at any instant. Floors, from the ground: [`options`]; [`error`]; [`control`], the
+//! manager may be killed at any instant. Floors, from the ground: [`options`], `hash`; [`error`]; [`control`], the
 //! socket, [`rights`], `walls`, the control group of our own, and `handshake`; [`http`], which answers browsers, and
 //! [`preflight`], what is checked before; [`serve`], a manager's loop; [`reclaim`] without one, and [`tenants`], the loop of a tree of them;
 //! [`launch`], which becomes a program, and [`manager`], the process beside it.
@@ -10,6 +10,7 @@
 pub mod control;
 pub mod error;
 mod handshake;
+mod hash;
 pub mod http;
 pub mod launch;
 pub mod manager;

@@ -3,7 +3,7 @@
 use super::metadata::Metadata;
 
 /// Each crate of the workspace and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("engine", &[]),
     ("pagetables", &[]),
     ("host", &["engine", "pagetables"]),
@@ -11,8 +11,9 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("touches", &[]),
     ("sim", &["engine", "models", "touches"]),
     ("memcgfs", &["engine"]),
-    ("daemon", &["engine", "memcgfs", "host"]),
-    ("cli", &["host", "daemon", "sim"]),
+    ("pictures", &["engine"]),
+    ("daemon", &["engine", "memcgfs", "host", "pictures"]),
+    ("cli", &["host", "daemon", "pictures", "sim"]),
     ("xtask", &["touches"]),
     ("e2e", &[]),
 ];

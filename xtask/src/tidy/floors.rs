@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 19] = [
+const FLOORS: [(&str, &[&[&str]]); 20] = [
     (
         "crates/engine/src",
         &[
@@ -99,6 +99,17 @@ const FLOORS: [(&str, &[&[&str]]); 19] = [
         ],
     ),
     (
+        "crates/pictures/src",
+        &[
+            &["ages", "style", "text"],
+            &["track"],
+            &["axis"],
+            &["figure"],
+            &["heat"],
+            &["area", "level", "strip"],
+        ],
+    ),
+    (
         "crates/host/src",
         &[
             &["report", "system", "books"],
@@ -119,7 +130,7 @@ const FLOORS: [(&str, &[&[&str]]); 19] = [
     (
         "crates/daemon/src",
         &[
-            &["options"],
+            &["options", "hash"],
             &["error"],
             &["control", "rights", "walls", "handshake"],
             &["http", "preflight"],
@@ -175,9 +186,10 @@ const FLOORS: [(&str, &[&[&str]]); 19] = [
         "crates/daemon/src/tenants",
         &[
             &["file", "values", "config", "notify", "snapshot"],
-            &["inode", "reports", "metrics"],
-            &["content"],
-            &["desk", "listen"],
+            &["inode", "reports", "metrics", "history"],
+            &["content", "keeper", "page"],
+            &["desk", "site"],
+            &["listen"],
             &["asked", "directory"],
             &["mount", "talk"],
         ],

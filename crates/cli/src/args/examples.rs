@@ -64,7 +64,7 @@ Examples:
   pagetide serve --mount /run/pagetide --memory-max 8G
   pagetide serve --config /etc/pagetide.toml         every key: dist/pagetide.toml
   pagetide serve --mount /run/pagetide --host none   only what is made there
-  pagetide serve --listen 127.0.0.1:9477             metrics for Prometheus; off by default
+  pagetide serve --listen 127.0.0.1:9477             metrics, and a page; off by default
   mkdir /run/pagetide/web && echo $$ > /run/pagetide/web/cgroup.procs
   echo 2G > /run/pagetide/web/memory.low
   echo 256M > /run/pagetide/memory.reclaim";

@@ -33,13 +33,16 @@ pub(crate) struct Serve {
     /// Let those be limited and reclaimed from, too: they are only looked at otherwise
     #[arg(long)]
     pub(crate) manage_host: bool,
-    /// Serve metrics (at /metrics) there: `unix:PATH`, for this user and root, or `127.0.0.1:9477`, with a token; may be
+    /// Serve metrics (at /metrics) and a page (at /) there: `unix:PATH`, for this user and root, or `127.0.0.1:9477`, with a token; may be
     /// given several times [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Vec<Address>,
     /// The token that TCP takes is in this file, of mode 0600; one is made if it is not there [default: /run/pagetide/token]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// Keep what the page shows of the past in this file, 16 MiB at most, or `none` [default: /var/lib/pagetide/history]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
 }
 
 /// How tenants are chosen.

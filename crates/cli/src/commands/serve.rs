@@ -41,6 +41,7 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
         manage_host: args.manage_host,
         listen: args.listen.clone(),
         token_file: args.token_file.clone(),
+        history: args.history.clone(),
     };
     let style = Style::of_stdout();
     let mut front = Front {

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::hash::fnv1a;
+
 /// What one manager manages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Tenant {
@@ -24,8 +26,11 @@ impl Tenant {
     pub fn socket_name(&self) -> String {
         match self {
             Tenant::Pid(pid) => format!("pagetide.{pid}"),
-            Tenant::Group(path) => format!("pagetide.group.{:016x}", hash(&path.to_string_lossy())),
-            Tenant::Tree(root) => format!("pagetide.tree.{:016x}", hash(&plain(root))),
+            Tenant::Group(path) => format!(
+                "pagetide.group.{:016x}",
+                fnv1a(path.to_string_lossy().as_bytes())
+            ),
+            Tenant::Tree(root) => format!("pagetide.tree.{:016x}", fnv1a(plain(root).as_bytes())),
         }
     }
 
@@ -53,13 +58,6 @@ impl fmt::Display for Tenant {
 fn plain(root: &Path) -> String {
     let parts = root.iter().filter(|part| *part != "/");
     parts.collect::<PathBuf>().to_string_lossy().into_owned()
-}
-
-/// FNV-1a: the same in every version, which the standard library's hashes are not.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

@@ -68,8 +68,7 @@ impl Status {
 }
 
 /// Nothing is loaded, run or framed.
-const NO_CONTENT_OF_OTHERS: &str =
-    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const NOTHING: &str = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'";
 
 /// An answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,7 +87,7 @@ impl Answer {
         Answer {
             status,
             content_type,
-            policy: NO_CONTENT_OF_OTHERS.to_owned(),
+            policy: format!("{NOTHING}; form-action 'none'"),
             headers: Vec::new(),
             body: body.into(),
         }
@@ -104,7 +103,7 @@ impl Answer {
     /// What a page may run and show: sources of scripts, styles and pictures, as a Content-Security-Policy has them.
     #[must_use]
     pub fn allowing(mut self, sources: &str) -> Answer {
-        self.policy = format!("{NO_CONTENT_OF_OTHERS}; {sources}");
+        self.policy = format!("{NOTHING}; {sources}");
         self
     }
 

@@ -26,4 +26,4 @@ pub use answer::{Answer, Status};
 pub use head::Head;
 pub use query::{Query, encoded};
 pub use server::{Server, Site};
-pub use token::Token;
+pub use token::{Token, nonce};

@@ -10,7 +10,7 @@ pub struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Reads `a=b&c=d`; none of an escape that is none, or of bytes that are no UTF-8.
-    pub(super) fn parse(text: &str) -> Option<Query> {
+    pub(crate) fn parse(text: &str) -> Option<Query> {
         let parts = text.split('&').filter(|part| !part.is_empty());
         let pair = |part: &str| {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));

@@ -100,6 +100,14 @@ impl Token {
     }
 }
 
+/// A text that nobody can foresee, for one answer.
+///
+/// # Errors
+/// The kernel gives none.
+pub fn nonce() -> io::Result<String> {
+    Token::new().map(|token| token.0)
+}
+
 fn told(path: &Path, why: &str, hint: &str) -> Error {
     let what = format!("cannot use the token in {}: {why}", path.display());
     Error::ending(ExitCode::Failure, what, hint)

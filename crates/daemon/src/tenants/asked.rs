@@ -2,7 +2,7 @@
 //!
 //! Invariant: the command line comes before the file, the file before the defaults; sizes are bytes of this host.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use engine::memcg::MemcgId;
@@ -21,6 +21,8 @@ use crate::options::{Millis, Percent, Size};
 
 /// Where a token is kept that nobody gave a place.
 const TOKEN_FILE: &str = "/run/pagetide/token";
+/// Where history is kept that nobody gave a place: by the tree's root.
+const HISTORY: &str = "/var/lib/pagetide/history";
 /// Between two looks.
 const AGE_EVERY: Millis = Millis(10_000);
 
@@ -47,6 +49,8 @@ pub struct Given {
     pub listen: Vec<Address>,
     /// See `mount`.
     pub token_file: Option<PathBuf>,
+    /// See `mount`.
+    pub history: Option<PathBuf>,
 }
 
 /// All that was asked for.
@@ -83,6 +87,9 @@ impl Given {
         let manage = self.manage_host || file.manage_host.unwrap_or(false);
         let age_every = self.age_every.or(file.age_every).unwrap_or(AGE_EVERY);
         let root = self.root.clone().or(file.root);
+        let root = root.unwrap_or("pagetide".into());
+        let history = self.history.clone().or(file.history);
+        let history = history.unwrap_or_else(|| history_of(&root));
         let token_file = self.token_file.clone().or(file.token_file);
         let listen = match self.listen.is_empty() {
             true => file.listen,
@@ -91,7 +98,7 @@ impl Given {
         Ok(Asked {
             fixed: Fixed {
                 mount: self.mount.clone().or(file.mount),
-                root: root.unwrap_or("pagetide".into()),
+                root,
                 host: (follow != "none").then_some(HostGroups {
                     group: follow,
                     manage,
@@ -101,6 +108,7 @@ impl Given {
                 listen: Wanted {
                     addresses: listen,
                     token_file: token_file.unwrap_or(TOKEN_FILE.into()),
+                    history: (history.as_os_str() != "none").then_some(history),
                 },
             },
             memory_max: self.memory_max.or(file.memory_max).map(|max| max.of(total)),
@@ -113,6 +121,19 @@ impl Given {
             noreuse_paths: file.noreuse_paths,
             total,
         })
+    }
+}
+
+/// The file of a tree's history: of two trees, two.
+fn history_of(root: &Path) -> PathBuf {
+    let parts: Vec<_> = root
+        .iter()
+        .filter(|part| *part != "/")
+        .map(|part| part.to_string_lossy())
+        .collect();
+    match parts.join("-").as_str() {
+        "pagetide" => HISTORY.into(),
+        name => format!("{HISTORY}-{name}").into(),
     }
 }
 

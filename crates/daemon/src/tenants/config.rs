@@ -43,6 +43,8 @@ pub struct Config {
     pub listen: Vec<Address>,
     /// The token that TCP takes; made if it is not there.
     pub token_file: Option<PathBuf>,
+    /// The file that keeps what is shown of the past; `none` for nowhere.
+    pub history: Option<PathBuf>,
     /// How little memory may be available on the host.
     pub pressure: Marks,
     /// Tenants that are to be there, by their path.
@@ -253,13 +255,14 @@ mod tests {
             noreuse_paths,
             listen,
             token_file,
+            history,
             pressure,
             tenants,
         } = config;
         assert!(mount.is_some() && root.is_some() && memory_max.is_some() && age_every.is_some());
         assert!(global.is_some() && host.is_some() && manage_host.is_some());
         assert!(!noreuse_paths.is_empty());
-        assert!(!listen.is_empty() && token_file.is_some());
+        assert!(!listen.is_empty() && token_file.is_some() && history.is_some());
         assert!(pressure.available_low.is_some() && pressure.available_high.is_some());
         let all = tenants.values().next().expect("a tenant");
         assert!(all.memory_min.is_some() && all.memory_low.is_some());

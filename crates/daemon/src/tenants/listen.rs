@@ -1,35 +1,37 @@
-//! `--listen`: metrics by HTTP, from snapshots.
+//! `--listen`: metrics and a page by HTTP.
 //!
-//! Invariant: its thread decides nothing and reads nothing of the tree: it shows the last snapshot that the owner gave it,
-//! so whoever asks, and however often, costs the owner nothing. It can change nothing.
+//! Invariant: its thread decides nothing and reads nothing of the tree: it has what the owner gave it ([`Site`]). It can
+//! change nothing, and its end is waited for.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use super::metrics;
-use super::snapshot::{self, Board, Poster, Snapshot};
+use super::history::file::load;
+use super::keeper::Keeper;
+use super::site::Shown;
+use super::snapshot::{self, Poster};
 use crate::error::Error;
-use crate::http::{Address, Answer, Head, Server, Site, Status, Token};
-
-/// Nothing is due by itself.
-const IDLE: Duration = Duration::from_secs(3600);
+use crate::http::{Address, Server, Token};
 
 /// What is listened on, and how.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) addresses: Vec<Address>,
     pub(super) token_file: PathBuf,
+    /// None to forget with the process.
+    pub(super) history: Option<PathBuf>,
 }
 
-/// The thread, which ends with this.
+/// The thread.
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) poster: Poster,
     thread: JoinHandle<()>,
     /// For people.
     pub(super) places: Vec<String>,
+    /// What went wrong since.
+    pub(super) notes: Receiver<String>,
 }
 
 /// Listens; nothing where nothing is wanted.
@@ -49,7 +51,7 @@ pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
     let places = server
         .addresses()
         .map(|address| told(&address, &wanted.token_file));
-    let places = places.collect();
+    let mut places: Vec<String> = places.collect();
     let failed = |error| {
         let what = format!("cannot begin to listen: {error}");
         Error::failed(
@@ -58,12 +60,14 @@ pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
         )
     };
     let (poster, board) = snapshot::open().map_err(failed)?;
+    let (sender, notes) = channel();
+    let (history, note) = wanted.history.as_deref().map(load).unwrap_or_default();
+    places.extend(note);
+    let bell = board.bell.try_clone().map_err(failed)?;
+    let mut shown = Shown::new(board, history, Keeper::new(wanted.history.clone(), sender));
     let run = move || {
-        let bell = board.bell.try_clone();
-        let mut shown = Shown { board, last: None };
-        if let Ok(bell) = bell {
-            server.run(&bell, &mut shown);
-        }
+        server.run(&bell, &mut shown);
+        shown.end();
     };
     let thread = std::thread::Builder::new()
         .name("listen".to_owned())
@@ -72,17 +76,22 @@ pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
         poster,
         thread: thread.map_err(failed)?,
         places,
+        notes,
     }))
 }
 
 /// Where it is, and what it takes.
 fn told(address: &Address, token_file: &Path) -> String {
     let text = match address {
-        Address::Unix(_) => return format!("metrics at {address}, for this user and root"),
-        Address::Tcp(_) => format!(
-            "metrics at {address}, with the token in {}",
-            token_file.display()
-        ),
+        Address::Unix(_) => {
+            return format!("metrics and a page at {address}, for this user and root");
+        }
+        Address::Tcp(_) => {
+            format!(
+                "metrics and a page at {address}, with the token in {}",
+                token_file.display()
+            )
+        }
     };
     match address.is_open_to_others() {
         true => text + "; not encrypted: whoever is on the way can read the token",
@@ -95,49 +104,5 @@ impl Listening {
     pub(super) fn end(self) {
         drop(self.poster);
         let _ = self.thread.join();
-    }
-}
-
-/// What is shown.
-struct Shown {
-    board: Board,
-    last: Option<Last>,
-}
-
-struct Last {
-    snapshot: Snapshot,
-    /// Once composed.
-    metrics: Option<Arc<[u8]>>,
-}
-
-impl Site for Shown {
-    fn answer(&mut self, head: &Head) -> Answer {
-        let Some(last) = &mut self.last else {
-            return Answer::line(
-                Status::Unavailable,
-                "nothing was looked at yet: ask again in a moment",
-            );
-        };
-        match head.path.as_str() {
-            "/metrics" => {
-                let compose = || metrics::text(&last.snapshot).into_bytes().into();
-                let body = last.metrics.get_or_insert_with(compose);
-                Answer::new(Status::Ok, metrics::CONTENT_TYPE, Arc::clone(body))
-            }
-            _ => Answer::line(Status::NotFound, "there is no such thing here: /metrics is"),
-        }
-    }
-
-    fn wake(&mut self) {
-        while let Ok(snapshot) = self.board.snapshots.try_recv() {
-            self.last = Some(Last {
-                snapshot,
-                metrics: None,
-            });
-        }
-    }
-
-    fn pause(&self) -> Duration {
-        IDLE
     }
 }

@@ -3,8 +3,8 @@
 //! Invariant: one thread has the tree ([`host::manage::tenants`]); whoever else wants something of it leaves a job at its
 //! desk. Ended in any way, it leaves the tenants, their processes and their limits as they are.
 //!
-//! Floors: `file`, `values`, `config`, `notify`, `snapshot`; `inode`, `reports`, `metrics`; `content`, `desk`, `listen`; `asked`,
-//! `directory`; `mount`, `talk`; here the loop.
+//! Floors: `file`, `values`, `config`, `notify`, `snapshot`; `inode`, `reports`, `metrics`, `history`; `content`, `desk`, `keeper`,
+//! `page`; `site`; `listen`; `asked`, `directory`; `mount`, `talk`; here the loop.
 
 mod asked;
 pub mod config;
@@ -12,12 +12,16 @@ mod content;
 mod desk;
 mod directory;
 mod file;
+mod history;
 mod inode;
+mod keeper;
 mod listen;
 mod metrics;
 mod mount;
 mod notify;
+mod page;
 mod reports;
+mod site;
 mod snapshot;
 mod talk;
 mod values;
@@ -193,6 +197,10 @@ fn tell(
     }
     if let Some(listening) = listening {
         listening.poster.post(tenants, &actions);
+        let notes: Vec<String> = listening.notes.try_iter().collect();
+        if !notes.is_empty() {
+            log.actions(&notes);
+        }
     }
 }
 

@@ -1,0 +1,206 @@
+//! The file that keeps the history across restarts.
+//!
+//! Invariant: it is replaced as a whole, so that there is always one that can be read, whenever we are killed; a file that
+//! cannot be used is put aside and told of, and never keeps anybody from serving.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::super::snapshot::Action;
+use super::row::{put, take};
+use super::tier::{Column, Tier};
+use super::{BYTES_MAX, History, Range};
+use crate::hash::fnv1a;
+
+/// What it begins with. Another number is another format.
+const MAGIC: &[u8] = b"pagetide history 1\n";
+/// Length and hash of what follows.
+const HEAD: usize = MAGIC.len() + 16;
+/// The open columns come on top of what is bounded.
+const FILE_MAX: u64 = 2 * BYTES_MAX as u64;
+
+impl History {
+    /// As the file has it.
+    pub(in crate::tenants) fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(self.bytes());
+        let all: Vec<(u32, &str)> = self.names.all().collect();
+        put_length(all.len(), &mut body);
+        for (number, name) in all {
+            put(u64::from(number), &mut body);
+            put_bytes(name.as_bytes(), &mut body);
+        }
+        put_length(self.actions().count(), &mut body);
+        for action in self.actions() {
+            put(action.at_ms, &mut body);
+            put_bytes(action.text.as_bytes(), &mut body);
+        }
+        put_length(self.tiers.len(), &mut body);
+        for tier in &self.tiers {
+            put(tier.step_ms, &mut body);
+            put_length(tier.columns().count(), &mut body);
+            for column in tier.columns() {
+                put(column.slot, &mut body);
+                put(column.covered_ms, &mut body);
+                put_bytes(&column.bytes, &mut body);
+            }
+        }
+        let mut file = Vec::with_capacity(HEAD + body.len());
+        file.extend_from_slice(MAGIC);
+        file.extend_from_slice(&(body.len() as u64).to_le_bytes());
+        file.extend_from_slice(&fnv1a(&body).to_le_bytes());
+        file.extend_from_slice(&body);
+        file
+    }
+
+    /// What a file has; why it is none.
+    pub(super) fn decode(file: &[u8]) -> Result<History, &'static str> {
+        let rest = file
+            .strip_prefix(MAGIC)
+            .ok_or("it is no history of this version")?;
+        let (head, body) = rest.split_at_checked(16).ok_or("it is cut off")?;
+        let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+        if number(&head[..8]) != body.len() as u64 {
+            return Err("it is cut off");
+        }
+        if number(&head[8..]) != fnv1a(body) {
+            return Err("its bytes have changed");
+        }
+        let mut rest = body;
+        let history = History::read(&mut rest).filter(|_| rest.is_empty());
+        history.ok_or("its bytes make no sense")
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<History> {
+        let mut history = History::default();
+        for _ in 0..take(bytes)? {
+            let number = u32::try_from(take(bytes)?).ok()?;
+            let name = String::from_utf8(take_bytes(bytes)?.to_vec()).ok()?;
+            history.names.insert(number, name).then_some(())?;
+        }
+        for _ in 0..take(bytes)? {
+            let at_ms = take(bytes)?;
+            let text = String::from_utf8(take_bytes(bytes)?.to_vec()).ok()?;
+            history.actions.extend([&Action { at_ms, text }]);
+        }
+        (take(bytes)? == history.tiers.len() as u64).then_some(())?;
+        for (tier, range) in history.tiers.iter_mut().zip(Range::ALL) {
+            let (step_ms, length) = range.shape();
+            (take(bytes)? == step_ms).then_some(())?;
+            let mut columns = Vec::new();
+            for _ in 0..take(bytes)? {
+                let (slot, covered_ms) = (take(bytes)?, take(bytes)?);
+                let rows = take_bytes(bytes)?.to_vec();
+                let column = Column {
+                    slot,
+                    covered_ms,
+                    bytes: rows,
+                };
+                let read: usize = column.rows().map(|(name, row)| length_of(name, &row)).sum();
+                let are_named = column
+                    .rows()
+                    .all(|(name, _)| history.names.get(name).is_some());
+                (read == column.bytes.len() && are_named).then_some(())?;
+                columns.push(column);
+            }
+            *tier = Tier::new(step_ms, length).with(columns)?;
+        }
+        Some(history)
+    }
+}
+
+fn length_of(name: u32, row: &super::row::Row) -> usize {
+    let mut bytes = Vec::new();
+    row.write(name, &mut bytes);
+    bytes.len()
+}
+
+fn put_length(length: usize, out: &mut Vec<u8>) {
+    put(length as u64, out);
+}
+
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    put_length(bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(take(bytes)?).ok()?;
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+/// The history of before, if there is one, and what is to be told.
+pub(crate) fn load(path: &Path) -> (History, Option<String>) {
+    let why = match read(path) {
+        Ok(None) => return (History::default(), None),
+        Ok(Some(file)) => match History::decode(&file) {
+            Ok(history) => return (history, None),
+            Err(why) => why.to_owned(),
+        },
+        Err(error) => error.to_string(),
+    };
+    let aside = beside(path, "bad");
+    let place = match fs::rename(path, &aside) {
+        Ok(()) => format!("it is kept as {}", aside.display()),
+        Err(_) => "it will be replaced".to_owned(),
+    };
+    let note = format!(
+        "cannot use the history in {}: {why}; {place}, and history begins anew",
+        path.display()
+    );
+    (History::default(), Some(note))
+}
+
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    if meta.len() > FILE_MAX {
+        return Err(io::Error::other("it is too large"));
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_MAX).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// Replaces it, all or nothing, also if the machine stops.
+pub(crate) fn save(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = beside(path, "new");
+    if let Some(above) = path.parent() {
+        fs::create_dir_all(above)?;
+    }
+    // One that was left by a killed manager.
+    let _ = fs::remove_file(&new);
+    let written = write_new(&new, bytes).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(ending);
+    path.with_file_name(name)
+}

@@ -1,0 +1,124 @@
+//! Names of tenants by number, so that a row need not repeat them.
+//!
+//! Invariant: a name has one number as long as any row has it; no name is longer than [`NAME_MAX`] bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::hash::fnv1a;
+
+/// Bytes of a name. Longer ones are cut, and end with a hash of the whole, so that they stay apart.
+const NAME_MAX: usize = 200;
+/// What a name costs beside its bytes.
+const NAME_COST: usize = 64;
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Names {
+    numbers: BTreeMap<String, u32>,
+    names: BTreeMap<u32, String>,
+    bytes: usize,
+}
+
+/// As it is kept.
+pub(super) fn cut(name: &str) -> String {
+    if name.len() <= NAME_MAX {
+        return name.to_owned();
+    }
+    let end = (0..=NAME_MAX - 20)
+        .rev()
+        .find(|end| name.is_char_boundary(*end));
+    let start = &name[..end.unwrap_or(0)];
+    format!("{start}\u{2026}{:016x}", fnv1a(name.as_bytes()))
+}
+
+impl Names {
+    /// Its number, a new one if it has none.
+    pub(super) fn number_of(&mut self, name: &str) -> u32 {
+        let name = cut(name);
+        if let Some(number) = self.numbers.get(&name) {
+            return *number;
+        }
+        // The first that is free.
+        let mut number = self
+            .names
+            .last_key_value()
+            .map_or(0, |(last, _)| last.wrapping_add(1));
+        while self.names.contains_key(&number) {
+            number = number.wrapping_add(1);
+        }
+        self.insert(number, name);
+        number
+    }
+
+    /// With a number of before; whether both were free.
+    pub(super) fn insert(&mut self, number: u32, name: String) -> bool {
+        if self.names.contains_key(&number)
+            || self.numbers.contains_key(&name)
+            || name.len() > NAME_MAX
+        {
+            return false;
+        }
+        self.bytes += name.len() * 2 + NAME_COST;
+        self.numbers.insert(name.clone(), number);
+        self.names.insert(number, name);
+        true
+    }
+
+    /// The name of a number.
+    pub(super) fn get(&self, number: u32) -> Option<&str> {
+        self.names.get(&number).map(String::as_str)
+    }
+
+    /// The number of a name.
+    pub(super) fn find(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.names
+            .iter()
+            .map(|(number, name)| (*number, name.as_str()))
+    }
+
+    /// Forgets all but these.
+    pub(super) fn retain(&mut self, numbers: &BTreeSet<u32>) {
+        let gone: Vec<u32> = self
+            .names
+            .keys()
+            .copied()
+            .filter(|number| !numbers.contains(number))
+            .collect();
+        for name in gone.iter().filter_map(|number| self.names.remove(number)) {
+            self.bytes -= name.len() * 2 + NAME_COST;
+            self.numbers.remove(&name);
+        }
+    }
+
+    /// What they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let mut names = Names::default();
+        let long = |end: &str| format!("/{}{end}", "\u{e4}".repeat(300));
+        let (one, other) = (names.number_of(&long("a")), names.number_of(&long("b")));
+        assert_ne!(one, other);
+        assert_eq!(names.number_of(&long("a")), one);
+        assert!(names.all().all(|(_, name)| name.len() <= NAME_MAX));
+        names.retain(&BTreeSet::from([other]));
+        assert_eq!((names.get(one), names.all().count()), (None, 1));
+        names.retain(&BTreeSet::new());
+        assert_eq!(names.bytes(), 0);
+        assert!(names.insert(7, "/x".to_owned()) && !names.insert(7, "/y".to_owned()));
+        assert!(!names.insert(8, "/x".to_owned()));
+        assert_eq!(names.number_of("/z"), 8);
+    }
+}

@@ -1,0 +1,254 @@
+//! What is remembered, and how much of it.
+
+use std::path::PathBuf;
+
+use host::manage::tenants::figures::{EDGES_MS, Figures, NodeFigures};
+use host::report::AGE_EDGES_MS;
+use host::system::pressure::{Pressure, Stall};
+use proptest::prelude::*;
+
+use super::file::{load, save};
+use super::*;
+
+const MINUTE: u64 = 60_000;
+/// A slot of every tier begins.
+const BEGIN: u64 = 1_800_000 * 1_000_000;
+
+fn tenant(path: &str, bytes: u64, events: u64) -> TenantFigures {
+    let mut node = NodeFigures {
+        unknown: [0, PAGE],
+        ..NodeFigures::default()
+    };
+    node.ages[0][0] = bytes;
+    node.ages[1][7] = 2 * PAGE;
+    TenantFigures {
+        path: path.into(),
+        nodes: vec![node, node],
+        swapped: 3 * PAGE,
+        charged: None,
+        refaults: [events, 2 * events],
+        steals: [("kswapd", 0), ("direct", events), ("proactive", 0)],
+        pressure: Some(Pressure {
+            some: Stall {
+                total_us: events * 1000,
+                ..Stall::default()
+            },
+            full: None,
+        }),
+    }
+}
+
+fn snapshot(at_ms: u64, tenants: Vec<TenantFigures>) -> Snapshot {
+    Snapshot {
+        at_ms,
+        nodes: vec![0, 1],
+        figures: Figures {
+            tenants,
+            ..Figures::default()
+        },
+        actions: vec![Action {
+            at_ms,
+            text: "did".to_owned(),
+        }],
+    }
+}
+
+/// Pictures and reports have the same bins.
+#[test]
+fn bins_are_those_of_the_host() {
+    assert_eq!(pictures::EDGES_MS, AGE_EDGES_MS);
+    assert_eq!(&pictures::EDGES_MS[1..], EDGES_MS);
+}
+
+#[test]
+fn figures_are_remembered_at_their_time() {
+    let mut history = History::default();
+    for n in 0..40 {
+        let tenants = vec![tenant("", 100 * PAGE, n * 5), tenant("web", n * PAGE, n)];
+        history.push(&snapshot(BEGIN + n * 10_000, tenants));
+    }
+    let now = BEGIN + 39 * 10_000;
+    let track = history.track(Range::Day, "/web", now);
+    let there: Vec<Moment> = track.columns.iter().flatten().copied().collect();
+    assert_eq!((track.columns.len(), there.len()), (288, 2));
+    // Five minutes with 30 looks, the first of which had nothing before it.
+    let first = there[0];
+    assert_eq!(first.ages[0], 2 * 29 * PAGE, "of both nodes, the newest");
+    assert_eq!(
+        (first.ages[7], first.unknown, first.swapped),
+        (4 * PAGE, 2 * PAGE, 3 * PAGE)
+    );
+    assert_eq!(first.back, Some(3 * 29 * MINUTE / 290_000));
+    assert_eq!(
+        first.waited,
+        Some(1),
+        "29 ms of 290 s, hundredths of a percent"
+    );
+    assert_eq!(
+        track
+            .columns
+            .last()
+            .copied()
+            .flatten()
+            .map(|last| last.ages[0]),
+        Some(2 * 39 * PAGE)
+    );
+    let strips = history.strips(Range::Hour, 60, now);
+    assert_eq!(strips.keys().copied().collect::<Vec<_>>(), ["/", "/web"]);
+    assert_eq!(strips["/web"].iter().flatten().count(), 7);
+    assert_eq!(
+        history.recent(now)["/web"].back,
+        Some(18),
+        "three each ten seconds"
+    );
+    assert_eq!(history.actions().count(), 40);
+    assert!(history.has("/web") && !history.has("/we"));
+}
+
+/// Who counts from nought again, or had nothing counted before, has not come back a million times.
+#[test]
+fn counters_that_begin_anew_are_no_leap() {
+    let mut history = History::default();
+    for (n, events) in [(0, 1_000_000), (1, 1_000_010), (2, 4), (3, 5)] {
+        history.push(&snapshot(BEGIN + n * 15_000, vec![tenant("a", 0, events)]));
+    }
+    let track = history.track(Range::Hour, "/a", BEGIN + 45_000);
+    let back: Vec<Option<u64>> = track
+        .columns
+        .iter()
+        .flatten()
+        .map(|moment| moment.back)
+        .collect();
+    assert_eq!(back, [None, Some(3 * 10 * 4), Some(3 * 4 * 4), Some(3 * 4)]);
+}
+
+/// More tenants, with longer names, than there is room for: the oldest goes, the bound holds.
+#[test]
+fn it_stays_within_its_bound() {
+    let mut history = History::default();
+    for n in 0..40u64 {
+        let one = |number: usize| {
+            tenant(
+                &format!("{}{n}-{number}", "long".repeat(40)),
+                PAGE << (number % 30),
+                n,
+            )
+        };
+        let tenants = (0..2_000).map(one).collect();
+        history.push(&snapshot(BEGIN + n * 5 * MINUTE, tenants));
+        assert!(history.bytes() <= BYTES_MAX, "{n}: {}", history.bytes());
+        assert!(history.encode().len() <= BYTES_MAX, "{n}");
+    }
+    let now = BEGIN + 39 * 5 * MINUTE;
+    let newest = format!("/{}39-1999", "long".repeat(40));
+    assert!(
+        history.track(Range::Hour, &newest, now).last().is_some(),
+        "the newest is there"
+    );
+    let oldest = format!("/{}0-0", "long".repeat(40));
+    history.forget_names();
+    assert!(!history.has(&oldest), "the oldest is not");
+}
+
+fn path(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("pagetide-history-{}-{name}", std::process::id()))
+}
+
+fn some() -> History {
+    let mut history = History::default();
+    for n in 0..5u64 {
+        let tenants = vec![tenant("", 9 * PAGE, n), tenant("a\u{e4}", n * PAGE, 0)];
+        history.push(&snapshot(BEGIN + n * 400_000, tenants));
+    }
+    history
+}
+
+#[test]
+fn a_restart_goes_on_where_it_ended() {
+    let file = path("restart");
+    let before = some();
+    save(&file, &before.encode()).expect("written");
+    let (mut after, note) = load(&file);
+    assert_eq!(note, None);
+    let now = BEGIN + 4 * 400_000;
+    for range in Range::ALL {
+        assert_eq!(after.track(range, "/", now), before.track(range, "/", now));
+    }
+    assert_eq!(after.actions().count(), before.actions().count());
+    after.push(&snapshot(now + 10_000, vec![tenant("", PAGE, 9)]));
+    let track = after.track(Range::Week, "/", now + 10_000);
+    assert_eq!(track.last().map(|moment| moment.ages[0]), Some(2 * PAGE));
+    assert_eq!(load(&path("nowhere")), (History::default(), None));
+    std::fs::remove_file(file).expect("ours");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_put_aside_and_told_of() {
+    let file = path("bad");
+    let good = some().encode();
+    let mut changed = good.clone();
+    changed[60] ^= 1;
+    let mut longer = good.clone();
+    longer.push(0);
+    for (bytes, why) in [
+        (&b""[..], "no history"),
+        (b"pagetide history 2\n", "no history"),
+        (&good[..20], "cut off"),
+        (&good[..good.len() - 1], "cut off"),
+        (&longer, "cut off"),
+        (&changed, "have changed"),
+    ] {
+        std::fs::write(&file, bytes).expect("written");
+        let (history, note) = load(&file);
+        let note = note.expect(why);
+        assert_eq!(history, History::default());
+        assert!(
+            note.contains(why) && note.contains("begins anew") && note.contains(".bad"),
+            "{note}"
+        );
+        assert!(!file.exists());
+    }
+    std::fs::remove_file(file.with_extension("bad"))
+        .or_else(|_| {
+            let mut aside = file.clone().into_os_string();
+            aside.push(".bad");
+            std::fs::remove_file(aside)
+        })
+        .expect("it was put aside");
+    std::fs::create_dir(&file).expect("a directory");
+    let (_, note) = load(&file);
+    assert!(note.is_some());
+    let mut aside = file.into_os_string();
+    aside.push(".bad");
+    std::fs::remove_dir(aside).expect("it was put aside");
+}
+
+/// With a hash that is right, too: somebody else's file.
+fn sealed(body: &[u8]) -> Vec<u8> {
+    let head = [
+        &(body.len() as u64).to_le_bytes()[..],
+        &crate::hash::fnv1a(body).to_le_bytes(),
+    ]
+    .concat();
+    [b"pagetide history 1\n", &head[..], body].concat()
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_or_refused(body in prop::collection::vec(any::<u8>(), 0..200), at in any::<prop::sample::Index>(), to in any::<u8>()) {
+        let _ = (History::decode(&body), History::decode(&sealed(&body)));
+        let good = some().encode();
+        let mut body = good[35..].to_vec();
+        prop_assert!(History::decode(&sealed(&body)).is_ok());
+        let at = at.index(body.len());
+        body[at] = to;
+        if let Ok(history) = History::decode(&sealed(&body)) {
+            let now = BEGIN + 2_000_000;
+            for range in Range::ALL {
+                let _ = (history.track(range, "/", now), history.strips(range, 60, now), history.recent(now));
+            }
+            let mut history = history;
+            history.push(&snapshot(now, vec![tenant("", u64::MAX / 2, 1)]));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! One tenant: its figures of now, over time, and what was done about it.
+
+use std::fmt::Write;
+
+use engine::Bytes;
+use host::manage::tenants::figures::TenantFigures;
+use pictures::{Hints, Moment, Track, area, came_back, escaped, heat, waited};
+
+use super::super::snapshot::name_of;
+use super::View;
+use super::numbers::{count, percent, share, time};
+
+/// What was done that is shown.
+const ACTIONS_MAX: usize = 100;
+
+/// All of it.
+pub(super) fn detail(view: &View) -> String {
+    let name = &view.query.tenant;
+    let track = view.history.track(view.query.range, name, view.now_ms);
+    let figures = view
+        .snapshot
+        .figures
+        .tenants
+        .iter()
+        .find(|one| name_of(&one.path) == *name);
+    let mut text = format!(
+        "<section class=\"detail\" aria-label=\"one tenant\" data-track=\"{}\">\n<h2>{}</h2>\n",
+        data(&track),
+        escaped(name)
+    );
+    match figures {
+        Some(figures) => text += &cards(view, figures),
+        None if view.history.has(name) => text += "<p class=\"note\">It is gone.</p>\n",
+        None => text += "<p class=\"note\">There is no such tenant.</p>\n",
+    }
+    text += "<p class=\"readout\" aria-live=\"polite\"></p>\n";
+    if track.last().is_some() {
+        text += &heat(&track, Hints::None);
+        text += &area(&track);
+        text += &came_back(&track);
+        text += &waited(&track);
+    }
+    text + &actions(view) + "</section>\n"
+}
+
+/// What of a tenant is in memory, on all nodes.
+pub(super) fn ages_of(figures: &TenantFigures) -> Moment {
+    let mut moment = Moment {
+        swapped: figures.swapped,
+        ..Moment::default()
+    };
+    for node in &figures.nodes {
+        for ty in 0..2 {
+            let bins = moment.ages.iter_mut().zip(node.ages[ty]);
+            bins.for_each(|(sum, bytes)| *sum += bytes);
+            moment.unknown += node.unknown[ty];
+        }
+    }
+    moment
+}
+
+fn cards(view: &View, figures: &TenantFigures) -> String {
+    let moment = ages_of(figures);
+    let resident = moment.resident();
+    let recent = view.history.recent(view.now_ms);
+    let recent = recent
+        .get(view.query.tenant.as_str())
+        .copied()
+        .unwrap_or_default();
+    let charged = figures.charged.map_or(String::new(), |bytes| {
+        format!("{} charged by the kernel", Bytes(bytes))
+    });
+    let older =
+        |ms: u64, name: &str| format!("{} for {name}", percent(moment.older_than(ms), resident));
+    let back = match count(recent.back).as_str() {
+        "" | "-" => "none comes back".to_owned(),
+        pages => format!("{pages} pages a minute come back"),
+    };
+    let unknown = match moment.unknown {
+        0 => String::new(),
+        bytes => format!("{} of unknown age", Bytes(bytes)),
+    };
+    let waits = match share(recent.waited).as_str() {
+        "" => ("-".to_owned(), "not told by this kernel".to_owned()),
+        "-" => ("0%".to_owned(), "of the time, lately".to_owned()),
+        share => (share.to_owned(), "of the time, lately".to_owned()),
+    };
+    let cards = [
+        ("in memory", Bytes(resident).to_string(), charged),
+        (
+            "not touched for 1m",
+            percent(moment.older_than(60_000), resident),
+            format!("{}, {}", older(10_000, "10s"), older(600_000, "10m")),
+        ),
+        ("in swap", Bytes(figures.swapped).to_string(), back),
+        ("somebody waited for memory", waits.0, waits.1),
+    ];
+    let mut text = "<div class=\"cards\">\n".to_owned();
+    for (name, figure, below) in cards {
+        let _ = writeln!(
+            text,
+            "<div><b>{figure}</b><span>{name}</span><small>{below}</small></div>"
+        );
+    }
+    if !unknown.is_empty() {
+        let _ = writeln!(
+            text,
+            "<div><b>{}</b><span>unknown</span><small>{unknown}</small></div>",
+            percent(moment.unknown, resident)
+        );
+    }
+    text + "</div>\n"
+}
+
+/// The figures behind the pictures, for the script: KiB, pages a minute, hundredths of a percent.
+fn data(track: &Track) -> String {
+    let mut text = format!("[{},{}", track.from_ms, track.step_ms);
+    for moment in &track.columns {
+        let Some(moment) = moment else {
+            text += ",0";
+            continue;
+        };
+        let number =
+            |number: Option<u64>| number.map_or("-1".to_owned(), |number| number.to_string());
+        let _ = write!(
+            text,
+            ",[{},{},{},{}",
+            moment.unknown / 1024,
+            moment.swapped / 1024,
+            number(moment.back),
+            number(moment.waited.map(u64::from))
+        );
+        // Up to the oldest that there is.
+        let last = moment
+            .ages
+            .iter()
+            .rposition(|bytes| *bytes > 0)
+            .map_or(0, |last| last + 1);
+        for bytes in &moment.ages[..last] {
+            let _ = write!(text, ",{}", bytes / 1024);
+        }
+        text.push(']');
+    }
+    text + "]"
+}
+
+/// What was done, and why, the newest first.
+fn actions(view: &View) -> String {
+    let name = &view.query.tenant;
+    let of_this = view
+        .history
+        .actions()
+        .rev()
+        .filter(|action| concerns(&action.text, name));
+    let mut text = "<h3>What was done, and why</h3>\n".to_owned();
+    let mut rows = String::new();
+    for action in of_this.take(ACTIONS_MAX) {
+        let _ = writeln!(
+            rows,
+            "<li>{} {}</li>",
+            time(action.at_ms, view.now_ms),
+            escaped(&action.text)
+        );
+    }
+    if rows.is_empty() {
+        return text + "<p class=\"note\">Nothing yet.</p>\n";
+    }
+    let _ = write!(text, "<ol class=\"actions\">\n{rows}</ol>\n");
+    text
+}
+
+/// Whether something was done about a tenant or one below it: it names them, as actions do (` of /web: `).
+fn concerns(text: &str, name: &str) -> bool {
+    if name == "/" || text.contains("all tenants") {
+        return true;
+    }
+    text.match_indices(name).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + name.len()..].chars().next();
+        before.is_none_or(|c| c == ' ')
+            && after.is_none_or(|c| matches!(c, ':' | ',' | ';' | ' ' | '/' | '.'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::concerns;
+
+    #[test]
+    fn actions_name_their_tenants() {
+        let text = "paged out 7 pages of /web/a: over memory.high";
+        for (name, is) in [
+            ("/", true),
+            ("/web", true),
+            ("/web/a", true),
+            ("/web/ab", false),
+            ("/a", false),
+            ("/we", false),
+        ] {
+            assert_eq!(concerns(text, name), is, "{name}");
+        }
+        assert!(concerns(
+            "paged out 7 pages of all tenants: the host has 5 MiB available",
+            "/x"
+        ));
+    }
+}

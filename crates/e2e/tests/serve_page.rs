@@ -1,0 +1,209 @@
+//! The page of `pagetide serve --listen`: as a reader's browser shows it, what it remembers, and what it lets nobody do.
+#![forbid(unsafe_code)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use e2e::past::{self, Past};
+use e2e::sleeper::Sleeper;
+use e2e::temp::{TempDir, serial, target_dir};
+use e2e::tenants::Tree;
+use e2e::web::Place;
+use e2e::{browser, wait};
+
+const SOON: Duration = Duration::from_secs(60);
+
+struct Shown {
+    tree: Tree,
+    place: Place,
+    history: String,
+    /// Gone last.
+    _folder: TempDir,
+}
+
+/// A tree with a page, and some history if there are names.
+fn shown(names: &[&str]) -> Shown {
+    let folder = TempDir::new();
+    let (token, history) = (folder.file("token"), folder.file("history"));
+    if !names.is_empty() {
+        let names: Vec<String> = names.iter().map(|name| format!("/{name}")).collect();
+        past::write(history.as_ref(), &Past::some(&names, 3));
+    }
+    let options = [
+        "--age-every",
+        "500ms",
+        "--listen",
+        "127.0.0.1:0",
+        "--token-file",
+        &token,
+        "--history",
+        &history,
+    ];
+    let tree = Tree::serve(&options);
+    let place = Place::tcp_of(&tree);
+    wait::until("the first look is told", SOON, || {
+        place.get("/").status == 200
+    });
+    Shown {
+        tree,
+        place,
+        history,
+        _folder: folder,
+    }
+}
+
+/// Everything that `tests/page/look.py` does, in light and dark, wide and narrow, with nothing complained of: keys, pointer,
+/// sorting, finding, refreshing, no request to anywhere else, nothing wider than its screen.
+#[test]
+fn a_reader_sees_and_does_all_that_there_is() {
+    let _serial = serial();
+    let names = ["", "web", "web/a", "t1", "t2", "t11", "a<b>\"'&"];
+    let shown = shown(&names);
+    for name in names.iter().filter(|name| !name.is_empty()) {
+        shown.tree.make(name);
+    }
+    let sleepers: Vec<Sleeper> = [("web/a", 64), ("t1", 32), ("t2", 16)]
+        .iter()
+        .map(|(name, mib)| Sleeper::start(shown.tree.inside(name), *mib))
+        .collect();
+    wait::until("they are seen", SOON, || {
+        shown.place.get("/?tenant=/web").body.contains("<b>6")
+    });
+    let pictures = target_dir().join("e2e/page");
+    let seen = browser::look(&shown.place, &pictures, "/web");
+    let problems = seen["problems"].as_array().expect("a list");
+    assert!(problems.is_empty(), "{problems:#?}");
+    for name in ["light-wide", "dark-wide", "light-phone", "dark-phone"] {
+        assert!(pictures.join(format!("{name}.png")).is_file(), "{name}");
+    }
+    drop(sleepers);
+}
+
+/// A figure's path in the page: whether anything is drawn.
+fn has_picture(place: &Place, tenant: &str, range: &str) -> bool {
+    let page = place.get(&format!("/?tenant={tenant}&range={range}")).body;
+    page.contains("Page age over time")
+}
+
+/// Ended or killed, what was seen is there again; a file that is none is put aside and told of, and nobody is kept from
+/// serving.
+#[test]
+fn history_outlives_restarts_and_bad_files() {
+    let _serial = serial();
+    let mut shown = shown(&["", "web", "gone"]);
+    shown.tree.make("web");
+    assert!(
+        has_picture(&shown.place, "/gone", "week"),
+        "of a tenant that was there before"
+    );
+    assert!(
+        shown
+            .place
+            .get("/?tenant=/gone")
+            .body
+            .contains("It is gone.")
+    );
+    let page = shown.place.get("/?tenant=/nobody");
+    assert_eq!(page.status, 404);
+    assert!(page.body.contains("no such tenant"));
+
+    let _ = shown.tree.end();
+    let mode = std::fs::metadata(&shown.history)
+        .expect("it is kept")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600, "others do not see it");
+    let restart = |shown: &mut Shown| {
+        shown.tree.start();
+        shown.place = Place::tcp_of(&shown.tree);
+        let place = &shown.place;
+        wait::until("it is there again", SOON, || place.get("/").status == 200);
+    };
+    restart(&mut shown);
+    assert!(has_picture(&shown.place, "/gone", "week"));
+    assert!(!shown.tree.said().contains("cannot use"));
+    shown.tree.kill();
+    restart(&mut shown);
+    assert!(has_picture(&shown.place, "/gone", "week"));
+
+    shown.tree.kill();
+    let whole = std::fs::read(&shown.history).expect("it is kept");
+    std::fs::write(&shown.history, &whole[..whole.len() / 2]).expect("written");
+    restart(&mut shown);
+    let said = shown.tree.said();
+    assert!(
+        said.contains("cannot use the history") && said.contains("cut off"),
+        "{said}"
+    );
+    assert!(
+        !has_picture(&shown.place, "/gone", "week"),
+        "it begins anew"
+    );
+    assert!(Path::new(&format!("{}.bad", shown.history)).exists());
+    let _ = shown.tree.end();
+    assert!(Path::new(&shown.history).exists(), "and goes on");
+}
+
+/// A token in the address becomes a cookie that no script sees; without either there is no page.
+#[test]
+fn a_token_is_given_once() {
+    let _serial = serial();
+    let shown = shown(&[]);
+    let (place, token) = (&shown.place, shown.place.token());
+    let host = format!("Host: {}\r\n", place.address());
+    let without = place.ask(format!("GET / HTTP/1.1\r\n{host}\r\n").as_bytes());
+    assert_eq!(without.status, 401);
+    let given =
+        place.ask(format!("GET /?token={token}&range=day HTTP/1.1\r\n{host}\r\n").as_bytes());
+    assert_eq!(given.status, 303, "{given:?}");
+    assert!(
+        given.headers.contains("\r\nLocation: /?range=day\r\n"),
+        "{}",
+        given.headers
+    );
+    assert!(!given.headers.contains(&token), "{}", given.headers);
+    let cookie = given
+        .headers
+        .split("\r\nSet-Cookie: ")
+        .nth(1)
+        .and_then(|rest| rest.split("\r\n").next());
+    let cookie = cookie.expect("a cookie");
+    for part in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    let pair = cookie.split(';').next().unwrap_or_default();
+    let page = place.ask(format!("GET / HTTP/1.1\r\n{host}Cookie: {pair}\r\n\r\n").as_bytes());
+    assert_eq!(page.status, 200);
+    let policy = page
+        .headers
+        .split("\r\nContent-Security-Policy: ")
+        .nth(1)
+        .unwrap_or_default();
+    let policy = policy.split("\r\n").next().unwrap_or_default();
+    for part in [
+        "default-src 'none'",
+        "script-src 'nonce-",
+        "style-src 'nonce-",
+        "frame-ancestors 'none'",
+    ] {
+        assert!(policy.contains(part), "{policy}");
+    }
+    assert!(
+        !policy.contains("unsafe") && !policy.contains('*'),
+        "{policy}"
+    );
+    let again = place.ask(format!("GET / HTTP/1.1\r\n{host}Cookie: {pair}\r\n\r\n").as_bytes());
+    let nonce = |page: &str| {
+        page.split("nonce=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next())
+            .map(str::to_owned)
+    };
+    assert!(
+        nonce(&page.body).is_some() && nonce(&page.body) != nonce(&again.body),
+        "a new one each time"
+    );
+    let head = place.ask(place.question("HEAD", "/").as_bytes());
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+}

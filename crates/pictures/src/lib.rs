@@ -1,0 +1,29 @@
+//! Memory over time as pictures: markup for pages that load nothing, shared by `report --html` and the dashboard.
+//!
+//! Invariant: numbers in, text out; the same numbers give the same bytes. Every coordinate is a whole number inside its
+//! picture, whatever the numbers are; every word from outside goes through [`escaped`]. Nothing here knows a process, a file
+//! or a clock, runs in a browser, or sets a style of its own: colours are classes of [`STYLE`], so that a page may forbid
+//! all others. Letters are never part of what is stretched: they have one size on any screen.
+//!
+//! Floors: `ages`, `style`, `text`; `track`; `axis`; `figure`; `heat`; `area`, `level`, `strip`.
+#![forbid(unsafe_code)]
+
+mod ages;
+mod area;
+mod axis;
+mod figure;
+mod heat;
+mod level;
+mod strip;
+mod style;
+mod text;
+mod track;
+
+pub use ages::{BINS, CLASSES, EDGES_MS, class_of, class_sums, name_of_bin, name_of_class};
+pub use area::area;
+pub use heat::heat;
+pub use level::{came_back, waited};
+pub use strip::{age_bar, strip};
+pub use style::STYLE;
+pub use text::{escaped, is_hidden};
+pub use track::{Clock, Hints, Moment, Track};

@@ -1,0 +1,94 @@
+//! Pictures for a row of a table: page age over time without axes, and the ages of now as a bar.
+
+use std::fmt::Write;
+
+use engine::Bytes;
+
+use crate::ages::{CLASSES, name_of_class};
+use crate::axis::{WHOLE, place};
+use crate::figure::percent;
+use crate::heat::{cells, shade};
+
+/// Bytes by class of age at evenly spaced times; none where nobody watched.
+#[must_use]
+pub fn strip(columns: &[Option<[u64; CLASSES]>]) -> String {
+    let most = columns
+        .iter()
+        .flatten()
+        .flatten()
+        .copied()
+        .max()
+        .unwrap_or(0);
+    let content = cells(CLASSES, columns.len(), |column, row| {
+        columns[column]
+            .as_ref()
+            .map_or(0, |ages| shade(ages[row], most))
+    });
+    let width = columns.len().max(1);
+    format!(
+        "<svg class=\"strip\" viewBox=\"0 0 {width} {CLASSES}\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\n{content}</svg>"
+    )
+}
+
+/// Bytes by class of age, then of unknown age, as parts of a bar that is `whole` long.
+#[must_use]
+pub fn age_bar(ages: &[u64; CLASSES], unknown: u64, whole: u64) -> String {
+    let mut svg = "<svg class=\"agebar\" aria-hidden=\"true\">".to_owned();
+    let aged = ages
+        .iter()
+        .enumerate()
+        .map(|(class, bytes)| (format!("a{class}"), name_of_class(class), *bytes));
+    let unknown = ("un".to_owned(), "age unknown".to_owned(), unknown);
+    let mut before = 0u64;
+    for (class, name, bytes) in aged.chain([unknown]).filter(|part| part.2 > 0) {
+        let after = before.saturating_add(bytes);
+        let (x, end) = (place(before, whole), place(after, whole));
+        // Something never looks like nothing.
+        let (x, end) = (x.min(WHOLE - 3), end.max(x + 3).min(WHOLE));
+        let _ = write!(
+            svg,
+            "<rect class=\"{class}\" x=\"{}\" y=\"0\" width=\"{}\" height=\"100%\"><title>{name}: {}</title></rect>",
+            percent(x),
+            percent(end - x),
+            Bytes(bytes)
+        );
+        before = after;
+    }
+    svg + "</svg>"
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_strip_has_its_youngest_at_the_bottom() {
+        let svg = strip(&[Some([8, 0, 0, 0, 0, 0, 1]), None]);
+        assert!(
+            svg.contains("<path class=\"h8\" d=\"M0 6h1v1h-1z\"/>"),
+            "{svg}"
+        );
+        assert!(
+            svg.contains("<path class=\"h5\" d=\"M0 0h1v1h-1z\"/>"),
+            "{svg}"
+        );
+        assert!(strip(&[]).contains("viewBox=\"0 0 1 7\""));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_lie_inside(ages in prop::array::uniform7(any::<u64>()), unknown in any::<u64>(), whole in any::<u64>()) {
+            let svg = age_bar(&ages, unknown, whole);
+            let number = |part: &str, name: &str| {
+                let text = part.split(&format!(" {name}=\"")).nth(1).and_then(|rest| rest.split('%').next());
+                text.and_then(|text| text.parse::<f64>().ok()).expect("a share")
+            };
+            for part in svg.split("<rect").skip(1) {
+                let (x, width) = (number(part, "x"), number(part, "width"));
+                prop_assert!(width > 0.0 && x + width <= 100.01, "{part}");
+            }
+        }
+    }
+}
