@@ -6,7 +6,20 @@ use super::{Machine, ReclaimRequest};
 use crate::lru_gen::DEF_PRIORITY;
 use crate::memcg::MemcgId;
 use crate::units::{Millis, Pages};
-use crate::vmscan::{Memory, ScanReason, Shrunk, shrink_older_than};
+use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk, shrink_older_than};
+use alloc::vec::IntoIter;
+
+/// A reclaim by age, between two batches.
+#[derive(Debug)]
+pub(super) struct ByAge {
+    target: MemcgId,
+    age: Millis,
+    most: Pages,
+    ids: IntoIter<MemcgId>,
+    /// The memcg that it bailed out of, how many pages of it may still be looked at, and what it got of that.
+    visit: Option<(MemcgId, u64, Shrunk)>,
+    pub(super) got: Shrunk,
+}
 
 impl Machine {
     /// Evicts up to `most` pages of `memcg` and all below it that have been idle for `age` at least, as
@@ -24,14 +37,43 @@ impl Machine {
         now: Millis,
         memory: &mut M,
     ) -> Shrunk {
-        let mut total = Shrunk::default();
-        for id in self.tree.pre_order(memcg) {
-            let nr = most.less(total.reclaimed);
-            if nr == Pages(0) {
-                break;
+        let mut by_age = self.by_age(memcg, age, most);
+        while !self.go_on_by_age(&mut by_age, now, memory) {}
+        by_age.got
+    }
+
+    pub(super) fn by_age(&self, target: MemcgId, age: Millis, most: Pages) -> ByAge {
+        ByAge {
+            target,
+            age,
+            most,
+            ids: self.tree.pre_order(target).into_iter(),
+            visit: None,
+            got: Shrunk::default(),
+        }
+    }
+
+    /// Goes on until nothing is left to take (true) or memory wants a pause.
+    pub(super) fn go_on_by_age<M: Memory>(
+        &mut self,
+        by_age: &mut ByAge,
+        now: Millis,
+        memory: &mut M,
+    ) -> bool {
+        let (target, age) = (by_age.target, by_age.age);
+        loop {
+            let nr = by_age.most.less(by_age.got.reclaimed);
+            let visit = by_age.visit.take();
+            let next = || by_age.ids.next().map(|id| (id, None));
+            let visit = visit.map(|(id, turns, got)| (id, Some((turns, got))));
+            let Some((id, begun)) = visit.or_else(next).filter(|_| nr > Pages(0)) else {
+                return true;
+            };
+            if !self.is_below(id, target) {
+                continue;
             }
-            self.tree.calculate_protection(memcg, id);
-            if self.tree.below_min(memcg, id) {
+            self.tree.calculate_path(target, id);
+            if self.tree.below_min(target, id) {
                 continue;
             }
             let request = ReclaimRequest {
@@ -40,14 +82,24 @@ impl Machine {
                 swappiness: None,
                 now,
             };
-            let sc = self.scan_control(id, request, DEF_PRIORITY);
-            total.visited += 1;
-            total.add(self.book(id, &sc, |lruvec, sc| {
-                shrink_older_than(id, lruvec, (age, sc), memory)
-            }));
+            let sc = ScanControl {
+                before: begun.map(|(_, got)| got),
+                ..self.scan_control(id, request, DEF_PRIORITY)
+            };
+            let (mut turns, mut got) =
+                begun.unwrap_or((self.lruvec(id).resident().0, Shrunk::default()));
+            let shrunk = self.book(id, &sc, |lruvec, sc| {
+                shrink_older_than((id, lruvec), (age, sc), &mut turns, memory)
+            });
+            got.add(shrunk);
+            by_age.got.add(shrunk);
+            by_age.got.visited += u64::from(begun.is_none());
+            by_age.visit = shrunk.bailed_out.then_some((id, turns, got));
             self.release_if_empty(id);
+            if shrunk.bailed_out || memory.wants_pause() {
+                return false;
+            }
         }
-        total
     }
 }
 

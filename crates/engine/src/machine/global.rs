@@ -1,10 +1,10 @@
 //! Reclaim of the root by the memcg LRU. spec: memcg-lru.md 4-6.
 
-use super::{GlobalReclaim, Machine, ReclaimRequest};
+use super::{Machine, Ongoing, ReclaimRequest};
 use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH, TtlCheck};
-use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId, MemcgOp, MemcgProfile, Segment};
+use crate::memcg::{MemcgEvent, MemcgId, MemcgOp, MemcgProfile, Segment};
 use crate::units::{Millis, Pages, Swappiness};
-use crate::vmscan::{Memory, SWAP_CLUSTER_MAX, ScanControl, ScanReason, Shrunk, TryAgain};
+use crate::vmscan::{Memory, ScanControl, Shrunk, TryAgain};
 
 impl Machine {
     /// One pass over the memcg LRU at one priority; it stops as soon as the aim is reached.
@@ -26,6 +26,16 @@ impl Machine {
         priority: u32,
         memory: &mut M,
     ) -> (MemcgOp, Shrunk) {
+        self.shrink_more((id, None), (request, priority), memory)
+    }
+
+    /// [`Self::shrink_one`], which came to `before` until it bailed out.
+    pub(super) fn shrink_more<M: Memory>(
+        &mut self,
+        (id, before): (MemcgId, Option<Shrunk>),
+        (request, priority): (ReclaimRequest, u32),
+        memory: &mut M,
+    ) -> (MemcgOp, Shrunk) {
         let seed = self.memcg_lru.profile() == MemcgProfile::Seed;
         let swappiness = self.swappiness(id, request.swappiness);
         let tail_once = self.tail_then_young(id);
@@ -43,12 +53,15 @@ impl Machine {
             if self.memcg_lru.segment(id) != Segment::Tail {
                 return (MemcgOp::Tail, Shrunk::default());
             }
-            self.tree.event(id, MemcgEvent::Low);
+            if before.is_none() {
+                self.tree.event(id, MemcgEvent::Low);
+            }
         }
         let sc = ScanControl {
             root: true,
             prepared: self.prepare(MemcgId::ROOT, (request, priority), false),
             protection: self.protection((MemcgId::ROOT, id), false),
+            before,
             ..self.scan_control(id, request, priority)
         };
         let shrunk = self.shrink((MemcgId::ROOT, id), &sc, memory);
@@ -116,43 +129,8 @@ impl Machine {
 
     /// Reclaims from the root, from an initial priority on and harder as long as it is not enough.
     pub fn reclaim_root<M: Memory>(&mut self, request: ReclaimRequest, memory: &mut M) -> Shrunk {
-        let mut total = self.soft_limit_reclaim(request, memory);
-        if total.reclaimed >= request.nr {
-            return total;
-        }
-        self.low_gives = !self.config.low_last;
-        self.root_passes(request, &mut total, memory);
-        if !core::mem::replace(&mut self.low_gives, true) {
-            self.root_passes(request, &mut total, memory);
-        }
-        self.snapshot(MemcgId::ROOT);
-        total
-    }
-
-    /// Passes over the memcg LRU with rising pressure, until `total` is enough.
-    fn root_passes<M: Memory>(
-        &mut self,
-        request: ReclaimRequest,
-        total: &mut Shrunk,
-        memory: &mut M,
-    ) {
-        if total.reclaimed >= request.nr {
-            return;
-        }
-        for priority in (0..=self.initial_priority(request.nr)).rev() {
-            let rest = ReclaimRequest {
-                nr: request.nr.less(total.reclaimed),
-                ..request
-            };
-            self.note_pressure(MemcgId::ROOT, (priority, request.reason), request.now);
-            if !self.is_worth_a_pass(request, priority) {
-                continue;
-            }
-            total.add(self.shrink_many(rest, priority, memory));
-            if total.reclaimed >= request.nr {
-                break;
-            }
-        }
+        let pass = self.lru_pass(request, memory);
+        self.run_pass(pass, memory)
     }
 
     /// memory.reclaim of any memcg: of the root by the memcg LRU, below it by the hierarchy.
@@ -165,33 +143,13 @@ impl Machine {
         request: ReclaimRequest,
         memory: &mut M,
     ) -> Result<Pages, TryAgain> {
-        let (mut reclaimed, mut retries) = (Pages(0), MAX_RECLAIM_RETRIES);
-        while reclaimed < request.nr {
-            let left = request.nr.less(reclaimed);
-            let request = ReclaimRequest {
-                nr: if self.is_exact(ScanReason::Proactive) {
-                    left
-                } else {
-                    Pages((left.0 / 4).max(SWAP_CLUSTER_MAX))
-                },
-                reason: ScanReason::Proactive,
-                ..request
-            };
-            let by_lru = self.config.global == GlobalReclaim::MemcgLru;
-            let got = if target == MemcgId::ROOT && by_lru {
-                self.reclaim_root(request, memory)
-            } else {
-                self.reclaim_subtree(target, request, memory)
-            };
-            reclaimed.0 += got.reclaimed.0;
-            if got.reclaimed == Pages(0) {
-                retries -= 1;
-                if retries == 0 || got.no_swap {
-                    return Err(TryAgain { reclaimed });
-                }
-            }
+        let mut ongoing = Ongoing::proactive(target, request);
+        while !self.resume(&mut ongoing, request.now, memory) {}
+        let reclaimed = ongoing.reclaimed();
+        match reclaimed < request.nr {
+            true => Err(TryAgain { reclaimed }),
+            false => Ok(reclaimed),
         }
-        Ok(reclaimed)
     }
 }
 

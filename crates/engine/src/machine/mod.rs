@@ -2,7 +2,8 @@
 //! process is a tree of one ([`Machine::of_one`]). Simulated and real memory are driven through this.
 //!
 //! Reclaim of the root chooses by the memcg LRU (`global.rs`); reclaim of a subtree, and the baseline
-//! that the memcg LRU replaced, walk the hierarchy (`iterator.rs`).
+//! that the memcg LRU replaced, walk the hierarchy (`iterator.rs`). Both rise in pressure (`passes.rs`), and can be done in
+//! slices (`ongoing.rs`).
 //!
 //! Invariants: a memcg's usage is its lruvec's resident pages, its descendants' usage and its
 //! stocks; every memcg that is not released is on the memcg LRU once.
@@ -17,7 +18,9 @@ mod high;
 mod idle;
 mod iterator;
 mod look;
+mod ongoing;
 mod pages;
+mod passes;
 mod phases;
 mod reclaimers;
 mod report;
@@ -27,6 +30,7 @@ mod stats;
 
 pub use charge::OomAt;
 pub use config::{GlobalReclaim, LevelReads, MachineConfig, ReclaimRequest};
+pub use ongoing::Ongoing;
 pub use reclaimers::Reclaimer;
 pub use report::Reports;
 pub use soft_limit::SOFT_LIMIT_EVENTS;

@@ -5,26 +5,30 @@
 //! go round once. A single reclaimer is one of these, driven to its end.
 //!
 //! Invariants: a reclaimer holds nothing between two steps, so that tenants may come, move and go
-//! meanwhile; it stops once its aim is reached; by the hierarchy no memcg is visited twice in a round.
+//! meanwhile; it stops once its aim is reached; by the hierarchy no memcg is visited twice in a round. A memcg that it bailed out
+//! of is not passed: the walk goes on with it.
 
 use super::iterator::{Force, NodePass};
 use super::{GlobalReclaim, Machine, ReclaimRequest};
 use crate::active_inactive::Prepared;
 use crate::lru_gen::DEF_PRIORITY;
 use crate::memcg::{MemcgId, MemcgWalk, SharedWalk};
-use crate::units::Pages;
+use crate::units::{Millis, Pages};
 use crate::vmscan::{Memory, Shrunk};
-use alloc::vec::Vec;
+use alloc::vec::{IntoIter, Vec};
 
-/// One reclaimer at one priority, between two memcgs.
+/// One reclaimer at one priority, between two memcgs, or between two batches of one.
 #[derive(Debug)]
 pub struct Reclaimer {
     target: MemcgId,
     request: ReclaimRequest,
     priority: u32,
+    force: Force,
     /// What was decided when it began (classic policy).
     prepared: Option<Prepared>,
     walk: Walk,
+    /// The memcg that it bailed out of, and what it got of that: the next step goes on there.
+    visit: Option<(MemcgId, Shrunk)>,
     /// Pages that its request got at earlier priorities: they count for its end.
     before: Pages,
     got: Shrunk,
@@ -34,6 +38,8 @@ pub struct Reclaimer {
 enum Walk {
     Lru(MemcgWalk),
     Shared(SharedWalk),
+    /// All from the beginning.
+    All(IntoIter<MemcgId>),
 }
 
 impl Reclaimer {
@@ -42,8 +48,10 @@ impl Reclaimer {
             target,
             request,
             priority,
+            force: Force::default(),
             prepared: None,
             walk: Walk::Shared(SharedWalk::default()),
+            visit: None,
             before: Pages(0),
             got: Shrunk::default(),
         }
@@ -54,18 +62,40 @@ impl Reclaimer {
         Self { before, ..self }
     }
 
-    /// What it got so far.
+    /// It goes on at another time.
+    pub(super) const fn set_now(&mut self, now: Millis) {
+        self.request.now = now;
+    }
+
+    /// What it got so far, but for the memcg that it bailed out of.
     #[must_use]
     pub const fn got(&self) -> Shrunk {
         self.got
     }
 
-    /// What the request still lacks.
+    /// What the request still lacked when the memcg that is visited was met.
     const fn rest(&self) -> ReclaimRequest {
         let reclaimed = Pages(self.before.0 + self.got.reclaimed.0);
         ReclaimRequest {
             nr: self.request.nr.less(reclaimed),
             ..self.request
+        }
+    }
+
+    /// Whether it may end here. A full walk looks at the aim only where no batch may overshoot it.
+    fn has_enough(&self, is_exact: bool) -> bool {
+        let has_all = self.rest().nr == Pages(0);
+        match self.walk {
+            Walk::Lru(_) | Walk::Shared(_) => has_all && self.got.visited > 0,
+            Walk::All(_) => has_all && is_exact,
+        }
+    }
+
+    /// The visit is over, wherever it is.
+    const fn end_visit(&mut self) {
+        if let Some((_, part)) = self.visit.take() {
+            self.got.visited += 1;
+            self.got.add(part);
         }
     }
 }
@@ -83,18 +113,25 @@ impl Machine {
         if by_lru {
             self.lru_reclaimer(request, priority)
         } else {
-            self.hierarchy_reclaimer(target, request, priority)
+            self.forced_reclaimer(target, (request, priority), Force::default())
         }
     }
 
-    pub(super) fn hierarchy_reclaimer(
+    /// By the hierarchy: from where others have left off, or all from the beginning.
+    pub(super) fn forced_reclaimer(
         &mut self,
         target: MemcgId,
-        request: ReclaimRequest,
-        priority: u32,
+        (request, priority): (ReclaimRequest, u32),
+        force: Force,
     ) -> Reclaimer {
+        let walk = match force.full {
+            true => Walk::All(self.tree.pre_order(target).into_iter()),
+            false => Walk::Shared(SharedWalk::default()),
+        };
         Reclaimer {
-            prepared: self.prepare(target, (request, priority), false),
+            prepared: self.prepare(target, (request, priority), force.deactivate),
+            walk,
+            force,
             ..Reclaimer::by_hierarchy(target, request, priority)
         }
     }
@@ -106,54 +143,103 @@ impl Machine {
         }
     }
 
-    /// Reclaims one memcg more and says which; `None` when the aim is reached or the walk is over.
+    /// Reclaims one memcg more, or goes on with the one that it bailed out of, and says which; `None` when the aim is
+    /// reached or the walk is over.
     pub fn step<M: Memory>(
         &mut self,
         reclaimer: &mut Reclaimer,
         memory: &mut M,
     ) -> Option<MemcgId> {
-        let rest = reclaimer.rest();
-        let enough = reclaimer.got.visited > 0 && rest.nr == Pages(0);
-        if enough || !self.tree.exists(reclaimer.target) {
+        if !self.tree.exists(reclaimer.target) {
             return None;
         }
-        let (priority, target) = (reclaimer.priority, reclaimer.target);
-        // A pass by the hierarchy has the whole aim each time, whatever others gave: the classic lists
-        // stop at it, and count from nought. Only batches larger than the kernel's must not overshoot.
-        let is_exact = self.is_exact(reclaimer.request.reason);
-        let aim = if is_exact { rest } else { reclaimer.request };
-        let (id, shrunk) = match &mut reclaimer.walk {
-            Walk::Lru(walk) => {
-                let id = walk.next(&mut self.memcg_lru)?;
-                let (op, shrunk) = self.shrink_one(id, rest, priority, memory);
-                walk.pend(op);
-                self.release_if_empty(id);
-                (id, shrunk)
-            }
-            Walk::Shared(walk) => {
-                let id = self.shared.next(&self.tree, target, walk)?;
-                self.tree.calculate_path(target, id);
-                let pass = NodePass {
-                    target,
-                    request: aim,
-                    force: Force::default(),
-                    priority,
-                    prepared: reclaimer.prepared,
-                };
-                (id, self.shrink_child(id, pass, memory))
+        let (id, before) = match reclaimer.visit {
+            Some((id, part)) if self.is_below(id, reclaimer.target) => (id, Some(part)),
+            _ => {
+                // The one that it bailed out of is gone, if any.
+                reclaimer.end_visit();
+                if reclaimer.has_enough(self.is_exact(reclaimer.request.reason)) {
+                    return None;
+                }
+                (self.next_of(reclaimer)?, None)
             }
         };
-        reclaimer.got.visited += 1;
-        reclaimer.got.add(shrunk);
+        let slice = self.visit(reclaimer, (id, before), memory);
+        let mut all = before.unwrap_or_default();
+        all.add(slice);
+        reclaimer.visit = Some((id, all));
+        if !slice.bailed_out {
+            reclaimer.end_visit();
+        }
         Some(id)
     }
 
+    /// Whether a memcg is there, and of a subtree. (Between two slices one may have gone, and its id may be another's.)
+    pub(super) fn is_below(&self, id: MemcgId, top: MemcgId) -> bool {
+        self.tree.exists(id) && self.tree.ancestors(id).any(|at| at == top)
+    }
+
+    /// The next memcg of a walk.
+    fn next_of(&mut self, reclaimer: &mut Reclaimer) -> Option<MemcgId> {
+        let target = reclaimer.target;
+        match &mut reclaimer.walk {
+            Walk::Lru(walk) => walk.next(&mut self.memcg_lru),
+            Walk::Shared(walk) => self.shared.next(&self.tree, target, walk),
+            Walk::All(ids) => ids.find(|id| self.is_below(*id, target)),
+        }
+    }
+
+    /// Shrinks one memcg of a walk.
+    fn visit<M: Memory>(
+        &mut self,
+        reclaimer: &mut Reclaimer,
+        (id, before): (MemcgId, Option<Shrunk>),
+        memory: &mut M,
+    ) -> Shrunk {
+        let (rest, priority, target) = (reclaimer.rest(), reclaimer.priority, reclaimer.target);
+        let is_exact = self.is_exact(reclaimer.request.reason);
+        match &mut reclaimer.walk {
+            Walk::Lru(walk) => {
+                let (op, shrunk) = self.shrink_more((id, before), (rest, priority), memory);
+                if !shrunk.bailed_out {
+                    walk.pend(op);
+                }
+                self.release_if_empty(id);
+                return shrunk;
+            }
+            // Whole walks compute from the top down; but for exact ones, which may have been elsewhere in between.
+            Walk::All(_) if !is_exact => self.tree.calculate_protection(target, id),
+            Walk::All(_) | Walk::Shared(_) => self.tree.calculate_path(target, id),
+        }
+        // A pass by the hierarchy has the whole aim each time, whatever others gave: the classic lists
+        // stop at it, and count from nought. Only batches larger than the kernel's must not overshoot.
+        let pass = NodePass {
+            target,
+            request: if is_exact { rest } else { reclaimer.request },
+            force: reclaimer.force,
+            priority,
+            prepared: reclaimer.prepared,
+        };
+        self.shrink_child((id, before), pass, memory)
+    }
+
     /// Ends a reclaimer, wherever it is; what it got.
-    pub fn finish(&mut self, reclaimer: Reclaimer) -> Shrunk {
+    pub fn finish(&mut self, mut reclaimer: Reclaimer) -> Shrunk {
+        reclaimer.end_visit();
         if let Walk::Lru(walk) = reclaimer.walk {
             walk.finish(&mut self.memcg_lru);
         }
         reclaimer.got
+    }
+
+    /// Goes on with one reclaimer alone until it has ended (true) or memory wants a pause.
+    pub(super) fn drive<M: Memory>(&mut self, reclaimer: &mut Reclaimer, memory: &mut M) -> bool {
+        while self.step(reclaimer, memory).is_some() {
+            if reclaimer.visit.is_some() || memory.wants_pause() {
+                return false;
+            }
+        }
+        true
     }
 
     /// One reclaimer alone, at one priority.
@@ -162,7 +248,7 @@ impl Machine {
         mut reclaimer: Reclaimer,
         memory: &mut M,
     ) -> Shrunk {
-        while self.step(&mut reclaimer, memory).is_some() {}
+        while !self.drive(&mut reclaimer, memory) {}
         self.finish(reclaimer)
     }
 

@@ -93,7 +93,11 @@ impl Machine {
         sc: &ScanControl,
         pass: impl FnOnce(&mut Lruvec, &ScanControl) -> Shrunk,
     ) -> Shrunk {
-        let (lacks_swap, available) = (self.lacks_swap(id), self.tree.swap_available(id));
+        let available = self.tree.swap_available(id);
+        // Of a pass that goes on, what it lacked before was counted.
+        let lacks_swap = sc.before.is_none() && self.lacks_swap(id);
+        let is_counted = |before: Shrunk| before.no_swap || before.unswapped > 0;
+        let is_counted = sc.before.is_some_and(is_counted);
         let knows_no_swap = self.no_swap == Some(sc.now);
         let lruvec = self.lruvec_mut(id);
         if knows_no_swap && lruvec.evictable_total(Swappiness::FILE_ONLY) == Pages(0) {
@@ -115,6 +119,11 @@ impl Machine {
         self.tree.charge_swap(id, swapped);
         if shrunk.no_swap {
             self.no_swap = Some(sc.now);
+        }
+        if is_counted {
+            return shrunk;
+        }
+        if shrunk.no_swap {
             self.tree.event(id, MemcgEvent::SwapFail);
         } else if lacks_swap || shrunk.unswapped > 0 {
             self.swap_failed(id);

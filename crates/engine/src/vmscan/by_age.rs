@@ -10,19 +10,18 @@ use crate::units::{Millis, Swappiness};
 /// Evicts pages of `lruvec` that have been idle for `age`, as far as generations can tell
 /// (`lru_gen/by_age.rs`), the oldest first, until the aim of `sc` is reached, none is left, or a whole
 /// batch could not go for a reason that is not its pages' own. Nothing under the classic policy, which knows
-/// no ages. The caller uncharges.
+/// no ages. The caller uncharges, and lends `turns`: how many pages it may still look at, all that are resident at first. What is
+/// put back may land in a generation that is old enough, too: each page has one turn. Where memory wants a pause it bails out.
 pub fn shrink_older_than<M: Memory>(
-    memcg: MemcgId,
-    lruvec: &mut Lruvec,
+    (memcg, lruvec): (MemcgId, &mut Lruvec),
     (age, sc): (Millis, &ScanControl),
+    turns: &mut u64,
     memory: &mut M,
 ) -> Shrunk {
     let (mut total, mut sc) = (Shrunk::default(), *sc);
     let mut batch = Batch::with_room(0);
-    // What is put back may land in a generation that is old enough, too: each page has one turn.
-    let mut turns = lruvec.resident().0;
-    while total.reclaimed < sc.nr_to_reclaim && turns > 0 {
-        let left = sc.nr_to_reclaim.less(total.reclaimed).0.min(turns);
+    while total.reclaimed < sc.nr_to_reclaim && *turns > 0 {
+        let left = sc.nr_to_reclaim.less(total.reclaimed).0.min(*turns);
         let nr = usize::try_from(left).map_or(sc.batch, |left| left.min(sc.batch));
         batch.pages.clear();
         let idle = (age, sc.now);
@@ -30,7 +29,7 @@ pub fn shrink_older_than<M: Memory>(
         if batch.pages.is_empty() {
             break;
         }
-        turns = turns.saturating_sub(batch.pages.len() as u64);
+        *turns = turns.saturating_sub(batch.pages.len() as u64);
         let shrunk = Shrunk {
             scanned: done.scanned as u64,
             ..batch.page_out((memcg, lruvec), &sc, memory)
@@ -42,6 +41,10 @@ pub fn shrink_older_than<M: Memory>(
         } else if shrunk.kept.busy == batch.pages.len() as u64 {
             // Shared or locked pages say nothing of the next ones: 50 MiB of node's program, which another node
             // mapped, kept all of its heap in memory.
+            break;
+        }
+        if *turns > 0 && memory.wants_pause() {
+            total.bailed_out = true;
             break;
         }
     }

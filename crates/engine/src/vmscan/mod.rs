@@ -84,6 +84,12 @@ pub trait Memory {
     /// spec: lru-gen.md 7.
     fn look_around(&mut self, _memcg: MemcgId, _lruvec: &mut Lruvec, _reason: ScanReason) {}
 
+    /// Asked between two batches and between two memcgs: whether whoever reclaims is wanted elsewhere. A reclaim that can
+    /// be resumed ([`crate::machine::Ongoing`]) bails out then. By default never.
+    fn wants_pause(&mut self) -> bool {
+        false
+    }
+
     /// Pages out `batch` of `memcg`, and appends what became of each page to `outcome`, in the same
     /// order.
     fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>);

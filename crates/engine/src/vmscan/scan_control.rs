@@ -52,6 +52,8 @@ pub struct ScanControl {
     pub batch: usize,
     /// The present.
     pub now: Millis,
+    /// What this pass looked at and got before it bailed out; none where it begins.
+    pub before: Option<Shrunk>,
 }
 
 impl ScanControl {
@@ -73,6 +75,7 @@ impl ScanControl {
             most_out: Pages(u64::MAX),
             batch: MIN_LRU_BATCH,
             now,
+            before: None,
         }
     }
 
@@ -157,6 +160,8 @@ pub struct Shrunk {
     pub low_skipped: bool,
     /// It aged, or is protected: nothing more to get here for now. Drives the memcg LRU.
     pub aged: bool,
+    /// It bailed out between two batches ([`crate::Memory::wants_pause`]), and is not over. Of one slice alone: no sum has it.
+    pub bailed_out: bool,
 }
 
 impl Shrunk {

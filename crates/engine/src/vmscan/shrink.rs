@@ -10,7 +10,8 @@ use crate::memcg::MemcgId;
 use crate::units::{Pages, Swappiness};
 
 /// Scans `lruvec`, which is that of `memcg`, as `sc` says: evicts until the scan target is met, nothing
-/// more comes, or aging is due, which it then does. The caller uncharges what was reclaimed.
+/// more comes, or aging is due, which it then does. The caller uncharges what was reclaimed. Where memory wants a pause it
+/// bails out, and goes on with what it had come to in `sc.before`; not under the classic policy, whose passes are not resumed.
 pub fn shrink_lruvec<M: Memory>(
     memcg: MemcgId,
     lruvec: &mut Lruvec,
@@ -21,7 +22,9 @@ pub fn shrink_lruvec<M: Memory>(
         return shrink_classic(memcg, lruvec, sc, memory);
     }
     let (mut total, mut sc) = (Shrunk::default(), *sc);
-    let mut batch = Batch::with_room(sc.next_batch(Pages(0)));
+    // What the whole pass came to, of which `total` is this slice.
+    let mut all = sc.before.unwrap_or_default();
+    let mut batch = Batch::with_room(sc.next_batch(all.reclaimed));
     loop {
         if sc.below_min {
             total.aged = true;
@@ -41,17 +44,22 @@ pub fn shrink_lruvec<M: Memory>(
         // By the memcg LRU a tenant gives what its size asks for and no more: in batches of 2,048 pages each visit took a third
         // of a tenant of 24 MiB, and who was met gave for all.
         let most = match sc.root {
-            true => share(target.scan.saturating_sub(total.scanned)),
+            true => share(target.scan.saturating_sub(all.scanned)),
             false => usize::MAX,
         };
-        let budget = IsolateBudget::of(sc.next_batch(total.reclaimed).min(most));
+        let budget = IsolateBudget::of(sc.next_batch(all.reclaimed).min(most));
         let done = evict_folios((memcg, lruvec), &sc, budget, (memory, &mut batch));
         total.add(done);
+        all.add(done);
         if done.no_swap {
             sc.swappiness = Swappiness::FILE_ONLY;
         }
-        let enough = (sc.root || sc.is_exact()) && total.reclaimed >= sc.nr_to_reclaim;
-        if done.scanned + done.culled == 0 || total.scanned >= target.scan || enough {
+        let enough = (sc.root || sc.is_exact()) && all.reclaimed >= sc.nr_to_reclaim;
+        if done.scanned + done.culled == 0 || all.scanned >= target.scan || enough {
+            break;
+        }
+        if memory.wants_pause() {
+            total.bailed_out = true;
             break;
         }
     }
