@@ -21,8 +21,8 @@ pub use protocol::{
     Ask, Done, Pong, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, Request, Response, Stat, Stats,
     TenantAsk, TenantRow,
 };
-pub use server::ControlServer;
 pub(crate) use server::may_ask;
+pub use server::{Answer, ControlServer};
 pub use tenant::Tenant;
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
         "crates/host/src/manage",
         &[
             &[
-                "options", "ids", "members", "advise", "flags", "near", "noreuse", "spent",
+                "options", "ids", "members", "advise", "flags", "near", "noreuse", "pause", "spent",
             ],
             &["culled", "homes", "tally", "why"],
             &["feed", "kernel", "room"],
@@ -164,7 +164,7 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
         "crates/host/src/manage/tenants",
         &[
             &["cache", "stall"],
-            &["tenant"],
+            &["tenant", "under_way"],
             &["host", "pressure"],
             &["unmapped", "list"],
             &["look", "hold", "ask", "reclaim", "figures"],

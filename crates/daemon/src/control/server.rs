@@ -2,7 +2,7 @@
 //!
 //! Invariant: every call returns without waiting, but for [`ControlServer::finish`], whose wait its
 //! caller bounds. At most [`CLIENTS_MAX`] clients at a time, each with one request of bounded
-//! length and [`CLIENT_TIME`] to be done.
+//! length and [`CLIENT_TIME`] to be done; beside them [`WAITING_MAX`] whose answer takes us longer.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -18,8 +18,20 @@ use crate::error::Error;
 /// So many people do not ask one manager at a time; the rest wait in the backlog.
 pub(super) const CLIENTS_MAX: usize = 8;
 
+/// Clients that wait for what takes us time (a reclaim) are not in the others' way.
+const WAITING_MAX: usize = 64;
+
 /// A client that has not sent its line and read its answer by then is dropped.
 const CLIENT_TIME: Duration = Duration::from_secs(2);
+
+/// What a question is answered with.
+#[derive(Debug)]
+pub enum Answer {
+    /// This.
+    Now(Response),
+    /// What [`ControlServer::complete`] is told under this number.
+    Later(u64),
+}
 
 /// Listens for the commands about one target.
 #[derive(Debug)]
@@ -39,7 +51,12 @@ struct Client {
 #[derive(Debug)]
 enum Phase {
     Reading(Vec<u8>),
-    Writing { line: Vec<u8>, written: usize },
+    /// The answer is under way.
+    Waiting(u64),
+    Writing {
+        line: Vec<u8>,
+        written: usize,
+    },
     Done,
 }
 
@@ -88,12 +105,34 @@ impl ControlServer {
     /// Takes what has arrived, answers what is complete, drops what is late. Never waits; `handler`
     /// is called at most once a client.
     pub fn poll(&mut self, handler: &mut dyn FnMut(Request) -> Response) {
+        self.poll_later(&mut |request| Answer::Now(handler(request)));
+    }
+
+    /// As [`ControlServer::poll`], where an answer may be given later.
+    pub fn poll_later(&mut self, handler: &mut dyn FnMut(Request) -> Answer) {
         self.accept();
         for client in &mut self.clients {
             client.step(handler);
         }
         self.clients.retain(Client::alive);
-        debug_assert!(self.clients.len() <= CLIENTS_MAX);
+        debug_assert!(self.clients.len() <= CLIENTS_MAX + WAITING_MAX);
+    }
+
+    /// The answer that was to come later; nobody may wait for it any more.
+    pub fn complete(&mut self, number: u64, response: &Response) {
+        for client in &mut self.clients {
+            if matches!(client.phase, Phase::Waiting(waits_for) if waits_for == number) {
+                client.since = Instant::now();
+                client.answer(response);
+            }
+        }
+    }
+
+    /// Tells all that wait for an answer that it does not come.
+    pub fn abandon(&mut self, response: &Response) {
+        let is_waiting = |client: &&mut Client| matches!(client.phase, Phase::Waiting(_));
+        let waiting = self.clients.iter_mut().filter(is_waiting);
+        waiting.for_each(|client| client.answer(response));
     }
 
     /// Sends the answers that are still under way (a detach's), at most for `within`, and gives the
@@ -111,7 +150,9 @@ impl ControlServer {
     }
 
     fn accept(&mut self) {
-        while self.clients.len() < CLIENTS_MAX {
+        let is_waiting = |client: &&Client| matches!(client.phase, Phase::Waiting(_));
+        let waiting = self.clients.iter().filter(is_waiting).count();
+        while self.clients.len() < CLIENTS_MAX + waiting.min(WAITING_MAX) {
             // Any error ends the round: WouldBlock is the normal one, EMFILE and the like pass.
             let Ok((stream, _)) = self.listener.accept() else {
                 return;
@@ -141,28 +182,49 @@ impl Client {
     }
 
     fn alive(&self) -> bool {
-        !matches!(self.phase, Phase::Done) && self.since.elapsed() < CLIENT_TIME
+        match self.phase {
+            Phase::Done => false,
+            Phase::Waiting(_) => true,
+            Phase::Reading(_) | Phase::Writing { .. } => self.since.elapsed() < CLIENT_TIME,
+        }
     }
 
     /// Its question, or room for more of the answer.
     fn awaited(&self) -> PollFd<'_> {
         let flags = match self.phase {
             Phase::Writing { .. } => PollFlags::OUT,
-            Phase::Reading(_) | Phase::Done => PollFlags::IN,
+            Phase::Reading(_) | Phase::Waiting(_) | Phase::Done => PollFlags::IN,
         };
         PollFd::new(&self.stream, flags)
     }
 
-    fn step(&mut self, handler: &mut dyn FnMut(Request) -> Response) {
+    fn step(&mut self, handler: &mut dyn FnMut(Request) -> Answer) {
+        if matches!(self.phase, Phase::Waiting(_)) {
+            return self.look_for_end();
+        }
         match self.read_line() {
             None => self.write(),
             Some(Ok(request)) => {
-                let response = handler(request);
+                let answer = handler(request);
                 // The handler may have taken long (a detach); that is not the client's time.
                 self.since = Instant::now();
-                self.answer(&response);
+                match answer {
+                    Answer::Now(response) => self.answer(&response),
+                    Answer::Later(number) => self.phase = Phase::Waiting(number),
+                }
             }
             Some(Err(error)) => self.answer(&Response::Error(error)),
+        }
+    }
+
+    /// Who waits and hangs up waits no more.
+    fn look_for_end(&mut self) {
+        match self.stream.read(&mut [0; REQUEST_BYTES_MAX]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => self.phase = Phase::Done,
+            // Whatever else it says is not read.
+            Ok(_) => {}
         }
     }
 

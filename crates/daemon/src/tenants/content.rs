@@ -77,8 +77,34 @@ pub(super) fn read(
     Ok(text.into_bytes())
 }
 
+/// What became of a text that was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Written {
+    /// It is done.
+    Done,
+    /// It is when the reclaim with this number is over: EAGAIN if fewer pages than this have left then.
+    Reclaiming { number: u64, pages: u64 },
+}
+
 /// Writes to it.
 pub(super) fn write(
+    tenants: &mut Tenants,
+    reports: &mut Reports,
+    place: Place,
+    text: &str,
+) -> Result<Written, Errno> {
+    if place.file == File::Reclaim {
+        tenants.may_change(place.memcg)?;
+        let (bytes, swappiness) = values::reclaim(text)?;
+        let number = tenants.reclaim(place.memcg, Ask::Bytes(bytes), swappiness)?;
+        let pages = bytes / 4096;
+        return Ok(Written::Reclaiming { number, pages });
+    }
+    change(tenants, reports, place, text).map(|()| Written::Done)
+}
+
+/// Writes to a file that takes effect at once.
+fn change(
     tenants: &mut Tenants,
     reports: &mut Reports,
     place: Place,
@@ -99,14 +125,6 @@ pub(super) fn write(
             tenants.set_limits(memcg, limits)
         }
         File::SoftLimit => tenants.set_soft_limit(memcg, values::limit(text)?),
-        File::Reclaim => {
-            let (bytes, swappiness) = values::reclaim(text)?;
-            let got = tenants.reclaim(memcg, Ask::Bytes(bytes), swappiness)?;
-            match got.evicted_pages < bytes / 4096 {
-                true => Err(Errno::AGAIN),
-                false => Ok(()),
-            }
-        }
         File::RefreshInterval | File::NodeRefreshInterval => {
             let nodes = tenants.nodes();
             reports.set(serial, Setting::Refresh, nodes, (place.node, text))?;

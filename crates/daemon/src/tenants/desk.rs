@@ -10,14 +10,62 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use host::manage::tenants::Tenants;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use host::manage::Reclaimed;
+use host::manage::tenants::{Bell, Tenants};
+use rustix::io::Errno;
 
 use super::reports::Reports;
+
+/// Jobs are done for so long at a time: then what is due by itself has its turn.
+const TURN: Duration = Duration::from_millis(20);
 
 /// What jobs are done with.
 pub(super) struct Tree {
     pub(super) tenants: Tenants,
     pub(super) reports: Reports,
+    pub(super) waiting: Waiting,
+}
+
+/// Answers whoever wrote to memory.reclaim.
+type Answer = Box<dyn FnOnce(Result<Reclaimed, Errno>) + Send>;
+
+/// Those who wait for a reclaim's end, by its number.
+#[derive(Default)]
+pub(super) struct Waiting(BTreeMap<u64, Answer>);
+
+impl Waiting {
+    pub(super) fn put(
+        &mut self,
+        number: u64,
+        answer: impl FnOnce(Result<Reclaimed, Errno>) + Send + 'static,
+    ) {
+        self.0.insert(number, Box::new(answer));
+    }
+
+    /// Whoever waits for this one is answered; else what it came to is given back.
+    pub(super) fn answer(
+        &mut self,
+        number: u64,
+        got: Result<Reclaimed, Errno>,
+    ) -> Option<Result<Reclaimed, Errno>> {
+        match self.0.remove(&number) {
+            Some(answer) => {
+                answer(got);
+                None
+            }
+            None => Some(got),
+        }
+    }
+
+    /// We end: as a signal ends the kernel's own.
+    pub(super) fn abandon(&mut self) {
+        for answer in std::mem::take(&mut self.0).into_values() {
+            answer(Err(Errno::INTR));
+        }
+    }
 }
 
 /// Something to be done with the tree; it answers whoever asked by itself.
@@ -32,17 +80,22 @@ pub(super) struct Shared(Arc<Mutex<Tree>>);
 pub(super) struct Desk {
     tree: Shared,
     jobs: Sender<Job>,
-    bell: Arc<UnixStream>,
+    /// Ends a wait.
+    pipe: Arc<UnixStream>,
+    /// Ends a slice of what the owner does by itself.
+    bell: Bell,
 }
 
 /// Where the owner finds them.
 pub(super) struct Inbox {
     jobs: Receiver<Job>,
-    bell: UnixStream,
+    pipe: UnixStream,
+    bell: Bell,
 }
 
 /// Both ends.
 pub(super) fn open(tree: &Shared) -> std::io::Result<(Desk, Inbox)> {
+    let bell = tree.lock().tenants.bell();
     let (sender, receiver) = channel();
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -50,13 +103,15 @@ pub(super) fn open(tree: &Shared) -> std::io::Result<(Desk, Inbox)> {
     let desk = Desk {
         tree: tree.clone(),
         jobs: sender,
-        bell: Arc::new(theirs),
+        pipe: Arc::new(theirs),
+        bell: bell.clone(),
     };
     Ok((
         desk,
         Inbox {
             jobs: receiver,
-            bell: ours,
+            pipe: ours,
+            bell: bell.clone(),
         },
     ))
 }
@@ -94,22 +149,30 @@ impl Desk {
     /// the owner has ended.
     pub(super) fn leave(&self, job: impl FnOnce(&mut Tree) + Send + 'static) {
         let _ = self.jobs.send(Box::new(job));
-        // A full pipe rings already.
-        let _ = (&*self.bell).write(&[1]);
+        self.bell.ring();
+        // A full pipe is readable already.
+        let _ = (&*self.pipe).write(&[1]);
     }
 }
 
 impl Inbox {
-    /// What rings.
+    /// What is readable when somebody waits.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.pipe.as_fd()
     }
 
-    /// Does all that wait.
-    pub(super) fn work(&mut self, tree: &mut Tree) {
-        let _ = self.bell.read(&mut [0; 4096]);
+    /// Does what waits, for a while; whether that was all.
+    pub(super) fn work(&mut self, tree: &mut Tree) -> bool {
+        let begin = Instant::now();
+        self.bell.silence();
+        let _ = self.pipe.read(&mut [0; 4096]);
         while let Ok(job) = self.jobs.try_recv() {
             job(tree);
+            if begin.elapsed() > TURN {
+                self.bell.ring();
+                return false;
+            }
         }
+        true
     }
 }

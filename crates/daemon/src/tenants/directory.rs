@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use engine::memcg::MemcgId;
 use rustix::io::Errno;
 
-use super::content::{self, Place};
+use super::content::{self, Place, Written};
 use super::desk::Tree;
 use super::file::File;
 use super::inode::Inode;
@@ -180,7 +180,9 @@ pub(super) fn remove(tree: &mut Tree, parent: Inode, name: &OsStr) -> Result<(),
         Inode::Tenant(serial) => {
             let id = tenant(tree, serial)?;
             tree.tenants.remove(id)?;
-            let Tree { tenants, reports } = tree;
+            let Tree {
+                tenants, reports, ..
+            } = tree;
             reports.retain(|serial| tenants.by_serial(serial).is_some());
             Ok(())
         }
@@ -226,7 +228,7 @@ pub(super) fn write(
     tree: &mut Tree,
     inode: Inode,
     (text, writer): (&str, u32),
-) -> Result<(), Errno> {
+) -> Result<Written, Errno> {
     let place = place(tree, inode)?;
     // To the kernel, 0 is whoever writes: that would be us.
     let own = writer.to_string();

@@ -37,7 +37,7 @@ use crate::preflight;
 use crate::serve::wake::Wake;
 pub use asked::Given;
 use asked::{Asked, Fixed};
-use desk::{Inbox, Shared, Tree};
+use desk::{Inbox, Shared, Tree, Waiting};
 use inode::Inode;
 use listen::Listening;
 use mount::Mounted;
@@ -61,6 +61,9 @@ struct Ears {
     listening: Option<Listening>,
 }
 
+/// Answers that are under way at the end have so long.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
+
 /// Serves until a signal says to end.
 ///
 /// # Errors
@@ -78,6 +81,7 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
     let tree = Shared::new(Tree {
         tenants,
         reports: Reports::default(),
+        waiting: Waiting::default(),
     });
     let begun = begin(&asked, &tree);
     let (mounted, mut ears) = match begun {
@@ -94,11 +98,17 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
     let ended = work(about, (&tree, mounted.as_ref()), &mut ears, log);
     ears.notify.stopping();
     // Before the tree's owner is gone: unmounting waits for answers.
+    tree.lock().waiting.abandon();
+    ears.control.abandon(&talk::ending());
     let leaving = std::thread::spawn(move || drop(mounted));
     while !leaving.is_finished() {
-        ears.inbox.work(&mut tree.lock());
+        let mut held = tree.lock();
+        ears.inbox.work(&mut held);
+        held.waiting.abandon();
+        drop(held);
         ears.wait(Duration::from_millis(20));
     }
+    ears.control.finish(LAST_ANSWER);
     tree.lock().tenants.end();
     if let Some(listening) = ears.listening {
         listening.end();
@@ -129,6 +139,18 @@ fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error>
 }
 
 impl Ears {
+    /// All who ask, and those whose reclaim is over.
+    fn answer(&mut self, tree: &mut Tree) {
+        self.inbox.work(tree);
+        self.control
+            .poll_later(&mut |request| talk::answer(tree, request));
+        for (number, got) in tree.tenants.reclaimed() {
+            if let Some(got) = tree.waiting.answer(number, got) {
+                self.control.complete(number, &talk::reclaimed(got));
+            }
+        }
+    }
+
     /// Until somebody asks, or a signal comes, or for so long.
     fn wait(&mut self, time: Duration) {
         let time = time.min(self.control.patience());
@@ -150,8 +172,7 @@ fn work(
         ears.inbox.work(tree);
         tree.tenants.set_refresh(tree.reports.shortest());
         let pause = tree.tenants.work()?;
-        ears.control
-            .poll(&mut |request| talk::answer(tree, request));
+        ears.answer(tree);
         if ears.wake.take_reload() {
             ears.notify.reloading();
             log.actions(&[reload(given, fixed, tree)]);
@@ -164,7 +185,9 @@ fn work(
         // While we wait others do their jobs themselves.
         drop(held);
         let pause = pause.min(ears.notify.alive());
-        ears.wait(pause);
+        if !pause.is_zero() {
+            ears.wait(pause);
+        }
     }
 }
 
@@ -175,7 +198,9 @@ fn tell(
     listening: Option<&mut Listening>,
     log: &mut dyn Log,
 ) {
-    let Tree { tenants, reports } = tree;
+    let Tree {
+        tenants, reports, ..
+    } = tree;
     let now = tenants.elapsed_ms();
     for memcg in tenants.pressed() {
         if let Some(serial) = tenants.serial(memcg) {

@@ -20,6 +20,7 @@ use fuser::{
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
+use super::content::Written;
 use super::desk::{Desk, Tree};
 use super::directory::{self, Entry};
 use super::inode::Inode;
@@ -352,7 +353,14 @@ impl Filesystem for Files {
         let writer = request.pid();
         self.desk.leave(move |tree: &mut Tree| {
             match inode(number).and_then(|inode| directory::write(tree, inode, (&text, writer))) {
-                Ok(()) => reply.written(length),
+                Ok(Written::Done) => reply.written(length),
+                Ok(Written::Reclaiming { number, pages }) => {
+                    tree.waiting.put(number, move |got| match got {
+                        Ok(got) if got.evicted_pages < pages => reply.error(fuser::Errno::EAGAIN),
+                        Ok(_) => reply.written(length),
+                        Err(errno) => reply.error(refusal(errno)),
+                    });
+                }
                 Err(errno) => reply.error(refusal(errno)),
             }
         });

@@ -6,15 +6,66 @@ use std::path::Path;
 
 use engine::memcg::MemcgId;
 use engine::memory_stat::{LruSize, MemoryStat};
+use host::manage::Reclaimed;
 use host::manage::tenants::Tenants;
 use rustix::io::Errno;
 
 use super::desk::Tree;
-use crate::control::{Ask, Done, Pong, Request, Response, Stat, Stats, TenantAsk, TenantRow};
+use crate::control::{Answer, Done, Pong, Request, Response, Stat, Stats, TenantAsk, TenantRow};
 use crate::error::Error;
 
-/// Answers one question.
-pub(super) fn answer(tree: &mut Tree, request: Request) -> Response {
+/// Answers one question; of a reclaim when it is over ([`reclaimed`]).
+pub(super) fn answer(tree: &mut Tree, request: Request) -> Answer {
+    let Request::Tenant {
+        path,
+        ask: TenantAsk::Reclaim(ask),
+    } = request
+    else {
+        return Answer::Now(answer_now(tree, request));
+    };
+    let found = find(tree, &path);
+    let begun = found.and_then(|memcg| {
+        let begun = tree.tenants.reclaim(memcg, ask, None);
+        begun.map_err(|errno| refused(&path, errno))
+    });
+    match begun {
+        Ok(number) => Answer::Later(number),
+        Err(error) => Answer::Now(Response::Error(error)),
+    }
+}
+
+/// What a reclaim came to.
+pub(super) fn reclaimed(got: Result<Reclaimed, Errno>) -> Response {
+    match got {
+        Ok(got) => Response::Reclaimed(Done::from(got)),
+        Err(Errno::NODEV) => Response::Error(Error::failed(
+            "the tenant was removed before all that was asked for had left",
+            "`pagetide top` shows those that there are",
+        )),
+        Err(errno) => Response::Error(Error::failed(
+            format!("the reclaim ended: {errno}"),
+            "see what `pagetide serve` says",
+        )),
+    }
+}
+
+/// Whoever waits is told that we end.
+pub(super) fn ending() -> Response {
+    Response::Error(Error::failed(
+        "`pagetide serve` has ended before all that was asked for had left",
+        "ask the next one",
+    ))
+}
+
+fn find(tree: &Tree, path: &str) -> Result<MemcgId, Error> {
+    let name = path.trim_matches('/');
+    tree.tenants.find(Path::new(name)).ok_or_else(|| {
+        let what = format!("there is no tenant {name}");
+        Error::failed(what, "`pagetide top` shows those that there are")
+    })
+}
+
+fn answer_now(tree: &mut Tree, request: Request) -> Response {
     match request {
         Request::Ping {} => Response::Pong(Pong {
             manager: std::process::id(),
@@ -30,13 +81,9 @@ pub(super) fn answer(tree: &mut Tree, request: Request) -> Response {
 }
 
 fn of_tenant(tree: &mut Tree, path: &str, ask: TenantAsk) -> Response {
-    let name = path.trim_matches('/');
-    let Some(memcg) = tree.tenants.find(Path::new(name)) else {
-        let what = format!("there is no tenant {name}");
-        return Response::Error(Error::failed(
-            what,
-            "`pagetide top` shows those that there are",
-        ));
+    let memcg = match find(tree, path) {
+        Ok(memcg) => memcg,
+        Err(error) => return Response::Error(error),
     };
     let answer = match ask {
         TenantAsk::Stat => stat(&mut tree.tenants, memcg).map(Response::Stat),
@@ -46,12 +93,14 @@ fn of_tenant(tree: &mut Tree, path: &str, ask: TenantAsk) -> Response {
             .report(memcg)
             .map(|one| Response::Report(Box::new(one))),
         TenantAsk::Rows => rows(&mut tree.tenants, memcg).map(Response::Tenants),
-        TenantAsk::Reclaim(ask) => reclaim(&mut tree.tenants, memcg, ask).map(Response::Reclaimed),
+        // Answered when it is over.
+        TenantAsk::Reclaim(_) => Err(Errno::INVAL),
     };
-    answer.unwrap_or_else(|errno| Response::Error(refused(name, errno)))
+    answer.unwrap_or_else(|errno| Response::Error(refused(path, errno)))
 }
 
-fn refused(name: &str, errno: Errno) -> Error {
+fn refused(path: &str, errno: Errno) -> Error {
+    let name = path.trim_matches('/');
     let hint = match errno {
         Errno::PERM => "it is a group of the host: serve with --manage-host, or manage-host = true",
         Errno::NODEV => "it is gone",
@@ -104,8 +153,4 @@ fn row(tenants: &mut Tenants, memcg: MemcgId) -> Result<TenantRow, Errno> {
         page_age: report.page_age,
         unknown_age_bytes: report.unknown_age_bytes,
     })
-}
-
-fn reclaim(tenants: &mut Tenants, memcg: MemcgId, ask: Ask) -> Result<Done, Errno> {
-    Ok(Done::from(tenants.reclaim(memcg, ask, None)?))
 }

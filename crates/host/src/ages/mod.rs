@@ -182,14 +182,13 @@ impl Ages {
         self.rounds
     }
 
-    /// A round at this time, with the machine's count of pages moved: every process of `members` is looked at, others are forgotten. What became of each is
-    /// told to `told`, in order, and each of their pages to `listener`.
-    pub fn round(
+    /// Begins a round at this time, with the machine's count of pages moved: all but `members` are forgotten, and each of these is
+    /// to be looked at before [`Ages::end_round`].
+    pub fn begin_round(
         &mut self,
         (now_ms, moved): (u64, u64),
         members: &[Identity],
         listener: &mut dyn Listener,
-        mut told: impl FnMut(Identity, Looked),
     ) {
         let members_now: BTreeSet<Identity> = members.iter().copied().collect();
         let is_gone = |identity: &Identity| !members_now.contains(identity);
@@ -200,13 +199,19 @@ impl Ages {
         self.moved = moved;
         self.books.begin_round(now_ms);
         self.read.clear();
-        for identity in members {
-            let looked = self.look(*identity, listener);
-            if let Looked::Gone | Looked::Denied(_) = looked {
-                self.forget(*identity, listener);
-            }
-            told(*identity, looked);
+    }
+
+    /// Looks at one process, and tells each of its pages to `listener`; what became of it.
+    pub fn look_at(&mut self, identity: Identity, listener: &mut dyn Listener) -> Looked {
+        let looked = self.look(identity, listener);
+        if let Looked::Gone | Looked::Denied(_) = looked {
+            self.forget(identity, listener);
         }
+        looked
+    }
+
+    /// All were looked at.
+    pub fn end_round(&mut self) {
         self.books.end_round();
         self.rounds += 1;
     }

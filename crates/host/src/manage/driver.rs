@@ -16,6 +16,7 @@ use super::ids::CHUNK_PAGES;
 use super::kernel::Kernel;
 use super::members::Members;
 use super::noreuse::Noreuse;
+use super::pause::Pause;
 use super::spent::{Spent, thread_cpu};
 use super::tally::Tally;
 use crate::system::Identity;
@@ -45,9 +46,15 @@ pub(super) struct Driver {
     culled: Option<Culled>,
     flags: Flags,
     readings: u64,
+    /// What the look that is under way, or the last one, has found.
+    noticed: Noticed,
     /// When the last look was, and what it took of a processor.
     looked: Instant,
     look_took: Duration,
+    /// What the one that is under way has taken until now.
+    taken: Duration,
+    /// What reading tables had taken when it began.
+    walked: Duration,
     spent: Spent,
 }
 
@@ -61,8 +68,11 @@ impl Driver {
             homes: Homes::default(),
             culled: None,
             readings: 0,
+            noticed: Noticed::default(),
             looked: Instant::now(),
             look_took: Duration::ZERO,
+            taken: Duration::ZERO,
+            walked: Duration::ZERO,
             spent: Spent::default(),
         }
     }
@@ -73,29 +83,63 @@ impl Driver {
         &mut self,
         home_of: &dyn Fn(Identity) -> MemcgId,
     ) -> Result<Noticed, WatchError> {
-        let (worked, of_thread) = (own_cpu(), thread_cpu());
-        let walked = self.watch.ages().costs().walk;
+        self.begin_read(home_of)?;
+        self.go_on_reading(home_of, &Pause::never())?;
+        Ok(self.noticed)
+    }
+
+    /// Begins to read as [`Driver::read`], in slices ([`Driver::go_on_reading`]).
+    pub(super) fn begin_read(
+        &mut self,
+        home_of: &dyn Fn(Identity) -> MemcgId,
+    ) -> Result<(), WatchError> {
+        (self.noticed, self.taken) = (Noticed::default(), Duration::ZERO);
+        self.walked = self.watch.ages().costs().walk;
         self.watch.advance();
         self.readings += 1;
         if let Some(culled) = &mut self.culled {
             culled.rescue(&mut self.machine);
         }
+        self.slice(home_of, |watch, feed| watch.begin_look(feed))
+    }
+
+    /// Goes on until all is read (true) or `pause` is due.
+    pub(super) fn go_on_reading(
+        &mut self,
+        home_of: &dyn Fn(Identity) -> MemcgId,
+        pause: &Pause,
+    ) -> Result<bool, WatchError> {
+        let is_over = self.slice(home_of, |watch, feed| {
+            watch.go_on(feed, &mut || pause.is_due())
+        })?;
+        if is_over {
+            self.looked = Instant::now();
+            self.look_took = self.taken;
+            let walk = self.watch.ages().costs().walk;
+            self.spent.walks.note(walk.saturating_sub(self.walked));
+        }
+        Ok(is_over)
+    }
+
+    /// A part of a look. By the clock, a look on a busy host counted the others' time as its own work: of a program with a
+    /// terabyte of shadow memory (ThreadSanitizer), beside two busy loops, nothing left in time.
+    fn slice<T>(
+        &mut self,
+        home_of: &dyn Fn(Identity) -> MemcgId,
+        look: impl FnOnce(&mut Watch, &mut Feed<'_>) -> Result<T, WatchError>,
+    ) -> Result<T, WatchError> {
+        let (worked, of_thread) = (own_cpu(), thread_cpu());
         let mut feed = Feed::new(
             &mut self.machine,
             (&mut self.homes, home_of),
             &mut self.members,
             self.readings,
         );
-        self.watch.look_now(&mut feed)?;
-        let noticed = feed.noticed;
-        self.looked = Instant::now();
-        // By the clock, a look on a busy host counted the others' time as its own work: of a program with a terabyte of shadow
-        // memory (ThreadSanitizer), beside two busy loops, nothing left in time.
-        self.look_took = own_cpu().saturating_sub(worked);
+        let answer = look(&mut self.watch, &mut feed)?;
+        self.noticed.add(feed.noticed);
+        self.taken += own_cpu().saturating_sub(worked);
         self.spent.look += thread_cpu().saturating_sub(of_thread);
-        let walk = self.watch.ages().costs().walk;
-        self.spent.walks.note(walk.saturating_sub(walked));
-        Ok(noticed)
+        Ok(answer)
     }
 
     /// The engine forgets all pages of a tenant that is about to be removed: its processes are gone or elsewhere, where
@@ -154,6 +198,19 @@ impl Driver {
         how: How,
         reclaim: impl FnOnce(&mut Machine, &mut Kernel<'_>) -> T,
     ) -> (Tally, T) {
+        let mut tally = Tally::default();
+        let answer = self.page_out_until((how, &Pause::never()), &mut tally, reclaim);
+        (tally, answer)
+    }
+
+    /// The same in slices: the call is asked to bail out when `pause` is due, and `tally` goes on from what it was.
+    pub(super) fn page_out_until<T>(
+        &mut self,
+        (how, pause): (How, &Pause),
+        tally: &mut Tally,
+        reclaim: impl FnOnce(&mut Machine, &mut Kernel<'_>) -> T,
+    ) -> T {
+        tally.begin(self.readings);
         let of_thread = thread_cpu();
         let (ages, proc) = self.watch.ages_and_proc();
         let mut kernel = Kernel {
@@ -166,10 +223,12 @@ impl Driver {
             dry_run: how.dry_run,
             all: how.all,
             culled: self.culled.as_mut(),
-            tally: Tally::default(),
+            pause,
+            tally: std::mem::take(tally),
         };
         let answer = reclaim(&mut self.machine, &mut kernel);
         self.spent.page_out += thread_cpu().saturating_sub(of_thread);
-        (kernel.tally, answer)
+        *tally = kernel.tally;
+        answer
     }
 }

@@ -29,6 +29,13 @@ pub(super) struct Noticed {
     pub(super) left: u64,
 }
 
+impl Noticed {
+    pub(super) fn add(&mut self, other: Noticed) {
+        self.came_back += other.came_back;
+        self.left += other.left;
+    }
+}
+
 /// One page, as a reading finds it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Page {

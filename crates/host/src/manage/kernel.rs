@@ -20,6 +20,7 @@ use super::homes::Homes;
 use super::ids::joined;
 use super::members::Members;
 use super::near::{self, Near};
+use super::pause::Pause;
 use super::tally::Tally;
 use super::why::Why;
 use crate::ages::Ages;
@@ -43,6 +44,8 @@ pub(super) struct Kernel<'a> {
     pub(super) all: bool,
     /// Where pages go that the kernel skips, off the engine's lists; else they are put back.
     pub(super) culled: Option<&'a mut Culled>,
+    /// When the engine is to bail out.
+    pub(super) pause: &'a Pause,
     pub(super) tally: Tally,
 }
 
@@ -314,6 +317,10 @@ impl Memory for Kernel<'_> {
 
     fn has_recency(&self, memcg: MemcgId, id: FolioId) -> bool {
         self.homes.has_recency_of(memcg, id)
+    }
+
+    fn wants_pause(&mut self) -> bool {
+        self.pause.is_due()
     }
 
     fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {

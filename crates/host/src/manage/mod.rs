@@ -5,7 +5,7 @@
 //! processes are changed in nothing but accessed bits and in where their pages are, which is the kernel's doing:
 //! whatever becomes of this manager, they run on.
 //!
-//! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `spent`; `homes`, `tally`, `why`; `feed` (a look tells the
+//! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`; `homes`, `tally`, `why`; `feed` (a look tells the
 //! engine), `kernel` (the engine's pages leave), `room` (limits as measured); `driver` (both of one engine); `act`,
 //! `report`; here the clock.
 
@@ -22,6 +22,7 @@ mod members;
 mod near;
 mod noreuse;
 mod options;
+mod pause;
 mod report;
 mod room;
 mod spent;
@@ -262,8 +263,7 @@ impl Manager {
         self.has_opened = false;
         let memcg = self.memcg;
         let noticed = self.driver.read(&|_| memcg)?;
-        self.sums.noticed.came_back += noticed.came_back;
-        self.sums.noticed.left += noticed.left;
+        self.sums.noticed.add(noticed);
         let pause = self.driver.look_took() * WORK_SHARE;
         self.next_look = begin + self.driver.watch.apart().max(pause);
         Ok(())

@@ -32,15 +32,23 @@ pub(super) struct Tally {
     pub(super) left: u64,
     /// Pages without a file that were skipped as shared.
     pub(super) shared_anon: u64,
-    /// Pages that did not leave, by id, and why: the engine comes back to them in the same reclaim.
-    stayed: BTreeMap<Page, PageOut>,
+    /// Pages that did not leave, by id, why, and after which reading that was found: the engine comes back to them in
+    /// the same reclaim.
+    stayed: BTreeMap<Page, (PageOut, u64)>,
+    /// The number of the last reading.
+    reading: u64,
 }
 
 impl Tally {
+    /// Goes on after reading number `reading`.
+    pub(super) fn begin(&mut self, reading: u64) {
+        self.reading = reading;
+    }
+
     /// Pages that did not leave, each once.
     pub(super) fn kept(&self) -> Kept {
         let mut kept = Kept::default();
-        for what in self.stayed.values() {
+        for (what, _) in self.stayed.values() {
             match what {
                 PageOut::Referenced | PageOut::TooYoung => kept.referenced += 1,
                 PageOut::Shared => kept.shared += 1,
@@ -59,9 +67,12 @@ impl Tally {
     }
 
     /// What there is no use asking the kernel about once more. A page that is on its way to a list of the
-    /// kernel's is busy for a moment only.
+    /// kernel's is busy for a moment only; what was in use before the last reading may not be any more, and an id may be another
+    /// page's by now.
     pub(super) fn known(&self, memcg: MemcgId, id: FolioId) -> Option<PageOut> {
-        let known = self.stayed.get(&page(memcg, id)).copied();
+        let known = self.stayed.get(&page(memcg, id));
+        let known = known.filter(|(_, reading)| *reading == self.reading);
+        let known = known.map(|(what, _)| *what);
         known.filter(|what| *what != PageOut::Busy || self.refused.is_some())
     }
 
@@ -71,7 +82,7 @@ impl Tally {
             self.evicted += u64::from(what == PageOut::Stored);
             self.stayed.remove(&id);
         } else {
-            self.stayed.insert(id, what);
+            self.stayed.insert(id, (what, self.reading));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! late makes no page older.
 //!
 //! Floors: [`source`], `people`, `phase`, `kernel`, `own`, `group` and `bins` know one thing each; `compose` makes a
-//! report of them; here is the pace.
+//! report of them; `round` is a look; here is the pace.
 
 mod bins;
 mod compose;
@@ -15,6 +15,7 @@ mod kernel;
 pub(crate) mod own;
 mod people;
 mod phase;
+mod round;
 pub mod source;
 
 use std::collections::BTreeSet;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Millis, Pages};
 
-use crate::ages::{Ages, Listener, Looked, Pauses};
+use crate::ages::{Ages, Pauses};
 use crate::report::{AgeSource, Report};
 use crate::system::events::Events;
 use crate::system::family::{Departure, Family, Target};
@@ -32,6 +33,7 @@ use crate::system::{Filesystems, Group, Groups, Identity, Mapping, Proc, Vmstat}
 pub use error::WatchError;
 use kernel::Kernel;
 use people::People;
+use round::Round;
 
 /// Between two looks, events of forks and exits are taken at least so often: the kernel keeps some
 /// 20,000 for us.
@@ -82,6 +84,8 @@ pub struct Watch {
     left_out: BTreeSet<u32>,
     /// Who is in the target's group, as somebody else has just listed it.
     listed: Option<Vec<u32>>,
+    /// The look that is under way.
+    round: Option<Round>,
     /// Members that could not be read in the last round, and why the first of them.
     denied: (u64, String),
     /// Time of the last round, milliseconds.
@@ -157,6 +161,7 @@ impl Watch {
             members: Vec::new(),
             left_out: BTreeSet::new(),
             listed: None,
+            round: None,
             denied: (0, String::new()),
             now_ms: 0,
             rounds: 0,
@@ -173,55 +178,6 @@ impl Watch {
         self.wait();
         self.look_now(&mut ())?;
         Ok(self.report())
-    }
-
-    /// Looks at the time that was set last, by waiting for it or by [`Watch::advance`], and tells `listener` each page.
-    ///
-    /// # Errors
-    /// The target cannot be read at all.
-    pub fn look_now(&mut self, listener: &mut dyn Listener) -> Result<(), WatchError> {
-        self.update_members()?;
-        // Before the readings: what moves meanwhile is noticed in the next round.
-        let moved = self.proc.vmstat().unwrap_or_default().moved;
-        let (mut denied, mut gone) = ((0, String::new()), Vec::new());
-        self.ages.round(
-            (self.now_ms, moved),
-            &self.members,
-            listener,
-            |identity, looked| match looked {
-                Looked::Done => {}
-                Looked::Gone => gone.push(identity),
-                Looked::Denied(error) => {
-                    denied.0 += 1;
-                    if denied.1.is_empty() {
-                        denied.1 = error.to_string();
-                    }
-                }
-            },
-        );
-        self.members.retain(|identity| !gone.contains(identity));
-        for identity in &self.members {
-            if let Some(space) = self.ages.space(*identity) {
-                // When it ends, nobody can ask how large it was.
-                self.family
-                    .note_peak(identity.pid, space.found.present * 4096);
-            }
-        }
-        let all = u64::try_from(self.members.len()).unwrap_or(u64::MAX);
-        // Later it is a note: who may not be read in one look (between an exec and its end) may be in the next.
-        if self.rounds == 0 && all > 0 && denied.0 == all {
-            let hint = "run as root outside of user namespaces, or as the process's own user; others' processes need CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE";
-            return Err(WatchError::missing(
-                format!("cannot read {}: {}", self.name(), denied.1),
-                hint,
-            ));
-        }
-        self.denied = denied;
-        self.people
-            .update(&self.members, self.rounds, &self.proc, self.groups.as_ref());
-        self.rounds += 1;
-        self.note_peak();
-        Ok(())
     }
 
     /// Time since watching began, milliseconds.

@@ -20,7 +20,7 @@ pub(super) fn late(round: u64, interval: Duration) -> Duration {
     let span = (interval / PART).min(MOST);
     let steps = round.wrapping_mul(GOLDEN) >> 48;
     // Below 2^16 of 2^16 parts.
-    let part = u128::from(steps) * span.as_nanos() >> 16;
+    let part = (u128::from(steps) * span.as_nanos()) >> 16;
     Duration::from_nanos(u64::try_from(part).unwrap_or(u64::MAX))
 }
 

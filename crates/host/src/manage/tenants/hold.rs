@@ -5,19 +5,17 @@
 
 use std::time::{Duration, Instant};
 
-use engine::machine::ReclaimRequest;
+use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
 use engine::{Pages, ScanReason};
 
-use super::super::driver::How;
 use super::super::room::Room;
+use super::super::tally::Tally;
 use super::Tenants;
-use crate::watch::WatchError;
+use super::under_way::Why;
 
 /// Most pages that one measurement asks for: then usage is measured again.
 const AT_ONCE: u64 = 8192;
-/// Holding limits gives way to looks and questions after so long.
-const HOLD_MAX: Duration = Duration::from_millis(50);
 /// Without a limit there is nothing to measure.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 
@@ -32,9 +30,8 @@ impl Tenants {
         }
     }
 
-    /// Brings those who are over their limits under them; how long none need be measured.
-    pub(super) fn hold(&mut self) -> Result<Duration, WatchError> {
-        let begin = Instant::now();
+    /// Sets out to bring those who are over their limits under them; how long none need be measured.
+    pub(super) fn hold(&mut self) -> Duration {
         let held = self.tenants.values().filter(|tenant| tenant.is_held());
         let held: Vec<MemcgId> = held.map(|tenant| tenant.memcg).collect();
         let mut pause = IDLE_MAX;
@@ -43,74 +40,89 @@ impl Tenants {
                 continue;
             };
             let now = Instant::now();
-            if now < next {
-                pause = pause.min(next - now);
+            // One that gives already is measured when it has.
+            if self.is_held_down(memcg) {
                 continue;
             }
-            let wait = self.hold_one(memcg, begin)?;
-            if let Some(tenant) = self.tenants.get_mut(&memcg) {
-                tenant.next_hold = Instant::now() + wait.min(IDLE_MAX);
-            }
+            let wait = match now < next {
+                true => next - now,
+                false => self.hold_one(memcg),
+            };
             pause = pause.min(wait);
         }
-        Ok(pause)
+        pause
     }
 
     /// One of them; how long it need not be measured.
-    fn hold_one(&mut self, memcg: MemcgId, begin: Instant) -> Result<Duration, WatchError> {
-        loop {
-            let Some(tenant) = self.tenants.get_mut(&memcg) else {
-                return Ok(IDLE_MAX);
-            };
-            let Ok(charged) = tenant.wall.charged() else {
-                return Ok(IDLE_MAX);
-            };
-            let usage = Pages(charged / 4096);
-            tenant.raise_wall(charged);
-            let Some(wanted) = Room::wanted(&tenant.limits, usage) else {
-                return Ok(IDLE_MAX);
-            };
-            // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall.
-            let cache = match wanted.pages > Pages(0) {
-                true => tenant.wall.cache_unmapped().unwrap_or(0),
-                false => 0,
-            };
-            let pages = wanted.pages.less(Pages(cache / 4096));
-            if pages == Pages(0) || begin.elapsed() > HOLD_MAX {
-                return Ok(tenant.room.pause(usage, wanted.left));
-            }
-            let name = tenant.path.display().to_string();
-            self.driver.machine.set_measured(memcg, usage);
-            self.look_if_worth_it()?;
-            let most = Pages(pages.0.min(AT_ONCE));
-            let request = ReclaimRequest {
-                reason: ScanReason::Direct,
-                nr: most,
-                swappiness: None,
-                now: self.now(),
-            };
-            let by_lru = memcg == MemcgId::ROOT && self.by_lru;
-            let (tally, _) = self
-                .driver
-                .page_out(How::default(), |machine, kernel| match by_lru {
-                    true => machine.reclaim_root(request, kernel),
-                    false => machine.reclaim_subtree(memcg, request, kernel),
-                });
-            let got = Pages(tally.evicted);
-            self.pressed.insert(memcg);
-            if got > Pages(0) {
-                self.act(format!(
-                    "paged out {} pages of /{name}: over memory.high, or too near to memory.max",
-                    got.0
-                ));
-            }
-            let Some(tenant) = self.tenants.get_mut(&memcg) else {
-                return Ok(IDLE_MAX);
-            };
-            tenant.room.note(got, most);
-            if got == Pages(0) {
-                return Ok(tenant.room.pause(usage, wanted.left));
-            }
+    fn hold_one(&mut self, memcg: MemcgId) -> Duration {
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return IDLE_MAX;
+        };
+        tenant.next_hold = Instant::now() + IDLE_MAX;
+        let Ok(charged) = tenant.wall.charged() else {
+            return IDLE_MAX;
+        };
+        let usage = Pages(charged / 4096);
+        tenant.raise_wall(charged);
+        let Some(wanted) = Room::wanted(&tenant.limits, usage) else {
+            return IDLE_MAX;
+        };
+        // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall.
+        let cache = match wanted.pages > Pages(0) {
+            true => tenant.wall.cache_unmapped().unwrap_or(0),
+            false => 0,
+        };
+        let pages = wanted.pages.less(Pages(cache / 4096));
+        if pages == Pages(0) {
+            let wait = tenant.room.pause(usage, wanted.left);
+            tenant.next_hold = Instant::now() + wait;
+            return wait;
+        }
+        self.driver.machine.set_measured(memcg, usage);
+        let why = Why::Limit {
+            usage,
+            left: wanted.left,
+            most: Pages(pages.0.min(AT_ONCE)),
+        };
+        self.set_out(memcg, why);
+        Duration::ZERO
+    }
+
+    /// What the engine is asked for.
+    pub(super) fn step_for_limit(&self, memcg: MemcgId, most: Pages) -> Vec<Ongoing> {
+        let request = ReclaimRequest {
+            reason: ScanReason::Direct,
+            nr: most,
+            swappiness: None,
+            now: self.now(),
+        };
+        vec![Ongoing::once(memcg, request)]
+    }
+
+    /// What came of it.
+    pub(super) fn end_hold(
+        &mut self,
+        memcg: MemcgId,
+        tally: &Tally,
+        (usage, left, most): (Pages, Pages, Pages),
+    ) {
+        self.pressed.insert(memcg);
+        let got = Pages(tally.evicted);
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return;
+        };
+        tenant.room.note(got, most);
+        let wait = match got == Pages(0) {
+            true => tenant.room.pause(usage, left),
+            false => Duration::ZERO,
+        };
+        tenant.next_hold = Instant::now() + wait;
+        let name = tenant.path.display().to_string();
+        if got > Pages(0) {
+            self.act(format!(
+                "paged out {} pages of /{name}: over memory.high, or too near to memory.max",
+                got.0
+            ));
         }
     }
 }

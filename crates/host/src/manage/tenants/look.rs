@@ -3,10 +3,12 @@
 //! Invariant: a process is of the tenant whose group the kernel lists it in, and of the root if it is not listed any more;
 //! one that was moved is read even if it slept.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use engine::memcg::MemcgId;
 
+use super::super::pause::Pause;
 use super::Tenants;
 use super::list::Listing;
 use crate::system::Identity;
@@ -24,44 +26,51 @@ const REFRESH_LEAST: Duration = Duration::from_secs(1);
 /// Nobody asked for fresh reports.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 
+/// A look that is under way.
+#[derive(Debug)]
+pub(super) struct Looking {
+    /// Whose tenant each process was when it began, by serial: of those that are removed meanwhile nobody else gets the number.
+    homes: BTreeMap<u32, u64>,
+    /// Who is in no group that was listed.
+    unlisted: u64,
+    /// It opens a generation in each tenant.
+    opens: bool,
+    begun: Instant,
+}
+
+impl Looking {
+    fn home(&self, pid: u32) -> u64 {
+        self.homes.get(&pid).copied().unwrap_or(self.unlisted)
+    }
+}
+
 impl Tenants {
     /// Reads everything, and opens a generation in each tenant.
     pub(super) fn look(&mut self) -> Result<(), WatchError> {
-        let begin = Instant::now();
-        self.read()?;
-        let now = self.now();
-        let all: Vec<MemcgId> = self.tenants.keys().copied().collect();
-        for memcg in all {
-            self.driver.machine.age(memcg, now);
-        }
-        let pause = self.driver.look_took() * WORK_SHARE;
-        self.next_look = begin + self.driver.watch.apart().max(pause);
-        Ok(())
+        self.begin_look(true)?;
+        self.go_on_looking(&Pause::never())
     }
 
-    /// Looks between two intervals, if the last look is long enough ago for what looks cost.
-    pub(super) fn look_if_worth_it(&mut self) -> Result<(), WatchError> {
+    /// Whether the last look is long enough ago for one between two intervals, by what looks cost.
+    pub(super) fn is_look_worth_it(&self) -> bool {
         let apart = (self.driver.look_took() * LOOKS_SHARE).max(LOOKS_APART);
-        if self.driver.look_age() < apart {
-            return Ok(());
-        }
-        self.read()
+        self.driver.look_age() >= apart
     }
 
-    /// Reads between two looks where reports are to be fresh, within what looks may take; how long that is not due. What is
-    /// read opens no generation: reclaim goes by looks. spec: workingset-report.md 6.
+    /// Begins to read between two looks where reports are to be fresh, within what looks may take; how long that is not due. What
+    /// is read opens no generation: reclaim goes by looks. spec: workingset-report.md 6.
     pub(super) fn refresh(&mut self) -> Result<Duration, WatchError> {
         let interval = self.driver.watch.interval();
         let refresh = self.refresh.map(|refresh| refresh.max(REFRESH_LEAST));
         let Some(refresh) = refresh.filter(|refresh| *refresh < interval) else {
             return Ok(IDLE_MAX);
         };
-        let age = self.driver.look_age();
-        if age >= refresh.max(self.driver.look_took() * WORK_SHARE) {
-            self.read()?;
-        }
         let apart = refresh.max(self.driver.look_took() * WORK_SHARE);
-        Ok(apart.saturating_sub(self.driver.look_age()))
+        let left = apart.saturating_sub(self.driver.look_age());
+        if left.is_zero() {
+            self.begin_look(false)?;
+        }
+        Ok(left)
     }
 
     /// Reports are to be no older than this; none for as old as looks make them.
@@ -69,7 +78,9 @@ impl Tenants {
         self.refresh = refresh;
     }
 
-    fn read(&mut self) -> Result<(), WatchError> {
+    /// Begins to read all tables; [`Tenants::work`] goes on with it before it does anything else.
+    pub(super) fn begin_look(&mut self, opens: bool) -> Result<(), WatchError> {
+        let begun = Instant::now();
         let Listing {
             homes: by_pid,
             strangers,
@@ -78,22 +89,63 @@ impl Tenants {
         self.driver.watch.list(by_pid.keys().copied().collect());
         // Who is in no group any more and has not ended yet: nothing is taken from it, if that may not be.
         let unlisted = self.host.as_ref().map_or(MemcgId::ROOT, |host| host.memcg);
-        let home = |identity: Identity| {
-            let found = by_pid.get(&identity.pid).copied();
-            found.unwrap_or(unlisted)
+        let serial = |memcg: MemcgId| self.serial(memcg).unwrap_or(0);
+        let by_pid = by_pid.into_iter();
+        let looking = Looking {
+            homes: by_pid.map(|(pid, memcg)| (pid, serial(memcg))).collect(),
+            unlisted: serial(unlisted),
+            opens,
+            begun,
         };
         let members = self.driver.watch.members().to_vec();
-        let (ages, _) = self.driver.watch.ages_and_proc();
         for identity in &members {
-            if self.homes.get(identity) != Some(&home(*identity)) {
+            let home = self.by_serial(looking.home(identity.pid));
+            if self.homes.get(identity).copied() != home {
+                let (ages, _) = self.driver.watch.ages_and_proc();
                 ages.read_again(*identity);
             }
         }
-        self.driver.read(&home)?;
-        let members = self.driver.watch.members().iter();
-        self.homes = members.map(|one| (*one, home(*one))).collect();
-        self.measure();
-        self.note_caches();
+        let home = |identity: Identity| home_of((&looking, &self.by_serial), identity);
+        self.driver.begin_read(&home)?;
+        self.looking = Some(looking);
         Ok(())
     }
+
+    /// Goes on with the look that is under way, until it is over or `pause` is due.
+    pub(super) fn go_on_looking(&mut self, pause: &Pause) -> Result<(), WatchError> {
+        let Some(looking) = &self.looking else {
+            return Ok(());
+        };
+        let home = |identity: Identity| home_of((looking, &self.by_serial), identity);
+        if !self.driver.go_on_reading(&home, pause)? {
+            return Ok(());
+        }
+        let members = self.driver.watch.members().iter();
+        // One whose tenant was removed meanwhile is read again by the next look, wherever it is then.
+        let home = |one: &Identity| Some((*one, self.by_serial(looking.home(one.pid))?));
+        self.homes = members.filter_map(home).collect();
+        let (opens, begun) = (looking.opens, looking.begun);
+        self.looking = None;
+        self.measure();
+        self.note_caches();
+        if opens {
+            let now = self.now();
+            for memcg in self.tenants.keys() {
+                self.driver.machine.age(*memcg, now);
+            }
+            let pause = self.driver.look_took() * WORK_SHARE;
+            self.next_look = begun + self.driver.watch.apart().max(pause);
+        }
+        Ok(())
+    }
+}
+
+/// The tenant of a process; of one whose tenant was removed since the look began, the root.
+fn home_of(
+    (looking, by_serial): (&Looking, &BTreeMap<u64, MemcgId>),
+    identity: Identity,
+) -> MemcgId {
+    let found = by_serial.get(&looking.home(identity.pid));
+    let other = || by_serial.get(&looking.unlisted);
+    found.or_else(other).copied().unwrap_or(MemcgId::ROOT)
 }

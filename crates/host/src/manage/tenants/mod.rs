@@ -5,8 +5,8 @@
 //! kernel says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time,
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
-//! Floors: `cache`, `stall`; `tenant`, `pressure`; here the tree and its clock; `host` (the host's own groups), `list` (who is where), `look`,
-//! `hold` (limits); `unmapped` (page cache); `ask`, `reclaim` (what people ask for), `figures` (of all at once).
+//! Floors: `cache`, `stall`; `tenant`, `under_way` (reclaims in slices); here the tree and its clock; `host` (the host's own groups),
+//! `pressure`; `unmapped` (page cache); `list` (who is where), `look`, `hold` (limits), `ask`, `reclaim` (what people ask for), `figures` (of all at once).
 
 mod ask;
 mod cache;
@@ -19,9 +19,10 @@ mod pressure;
 mod reclaim;
 mod stall;
 mod tenant;
+mod under_way;
 mod unmapped;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -38,14 +39,22 @@ pub use host::HostGroups;
 pub use pressure::Watermarks;
 
 use super::driver::{BATCH, Driver};
+use super::options::Reclaimed;
+pub use super::pause::Bell;
+use super::pause::Pause;
 use crate::system::family::Target;
 use crate::system::{Groups, Identity, Proc};
 use crate::wall::Wall;
 use crate::watch::{self, Watch, WatchError};
 use host::Host;
+use look::Looking;
 use pressure::Pressure;
 use stall::SwapInCost;
 use tenant::Tenant;
+use under_way::UnderWay;
+
+/// A slice of a look where nobody waits: then the socket is looked at.
+const SLICE: Duration = Duration::from_millis(20);
 
 /// What a tree of tenants is made with.
 #[derive(Clone, Debug)]
@@ -67,8 +76,6 @@ pub struct Settings {
 /// A tree of tenants. See the module.
 pub struct Tenants {
     driver: Driver,
-    /// The root is reclaimed by the memcg LRU, not by walking all.
-    by_lru: bool,
     manager: Identity,
     groups: Groups,
     tenants: BTreeMap<MemcgId, Tenant>,
@@ -78,6 +85,14 @@ pub struct Tenants {
     /// Whose tenant each process was at the last look.
     homes: BTreeMap<Identity, MemcgId>,
     next_look: Instant,
+    /// The look that is under way: nothing is reclaimed until it is over.
+    looking: Option<Looking>,
+    /// Reclaims, in turn.
+    under_way: VecDeque<UnderWay>,
+    /// What came of those that somebody asked for, by their numbers.
+    ended: Vec<(u64, Result<Reclaimed, Errno>)>,
+    last_asked: u64,
+    bell: Bell,
     host: Option<Host>,
     pressure: Pressure,
     /// Where the kernel tells no pressure of groups.
@@ -135,7 +150,6 @@ impl Tenants {
         };
         let mut tenants = Tenants {
             driver: Driver::new(watch, Machine::new(config, Millis(0))),
-            by_lru: !settings.by_iterator,
             manager,
             groups,
             tenants: BTreeMap::new(),
@@ -144,6 +158,11 @@ impl Tenants {
             next_serial: 0,
             homes: BTreeMap::new(),
             next_look: Instant::now(),
+            looking: None,
+            under_way: VecDeque::new(),
+            ended: Vec::new(),
+            last_asked: 0,
+            bell: Bell::default(),
             host,
             pressure: Pressure::new(settings.watermarks),
             swap_in_cost: SwapInCost::default(),
@@ -160,20 +179,35 @@ impl Tenants {
         Ok(tenants)
     }
 
-    /// Does what is due, and says how long nothing more will be.
+    /// Does what is due, a slice of it at most, and says how long nothing more will be.
     ///
     /// # Errors
     /// The groups cannot be read any more.
     pub fn work(&mut self) -> Result<Duration, WatchError> {
+        if self.looking.is_some() {
+            let pause = Pause::after(&self.bell, SLICE);
+            self.go_on_looking(&pause)?;
+            return Ok(Duration::ZERO);
+        }
         // Who comes and goes between two looks is found by the next: a thousand groups are not listed for each file
         // that somebody reads.
         if Instant::now() >= self.next_look {
-            self.look()?;
+            self.begin_look(true)?;
+            return Ok(Duration::ZERO);
         }
-        let pause = self.hold()?.min(self.relieve()?).min(self.refresh()?);
+        let pause = self.hold().min(self.relieve()).min(self.refresh()?);
         let now = self.now();
         self.driver.machine.flush_stats_if_due(now);
+        if self.looking.is_some() || self.go_on()? {
+            return Ok(Duration::ZERO);
+        }
         Ok(pause.min(self.next_look.saturating_duration_since(Instant::now())))
+    }
+
+    /// Whoever rings it is answered between two slices of what [`Tenants::work`] does; whoever answers silences it before.
+    #[must_use]
+    pub fn bell(&self) -> Bell {
+        self.bell.clone()
     }
 
     /// What was done since the last call, and why.

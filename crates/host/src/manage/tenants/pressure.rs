@@ -5,14 +5,14 @@
 
 use std::time::{Duration, Instant};
 
-use engine::machine::ReclaimRequest;
+use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
 use engine::{Limit, Pages, ScanReason};
 
-use super::super::driver::How;
+use super::super::tally::Tally;
 use super::Tenants;
+use super::under_way::Why;
 use crate::system::Proc;
-use crate::watch::WatchError;
 
 /// The host is asked so often, seconds apart, where nothing is wanted.
 const EVERY: Duration = Duration::from_secs(1);
@@ -71,56 +71,62 @@ impl Pressure {
 }
 
 impl Tenants {
-    /// Takes from tenants what the host lacks; how long it need not be asked.
-    pub(super) fn relieve(&mut self) -> Result<Duration, WatchError> {
+    /// Sets out to take from tenants what the host lacks; how long it need not be asked.
+    pub(super) fn relieve(&mut self) -> Duration {
         // A budget is the other way to say how much tenants may use.
         let root = self.tenants.get(&MemcgId::ROOT);
         let has_budget = root.is_none_or(|root| root.limits.max != Limit::Max);
-        if self.pressure.marks.is_none() || has_budget {
-            return Ok(IDLE_MAX);
+        if self.pressure.marks.is_none() || has_budget || self.is_relieving() {
+            return IDLE_MAX;
         }
         let wait = self.pressure.next.saturating_duration_since(Instant::now());
         if !wait.is_zero() {
-            return Ok(wait);
+            return wait;
         }
+        self.pressure.next = Instant::now() + EVERY;
         let proc = self.driver.watch.proc();
         let Ok(memory) = proc.memory() else {
-            return Ok(EVERY);
+            return EVERY;
         };
         let is_stalled = is_stalled(proc);
         let wanted = self.pressure.wanted(memory.available, is_stalled);
-        let mut pause = EVERY;
-        if wanted > Pages(0) {
-            self.look_if_worth_it()?;
-            let request = ReclaimRequest {
-                reason: ScanReason::Background,
-                nr: Pages(wanted.0.min(AT_ONCE)),
-                swappiness: None,
-                now: self.now(),
-            };
-            let by_lru = self.by_lru;
-            let (tally, _) = self
-                .driver
-                .page_out(How::default(), |machine, kernel| match by_lru {
-                    true => machine.reclaim_root(request, kernel),
-                    false => machine.reclaim_subtree(MemcgId::ROOT, request, kernel),
-                });
-            pause = if tally.evicted == 0 {
-                IN_VAIN
-            } else {
-                Duration::ZERO
-            };
-            self.pressed.insert(MemcgId::ROOT);
-            if tally.evicted > 0 {
-                self.act(format!(
-                    "paged out {} pages of all tenants: the host has {} MiB available",
-                    tally.evicted,
-                    memory.available >> 20
-                ));
-            }
+        if wanted == Pages(0) {
+            return EVERY;
         }
+        let why = Why::Pressure {
+            available: memory.available,
+            wanted: Pages(wanted.0.min(AT_ONCE)),
+        };
+        self.set_out(MemcgId::ROOT, why);
+        Duration::ZERO
+    }
+
+    /// What the engine is asked for.
+    pub(super) fn step_for_host(&self, wanted: Pages) -> Vec<Ongoing> {
+        let request = ReclaimRequest {
+            reason: ScanReason::Background,
+            nr: wanted,
+            swappiness: None,
+            now: self.now(),
+        };
+        vec![Ongoing::once(MemcgId::ROOT, request)]
+    }
+
+    /// What came of it.
+    pub(super) fn end_relief(&mut self, tally: &Tally, available: u64) {
+        let pause = match tally.evicted == 0 {
+            true => IN_VAIN,
+            false => Duration::ZERO,
+        };
         self.pressure.next = Instant::now() + pause;
-        Ok(pause)
+        self.pressed.insert(MemcgId::ROOT);
+        if tally.evicted > 0 {
+            self.act(format!(
+                "paged out {} pages of all tenants: the host has {} MiB available",
+                tally.evicted,
+                available >> 20
+            ));
+        }
     }
 
     /// Other marks from now on; none for never.

@@ -2,17 +2,19 @@
 //!
 //! Invariant: what is told to have left is what the kernel's tables and counters say has left.
 
-use engine::machine::ReclaimRequest;
+use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
 use engine::{Millis, Pages, ScanReason, Swappiness};
 use rustix::io::Errno;
 
-use super::super::driver::How;
 use super::super::options::{Ask, Reclaimed};
+use super::super::tally::Tally;
 use super::Tenants;
+use super::under_way::{Asked, Why};
 
 impl Tenants {
-    /// memory.reclaim, and by age or all: of the root by the memcg LRU. What left.
+    /// memory.reclaim, and by age or all: of the root by the memcg LRU. It is done in slices ([`Tenants::work`]); the number
+    /// by which [`Tenants::reclaimed`] gives its end.
     ///
     /// # Errors
     /// ENODEV; EPERM for a group of the host that may not be changed.
@@ -21,71 +23,78 @@ impl Tenants {
         memcg: MemcgId,
         ask: Ask,
         swappiness: Option<Swappiness>,
-    ) -> Result<Reclaimed, Errno> {
+    ) -> Result<u64, Errno> {
         self.may_change(memcg)?;
-        self.look_if_worth_it().map_err(|_| Errno::IO)?;
-        let dropped = match ask {
-            Ask::Bytes(bytes) if memcg != MemcgId::ROOT => self.take_cache(memcg, bytes) / 4096,
-            _ => 0,
+        self.last_asked += 1;
+        let idle = match ask {
+            Ask::OlderThan(age) => Some(self.now().since(Millis::from(age)).0),
+            Ask::Bytes(_) | Ask::All => None,
         };
+        let asked = Asked {
+            number: self.last_asked,
+            ask,
+            swappiness,
+            idle_since: idle,
+            pages: Pages(0),
+            dropped: 0,
+        };
+        self.set_out(memcg, Why::Asked(asked));
+        Ok(self.last_asked)
+    }
+
+    /// Reclaims that came to their end since the last call, by their numbers: what left, or ENODEV if their tenant was removed.
+    pub fn reclaimed(&mut self) -> Vec<(u64, Result<Reclaimed, Errno>)> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// What the engine is to do, after page cache that goes first.
+    pub(super) fn steps_asked(&mut self, memcg: MemcgId, asked: &mut Asked) -> Vec<Ongoing> {
+        if let Ask::Bytes(bytes) = asked.ask
+            && memcg != MemcgId::ROOT
+        {
+            asked.dropped = self.take_cache(memcg, bytes) / 4096;
+        }
         let now = self.now();
         let below = self.driver.machine.tree().pre_order(memcg);
         let lruvecs = below.iter().map(|id| self.driver.machine.lruvec(*id));
         let resident = Pages(lruvecs.map(|lruvec| lruvec.resident().0).sum());
-        if let Ask::OlderThan(_) = ask {
-            below
-                .iter()
-                .for_each(|id| self.driver.machine.age(*id, now));
-        }
-        let (how, asked) = match ask {
-            Ask::Bytes(bytes) => (How::default(), Pages(bytes / 4096).less(Pages(dropped))),
-            Ask::OlderThan(_) | Ask::All => (how(ask, now), resident),
+        asked.pages = match asked.ask {
+            Ask::Bytes(bytes) => Pages(bytes / 4096).less(Pages(asked.dropped)),
+            Ask::OlderThan(_) | Ask::All => resident,
         };
+        if let Ask::OlderThan(_) = asked.ask {
+            let machine = &mut self.driver.machine;
+            below.iter().for_each(|id| machine.age(*id, now));
+            // The books know each page's age: the engine offers all but its youngest two generations.
+            let step =
+                |id: &MemcgId| Ongoing::older_than(*id, Millis(0), machine.unprotected(*id), now);
+            return below.iter().map(step).collect();
+        }
         let request = ReclaimRequest {
             reason: ScanReason::Proactive,
-            nr: asked,
-            swappiness,
+            nr: asked.pages,
+            swappiness: asked.swappiness,
             now,
         };
-        let (tally, ()) = self.driver.page_out(how, |machine, kernel| match ask {
-            Ask::OlderThan(_) => {
-                for id in below {
-                    let most = machine.unprotected(id);
-                    machine.reclaim_older_than(id, Millis(0), most, now, kernel);
-                }
-            }
-            // Less than was asked for is told by the tally.
-            Ask::Bytes(_) | Ask::All => {
-                let _ = machine.proactive_reclaim(memcg, request, kernel);
-            }
-        });
-        let path = self.tenant(memcg)?.path.display().to_string();
-        self.act(format!(
-            "paged out {} pages of /{path}, and dropped {dropped} of files: {} were asked for (memory.reclaim)",
-            tally.evicted,
-            asked.0 + dropped
-        ));
-        Ok(Reclaimed {
-            asked_pages: asked.0 + dropped,
+        vec![Ongoing::proactive(memcg, request)]
+    }
+
+    pub(super) fn end_asked(&mut self, memcg: MemcgId, asked: Asked, tally: Tally) {
+        let (all, dropped) = (asked.pages.0 + asked.dropped, asked.dropped);
+        if let Ok(path) = self.path(memcg) {
+            let path = path.display().to_string();
+            self.act(format!(
+                "paged out {} pages of /{path}, and dropped {dropped} of files: {all} were asked for (memory.reclaim)",
+                tally.evicted,
+            ));
+        }
+        let got = Reclaimed {
+            asked_pages: all,
             evicted_pages: tally.evicted + dropped,
             kept: tally.kept(),
             no_swap: tally.no_swap,
             refused: tally.refused,
-        })
-    }
-}
-
-/// How pages are to leave that are asked for by their age, or all of them.
-fn how(ask: Ask, now: Millis) -> How {
-    match ask {
-        Ask::Bytes(_) => How::default(),
-        Ask::OlderThan(age) => How {
-            idle_since: Some(now.since(Millis::from(age)).0),
-            ..How::default()
-        },
-        Ask::All => How {
-            all: true,
-            ..How::default()
-        },
+        };
+        self.ended.push((asked.number, Ok(got)));
     }
 }

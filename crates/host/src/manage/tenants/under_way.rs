@@ -1,0 +1,180 @@
+//! Reclaims that are under way: each goes on by a slice when it is its turn.
+//!
+//! Invariants: a reclaim ends once, with what left by it, whatever happened between its slices; one of a tenant that is
+//! removed meanwhile ends with ENODEV. Whoever comes last waits for one slice of each, however much these are to take.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use engine::machine::Ongoing;
+use engine::memcg::MemcgId;
+use engine::{Pages, Swappiness};
+use rustix::io::Errno;
+
+use super::super::driver::How;
+use super::super::options::Ask;
+use super::super::pause::Pause;
+use super::super::tally::Tally;
+use super::Tenants;
+use crate::watch::WatchError;
+
+/// A slice where nobody waits: then limits are looked at, and the socket.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// A reclaim that somebody asked for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// By which the answer is known.
+    pub(super) number: u64,
+    pub(super) ask: Ask,
+    pub(super) swappiness: Option<Swappiness>,
+    /// The time of the books before which a page must have been accessed to leave, if by age.
+    pub(super) idle_since: Option<u64>,
+    /// Pages that the engine is asked for.
+    pub(super) pages: Pages,
+    /// Page cache that went before.
+    pub(super) dropped: u64,
+}
+
+impl Asked {
+    /// How pages are to leave.
+    fn how(&self) -> How {
+        How {
+            idle_since: self.idle_since,
+            all: self.ask == Ask::All,
+            ..How::default()
+        }
+    }
+}
+
+/// Why, and what becomes of it at its end.
+#[derive(Debug)]
+pub(super) enum Why {
+    /// Somebody asked.
+    Asked(Asked),
+    /// A limit: so much was used, so much was left until reclaim begins, and so much was asked of the engine.
+    Limit {
+        usage: Pages,
+        left: Pages,
+        most: Pages,
+    },
+    /// The host has so many bytes available, and lacks pages.
+    Pressure { available: u64, wanted: Pages },
+}
+
+/// A reclaim.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    /// Its tenant's: the engine gives ids once more.
+    serial: u64,
+    pub(super) why: Why,
+    how: How,
+    /// Ages are to be fresh before it begins.
+    has_looked: bool,
+    /// What the engine is to do, one after the other, each for the tenant of a serial; none before it begins.
+    steps: Option<VecDeque<(u64, Ongoing)>>,
+    tally: Tally,
+}
+
+impl Tenants {
+    /// A reclaim of a tenant that is there is to begin.
+    pub(super) fn set_out(&mut self, memcg: MemcgId, why: Why) {
+        let how = match &why {
+            Why::Asked(asked) => asked.how(),
+            Why::Limit { .. } | Why::Pressure { .. } => How::default(),
+        };
+        let serial = self.serial(memcg).unwrap_or(u64::MAX);
+        self.under_way.push_back(UnderWay {
+            serial,
+            why,
+            how,
+            has_looked: false,
+            steps: None,
+            tally: Tally::default(),
+        });
+    }
+
+    /// Whether a tenant is reclaimed from for a limit of its own.
+    pub(super) fn is_held_down(&self, memcg: MemcgId) -> bool {
+        let serial = self.serial(memcg);
+        let is_it =
+            |one: &UnderWay| Some(one.serial) == serial && matches!(one.why, Why::Limit { .. });
+        self.under_way.iter().any(is_it)
+    }
+
+    /// Whether all tenants give for the host's lack of memory.
+    pub(super) fn is_relieving(&self) -> bool {
+        let is_it = |one: &UnderWay| matches!(one.why, Why::Pressure { .. });
+        self.under_way.iter().any(is_it)
+    }
+
+    /// Goes on with the one whose turn it is, by a slice; whether there was any.
+    pub(super) fn go_on(&mut self) -> Result<bool, WatchError> {
+        let Some(mut one) = self.under_way.pop_front() else {
+            return Ok(false);
+        };
+        let Some(memcg) = self.by_serial(one.serial) else {
+            if let Why::Asked(asked) = one.why {
+                self.ended.push((asked.number, Err(Errno::NODEV)));
+            }
+            return Ok(true);
+        };
+        if !std::mem::replace(&mut one.has_looked, true) && self.is_look_worth_it() {
+            self.under_way.push_front(one);
+            self.begin_look(false)?;
+            return Ok(true);
+        }
+        match self.slice(memcg, &mut one) {
+            true => self.end_one(memcg, one),
+            false => self.under_way.push_back(one),
+        }
+        Ok(true)
+    }
+
+    /// A slice; whether it is over.
+    fn slice(&mut self, memcg: MemcgId, one: &mut UnderWay) -> bool {
+        let now = self.now();
+        let mut steps = match one.steps.take() {
+            Some(steps) => steps,
+            None => {
+                let steps = match &mut one.why {
+                    Why::Asked(asked) => self.steps_asked(memcg, asked),
+                    Why::Limit { most, .. } => self.step_for_limit(memcg, *most),
+                    Why::Pressure { wanted, .. } => self.step_for_host(*wanted),
+                };
+                let of = |step: Ongoing| Some((self.serial(step.target())?, step));
+                steps.into_iter().filter_map(of).collect()
+            }
+        };
+        let pause = Pause::after(&self.bell, SLICE);
+        while let Some((serial, step)) = steps.front_mut() {
+            let is_there = self.by_serial.get(serial) == Some(&step.target());
+            let is_over = !is_there
+                || self.driver.page_out_until(
+                    (one.how, &pause),
+                    &mut one.tally,
+                    |machine, kernel| machine.resume(step, now, kernel),
+                );
+            if is_over {
+                steps.pop_front();
+            }
+            if pause.is_due() {
+                break;
+            }
+        }
+        let is_over = steps.is_empty();
+        one.steps = Some(steps);
+        is_over
+    }
+
+    fn end_one(&mut self, memcg: MemcgId, one: UnderWay) {
+        let UnderWay { why, tally, .. } = one;
+        match why {
+            Why::Asked(asked) => self.end_asked(memcg, asked, tally),
+            Why::Limit { usage, left, most } => {
+                self.end_hold(memcg, &tally, (usage, left, most));
+            }
+            Why::Pressure { available, .. } => self.end_relief(&tally, available),
+        }
+    }
+}

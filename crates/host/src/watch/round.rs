@@ -1,0 +1,106 @@
+//! A look: every process of the target is read once, at a stretch or in slices.
+//!
+//! Invariant: between two slices nothing is half read: each process was looked at, or was not yet. Sums over processes are
+//! those of this look and the one before then.
+
+use std::vec::IntoIter;
+
+use super::{Watch, WatchError};
+use crate::ages::{Listener, Looked};
+use crate::system::Identity;
+
+/// A look that is under way.
+pub(super) struct Round {
+    /// Who is still to be looked at.
+    left: IntoIter<Identity>,
+    gone: Vec<Identity>,
+    /// Members that could not be read, and why the first of them.
+    denied: (u64, String),
+}
+
+impl Watch {
+    /// Looks at the time that was set last, by waiting for it or by [`Watch::advance`], and tells `listener` each page.
+    ///
+    /// # Errors
+    /// The target cannot be read at all.
+    pub fn look_now(&mut self, listener: &mut dyn Listener) -> Result<(), WatchError> {
+        self.begin_look(listener)?;
+        self.go_on(listener, &mut || false).map(drop)
+    }
+
+    /// Begins a look as [`Watch::look_now`], in slices ([`Watch::go_on`]).
+    ///
+    /// # Errors
+    /// The target cannot be read at all.
+    pub fn begin_look(&mut self, listener: &mut dyn Listener) -> Result<(), WatchError> {
+        self.update_members()?;
+        // Before the readings: what moves meanwhile is noticed in the next round.
+        let moved = self.proc.vmstat().unwrap_or_default().moved;
+        self.ages
+            .begin_round((self.now_ms, moved), &self.members, listener);
+        self.round = Some(Round {
+            left: self.members.clone().into_iter(),
+            gone: Vec::new(),
+            denied: (0, String::new()),
+        });
+        Ok(())
+    }
+
+    /// Goes on with a look until it is over (true), or after a process `is_enough`.
+    ///
+    /// # Errors
+    /// The target cannot be read at all.
+    pub fn go_on(
+        &mut self,
+        listener: &mut dyn Listener,
+        is_enough: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, WatchError> {
+        let Some(mut round) = self.round.take() else {
+            return Ok(true);
+        };
+        while let Some(identity) = round.left.next() {
+            match self.ages.look_at(identity, listener) {
+                Looked::Done => {}
+                Looked::Gone => round.gone.push(identity),
+                Looked::Denied(error) => {
+                    round.denied.0 += 1;
+                    if round.denied.1.is_empty() {
+                        round.denied.1 = error.to_string();
+                    }
+                }
+            }
+            if is_enough() {
+                self.round = Some(round);
+                return Ok(false);
+            }
+        }
+        self.end_look(round).map(|()| true)
+    }
+
+    fn end_look(&mut self, Round { gone, denied, .. }: Round) -> Result<(), WatchError> {
+        self.ages.end_round();
+        self.members.retain(|identity| !gone.contains(identity));
+        for identity in &self.members {
+            if let Some(space) = self.ages.space(*identity) {
+                // When it ends, nobody can ask how large it was.
+                self.family
+                    .note_peak(identity.pid, space.found.present * 4096);
+            }
+        }
+        let all = u64::try_from(self.members.len()).unwrap_or(u64::MAX);
+        // Later it is a note: who may not be read in one look (between an exec and its end) may be in the next.
+        if self.rounds == 0 && all > 0 && denied.0 == all {
+            let hint = "run as root outside of user namespaces, or as the process's own user; others' processes need CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE";
+            return Err(WatchError::missing(
+                format!("cannot read {}: {}", self.name(), denied.1),
+                hint,
+            ));
+        }
+        self.denied = denied;
+        self.people
+            .update(&self.members, self.rounds, &self.proc, self.groups.as_ref());
+        self.rounds += 1;
+        self.note_peak();
+        Ok(())
+    }
+}
