@@ -101,9 +101,10 @@ fn meaning(arg: &Arg) -> String {
     text
 }
 
-/// The same in a table, where a bar would end the cell, in code as well.
+/// The same in a table, where a bar would end the cell, in code as well, and a line the row.
 pub(super) fn cell(text: &str) -> String {
-    escaped(text).replace('|', "\\|")
+    let words: Vec<&str> = text.split_whitespace().collect();
+    escaped(&words.join(" ")).replace('|', "\\|")
 }
 
 /// A text of ours in Markdown: what stands in quotes of code is left, elsewhere signs that mean something get a backslash.

@@ -94,6 +94,7 @@ fn a_command_that_is_not_there_is_bad_usage_and_the_others_are_named() {
 fn signs_of_markdown_are_text() {
     let text = "a|b `c|d<e>` <f>";
     assert_eq!(markdown::escaped(text), "a|b `c|d<e>` \\<f>");
+    assert_eq!(markdown::cell("a\n\nb c"), "a b c");
     assert_eq!(markdown::cell(text), "a\\|b `c\\|d<e>` \\<f>");
 }
 
