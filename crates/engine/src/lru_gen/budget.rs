@@ -11,6 +11,8 @@ pub struct ScanTarget {
     pub must_age: bool,
     /// Pages to scan at the given priority, should aging not be needed or not be worth it.
     pub scan: u64,
+    /// The pages of which that is a part: none where no generation is left to evict from.
+    pub open: u64,
 }
 
 impl LruGen {
@@ -42,6 +44,7 @@ impl LruGen {
             // At the first priority one tries to get by without aging.
             must_age: needs_aging && !emptying && priority != DEF_PRIORITY,
             scan: if emptying { size } else { open >> priority },
+            open: if emptying { size } else { open.min(size) },
         }
     }
 

@@ -53,7 +53,7 @@ pub struct MachineConfig {
     /// passes over them once, and takes from them the next time that it meets them.
     pub low_last: bool,
     /// Reclaims of the root go on where the last one ended ([`crate::memcg::MemcgLru::set_in_turn`]); the kernel's begin
-    /// at random.
+    /// at random. Those of a subtree do, too, and go all the way round from there; the kernel's end with the round that they join.
     pub in_turn: bool,
     /// The swap there is.
     pub swap: Limit,

@@ -4,7 +4,7 @@ use super::{Machine, Ongoing, ReclaimRequest};
 use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH, TtlCheck};
 use crate::memcg::{MemcgEvent, MemcgId, MemcgOp, MemcgProfile, Segment};
 use crate::units::{Millis, Pages, Swappiness};
-use crate::vmscan::{Memory, ScanControl, Shrunk, TryAgain};
+use crate::vmscan::{Memory, ScanControl, Share, Shrunk, TryAgain};
 
 impl Machine {
     /// One pass over the memcg LRU at one priority; it stops as soon as the aim is reached.
@@ -59,6 +59,7 @@ impl Machine {
         }
         let sc = ScanControl {
             root: true,
+            share: Share::BySize,
             prepared: self.prepare(MemcgId::ROOT, (request, priority), false),
             protection: self.protection((MemcgId::ROOT, id), false),
             before,

@@ -3,10 +3,11 @@
 //!
 //! Invariant: what min covers stays, and what low covers stays until all gentler ways got nothing.
 
+use super::sharing::Sharing;
 use super::{Machine, ReclaimRequest};
 use crate::active_inactive::Prepared;
 use crate::memcg::{MemcgEvent, MemcgId, MemcgOp};
-use crate::vmscan::{Memory, ScanControl, Shrunk};
+use crate::vmscan::{Memory, ScanControl, Share, Shrunk};
 
 /// What is done only after gentler ways got nothing, in this order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,6 +53,8 @@ pub(super) struct NodePass {
     pub(super) priority: u32,
     /// What was decided when it began (classic policy).
     pub(super) prepared: Option<Prepared>,
+    /// How it is shared out.
+    pub(super) sharing: Sharing,
 }
 
 impl Machine {
@@ -68,23 +71,24 @@ impl Machine {
     }
 
     /// Shrinks `id` in a pass over its target, if its protection, computed before, allows it. `before`: what this came to
-    /// before it bailed out.
+    /// before it bailed out, and its share of what is wanted; which it tells, too.
     pub(super) fn shrink_child<M: Memory>(
         &mut self,
-        (id, before): (MemcgId, Option<Shrunk>),
+        (id, before): (MemcgId, Option<(Shrunk, Share)>),
         pass: NodePass,
         memory: &mut M,
-    ) -> Shrunk {
+    ) -> (Shrunk, Share) {
         let NodePass { target, force, .. } = pass;
         if self.tree.below_min(target, id) {
-            return Shrunk::default();
+            return (Shrunk::default(), Share::Whole);
         }
         if self.tree.below_low(target, id) {
             if !force.low {
-                return Shrunk {
+                let shrunk = Shrunk {
                     low_skipped: true,
                     ..Shrunk::default()
                 };
+                return (shrunk, Share::Whole);
             }
             if before.is_none() {
                 self.tree.event(id, MemcgEvent::Low);
@@ -94,15 +98,24 @@ impl Machine {
             force_deactivate: force.deactivate,
             prepared: pass.prepared,
             protection: self.protection((target, id), force.low),
-            before,
+            before: before.map(|(part, _)| part),
             ..self.scan_control(id, pass.request, pass.priority)
         };
+        // What is left of it is less: its share is what it was when it was met.
+        let share = match before {
+            Some((_, share)) => Some(share),
+            None => self.share(id, pass.sharing, &sc),
+        };
+        let Some(share) = share else {
+            return (Shrunk::default(), Share::Whole);
+        };
+        let sc = ScanControl { share, ..sc };
         let mut shrunk = self.shrink((target, id), &sc, memory);
         shrunk.low_skipped = sc.protection.is_some_and(|protection| protection.by_low);
         if shrunk.aged {
             self.memcg_lru.rotate(id, MemcgOp::Young);
         }
         self.release_if_empty(id);
-        shrunk
+        (shrunk, share)
     }
 }

@@ -24,6 +24,7 @@ mod passes;
 mod phases;
 mod reclaimers;
 mod report;
+mod sharing;
 mod shrink;
 mod soft_limit;
 mod stats;
@@ -102,7 +103,7 @@ impl Machine {
             memcg_lru,
             reports: Reports::default(),
             soft: SoftLimits::default(),
-            shared: SharedPositions::default(),
+            shared: SharedPositions::new(config.in_turn),
             guests: Guests::default(),
             no_swap: None,
             stats: Stats::new(config.workers.max(1)),

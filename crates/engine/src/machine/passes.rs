@@ -4,8 +4,8 @@
 //! Direct reclaim by the hierarchy continues where the last one stopped and ends once its aim is reached
 //! (`reclaimers.rs`). A full walk (background, memory.reclaim, and direct reclaim that got nothing)
 //! shrinks every memcg at each priority before it looks at the aim: that is what makes it overshoot
-//! with many tenants. With batches larger than the kernel's, memory.reclaim goes as direct reclaim, and
-//! a full walk ends at the aim.
+//! with many tenants. With batches larger than the kernel's, memory.reclaim goes as direct reclaim, a full walk ends at the
+//! aim, and it is shared out by size (`sharing.rs`).
 //!
 //! Invariant: between two slices nothing of it is in the machine: whoever drops it ends it.
 

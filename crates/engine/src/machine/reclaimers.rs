@@ -9,12 +9,13 @@
 //! of is not passed: the walk goes on with it.
 
 use super::iterator::{Force, NodePass};
+use super::sharing::Sharing;
 use super::{GlobalReclaim, Machine, ReclaimRequest};
 use crate::active_inactive::Prepared;
 use crate::lru_gen::DEF_PRIORITY;
 use crate::memcg::{MemcgId, MemcgWalk, SharedWalk};
 use crate::units::{Millis, Pages};
-use crate::vmscan::{Memory, Shrunk};
+use crate::vmscan::{Memory, Share, Shrunk};
 use alloc::vec::{IntoIter, Vec};
 
 /// One reclaimer at one priority, between two memcgs, or between two batches of one.
@@ -26,9 +27,11 @@ pub struct Reclaimer {
     force: Force,
     /// What was decided when it began (classic policy).
     prepared: Option<Prepared>,
+    /// How its aim is shared out; by the memcg LRU each visit says so itself.
+    sharing: Sharing,
     walk: Walk,
-    /// The memcg that it bailed out of, and what it got of that: the next step goes on there.
-    visit: Option<(MemcgId, Shrunk)>,
+    /// The memcg that it bailed out of, what it got of that, and that one's share: the next step goes on there.
+    visit: Option<(MemcgId, Shrunk, Share)>,
     /// Pages that its request got at earlier priorities: they count for its end.
     before: Pages,
     got: Shrunk,
@@ -50,6 +53,7 @@ impl Reclaimer {
             priority,
             force: Force::default(),
             prepared: None,
+            sharing: Sharing::default(),
             walk: Walk::Shared(SharedWalk::default()),
             visit: None,
             before: Pages(0),
@@ -93,7 +97,7 @@ impl Reclaimer {
 
     /// The visit is over, wherever it is.
     const fn end_visit(&mut self) {
-        if let Some((_, part)) = self.visit.take() {
+        if let Some((_, part, _)) = self.visit.take() {
             self.got.visited += 1;
             self.got.add(part);
         }
@@ -132,6 +136,7 @@ impl Machine {
             prepared: self.prepare(target, (request, priority), force.deactivate),
             walk,
             force,
+            sharing: self.sharing(target, (request, priority), force.low),
             ..Reclaimer::by_hierarchy(target, request, priority)
         }
     }
@@ -154,7 +159,9 @@ impl Machine {
             return None;
         }
         let (id, before) = match reclaimer.visit {
-            Some((id, part)) if self.is_below(id, reclaimer.target) => (id, Some(part)),
+            Some((id, part, share)) if self.is_below(id, reclaimer.target) => {
+                (id, Some((part, share)))
+            }
             _ => {
                 // The one that it bailed out of is gone, if any.
                 reclaimer.end_visit();
@@ -164,10 +171,10 @@ impl Machine {
                 (self.next_of(reclaimer)?, None)
             }
         };
-        let slice = self.visit(reclaimer, (id, before), memory);
-        let mut all = before.unwrap_or_default();
+        let (slice, share) = self.visit(reclaimer, (id, before), memory);
+        let mut all = before.map_or_else(Shrunk::default, |(part, _)| part);
         all.add(slice);
-        reclaimer.visit = Some((id, all));
+        reclaimer.visit = Some((id, all, share));
         if !slice.bailed_out {
             reclaimer.end_visit();
         }
@@ -193,19 +200,20 @@ impl Machine {
     fn visit<M: Memory>(
         &mut self,
         reclaimer: &mut Reclaimer,
-        (id, before): (MemcgId, Option<Shrunk>),
+        (id, before): (MemcgId, Option<(Shrunk, Share)>),
         memory: &mut M,
-    ) -> Shrunk {
+    ) -> (Shrunk, Share) {
         let (rest, priority, target) = (reclaimer.rest(), reclaimer.priority, reclaimer.target);
         let is_exact = self.is_exact(reclaimer.request.reason);
         match &mut reclaimer.walk {
             Walk::Lru(walk) => {
+                let before = before.map(|(part, _)| part);
                 let (op, shrunk) = self.shrink_more((id, before), (rest, priority), memory);
                 if !shrunk.bailed_out {
                     walk.pend(op);
                 }
                 self.release_if_empty(id);
-                return shrunk;
+                return (shrunk, Share::BySize);
             }
             // Whole walks compute from the top down; but for exact ones, which may have been elsewhere in between.
             Walk::All(_) if !is_exact => self.tree.calculate_protection(target, id),
@@ -219,6 +227,7 @@ impl Machine {
             force: reclaimer.force,
             priority,
             prepared: reclaimer.prepared,
+            sharing: reclaimer.sharing,
         };
         self.shrink_child((id, before), pass, memory)
     }

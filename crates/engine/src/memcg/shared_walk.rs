@@ -15,15 +15,30 @@ struct Position {
 
 /// The positions, one a root of reclaim.
 #[derive(Debug, Default)]
-pub struct SharedPositions(BTreeMap<MemcgId, Position>);
+pub struct SharedPositions {
+    positions: BTreeMap<MemcgId, Position>,
+    in_turn: bool,
+}
 
 /// One reclaimer's way through a round.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SharedWalk {
     round: Option<u64>,
+    /// The first that it was given.
+    first: Option<MemcgId>,
 }
 
 impl SharedPositions {
+    /// In turn, a walk that joins a round goes on with the next one until it has been all the way round; else it ends with the round, as the
+    /// kernel's.
+    #[must_use]
+    pub const fn new(in_turn: bool) -> Self {
+        Self {
+            positions: BTreeMap::new(),
+            in_turn,
+        }
+    }
+
     /// The next memcg below `root`, itself included, for the reclaimer of `walk`; `None` when the
     /// round that it joined is over.
     pub fn next(
@@ -32,8 +47,10 @@ impl SharedPositions {
         root: MemcgId,
         walk: &mut SharedWalk,
     ) -> Option<MemcgId> {
-        let position = self.0.entry(root).or_default();
-        if walk.round.is_some_and(|round| round != position.round) {
+        let further = u64::from(self.in_turn);
+        let position = self.positions.entry(root).or_default();
+        let is_over = |round: u64| walk.round.is_some_and(|joined| round > joined + further);
+        if is_over(position.round) {
             return None;
         }
         let mut next = match position.at {
@@ -45,13 +62,17 @@ impl SharedPositions {
                 round: position.round + 1,
                 at: None,
             };
-            if walk.round.is_some() {
+            if is_over(position.round) {
                 return None;
             }
             // Whoever comes in just at the end begins the next round.
             next = Some(root);
         }
-        walk.round = Some(position.round);
+        if self.in_turn && next == walk.first {
+            return None;
+        }
+        walk.round.get_or_insert(position.round);
+        walk.first = walk.first.or(next);
         position.at = next;
         next
     }
@@ -59,8 +80,9 @@ impl SharedPositions {
     /// `id` is released; `before` stood before it in pre-order. Positions at it go back by that one, so
     /// that what came behind `id` is next.
     pub fn forget(&mut self, id: MemcgId, before: Option<MemcgId>) {
-        self.0.remove(&id);
-        for position in self.0.values_mut().filter(|p| p.at == Some(id)) {
+        self.positions.remove(&id);
+        let positions = self.positions.values_mut();
+        for position in positions.filter(|p| p.at == Some(id)) {
             position.at = before;
         }
     }
@@ -117,6 +139,34 @@ mod tests {
         for walk in [&mut first, &mut late] {
             assert_eq!(shared.next(&tree, MemcgId::ROOT, walk), None);
         }
+    }
+
+    /// A walk that joined in the middle met only who came after, and the next one all from the first on: of two the first gave what was
+    /// left over each time.
+    #[test]
+    fn in_turn_each_walk_goes_all_the_way_round() {
+        let (mut tree, all) = tree();
+        let mut shared = SharedPositions::new(true);
+        let mut take = |tree: &MemcgTree, most: usize| {
+            let mut walk = SharedWalk::default();
+            let mut next = || shared.next(tree, MemcgId::ROOT, &mut walk);
+            let seen: Vec<MemcgId> = core::iter::from_fn(&mut next).take(most).collect();
+            seen
+        };
+        assert_eq!(take(&tree, 2), all[..2]);
+        assert_eq!(take(&tree, 9), [all[2], all[3], all[0], all[1]]);
+        assert_eq!(take(&tree, 9), [all[2], all[3], all[0], all[1]]);
+        assert_eq!(take(&tree, 1), [all[2]]);
+        assert_eq!(take(&tree, 9), [all[3], all[0], all[1], all[2]]);
+        // Where it began is gone: it ends with the round.
+        let mut walk = SharedWalk::default();
+        assert_eq!(shared.next(&tree, MemcgId::ROOT, &mut walk), Some(all[3]));
+        tree.offline(all[3]);
+        let before = tree.before(all[3]);
+        assert!(tree.release(all[3]));
+        shared.forget(all[3], before);
+        let rest = core::iter::from_fn(|| shared.next(&tree, MemcgId::ROOT, &mut walk));
+        assert_eq!(rest.collect::<Vec<_>>(), all[..3]);
     }
 
     #[test]

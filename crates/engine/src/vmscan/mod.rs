@@ -18,7 +18,7 @@ mod watermark;
 
 pub(crate) use batch::Batch;
 pub use by_age::shrink_older_than;
-pub use scan_control::{Kept, ScanControl, ScanReduction, Shrunk, TryAgain};
+pub use scan_control::{Kept, ScanControl, ScanReduction, Share, Shrunk, TryAgain};
 pub use settle::Settled;
 pub use shrink::{shrink_lruvec, usable_swappiness};
 pub use watermark::{Kswapd, KswapdStep, WATERMARK_SCALE_FACTOR, Watermarks, min_free_kbytes};

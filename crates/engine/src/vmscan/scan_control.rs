@@ -18,6 +18,19 @@ pub enum ScanReduction {
     Once,
 }
 
+/// What a visit of one lruvec may take of what is wanted, in batches larger than the kernel's. In the kernel's, 64 pages, nobody gives
+/// more than its size asks for at a priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Share {
+    /// All: nobody else gives.
+    #[default]
+    Whole,
+    /// What is to be scanned of its size at the priority, and no more.
+    BySize,
+    /// So many pages, whatever the priority.
+    Of(Pages),
+}
+
 /// What one reclaim wants. spec: lru-gen.md 5.5, 6.1.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanControl {
@@ -31,6 +44,8 @@ pub struct ScanControl {
     pub priority: u32,
     /// Reclaim of the root: it stops as soon as the aim is reached.
     pub root: bool,
+    /// How much of the aim this lruvec may give at once.
+    pub share: Share,
     /// The memcg still has an owner; otherwise it is emptied.
     pub online: bool,
     /// Effective min covers the memcg: take nothing.
@@ -66,6 +81,7 @@ impl ScanControl {
             swappiness,
             priority: DEF_PRIORITY,
             root: false,
+            share: Share::Whole,
             online: true,
             below_min: false,
             force_deactivate: false,

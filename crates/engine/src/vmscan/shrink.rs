@@ -3,7 +3,7 @@
 //! Invariant: after memory has said that there is no swap, no anon page is isolated any more.
 
 use super::classic::shrink_classic;
-use super::{Batch, Memory, ScanControl, Shrunk};
+use super::{Batch, Memory, ScanControl, Share, Shrunk};
 use crate::lru_gen::{IsolateBudget, MIN_LRU_BATCH};
 use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
@@ -38,15 +38,14 @@ pub fn shrink_lruvec<M: Memory>(
             total.aged = age((memcg, lruvec), &sc, memory);
             break;
         }
-        if target.scan == 0 {
+        let scan = match sc.share {
+            Share::Of(part) => part.0.min(target.open),
+            Share::Whole | Share::BySize => target.scan,
+        };
+        if scan == 0 {
             break;
         }
-        // By the memcg LRU a tenant gives what its size asks for and no more: in batches of 2,048 pages each visit took a third
-        // of a tenant of 24 MiB, and who was met gave for all.
-        let most = match sc.root {
-            true => share(target.scan.saturating_sub(all.scanned)),
-            false => usize::MAX,
-        };
+        let most = most(sc.share, scan.saturating_sub(all.scanned));
         let budget = IsolateBudget::of(sc.next_batch(all.reclaimed).min(most));
         let done = evict_folios((memcg, lruvec), &sc, budget, (memory, &mut batch));
         total.add(done);
@@ -55,7 +54,7 @@ pub fn shrink_lruvec<M: Memory>(
             sc.swappiness = Swappiness::FILE_ONLY;
         }
         let enough = (sc.root || sc.is_exact()) && all.reclaimed >= sc.nr_to_reclaim;
-        if done.scanned + done.culled == 0 || all.scanned >= target.scan || enough {
+        if done.scanned + done.culled == 0 || all.scanned >= scan || enough {
             break;
         }
         if memory.wants_pause() {
@@ -66,9 +65,16 @@ pub fn shrink_lruvec<M: Memory>(
     total
 }
 
-/// Most pages of a batch where so many are to be scanned still: no fewer than the kernel's.
-fn share(scan: u64) -> usize {
-    usize::try_from(scan).map_or(usize::MAX, |scan| scan.max(MIN_LRU_BATCH))
+/// Most pages of a batch where so many are to be scanned still. (The story: in batches of 2,048 pages, which the aim alone bounded, a visit took
+/// a third of a tenant of 24 MiB, and who was met gave for all.)
+fn most(share: Share, scan: u64) -> usize {
+    let scan = usize::try_from(scan).unwrap_or(usize::MAX);
+    match share {
+        Share::Whole => usize::MAX,
+        // No fewer than the kernel takes.
+        Share::BySize => scan.max(MIN_LRU_BATCH),
+        Share::Of(_) => scan.max(1),
+    }
 }
 
 /// One walk and, if nobody else came first, one new generation.

@@ -1,0 +1,111 @@
+//! Who gives how much, in batches larger than the kernel's.
+
+use super::*;
+use crate::folio::{FolioId, FolioType};
+use crate::lruvec::FaultKind;
+use crate::machine::MachineConfig;
+use crate::machine::shrink::tests::Scripted;
+use crate::memcg::MemcgLimits;
+use crate::units::Millis;
+use crate::vmscan::{PageOut, ScanReason};
+use alloc::vec::Vec;
+
+/// A parent, and below it memcgs with so many cold pages each.
+fn parent_of(sizes: &[u32]) -> (Machine, MemcgId, Vec<MemcgId>) {
+    let config = MachineConfig {
+        batch: 2048,
+        in_turn: true,
+        ..MachineConfig::default()
+    };
+    let mut machine = Machine::new(config, Millis(0));
+    let parent = machine.create(MemcgId::ROOT, Millis(0));
+    let below = sizes.iter().map(|&size| {
+        let id = machine.create(parent, Millis(0));
+        machine.lruvec_mut(id).ensure(size as usize);
+        for page in (0..size).map(FolioId) {
+            machine.fault_in(id, page, FolioType::Anon, FaultKind::Readahead, true);
+        }
+        (1..4).for_each(|now| machine.age(id, Millis(now)));
+        id
+    });
+    let below = below.collect();
+    (machine, parent, below)
+}
+
+fn request(nr: u64) -> ReclaimRequest {
+    ReclaimRequest {
+        reason: ScanReason::Direct,
+        nr: Pages(nr),
+        swappiness: None,
+        now: Millis(10),
+    }
+}
+
+/// What each gave, and in how many batches all of it went.
+fn given(machine: &mut Machine, parent: MemcgId, below: &[MemcgId], nr: u64) -> (Vec<u64>, usize) {
+    let left = |machine: &Machine| -> Vec<u64> {
+        let of = |&id: &MemcgId| machine.lruvec(id).resident().0;
+        below.iter().map(of).collect()
+    };
+    let before = left(machine);
+    let mut memory = Scripted::new(|_| PageOut::Stored);
+    machine.reclaim_subtree(parent, request(nr), &mut memory);
+    machine.check_invariants();
+    let pairs = before.into_iter().zip(left(machine));
+    (
+        pairs.map(|(before, after)| before - after).collect(),
+        memory.batches.len(),
+    )
+}
+
+/// Two tenants under one wall, of which the smaller one was met first each time, gave 0 and 1,300 of 1,300 pages.
+#[test]
+fn each_gives_in_proportion_to_its_size_whoever_is_first() {
+    let (mut machine, parent, below) = parent_of(&[40_000, 10_000, 30_000]);
+    for _ in 0..4 {
+        let (got, batches) = given(&mut machine, parent, &below, 1300);
+        assert_eq!(got.iter().sum::<u64>(), 1300, "{got:?}");
+        for (got, share) in got.iter().zip([650, 162, 487]) {
+            assert!(got.abs_diff(share) <= 70, "{got} for {share}");
+        }
+        assert!(batches <= 4, "{batches} calls");
+    }
+}
+
+#[test]
+fn what_is_protected_has_no_share() {
+    let (mut machine, parent, below) = parent_of(&[10_000; 3]);
+    let protect = |min, low| MemcgLimits {
+        min: Pages(min),
+        low: Pages(low),
+        ..MemcgLimits::default()
+    };
+    machine.set_limits(below[0], protect(10_000, 0));
+    machine.set_limits(below[1], protect(0, 7500));
+    let (got, _) = given(&mut machine, parent, &below, 1000);
+    assert_eq!((got[0], got[1] + got[2]), (0, 1000), "{got:?}");
+    // A quarter of one can be scanned, and all of the other.
+    assert!(got[1].abs_diff(200) <= 10, "{got:?}");
+}
+
+/// What comes to less than a batch of the kernel's for each is taken in such batches, of one after the other.
+#[test]
+fn small_shares_go_in_turn() {
+    let (mut machine, parent, below) = parent_of(&[1000; 40]);
+    let mut sums = [0; 40];
+    for _ in 0..20 {
+        let (got, batches) = given(&mut machine, parent, &below, 256);
+        assert!(batches <= 5, "{batches} calls");
+        sums.iter_mut().zip(got).for_each(|(sum, got)| *sum += got);
+    }
+    let (least, most) = (sums.iter().min(), sums.iter().max());
+    assert_eq!((least, most), (Some(&128), Some(&128)), "{sums:?}");
+}
+
+#[test]
+fn who_is_alone_gives_all_in_one_batch() {
+    let (mut machine, _, below) = parent_of(&[10_000]);
+    let alone = below[0];
+    let got = given(&mut machine, alone, &below, 2000);
+    assert_eq!(got, (alloc::vec![2000], 1));
+}
