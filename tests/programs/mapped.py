@@ -4,7 +4,8 @@
 import ctypes, mmap, sys, time
 
 pages = int(sys.argv[1]) * 256
-areas = [mmap.mmap(open(name, "r+b").fileno(), pages * 4096) for name in sys.argv[2:]]
+files = [open(name, "r+b") for name in sys.argv[2:]]
+areas = [mmap.mmap(file.fileno(), pages * 4096) for file in files]
 own = mmap.mmap(-1, pages * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 own.madvise(mmap.MADV_NOHUGEPAGE)
 own[::4096] = b"x" * pages
