@@ -1,0 +1,194 @@
+//! Protection of nested tenants that claim more than those above them have: each keeps its share, as the kernel's formula deals
+//! it out, on real processes and by the kernel's figures. spec: reclaim-control.md 2.1.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use e2e::sleeper::Sleeper;
+use e2e::temp::serial;
+use e2e::tenants::Tree;
+use e2e::wait;
+use e2e::zram::Swap;
+
+const MIB: u64 = 1 << 20;
+const SOON: Duration = Duration::from_secs(60);
+const TRY_AGAIN: i32 = 11;
+/// Of one request, MiB: shares change with what is charged, so they are compared as often.
+const STEP: u64 = 2;
+/// What a request may move a share by, bytes.
+const MOVED: u64 = 512 << 10;
+/// What is charged for no page of a program: tables, and what each processor charges ahead. Bytes.
+const BESIDE: u64 = 1 << 20;
+
+/// A tenant, those above it first: its path, what of it is protected and what a process in it has, MiB.
+type Row = (&'static str, u64, u64);
+
+/// `over` has 64 MiB for children that claim 128, of which one deals out 48 for the 96 that are claimed below it. `most` has 48 for
+/// one that claims 16: the rest is for both by what they use beyond that. `none` has nothing.
+const ROWS: [Row; 10] = [
+    ("over", 64, 0),
+    ("over/p", 96, 0),
+    ("over/p/a", 64, 64),
+    ("over/p/b", 32, 32),
+    ("over/p/c", 0, 16),
+    ("over/q", 32, 32),
+    ("most", 48, 0),
+    ("most/a", 16, 64),
+    ("most/b", 0, 32),
+    ("none", 0, 32),
+];
+
+/// Tenants with their processes, protected by this file's limit.
+struct Stand {
+    tree: Tree,
+    sleepers: Vec<(&'static str, u64, Sleeper)>,
+}
+
+impl Stand {
+    fn new(file: &str) -> Stand {
+        let tree = Tree::serve(&["--age-every", "1s"]);
+        ROWS.iter().for_each(|(path, ..)| tree.make(path));
+        let with = ROWS.iter().filter(|(_, _, mib)| *mib > 0);
+        let start = |(path, _, mib): &Row| (*path, *mib, Sleeper::start(tree.inside(path), *mib));
+        let sleepers: Vec<(&str, u64, Sleeper)> = with.map(start).collect();
+        wait::until("all pages are known", SOON, || {
+            let sum: u64 = ROWS.iter().map(|(_, _, mib)| mib * MIB).sum();
+            tree.line("memory.stat", "anon") >= sum
+        });
+        for (path, protected, _) in ROWS {
+            tree.write(&format!("{path}/{file}"), &format!("{protected}m"));
+        }
+        Stand { tree, sleepers }
+    }
+
+    /// What the kernel charges to a tenant with all below it, bytes.
+    fn charged(&self, path: &str) -> u64 {
+        let text = std::fs::read_to_string(self.tree.group(path).join("memory.usage_in_bytes"));
+        text.expect("the kernel's")
+            .trim()
+            .parse()
+            .expect("a number")
+    }
+
+    /// What each may keep when the root is reclaimed, bytes, by what is charged now: the formula, from above to below.
+    fn shares(&self) -> Vec<(&'static str, u64)> {
+        let parent = |path: &str| path.rsplit_once('/').map(|(parent, _)| parent.to_owned());
+        let claim = |(path, protected, _): &Row| self.charged(path).min(protected * MIB);
+        let mut shares: Vec<(&str, u64)> = Vec::new();
+        for row in &ROWS {
+            let (path, claimed) = (row.0, claim(row));
+            let Some(above) = parent(path) else {
+                // Right below who is reclaimed, what is set holds.
+                shares.push((path, claimed));
+                continue;
+            };
+            let known = shares.iter().find(|(known, _)| *known == above);
+            let effective = known.expect("it stands above").1;
+            let siblings = ROWS
+                .iter()
+                .filter(|row| parent(row.0).as_ref() == Some(&above));
+            let sum: u64 = siblings.map(claim).sum();
+            let share = if sum > effective {
+                claimed as u128 * u128::from(effective) / u128::from(sum)
+            } else {
+                let beyond = u128::from(self.charged(path) - claimed);
+                let of_all = u128::from(self.charged(&above).saturating_sub(sum).max(1));
+                u128::from(claimed) + u128::from(effective - sum) * beyond / of_all
+            };
+            shares.push((
+                path,
+                u64::try_from(share).expect("no more than the parent's"),
+            ));
+        }
+        shares
+    }
+
+    /// Asks the root for so many MiB, step by step. Who has no more than its share before a step loses nothing by it. Whether all
+    /// was to be had.
+    fn reclaim(&self, mib: u64) -> bool {
+        for _ in 0..mib.div_ceil(STEP) {
+            let shares = self.shares();
+            let before: Vec<u64> = shares.iter().map(|(path, _)| self.charged(path)).collect();
+            let asked = self.tree.try_write("memory.reclaim", &format!("{STEP}m"));
+            for ((path, share), before) in shares.iter().zip(before) {
+                let after = self.charged(path);
+                assert!(
+                    before > *share || after + MOVED >= before,
+                    "{path} had {before} bytes, no more than its {share}, and has {after}"
+                );
+            }
+            match asked {
+                Ok(()) => {}
+                Err(TRY_AGAIN) => return false,
+                Err(errno) => panic!("memory.reclaim: {errno}"),
+            }
+        }
+        true
+    }
+
+    /// What everybody has at the end, against what the formula dealt out at first; so many bytes were not asked for. Who loses
+    /// claims less, and the others' shares grow: what two that claim too much have together is exact, what each has depends on who
+    /// was met when. In the guest (tests/guest/44-protection.sh) the kernel's own reclaim does the same.
+    fn judge(&self, first: &[(&str, u64)], left: u64) {
+        let mut told = String::new();
+        for (path, share) in first {
+            let charged = self.charged(path);
+            let _ = writeln!(told, "{path}: {} of {} KiB", charged >> 10, share >> 10);
+        }
+        eprintln!("{told}");
+        for (path, share) in first {
+            let (charged, exact) = (self.charged(path), !path.contains('/'));
+            let (least, most) = match exact {
+                true => (share - share / 50, share + share / 50),
+                false => (share / 2, share * 2),
+            };
+            let most = most + BESIDE + left;
+            assert!(
+                (least..=most).contains(&charged),
+                "{path}: {charged} bytes, not {least} to {most}\n{told}"
+            );
+        }
+        for (path, mib, one) in &self.sleepers {
+            let (inside, out) = (one.status("RssAnon"), one.status("VmSwap"));
+            assert!(
+                inside.abs_diff(self.charged(path)) <= BESIDE,
+                "{path}: {inside}\n{told}"
+            );
+            assert!(
+                (inside + out).abs_diff(mib * MIB) <= BESIDE,
+                "{path}: {inside}, {out}"
+            );
+        }
+        for (_, _, one) in &self.sleepers {
+            let _ = one.touch();
+        }
+    }
+}
+
+/// Everything that is not protected goes, and no more, however much is asked for.
+#[test]
+fn min_that_is_overcommitted_is_shared_out() {
+    let _serial = serial();
+    let _swap = Swap::new(1024);
+    let stand = Stand::new("memory.min");
+    let first = stand.shares();
+    assert!(!stand.reclaim(1000), "it cannot all be had");
+    stand.judge(&first, 0);
+}
+
+/// As long as anybody has something that is not protected.
+#[test]
+fn low_that_is_overcommitted_is_shared_out() {
+    let _serial = serial();
+    let _swap = Swap::new(1024);
+    let stand = Stand::new("memory.low");
+    let first = stand.shares();
+    let top = first.iter().filter(|(path, _)| !path.contains('/'));
+    let protected: u64 = top.map(|(_, share)| share).sum();
+    // What is charged beside their pages does not go.
+    let beside = ROWS.len() as u64 * BESIDE;
+    let all = stand.charged("") - protected - beside;
+    assert!(stand.reclaim(all / MIB), "it can be had");
+    stand.judge(&first, beside);
+}
