@@ -7,7 +7,7 @@ mod pictures;
 use crate::experiments::{ALL, Experiment, Settings};
 use crate::nearest::nearest;
 use crate::outcome::Outcome;
-use crate::scenario::{Plans, ScenarioError, TEXT_MAX, parse, run as run_plans};
+use crate::scenario::{Plans, ScenarioError, TEXT_MAX, parse_within, run as run_plans};
 use crate::show::Heading;
 use std::fs::File;
 use std::io::{self, Read};
@@ -133,7 +133,8 @@ impl Job {
         })?;
         let mut set = set.to_vec();
         set.extend(seed.map(|seed| format!("run.seed={seed}")));
-        let plans = parse(path, &text, &set)?;
+        let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+        let plans = parse_within(folder, path, &text, &set)?;
         let stem = Path::new(path).file_stem();
         let stem = stem.map(|stem| stem.to_string_lossy().into_owned());
         let name = plans.file.name.clone().or(stem).unwrap_or_default();

@@ -6,10 +6,11 @@ use super::metadata::Metadata;
 const ARROWS: [(&str, &[&str]); 12] = [
     ("engine", &[]),
     ("pagetables", &[]),
-    ("host", &["engine", "pagetables"]),
+    ("event-log", &[]),
+    ("host", &["engine", "event-log", "pagetables"]),
     ("models", &["engine"]),
     ("touches", &[]),
-    ("sim", &["engine", "models", "touches"]),
+    ("sim", &["engine", "event-log", "models", "touches"]),
     ("memcgfs", &["engine"]),
     ("pictures", &["engine"]),
     ("daemon", &["engine", "memcgfs", "host", "pictures"]),

@@ -46,6 +46,14 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
     ),
     ("crates/models/src", &[&["mmu_gather", "vma"]]),
     (
+        "crates/event-log/src",
+        &[
+            &["varint", "frame", "item", "pages", "unit"],
+            &["header", "order", "runs"],
+            &["decode", "encode"],
+        ],
+    ),
+    (
         "crates/touches/src",
         &[
             &["case", "figures", "rng"],
@@ -70,7 +78,7 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
     (
         "crates/sim/src/scenario",
         &[
-            &["values", "space"],
+            &["values", "space", "recorded"],
             &["file", "spaces"],
             &["balloon", "error", "hierarchy", "pattern", "yardstick"],
             &["plan"],
@@ -132,7 +140,8 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
         &[
             &["options", "hash"],
             &["error"],
-            &["control", "rights", "walls", "handshake"],
+            &["control", "rights", "walls", "record"],
+            &["handshake"],
             &["http", "preflight"],
             &["serve"],
             &["reclaim", "tenants"],
@@ -143,7 +152,7 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
         "crates/host/src/books",
         &[
             &["word", "index"],
-            &["timeline", "histogram", "tally", "frames"],
+            &["timeline", "histogram", "tally", "again", "frames"],
             &["owners"],
             &["see", "arrive", "rounds", "run"],
         ],
@@ -156,6 +165,7 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
             ],
             &["culled", "homes", "tally", "why"],
             &["feed", "kernel", "room"],
+            &["record"],
             &["driver"],
             &["act", "report", "tenants"],
         ],
@@ -166,7 +176,7 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
             &["cache", "stall"],
             &["tenant", "under_way"],
             &["host", "pressure"],
-            &["unmapped", "list"],
+            &["unmapped", "list", "curves"],
             &["look", "hold", "ask", "reclaim", "figures"],
         ],
     ),

@@ -74,6 +74,7 @@ mod tests {
             pages: 3,
             sampled_pages: None,
             left_out: 0,
+            note: None,
             sizes: vec![1, 2, 3],
             curves: vec![
                 (CurvePolicy::Lru, vec![0.5, 0.4, 0.0]),

@@ -61,6 +61,8 @@ pub struct Curves {
     pub sampled_pages: Option<u64>,
     /// Records that were no references.
     pub left_out: u64,
+    /// What a reader should know of the trace.
+    pub note: Option<String>,
     /// Sizes in pages, ascending, each once.
     pub sizes: Vec<u64>,
     /// Miss ratios by policy, one a size.
@@ -98,6 +100,7 @@ impl Job {
             pages: first.pages(),
             sampled_pages: first.sampled_pages(),
             left_out: trace.left_out(),
+            note: trace.note(),
             curves: Vec::new(),
             sizes,
         };

@@ -1,7 +1,9 @@
 //! The keys of an experiment file. Every one that is not listed here is an error.
 
+use super::recorded::Recorded;
 use super::values::{Rate, Share, Size, Time};
 use serde::Deserialize;
+use std::sync::Arc;
 use toml::{Spanned, Table};
 
 /// A whole file.
@@ -212,15 +214,20 @@ const fn one() -> u32 {
 }
 
 /// `[[tenant.work]]`: a mapping of its own and touches in it.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Work {
     /// How the next page is chosen.
     pub pattern: PatternName,
-    /// Size of the mapping.
-    pub size: Size,
-    /// How often it touches.
-    pub rate: Rate,
+    /// Size of the mapping; a recording has its own.
+    pub size: Option<Size>,
+    /// How often it touches; a recording has its own times.
+    pub rate: Option<Rate>,
+    /// recording: the file, from the folder of this one.
+    pub file: Option<String>,
+    /// What is in it.
+    #[serde(skip)]
+    pub recorded: Option<Arc<Recorded>>,
     /// zipf, fio-zipf, ebizzy: the exponent.
     pub exponent: Option<f64>,
     /// hot-cold: the hot part of the mapping.
@@ -247,6 +254,23 @@ pub struct Work {
     pub stop: Option<Time>,
 }
 
+impl Work {
+    /// Pages of its mapping.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        match &self.recorded {
+            Some(recorded) => recorded.pages().into(),
+            None => self.size.map_or(0, Size::pages),
+        }
+    }
+
+    /// Touches a second; none of a recording.
+    #[must_use]
+    pub fn rate(&self) -> u64 {
+        self.rate.map_or(0, |rate| rate.0)
+    }
+}
+
 /// `pattern`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -267,6 +291,8 @@ pub enum PatternName {
     FioZipf,
     /// ebizzy: a random chunk, then all its pages, as in document 002.
     Ebizzy,
+    /// What a real program did, once (`pagetide run --record`).
+    Recording,
 }
 
 /// `memory` of a work.

@@ -11,6 +11,7 @@ pub mod hierarchy;
 pub mod oracle;
 pub mod pattern;
 mod plan;
+pub mod recorded;
 pub mod report;
 pub mod space;
 pub mod spaces;
@@ -19,7 +20,7 @@ pub mod world;
 pub mod yardstick;
 
 pub use error::ScenarioError;
-pub use plan::{Plan, Plans, TEXT_MAX, parse};
+pub use plan::{Plan, Plans, TEXT_MAX, parse, parse_within};
 
 use crate::outcome::Outcome;
 use report::Course;

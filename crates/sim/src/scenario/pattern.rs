@@ -4,7 +4,9 @@
 //! stream of random numbers and on simulated time alone.
 
 use super::file::{PatternName, Work};
+use super::recorded::{Event, Recorded, Replay};
 use crate::rng::Rng;
+use std::sync::Arc;
 use touches::zipf::Zipf;
 
 /// fio's and the documents' defaults.
@@ -46,16 +48,27 @@ pub enum Pattern {
         /// The next page.
         next: u32,
     },
+    /// What was recorded.
+    Recorded {
+        /// All of it.
+        recorded: Arc<Recorded>,
+        /// How far it has come.
+        at: Replay,
+    },
 }
 
 impl Pattern {
     /// The pattern of `work`.
     #[must_use]
     pub fn new(work: &Work) -> Self {
-        let pages = small(work.size.pages());
+        let pages = small(work.pages());
         let forward = |once| Self::Forward { next: 0, once };
         match work.pattern {
             PatternName::Uniform | PatternName::FioRandrw => Self::Uniform,
+            PatternName::Recording => Self::Recorded {
+                recorded: work.recorded.clone().unwrap_or_default(),
+                at: Replay::default(),
+            },
             PatternName::Zipf | PatternName::FioZipf => {
                 Self::Zipf(Zipf::new(pages, work.exponent.unwrap_or(0.0)))
             }
@@ -128,6 +141,16 @@ impl Pattern {
                 *next += 1;
                 Some(*next - 1)
             }
+            Self::Recorded { .. } => None,
+        }
+    }
+
+    /// Of a recording: what happens next before `now`, milliseconds since it began; none if nothing does, or of other
+    /// patterns.
+    pub fn replay(&mut self, now: u64) -> Option<Event> {
+        match self {
+            Self::Recorded { recorded, at } => recorded.next(at, now),
+            _ => None,
         }
     }
 }
@@ -156,8 +179,8 @@ mod tests {
         let work: Work = toml::from_str(text).expect("a work");
         Work {
             pattern,
-            size: Size(pages * 4096),
-            rate: Rate(1),
+            size: Some(Size(pages * 4096)),
+            rate: Some(Rate(1)),
             exponent: matches!(pattern, PatternName::Zipf).then_some(0.9),
             ..work
         }

@@ -6,8 +6,10 @@
 use super::error::{ScenarioError, Source};
 use super::file::{AccessedBits, File, PatternName, Tenant, Work};
 use super::hierarchy::Hierarchy;
+use super::recorded::Recordings;
 use super::yardstick;
 use engine::{Bytes, Pages};
+use std::path::Path;
 use toml::{Table, Value};
 
 /// Bytes of a file.
@@ -44,7 +46,21 @@ pub struct Plans {
 /// # Errors
 /// [`ScenarioError`] with file, line, reason and remedy.
 pub fn parse(name: &str, text: &str, set: &[String]) -> Result<Plans, ScenarioError> {
+    parse_within(Path::new(""), name, text, set)
+}
+
+/// The same; recordings are read from `folder`.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_within(
+    folder: &Path,
+    name: &str,
+    text: &str,
+    set: &[String],
+) -> Result<Plans, ScenarioError> {
     let source = Source { name, text };
+    let mut recordings = Recordings::within(folder);
     if text.len() > TEXT_MAX {
         let what = format!("the file is longer than {TEXT_MAX} bytes; {TEXT_MAX} are the most");
         return Err(source.error(None, what, "split it"));
@@ -70,7 +86,9 @@ pub fn parse(name: &str, text: &str, set: &[String]) -> Result<Plans, ScenarioEr
     let combinations = combinations(source, &file.sweep)?;
     let mut runs = Vec::new();
     for values in combinations {
-        runs.push(plan(source, &table, values)?);
+        let mut run = plan(source, &table, values)?;
+        load(source, &mut run.file, &mut recordings)?;
+        runs.push(run);
     }
     bounded(source, &runs)?;
     Ok(Plans { file, runs })
@@ -111,6 +129,26 @@ fn plan(
     })?;
     check(again, &file).map_err(|told| complain(told.what, told.hint))?;
     Ok(Plan { values, file })
+}
+
+/// Reads the recordings that a run replays.
+fn load(
+    source: Source<'_>,
+    file: &mut File,
+    recordings: &mut Recordings,
+) -> Result<(), ScenarioError> {
+    for tenant in &mut file.tenant {
+        for spanned in &mut tenant.get_mut().work {
+            let work = spanned.get_mut();
+            if let Some(name) = &work.file {
+                let read = recordings.get(name);
+                let told =
+                    |what| source.error(None, what, "`pagetide run --record FILE` makes one");
+                work.recorded = Some(read.map_err(told)?);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `key=value`; the value as TOML, or else as a string.
@@ -333,11 +371,21 @@ fn check_tenant(
 }
 
 fn wrong_with(work: &Work) -> Option<(&'static str, &'static str)> {
-    use PatternName::{Ebizzy, FioZipf, HotCold, Zipf};
+    use PatternName::{Ebizzy, FioZipf, HotCold, Recording, Zipf};
     let takes_exponent = matches!(work.pattern, Zipf | FioZipf | Ebizzy);
     let hot = work.hot.is_some() || work.hot_touches.is_some() || work.phase.is_some();
+    if work.pattern == Recording {
+        return wrong_with_recording(work);
+    }
+    let size = work.size.unwrap_or_default();
     match () {
-        () if work.size.0 == 0 || work.size.pages() > PAGES_MAX => {
+        () if work.size.is_none() => Some(("missing field `size`", "e.g. size = \"512M\"")),
+        () if work.rate.is_none() => Some(("missing field `rate`", "e.g. rate = 1000")),
+        () if work.file.is_some() => Some((
+            "a file is for recordings only",
+            "leave it out, or pattern = \"recording\"",
+        )),
+        () if size.0 == 0 || size.pages() > PAGES_MAX => {
             Some(("its size is 0 or above 256G", "e.g. size = \"512M\""))
         }
         () if work.exponent.is_some_and(|e| !(0.0..=10.0).contains(&e)) => {
@@ -360,15 +408,32 @@ fn wrong_with(work: &Work) -> Option<(&'static str, &'static str)> {
         () if work.chunk.is_some() && work.pattern != Ebizzy => {
             Some(("a chunk is for ebizzy only", "leave it out"))
         }
-        () if work
-            .chunk
-            .is_some_and(|chunk| chunk.0 == 0 || chunk > work.size) =>
-        {
-            Some((
-                "its chunk is 0 or larger than its size",
-                "e.g. chunk = \"512K\"",
-            ))
-        }
+        () if work.chunk.is_some_and(|chunk| chunk.0 == 0 || chunk > size) => Some((
+            "its chunk is 0 or larger than its size",
+            "e.g. chunk = \"512K\"",
+        )),
+        () => None,
+    }
+}
+
+/// A recording says all but where it is, and what kind of memory it was.
+fn wrong_with_recording(work: &Work) -> Option<(&'static str, &'static str)> {
+    let has_more = work.size.is_some()
+        || work.rate.is_some()
+        || work.exponent.is_some()
+        || work.hot.is_some()
+        || work.hot_touches.is_some()
+        || work.phase.is_some()
+        || work.chunk.is_some();
+    match () {
+        () if work.file.is_none() => Some((
+            "a recording without its file",
+            "e.g. file = \"redis.rec\", of `pagetide run --record redis.rec`",
+        )),
+        () if has_more => Some((
+            "a recording has its own size, rate and pattern",
+            "leave size, rate and what belongs to other patterns out",
+        )),
         () => None,
     }
 }
@@ -383,9 +448,12 @@ fn bounded(source: Source<'_>, runs: &[Plan]) -> Result<(), ScenarioError> {
             let (tenant, count) = (tenant.get_ref(), tree.instances(n));
             tenants = tenants.saturating_add(count);
             for work in tenant.work.iter().map(toml::Spanned::get_ref) {
-                pages = pages.saturating_add(work.size.pages().saturating_mul(count));
+                pages = pages.saturating_add(work.pages().saturating_mul(count));
+                let recorded = work.recorded.as_ref();
+                let accesses = recorded.map_or(0, |recorded| recorded.accesses());
+                touches += accesses as u128 * u128::from(count);
                 let seconds = u128::from(plan.file.run.duration.0).div_ceil(1000);
-                touches += u128::from(work.rate.0) * seconds * u128::from(count);
+                touches += u128::from(work.rate()) * seconds * u128::from(count);
             }
         }
         if pages > PAGES_MAX || tenants > TENANTS_MAX {

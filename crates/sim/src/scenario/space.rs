@@ -179,6 +179,12 @@ impl Space {
         PageOut::Stored
     }
 
+    /// Its program gives a folio back: nothing of it is mapped any more. An anon folio is the caller's to remove.
+    pub(super) fn zap(&mut self, id: FolioId) {
+        let pages: Vec<u64> = self.map.mappings(id).map(|(page, _)| page).collect();
+        pages.into_iter().for_each(|page| self.set(page, 0));
+    }
+
     /// Removes mappings. What was accessed through them of files, which stay in memory, is told to `lruvec`
     /// if the mapping has recency now; anon folios are the caller's to remove. spec: reclaim-control.md 6.1.
     pub fn munmap(&mut self, start: u64, end: u64, lruvec: &mut Lruvec) {

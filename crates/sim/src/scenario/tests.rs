@@ -341,7 +341,11 @@ fn complaints_name_line_and_remedy() {
             "test.toml:2: ",
             "did you mean `multi-gen`?",
         ),
-        (tenant, "test.toml:3: missing field `rate`", "add it"),
+        (
+            tenant,
+            "test.toml:3: work of `a`: missing field `rate`",
+            "rate = 1000",
+        ),
     ] {
         let told = complaint(text, &[]);
         assert!(

@@ -2,7 +2,6 @@
 
 use super::csv::CsvOptions;
 use super::error::{Fault, TraceError};
-use super::event_log;
 use super::input::Input;
 
 /// The formats of docs/formats.md.
@@ -16,8 +15,8 @@ pub enum Format {
     Arc,
     /// Page touches by windows.
     PageWindows,
-    /// pagetide's own log of a real program.
-    EventLog,
+    /// pagetide's own recording of a real program.
+    Recording,
 }
 
 impl Format {
@@ -27,7 +26,7 @@ impl Format {
         Self::Csv,
         Self::Arc,
         Self::PageWindows,
-        Self::EventLog,
+        Self::Recording,
     ];
 
     /// Its name on a command line.
@@ -38,7 +37,7 @@ impl Format {
             Self::Csv => "csv",
             Self::Arc => "arc",
             Self::PageWindows => "page-windows",
-            Self::EventLog => "event-log",
+            Self::Recording => "recording",
         }
     }
 
@@ -84,7 +83,7 @@ impl TraceOptions {
             .peek(event_log::MAGIC.len())?
             .starts_with(&event_log::MAGIC)
         {
-            return Ok(Format::EventLog);
+            return Ok(Format::Recording);
         }
         let name = input.file().file_name().unwrap_or_default();
         Format::of_name(&name.to_string_lossy()).ok_or_else(|| {

@@ -8,18 +8,19 @@ mod arc;
 mod csv;
 mod dense;
 mod error;
-mod event_log;
 mod format;
 mod input;
+mod looks;
 mod oracle_general;
 mod page_windows;
+mod recording;
 mod unzstd;
 
 pub use csv::{Column, CsvOptions, Header, Ids};
 pub use dense::Dense;
 pub use error::{Place, TraceError};
-pub use event_log::{LogEvent, LogRecord, MAGIC as LOG_MAGIC, encode as encode_log};
 pub use format::{Format, TraceOptions};
+pub use looks::Looks;
 
 use error::Fault;
 use input::Input;
@@ -46,7 +47,7 @@ pub struct Reference {
     /// Which page; block and object numbers of other traces count as pages.
     pub page: u64,
     /// When, in the trace's own unit: seconds (oracleGeneral), whatever a CSV has, the number of
-    /// the window (page windows), milliseconds (event log), 0 (ARC).
+    /// the window (page windows), milliseconds (recordings), 0 (ARC).
     pub time: u64,
     /// How.
     pub kind: Kind,
@@ -61,6 +62,10 @@ trait Source {
     /// Records left out because they are no references, e.g. objects of size 0.
     fn left_out(&self) -> u64 {
         0
+    }
+    /// What a reader should know of the trace, as far as it was read.
+    fn note(&self) -> Option<String> {
+        None
     }
 }
 
@@ -112,7 +117,7 @@ impl Trace {
             Format::Csv => Box::new(csv::Csv::new(input, &options.csv)?),
             Format::Arc => Box::new(arc::Arc::new(input)),
             Format::PageWindows => Box::new(page_windows::PageWindows::new(input)),
-            Format::EventLog => Box::new(event_log::EventLog::new(input)?),
+            Format::Recording => Box::new(recording::Recording::new(input)?),
         };
         Ok(Self {
             source,
@@ -155,6 +160,12 @@ impl Trace {
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.source.left_out()
+    }
+
+    /// What a reader should know of the trace, as far as it was read: that it was cut off, for one.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        self.source.note()
     }
 
     /// How much of the file has been read, 0 to 1; `None` where its size is not known.

@@ -6,6 +6,7 @@ use std::io::Cursor;
 
 mod builders;
 mod hostile;
+mod recordings;
 mod sound;
 
 use builders::*;

@@ -53,7 +53,7 @@ fn limit(size: Option<Size>) -> Limit {
 }
 
 fn pages_of(tenant: &Tenant) -> u64 {
-    tenant.work.iter().map(|w| w.get_ref().size.pages()).sum()
+    tenant.work.iter().map(|w| w.get_ref().pages()).sum()
 }
 
 const fn policy(name: PolicyName, memory: Pages) -> Policy {

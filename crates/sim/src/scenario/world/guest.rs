@@ -108,7 +108,7 @@ pub(super) fn guests(file: &File, tree: &Hierarchy) -> Vec<Guest> {
         for parent in above {
             for _ in 0..tenant.count {
                 let stream = Rng::stream(file.run.seed, 1 + guests.len() as u64).next_u64();
-                let works = tenant.work.iter().map(|work| *work.get_ref());
+                let works = tenant.work.iter().map(|work| work.get_ref().clone());
                 guests.push(Guest {
                     group,
                     parent,

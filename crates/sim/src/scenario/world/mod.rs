@@ -20,6 +20,7 @@ use super::balloon::Host;
 use super::file::{Access, AccessedBits, File};
 use super::hierarchy::Hierarchy;
 use super::plan::Plan;
+use super::recorded::Event;
 use super::spaces::Spaces;
 use super::values::Time;
 use crate::hardware;
@@ -174,6 +175,31 @@ impl World {
                 let Some(folio) = next else { break };
                 self.touch(n, w, folio);
             }
+            self.replay(n, w, (since, step));
+        }
+    }
+
+    /// What a recorded program did in this step.
+    fn replay(&mut self, n: usize, w: usize, (since, step): (u64, u64)) {
+        while let Some(event) = self.guests[n].workers[w].replay(since, step) {
+            let first = self.guests[n].workers[w].first;
+            match event {
+                Event::Access(page) => self.touch(n, w, FolioId(first + page)),
+                Event::Unmap(page) => self.give_back(n, FolioId(first + page)),
+            }
+        }
+    }
+
+    /// A page that its program gives back. A yardstick's list knows no such thing: there it stays until it is taken.
+    fn give_back(&mut self, n: usize, folio: FolioId) {
+        let guest = &mut self.guests[n];
+        let Some(id) = guest.memcg.filter(|_| guest.yardstick.is_none()) else {
+            return;
+        };
+        let gone = self.machine.unmap_range(id, folio, 1);
+        guest.counts.unmapped += gone.present.0;
+        if !self.spaces.in_engine {
+            self.spaces.of(id).zap(folio);
         }
     }
 

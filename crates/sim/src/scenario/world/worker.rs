@@ -5,6 +5,7 @@
 use crate::rng::Rng;
 use crate::scenario::file::{AdviceName, Kind, Work};
 use crate::scenario::pattern::Pattern;
+use crate::scenario::recorded::Event;
 use crate::scenario::space::Space;
 use engine::{FolioId, FolioType};
 use models::vma::{Advice, Fadvice, OpenFileId, Vma, VmaKind};
@@ -28,7 +29,7 @@ impl Worker {
         if self.work.start.0 > since || stopped {
             return 0;
         }
-        self.owed += self.work.rate.0 * step;
+        self.owed += self.work.rate() * step;
         let touches = self.owed / 1000;
         self.owed %= 1000;
         touches
@@ -38,6 +39,14 @@ impl Worker {
     pub(super) fn next(&mut self, now: u64) -> Option<FolioId> {
         let page = self.pattern.next(&mut self.rng, self.pages, now)?;
         Some(FolioId(self.first + page))
+    }
+
+    /// Of a recording: what happens next in `step` ms, `since` ms after its tenant has come.
+    pub(super) fn replay(&mut self, since: u64, step: u64) -> Option<Event> {
+        let until = since + step;
+        let until = self.work.stop.map_or(until, |stop| until.min(stop.0));
+        let until = until.checked_sub(self.work.start.0)?;
+        self.pattern.replay(until)
     }
 
     pub(super) const fn folio_type(&self) -> FolioType {
@@ -77,7 +86,7 @@ pub(super) fn workers(works: impl Iterator<Item = Work>, seed: u64) -> Vec<Worke
     let mut first = 0;
     let mut all = Vec::new();
     for (n, work) in (0..).zip(works) {
-        let pages = u32::try_from(work.size.pages()).unwrap_or(u32::MAX);
+        let pages = u32::try_from(work.pages()).unwrap_or(u32::MAX);
         all.push(Worker {
             pattern: Pattern::new(&work),
             rng: Rng::stream(seed, n),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const NAMES: [&str; 5] = ["t.oracleGeneral", "t.csv", "t.lis", "t.w100", "t.events"];
+pub(super) const NAMES: [&str; 4] = ["t.oracleGeneral", "t.csv", "t.lis", "t.w100"];
 
 /// References whose pages fit every format; ARC has no time, windows have their own.
 pub(super) fn references() -> impl Strategy<Value = Vec<Reference>> {
@@ -28,8 +28,7 @@ pub(super) fn bytes(name: &str, all: &[Reference]) -> Vec<u8> {
         "t.oracleGeneral" => oracle_general(all),
         "t.csv" => csv(all),
         "t.lis" => arc(all),
-        "t.w100" => windows(all),
-        _ => event_log(all),
+        _ => windows(all),
     }
 }
 
@@ -90,22 +89,6 @@ fn windows(all: &[Reference]) -> Vec<u8> {
         }
         bytes.extend((reference.page << 2 | 1).to_le_bytes());
     }
-    bytes
-}
-
-fn event_log(all: &[Reference]) -> Vec<u8> {
-    let mut bytes = LOG_MAGIC.to_vec();
-    let mut push = |time, page, event| {
-        bytes.extend(encode_log(LogRecord { time, page, event }));
-    };
-    for (n, reference) in all.iter().enumerate() {
-        let event = [LogEvent::FirstTouch, LogEvent::Touched, LogEvent::Refault][n % 3];
-        push(reference.time, reference.page, event);
-        let other = [LogEvent::Evicted, LogEvent::Aged, LogEvent::Unmapped][n % 3];
-        push(reference.time, reference.page, other);
-    }
-    let last = all.last().map_or(0, |r| r.time);
-    push(last, 2 * all.len() as u64, LogEvent::End);
     bytes
 }
 

@@ -104,18 +104,12 @@ proptest! {
 
     #[test]
     fn cut_binary_files_are_never_taken_for_whole(all in references(), cut in 1usize..16) {
-        for name in ["t.oracleGeneral", "t.events"] {
-            let mut file = bytes(name, &all);
-            file.truncate(file.len() - cut);
-            prop_assert!(plain(name, &file).is_err(), "{}", name);
-            let packed = zstd(&file);
-            prop_assert!(plain(name, &packed[..packed.len() - 1]).is_err(), "{}", name);
-        }
-        let log = bytes("t.events", &all);
-        let whole_records = &log[..log.len() - 16];
-        prop_assert!(plain("t.events", whole_records).is_err());
-        let options = TraceOptions { cut_off: true, ..TraceOptions::default() };
-        prop_assert_eq!(read("t", whole_records, &options).expect("asked for"), all);
+        let name = "t.oracleGeneral";
+        let mut file = bytes(name, &all);
+        file.truncate(file.len() - cut);
+        prop_assert!(plain(name, &file).is_err(), "{}", name);
+        let packed = zstd(&file);
+        prop_assert!(plain(name, &packed[..packed.len() - 1]).is_err(), "{}", name);
     }
 }
 
@@ -196,29 +190,6 @@ fn errors_name_the_place() {
     }
     let gzip = error("a.csv", &[0x1f, 0x8b, 8, 0]);
     assert!(gzip.what.contains("gzip") && gzip.remedy.contains("zcat"));
-}
-
-#[test]
-fn the_event_log_is_counted_and_in_order() {
-    let record = |time, page, event| encode_log(LogRecord { time, page, event });
-    let log = |records: &[[u8; 16]]| [&LOG_MAGIC[..], &records.concat()].concat();
-    let (a, b) = (
-        record(5, 1, LogEvent::Touched),
-        record(4, 1, LogEvent::Touched),
-    );
-    let end = |n| record(9, n, LogEvent::End);
-    assert!(plain("l", &log(&[a, end(1)])).is_ok());
-    for (file, byte, what) in [
-        (log(&[a, end(2)]), 32, "2 records were written, 1 are here"),
-        (log(&[a, b, end(2)]), 32, "time goes back"),
-        (log(&[a, end(1), a]), 48, "a record after the last"),
-        (log(&[[7; 16], end(1)]), 16, "there is no event 7"),
-        (log(&[a]), 32, "without its last record"),
-    ] {
-        let error = error("l", &file);
-        assert_eq!(error.place, Place::Byte(byte), "{error}");
-        assert!(error.what.contains(what), "{error}");
-    }
 }
 
 /// A stream without end.

@@ -1,0 +1,113 @@
+//! Frames: what is written at once, with its length and a checksum before it.
+//!
+//! Invariant: a frame is whole or it is not read; no frame is longer than [`FRAME_MAX`].
+
+/// Bytes before the content: its length and its checksum, 32 bits each, little-endian.
+pub const PREFIX: usize = 8;
+/// Longest content, bytes.
+pub const FRAME_MAX: usize = 128 << 10;
+
+/// What some bytes begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split<'a> {
+    /// The beginning of a frame that needs so many bytes in all.
+    Needs(usize),
+    /// A whole frame: its content.
+    Whole(&'a [u8]),
+    /// No frame: too long, empty, or not what was written.
+    Damaged,
+}
+
+/// Appends a frame.
+///
+/// # Panics
+/// If the content is empty or longer than [`FRAME_MAX`].
+pub fn put(out: &mut Vec<u8>, content: &[u8]) {
+    assert!(
+        (1..=FRAME_MAX).contains(&content.len()),
+        "a frame has a bounded length"
+    );
+    let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(&crc(content).to_le_bytes());
+    out.extend_from_slice(content);
+}
+
+/// What `bytes` begin with.
+#[must_use]
+pub fn split(bytes: &[u8]) -> Split<'_> {
+    let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() else {
+        return Split::Needs(PREFIX);
+    };
+    let [a, b, c, d, sum @ ..] = *prefix;
+    let length = u32::from_le_bytes([a, b, c, d]) as usize;
+    if !(1..=FRAME_MAX).contains(&length) {
+        return Split::Damaged;
+    }
+    match rest.get(..length) {
+        None => Split::Needs(PREFIX + length),
+        Some(content) if crc(content) == u32::from_le_bytes(sum) => Split::Whole(content),
+        Some(_) => Split::Damaged,
+    }
+}
+
+/// CRC-32C (Castagnoli), reflected.
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+
+const TABLE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        #[expect(clippy::cast_possible_truncation, reason = "below 256")]
+        let mut value = at as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            value = if value & 1 == 1 {
+                value >> 1 ^ POLYNOMIAL
+            } else {
+                value >> 1
+            };
+            bit += 1;
+        }
+        table[at] = value;
+        at += 1;
+    }
+    table
+};
+
+fn crc(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, byte: &u8| {
+        let low = sum.to_le_bytes()[0] ^ byte;
+        sum >> 8 ^ TABLE[usize::from(low)]
+    };
+    !bytes.iter().fold(!0, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_known_one() {
+        // RFC 3720 B.4.
+        assert_eq!(crc(b"123456789"), 0xe306_9283);
+        assert_eq!(crc(&[0; 32]), 0x8a91_36aa);
+    }
+
+    #[test]
+    fn a_frame_is_whole_or_not_there() {
+        let mut bytes = Vec::new();
+        put(&mut bytes, b"content");
+        assert_eq!(split(&bytes), Split::Whole(b"content"));
+        for cut in 0..bytes.len() {
+            let needs = if cut < PREFIX { PREFIX } else { bytes.len() };
+            assert_eq!(split(&bytes[..cut]), Split::Needs(needs));
+        }
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 4;
+            assert!(!matches!(split(&other), Split::Whole(_)), "byte {at}");
+        }
+        assert_eq!(split(&[0; 64]), Split::Damaged);
+    }
+}

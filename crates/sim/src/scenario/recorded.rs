@@ -1,0 +1,161 @@
+//! A recording of a real program in memory, to be replayed by any number of tenants.
+//!
+//! Invariant: pages have dense numbers, in the order in which they are accessed first; what was accessed between two looks is
+//! spread evenly over the time between them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::trace::{Dense, Looks, TraceError};
+
+/// Most accesses: 1 GiB of memory.
+const ACCESSES_MAX: usize = 1 << 28;
+
+/// Between the look before and this one.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    /// When it ends, milliseconds since the recording was begun.
+    until_ms: u64,
+    /// Where its accesses end, and the pages that it has given back.
+    accesses: usize,
+    unmapped: usize,
+}
+
+/// A recording.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    pages: u32,
+    accesses: Vec<u32>,
+    unmapped: Vec<u32>,
+    spans: Vec<Span>,
+}
+
+/// How far a replay has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Replay {
+    /// The span that it is in, and the next access and page given back.
+    span: usize,
+    access: usize,
+    unmapped: usize,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// This page is accessed.
+    Access(u32),
+    /// Its program gives it back.
+    Unmap(u32),
+}
+
+impl Recorded {
+    fn read(file: &Path) -> Result<Self, String> {
+        let told = |error: TraceError| format!("{error}; {}", error.remedy);
+        let mut looks = Looks::open(file).map_err(told)?;
+        let (mut recorded, mut dense) = (Self::default(), Dense::default());
+        while let Some(look) = looks.next_look().map_err(told)? {
+            let accessed = look.accessed.iter().flat_map(|unit| unit.pages());
+            recorded
+                .accesses
+                .extend(accessed.map(|page| dense.id(page)));
+            // Who was never accessed is not there to be given back.
+            let known = dense.len();
+            let unmapped = look.unmapped.iter().flat_map(|unit| unit.pages());
+            let unmapped = unmapped.map(|page| dense.id(page));
+            recorded.unmapped.extend(unmapped.filter(|id| *id < known));
+            if recorded.accesses.len().max(recorded.unmapped.len()) > ACCESSES_MAX {
+                return Err(format!(
+                    "{}: it has more than {ACCESSES_MAX} accesses; record for a shorter time",
+                    file.display()
+                ));
+            }
+            recorded.spans.push(Span {
+                until_ms: look.now_ms,
+                accesses: recorded.accesses.len(),
+                unmapped: recorded.unmapped.len(),
+            });
+        }
+        recorded.pages = dense.len();
+        match recorded.accesses.is_empty() {
+            true => Err(format!("{}: nothing is recorded in it", file.display())),
+            false => Ok(recorded),
+        }
+    }
+
+    /// Different pages.
+    #[must_use]
+    pub const fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Accesses in all.
+    #[must_use]
+    pub const fn accesses(&self) -> usize {
+        self.accesses.len()
+    }
+
+    /// The next thing that happens before `now`, milliseconds since the replay began; none if nothing does.
+    #[must_use]
+    pub fn next(&self, at: &mut Replay, now: u64) -> Option<Event> {
+        loop {
+            let span = self.spans.get(at.span)?;
+            let before = at.span.checked_sub(1).map(|before| self.spans[before]);
+            let from_ms = before.map_or(0, |before| before.until_ms);
+            let first = before.map_or(0, |before| before.accesses);
+            if at.access < span.accesses {
+                let (number, all) = (at.access - first, span.accesses - first);
+                let length = u128::from(span.until_ms - from_ms);
+                let since = length * number as u128 / all as u128;
+                let due = from_ms + u64::try_from(since).unwrap_or(u64::MAX);
+                if due >= now {
+                    return None;
+                }
+                at.access += 1;
+                return Some(Event::Access(self.accesses[at.access - 1]));
+            }
+            if span.until_ms > now {
+                return None;
+            }
+            if at.unmapped < span.unmapped {
+                at.unmapped += 1;
+                return Some(Event::Unmap(self.unmapped[at.unmapped - 1]));
+            }
+            at.span += 1;
+        }
+    }
+}
+
+/// Recordings that a file names, each read once.
+#[derive(Debug)]
+pub struct Recordings {
+    folder: PathBuf,
+    read: BTreeMap<String, Arc<Recorded>>,
+}
+
+impl Recordings {
+    /// Those named from this folder.
+    #[must_use]
+    pub fn within(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            read: BTreeMap::new(),
+        }
+    }
+
+    /// The recording of this name.
+    ///
+    /// # Errors
+    /// It cannot be read, and why, with what to do.
+    pub fn get(&mut self, name: &str) -> Result<Arc<Recorded>, String> {
+        if let Some(known) = self.read.get(name) {
+            return Ok(Arc::clone(known));
+        }
+        let recorded = Arc::new(Recorded::read(&self.folder.join(name))?);
+        self.read.insert(name.to_owned(), Arc::clone(&recorded));
+        Ok(recorded)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;
