@@ -98,7 +98,9 @@ struct Eyes(Watch);
 
 impl Watching for Eyes {
     fn next(&mut self) -> Result<Report, Failure> {
-        Ok(self.0.look()?)
+        let mut report = self.0.look()?;
+        report.curve = self.0.curve();
+        Ok(report)
     }
 
     fn finished(&self) -> bool {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::options::Options;
+use crate::record::About;
 
 /// First argument of a manager's process. Not a command for people.
 pub const WORD: &str = "__manager";
@@ -30,6 +31,8 @@ pub(crate) struct Setup {
     pub(crate) options: Options,
     /// Its standard output is the file of the last report.
     pub(crate) has_report: bool,
+    /// Its standard error is the file of this recording.
+    pub(crate) record: Option<About>,
 }
 
 /// What the manager says to that.
@@ -93,6 +96,7 @@ mod tests {
         let setup = Setup {
             options: Options::default(),
             has_report: true,
+            record: Some(About::command(&["x".into()], 7)),
         };
         send(&one, &setup).expect("the other side is there");
         let got = receive(&other, Duration::from_secs(5)).expect("no error");

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a program that is managed is never waited for, stopped or ended by anything here. A
 //! manager may be killed at any instant. Floors, from the ground: [`options`], `hash`; [`error`]; [`control`], the
-//! socket, [`rights`], `walls`, the control group of our own, and `handshake`; [`http`], which answers browsers, and
+//! socket, [`rights`], `walls`, the control group of our own, [`record`] and `handshake`; [`http`], which answers browsers, and
 //! [`preflight`], what is checked before; [`serve`], a manager's loop; [`reclaim`] without one, and [`tenants`], the loop of a tree of them;
 //! [`launch`], which becomes a program, and [`manager`], the process beside it.
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ pub mod manager;
 pub mod options;
 pub mod preflight;
 pub mod reclaim;
+pub mod record;
 pub mod rights;
 pub mod serve;
 pub mod tenants;

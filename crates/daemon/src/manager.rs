@@ -82,6 +82,10 @@ fn serve() -> Result<(), Error> {
     let output = duplicate(std::io::stdout())
         .map(File::from)
         .map_err(broken)?;
+    // Nothing of ours is said there: who records has it as a file.
+    let record = duplicate(std::io::stderr())
+        .map(File::from)
+        .map_err(broken)?;
     own_process();
     let setup: Option<Setup> = receive(&channel, UNTIL_EXEC).map_err(broken)?;
     let Some(setup) = setup else {
@@ -93,7 +97,7 @@ fn serve() -> Result<(), Error> {
     if setup.has_report {
         tell_of_panics(duplicate(&output).map_err(broken)?.into());
     }
-    let served = match served(&channel, &setup) {
+    let mut served = match served(&channel, &setup) {
         Ok(served) => served,
         Err(error) => {
             let _ = send(&channel, &Reply::Failed(error.clone()));
@@ -104,6 +108,10 @@ fn serve() -> Result<(), Error> {
     let _ = send(&channel, &Reply::Ready(served.notes().to_vec()));
     let _ = receive::<()>(&channel, UNTIL_EXEC);
     drop(channel);
+    // From the program's own pages on: until the exec it was this program of ours.
+    if let Some(about) = setup.record {
+        served.record(about.begin(record));
+    }
     let (report, ended) = served.stay(&mut Nobody);
     if setup.has_report {
         save(output, &report)?;
@@ -171,6 +179,7 @@ fn own_process() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
     }
 }
 

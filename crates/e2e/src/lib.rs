@@ -22,6 +22,7 @@ pub mod hostile;
 pub mod kills;
 pub mod memcg;
 pub mod notice;
+pub mod paced;
 pub mod packages;
 pub mod pagetide;
 pub mod paired;

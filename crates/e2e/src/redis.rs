@@ -66,6 +66,21 @@ impl Redis {
         }
     }
 
+    /// Reads some keys at once, and checks what comes.
+    ///
+    /// # Panics
+    /// If one is not what was set.
+    pub fn check_all(&mut self, numbers: &[u64]) {
+        let keys: Vec<Vec<u8>> = numbers.iter().map(|number| key(*number)).collect();
+        let words: Vec<[&[u8]; 2]> = keys.iter().map(|key| [&b"GET"[..], key]).collect();
+        let commands: Vec<&[&[u8]]> = words.iter().map(|words| &words[..]).collect();
+        let replies = self.client.pipeline(&commands);
+        for (number, reply) in numbers.iter().zip(replies) {
+            let is_right = reply == Reply::Bulk(Some(value(*number, self.noise)));
+            assert!(is_right, "key {number} is wrong");
+        }
+    }
+
     /// Reads a key, and checks what comes.
     ///
     /// # Panics

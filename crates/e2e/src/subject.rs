@@ -38,7 +38,7 @@ impl Subject {
         Subject::ready(group.run(&command(name, words)).start())
     }
 
-    fn ready(mut running: Running) -> Subject {
+    pub(crate) fn ready(mut running: Running) -> Subject {
         let found = wait::poll(SOON, || {
             let ended = running.ended();
             assert!(ended.is_none(), "it ended early: {}", running.state());

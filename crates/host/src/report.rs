@@ -4,7 +4,13 @@
 //! change their meaning. Units are in the names. The kernel's own figure stands beside each of ours
 //! that has one (`kernel_says`).
 
+mod curve;
+mod recording;
+
 use serde::{Deserialize, Serialize};
+
+pub use curve::{Curve, CurvePoint, REFAULTS_PER_MILLE, Recommended};
+pub use recording::RecordingReport;
 
 /// Edges of bins, milliseconds: fine where policies are, coarse where only the order matters.
 pub const AGE_EDGES_MS: [u64; 18] = [
@@ -105,6 +111,12 @@ pub struct Report {
     pub walks: u64,
     /// Pages that were accessed again, by the age they had before (the promotion histogram).
     pub reaccessed: Vec<Reaccess>,
+    /// What less memory would cost; none before two looks, and where nobody asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub curve: Option<Curve>,
+    /// Of a managed target: what is recorded of it; none without `--record`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recording: Option<RecordingReport>,
     /// Page cache of the control group that nobody maps; none without a group.
     pub unmapped_cache_bytes: Option<u64>,
     /// Kernel memory of the control group (stacks, tables, slab); none without a group.

@@ -23,6 +23,7 @@ Examples:
   pagetide run --evict-older-than 10s --every 40s -- redis-server
   pagetide run --memory-max 1G --best-effort -- java -jar app.jar
   pagetide run --memory-max 256M --dry-run --report report.json -- ./program
+  pagetide run --dry-run --record prog.rec --age-every 1s -- ./program     then: pagetide mrc prog.rec
 
 The exit status is the program's own: pagetide becomes it. 126 and 127 are a shell's: it cannot be run,
 or was not found. The report is written when the last process has ended, a moment after the program.";
@@ -32,7 +33,8 @@ Examples:
   pagetide attach --memory-max 1G $(pgrep -o redis-server)
   pagetide attach --evict-older-than 1m --for 10m 1234
   pagetide attach --memory-high 2G --cgroup system.slice/nginx.service
-  pagetide attach --dry-run --evict-older-than 10s --for 1m --json 1234";
+  pagetide attach --dry-run --evict-older-than 10s --for 1m --json 1234
+  pagetide attach --dry-run --record db.rec --age-every 1s --for 10m 1234";
 
 pub(super) const DETACH: &str = "\
 Examples:
@@ -43,6 +45,7 @@ pub(super) const REPORT: &str = "\
 Examples:
   pagetide report 1234                        watch it for 10 s, then say
   pagetide report --for 2m 1234               ages up to two minutes
+  pagetide report --for 2m --curve 1234       what less memory would cost, and which size to choose
   pagetide report --cgroup system.slice/nginx.service
   pagetide report /web                        a tenant of `pagetide serve`
   pagetide report --all --html page.html      the whole host, with pictures

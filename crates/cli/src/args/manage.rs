@@ -10,6 +10,18 @@ use daemon::options::{Bytes, Millis, UnitError, bytes, millis};
 use super::{Knobs, pid};
 use crate::failure::Failure;
 
+/// A recording, for `mrc` and `sim`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Record {
+    /// Record there which pages each look finds in use, for `pagetide mrc` and `pagetide sim`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Record no more than this
+    #[arg(long, value_name = "SIZE", default_value = "1G", requires = "record")]
+    #[arg(value_parser = bytes, allow_negative_numbers = true)]
+    pub(crate) record_max: Bytes,
+}
+
 /// A program to start, and how to manage it.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Run {
@@ -18,6 +30,8 @@ pub(crate) struct Run {
     /// Write the final report there, as JSON, when the last of its processes has ended
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) record: Record,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
@@ -84,6 +98,8 @@ pub(crate) struct Attach {
     /// Let go after this time
     #[arg(long = "for", value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
     pub(crate) time: Option<Millis>,
+    #[command(flatten)]
+    pub(crate) record: Record,
     /// Print the final report as JSON, and nothing else
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon::options::{Millis, millis};
-use host::report::AgeSource;
+use daemon::options::{Millis, UnitError, millis};
+use host::report::{AgeSource, REFAULTS_PER_MILLE};
 
 use crate::failure::Failure;
 use crate::watching::{Settings, Target, TenantName};
@@ -70,6 +70,12 @@ pub(crate) struct Report {
     /// One line of comma-separated values a report, under a line of names
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
+    /// What less memory would cost: how many pages would come back in a minute, by size, and which size to choose
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) curve: bool,
+    /// How much of the working set may come back in a minute at the size to choose [default: 0.2%]
+    #[arg(long, value_name = "PERCENT", value_parser = percent, requires = "curve", allow_negative_numbers = true)]
+    pub(crate) refaults: Option<f64>,
     #[command(flatten)]
     pub(crate) tree: Tree,
     /// Write a page with pictures there; it needs no network. With --watch it is kept up to date
@@ -122,6 +128,12 @@ pub(crate) struct Plan {
 }
 
 impl Report {
+    /// Tenths of a percent of the working set that may come back in a minute; none without a curve.
+    pub(crate) fn per_mille(&self) -> Option<f64> {
+        self.curve
+            .then(|| self.refaults.unwrap_or(REFAULTS_PER_MILLE))
+    }
+
     pub(crate) fn form(&self) -> Form {
         match (self.json, self.csv) {
             (true, _) => Form::Json,
@@ -186,6 +198,22 @@ pub(super) fn settings(
         age_every: duration(every),
         max_wait: max_wait.map(duration),
         source: None,
+    })
+}
+
+/// `0.2%` or `0.2`, in tenths of a percent.
+fn percent(text: &str) -> Result<f64, UnitError> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse();
+    let percent = number
+        .ok()
+        .filter(|percent| (0.001..=100.0).contains(percent));
+    let per_mille = percent.map(|percent: f64| percent * 10.0);
+    per_mille.ok_or_else(|| UnitError {
+        why: format!(
+            "`{}` is no percentage from 0.001% to 100%",
+            text.escape_debug()
+        ),
+        hint: "say how much of the working set may come back in a minute: --refaults 0.2%",
     })
 }
 

@@ -27,16 +27,23 @@ fn the_definition_is_sound() {
 fn every_option_of_the_interface_is_there() {
     let line = "run --memory-max 512M --memory-high 50% --memory-low 1M --memory-min 4096 \
         --swap-max 2G --policy multi-gen --age-every 5s --evict-older-than 10s --every 40s \
-        --swappiness 200 --dry-run --best-effort --max-wait 3ms --report out.json -- ls -l --color";
+        --swappiness 200 --dry-run --best-effort --max-wait 3ms --report out.json \
+        --record out.rec --record-max 2G -- ls -l --color";
     let Ok(Command::Run(Run {
         knobs,
         report,
+        record,
         command,
     })) = parse(line)
     else {
         panic!("{:?}", parse(line));
     };
     assert_eq!(report.as_deref(), Some(std::path::Path::new("out.json")));
+    assert_eq!(
+        record.record.as_deref(),
+        Some(std::path::Path::new("out.rec"))
+    );
+    assert_eq!(record.record_max, Bytes(2 << 30));
     assert_eq!(command, ["ls", "-l", "--color"]);
     let options = knobs.options().expect("no contradiction");
     assert_eq!(options.limits.max, Size::Bytes(Bytes(512 << 20)));

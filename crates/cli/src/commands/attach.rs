@@ -3,9 +3,11 @@
 //! Invariant: ^C and SIGTERM let go, in order; a second one ends pagetide at once. Either way the process is
 //! left as it is.
 
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use daemon::options::Limits;
+use daemon::record::{self, About};
 use daemon::serve::{Served, Watcher};
 use host::report::Report;
 
@@ -28,7 +30,13 @@ pub(super) fn attach(args: &Attach) -> Result<u8, Failure> {
     let options = args.knobs.options()?;
     let chosen = ask::chosen(&args.whose)?;
     let name = chosen.tenant.to_string();
-    let served = Served::begin(chosen, options.clone(), false)?;
+    let record = args.record.record.as_deref();
+    let record = record.map(record::create).transpose()?;
+    let mut served = Served::begin(chosen, options.clone(), false)?;
+    if let Some(file) = record {
+        let about = About::command(&[OsString::from(&name)], args.record.record_max.0);
+        served.record(about.begin(file));
+    }
     let style = Style::of_stdout();
     let mut front = Front {
         live: (!args.json).then(|| Live::new(style, PLAIN_PACE)),

@@ -29,6 +29,7 @@ pub(super) fn report(args: &args::Report) -> Result<u8, Failure> {
     let page = args.html.as_deref().map(Page::open).transpose()?;
     let style = Style::of_stdout;
     let mut writer = Writer::new(&plan, args.form(), style, page, io::stdout().lock());
+    writer.per_mille = args.per_mille();
     follow(&plan, watching::open, &stop, &mut writer)?;
     writer.end()?;
     Ok(0)
@@ -41,6 +42,8 @@ struct Writer<'a, W: Write> {
     /// Asked anew for each frame: windows change their size.
     style: fn() -> Style,
     page: Option<Page>,
+    /// What the curve is to recommend by; none where no curve is wanted.
+    per_mille: Option<f64>,
     out: W,
     screen: Screen,
     progress: ProgressBar,
@@ -61,6 +64,7 @@ impl<'a, W: Write> Writer<'a, W> {
             form,
             style,
             page,
+            per_mille: None,
             out,
             screen: Screen::default(),
             progress: progress_bar(plan),
@@ -138,7 +142,9 @@ impl<'a, W: Write> Writer<'a, W> {
 }
 
 impl<W: Write> User for Writer<'_, W> {
-    fn report(&mut self, report: Report) -> Result<(), Failure> {
+    fn report(&mut self, mut report: Report) -> Result<(), Failure> {
+        let curve = report.curve.take().zip(self.per_mille);
+        report.curve = curve.map(|(curve, per_mille)| curve.recommending(per_mille));
         self.history.push(&report);
         let now = self.plan.each.is_some_and(|each| {
             let last = self.written;

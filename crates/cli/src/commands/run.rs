@@ -17,6 +17,11 @@ pub(super) fn run(args: &Run) -> Result<u8, Failure> {
         command: &args.command,
         options: &options,
         report: args.report.as_deref(),
+        record: args
+            .record
+            .record
+            .as_deref()
+            .map(|path| (path, args.record.record_max.0)),
     };
     let error = launch::run(&launch, &mut |without| {
         // Nobody is left to be told when standard error is gone.

@@ -47,6 +47,9 @@ fn summary(name: &str, result: &Curves) -> String {
             count(result.left_out)
         );
     }
+    if let Some(note) = &result.note {
+        let _ = write!(text, "; {note}");
+    }
     text
 }
 
@@ -95,6 +98,7 @@ pub(crate) fn json(name: &str, result: &Curves) -> String {
         "pages": result.pages,
         "sampled_pages": result.sampled_pages,
         "left_out": result.left_out,
+        "note": result.note,
         "page_bytes": PAGE,
         "sizes": sizes.collect::<Vec<_>>(),
     });

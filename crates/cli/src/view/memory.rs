@@ -6,6 +6,7 @@
 mod ages;
 mod bins;
 pub(crate) mod csv;
+mod curve;
 mod foot;
 mod history;
 mod page;
@@ -36,6 +37,7 @@ pub(crate) fn human(report: &Report, style: Style) -> String {
     ages::ages(report, &mut sheet);
     ages::unknown(report, &mut sheet);
     reaccess::reaccess(report, &mut sheet);
+    curve::curve(report, &mut sheet);
     processes::processes(report, &mut sheet);
     foot::costs(report, &mut sheet);
     foot::notes(report, &mut sheet);

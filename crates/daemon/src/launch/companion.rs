@@ -15,6 +15,7 @@ use host::system::start::NAME;
 use crate::error::Error;
 use crate::handshake::{BEGIN, EXE, Reply, Setup, WORD, receive, send};
 use crate::options::Options;
+use crate::record::About;
 
 /// A manager that has not answered by then will not.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,7 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// There is no manager, and why.
-pub(super) fn start(options: &Options, report: Option<File>) -> Result<Vec<String>, Error> {
+pub(super) fn start(
+    options: &Options,
+    report: Option<File>,
+    record: Option<(File, About)>,
+) -> Result<Vec<String>, Error> {
     let broken = |what: &str, error: &dyn std::fmt::Display| {
         let hint = "is /proc mounted, and the limit of processes (ulimit -u) high enough?";
         Error::failed(format!("{what}: {error}"), hint)
@@ -33,13 +38,14 @@ pub(super) fn start(options: &Options, report: Option<File>) -> Result<Vec<Strin
     let setup = Setup {
         options: options.clone(),
         has_report: report.is_some(),
+        record: record.as_ref().map(|(_, about)| about.clone()),
     };
     let mut between = Command::new(EXE)
         .arg0(NAME)
         .args([WORD, BEGIN, &std::process::id().to_string()])
         .stdin(OwnedFd::from(theirs))
         .stdout(report.map_or_else(Stdio::null, Stdio::from))
-        .stderr(Stdio::null())
+        .stderr(record.map_or_else(Stdio::null, |(file, _)| Stdio::from(file)))
         .spawn()
         .map_err(unstarted)?;
     // Where SIGCHLD is ignored nobody can be waited for, and nobody needs to be.

@@ -18,6 +18,7 @@ use rustix::process::{geteuid, getuid};
 
 use crate::error::{Error, ExitCode};
 use crate::options::Options;
+use crate::record::{self, About};
 use crate::rights;
 use restore::Before;
 
@@ -30,6 +31,8 @@ pub struct Launch<'a> {
     pub options: &'a Options,
     /// Where the last report goes.
     pub report: Option<&'a Path>,
+    /// Where what looks find is recorded, and the most bytes of it.
+    pub record: Option<(&'a Path, u64)>,
 }
 
 /// Becomes the program; comes back only with why not. `tell` is told what `--best-effort` does without.
@@ -62,7 +65,11 @@ fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CStrin
     find::check(program)?;
     let argv = words(launch.command)?;
     let report = launch.report.map(create).transpose()?;
-    let notes = match companion::start(launch.options, report) {
+    let record = launch.record.map(|(path, max_bytes)| {
+        let about = About::command(launch.command, max_bytes);
+        record::create(path).map(|file| (file, about))
+    });
+    let notes = match companion::start(launch.options, report, record.transpose()?) {
         Ok(notes) => notes,
         Err(error) if launch.options.best_effort => vec![error.to_string()],
         Err(error) => {

@@ -54,7 +54,11 @@ fn detach(manager: &mut Manager, bring_back: bool) -> Result<Response, Error> {
 /// What changes nothing but pages.
 fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
     Ok(match request {
-        Request::Report {} => Response::Report(Box::new(manager.report())),
+        Request::Report {} => {
+            let mut report = manager.report();
+            report.curve = manager.curve();
+            Response::Report(Box::new(report))
+        }
         Request::Stat {} => {
             let named = |(name, count): (&str, u64)| (name.to_owned(), count);
             Response::Stat(manager.stat()?.into_iter().map(named).collect())

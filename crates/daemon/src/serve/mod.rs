@@ -10,7 +10,7 @@ pub(crate) mod wake;
 
 use std::time::{Duration, Instant};
 
-use host::manage::{Manager, Settings};
+use host::manage::{Manager, Recording, Settings};
 use host::report::Report;
 use host::wall::Wall;
 
@@ -120,6 +120,11 @@ impl Served {
         })
     }
 
+    /// Records all looks from now on.
+    pub fn record(&mut self, recording: Recording) {
+        self.manager.record(recording);
+    }
+
     /// What could not be had, and is done without.
     #[must_use]
     pub fn notes(&self) -> &[String] {
@@ -130,6 +135,7 @@ impl Served {
     /// report. If the target can no longer be read, it is let go, and `Err` beside the report says why.
     pub fn stay(mut self, watcher: &mut dyn Watcher) -> (Report, Result<(), Error>) {
         let ended = self.work(watcher);
+        self.manager.end_recording();
         let mut report = self.manager.report();
         report.notes.extend(self.notes);
         if let Err(error) = &ended {

@@ -8,6 +8,7 @@ use engine::memcg::MemcgId;
 use engine::memory_stat::{LruSize, MemoryStat};
 use host::manage::Reclaimed;
 use host::manage::tenants::Tenants;
+use host::report::Report;
 use rustix::io::Errno;
 
 use super::desk::Tree;
@@ -88,10 +89,7 @@ fn of_tenant(tree: &mut Tree, path: &str, ask: TenantAsk) -> Response {
     let answer = match ask {
         TenantAsk::Stat => stat(&mut tree.tenants, memcg).map(Response::Stat),
         TenantAsk::Stats => stats(&mut tree.tenants, memcg).map(Response::Stats),
-        TenantAsk::Report => tree
-            .tenants
-            .report(memcg)
-            .map(|one| Response::Report(Box::new(one))),
+        TenantAsk::Report => report(&mut tree.tenants, memcg).map(Response::Report),
         TenantAsk::Rows => rows(&mut tree.tenants, memcg).map(Response::Tenants),
         // Answered when it is over.
         TenantAsk::Reclaim(_) => Err(Errno::INVAL),
@@ -133,6 +131,13 @@ fn stats(tenants: &mut Tenants, memcg: MemcgId) -> Result<Stats, Errno> {
         all.tenants.push((path, row));
     }
     Ok(all)
+}
+
+/// With the curve, which is dearer than all else that stands in it.
+fn report(tenants: &mut Tenants, memcg: MemcgId) -> Result<Box<Report>, Errno> {
+    let mut report = tenants.report(memcg)?;
+    report.curve = tenants.curve(memcg)?;
+    Ok(Box::new(report))
 }
 
 fn rows(tenants: &mut Tenants, memcg: MemcgId) -> Result<Vec<TenantRow>, Errno> {

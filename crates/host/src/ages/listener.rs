@@ -3,7 +3,7 @@
 //! Invariant: between two calls of [`Listener::end`] for an owner, each page of its readable mappings is
 //! told once at most; what is not told was not mapped, or could not be read this time (`whole` is false then).
 
-use pagetables::Piece;
+use pagetables::{Entry, Piece};
 
 use crate::books::{Books, Owner};
 use crate::system::{Identity, Mapping, Maps};
@@ -41,6 +41,37 @@ pub trait Listener {
 
     /// An address space is gone.
     fn gone(&mut self, owner: Owner);
+}
+
+impl Told<'_> {
+    /// Whether an entry's bit says if its page was accessed since the last look.
+    #[must_use]
+    pub fn is_known(&self, entry: Entry) -> bool {
+        self.trusted && !self.hidden && !entry.is_vague()
+    }
+}
+
+/// One after the other.
+impl Listener for (&mut dyn Listener, &mut dyn Listener) {
+    fn begin(&mut self, owner: Owner, identity: Identity, maps: &Maps) {
+        self.0.begin(owner, identity, maps);
+        self.1.begin(owner, identity, maps);
+    }
+
+    fn hear(&mut self, told: Told<'_>, piece: Piece<'_>) {
+        self.0.hear(told, piece);
+        self.1.hear(told, piece);
+    }
+
+    fn end(&mut self, owner: Owner, identity: Identity, whole: bool) {
+        self.0.end(owner, identity, whole);
+        self.1.end(owner, identity, whole);
+    }
+
+    fn gone(&mut self, owner: Owner) {
+        self.0.gone(owner);
+        self.1.gone(owner);
+    }
 }
 
 /// Nobody.

@@ -8,10 +8,11 @@
 //! [`Books::see`] for each present page or [`Books::keep`], then [`Books::end_round`]. The books are
 //! data alone: they read no clock and know no process.
 //!
-//! Floors: `word` (one record, one look), `timeline` (rounds and times), `tally` and `histogram`
+//! Floors: `word` (one record, one look), `timeline` (rounds and times), `tally`, `histogram` and `again`
 //! (counts), `index` and `frames` (where records are), `owners`; on them `run` and `see` (a look at what is
 //! known), `arrive` (at what is not: fresh frames, huge leaves that were split or joined) and `rounds`.
 
+mod again;
 mod arrive;
 mod frames;
 mod histogram;
@@ -28,6 +29,7 @@ mod word;
 
 pub use owners::Owner;
 
+use again::Again;
 use frames::Frames;
 use histogram::Histogram;
 use owners::Owners;
@@ -82,8 +84,8 @@ pub struct Books {
     time: Timeline,
     /// What the last looks changed alike, not yet in the tallies.
     run: Run,
-    /// Pages found accessed again in this round, by the cohort of the access before.
-    again: Vec<u64>,
+    /// Pages found accessed again in this round.
+    again: Again,
     reaccessed: Histogram,
     /// Who is reading, and the mark of the reading; `NOBODY` between owners.
     reader: u32,
@@ -115,7 +117,7 @@ impl Books {
             tallies: Vec::new(),
             time: Timeline::new(now_ms, limit),
             run: Run::default(),
-            again: Vec::new(),
+            again: Again::default(),
             reaccessed: Histogram::default(),
             reader: NOBODY,
             mark: 0,
@@ -190,6 +192,13 @@ impl Books {
         self.reaccessed.iter()
     }
 
+    /// Pages of this owner that were found accessed again in the last round: the time of the access before
+    /// (as `ages` says), pages. Ascending. To be asked between `end_round` and the next `begin_round`.
+    pub fn again(&self, owner: Owner) -> impl Iterator<Item = (u64, u64)> {
+        let found = self.again.of(owner.0);
+        found.map(|(cohort, pages)| (self.time.time_ms(cohort), pages))
+    }
+
     /// Frames in the books: what `resident` of all owners and classes adds up to.
     #[must_use]
     pub const fn pages(&self) -> u64 {
@@ -209,8 +218,7 @@ impl Books {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let counts: usize = self.tallies.iter().map(Tally::memory_bytes).sum();
-        let arrays =
-            self.tallies.capacity() * size_of::<Tally>() + self.again.capacity() * size_of::<u64>();
+        let arrays = self.tallies.capacity() * size_of::<Tally>() + self.again.memory_bytes();
         let rest = self.time.memory_bytes() + self.reaccessed.memory_bytes();
         size_of::<Books>()
             + self.frames.memory_bytes()

@@ -23,8 +23,7 @@ impl Books {
         if self.time.is_crowded() {
             self.merge();
         }
-        self.again.clear();
-        self.again.resize(self.time.cohort(self.time.now()) + 1, 0);
+        self.again.begin(self.time.cohort(self.time.now()) + 1);
         self.open = true;
         debug_assert_eq!(self.reader, NOBODY);
     }
@@ -60,16 +59,10 @@ impl Books {
                 self.forget(id, unseen);
             }
         }
-        for (cohort, pages) in self
-            .again
-            .iter()
-            .enumerate()
-            .filter(|(_, pages)| **pages > 0)
-        {
+        for (cohort, pages) in self.again.all() {
             let age = self.time.now_ms() - self.time.time_ms(cohort);
-            self.reaccessed.add(age, *pages);
+            self.reaccessed.add(age, pages);
         }
-        self.again.clear();
         let (tallies, owners) = (&self.tallies, &mut self.owners);
         owners.end_round(now, |owner| {
             tallies[owner * CLASSES..][..CLASSES]

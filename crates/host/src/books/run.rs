@@ -73,14 +73,13 @@ impl Books {
         let cohort = cohort_of(&self.time, to.1);
         self.tallies[tally_of(to.0, to.1.class())].add(cohort, pages);
         if again {
-            self.count_again(from.1.last(), pages);
+            self.count_again(to.0, from.1.last(), pages);
         }
     }
 
-    /// Pages whose access before was in `round` were accessed again.
-    pub(super) fn count_again(&mut self, round: u32, pages: u64) {
+    /// Pages of `owner` whose access before was in `round` were accessed again.
+    pub(super) fn count_again(&mut self, owner: u16, round: u32, pages: u64) {
         debug_assert!(round < self.time.now(), "an age is at least a round");
-        self.again[self.time.cohort(round)] += pages;
-        debug_assert_eq!(self.again.len(), self.time.cohort(self.time.now()) + 1);
+        self.again.add(owner, self.time.cohort(round), pages);
     }
 }

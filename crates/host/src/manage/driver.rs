@@ -17,8 +17,10 @@ use super::kernel::Kernel;
 use super::members::Members;
 use super::noreuse::Noreuse;
 use super::pause::Pause;
+use super::record::{Recorder, Recording};
 use super::spent::{Spent, thread_cpu};
 use super::tally::Tally;
+use crate::ages::Listener;
 use crate::system::Identity;
 use crate::watch::{Watch, WatchError, own_cpu};
 
@@ -45,6 +47,7 @@ pub(super) struct Driver {
     /// Of a tree of tenants: with one tenant there is nobody else to ask.
     culled: Option<Culled>,
     flags: Flags,
+    recorder: Option<Recorder>,
     readings: u64,
     /// What the look that is under way, or the last one, has found.
     noticed: Noticed,
@@ -67,6 +70,7 @@ impl Driver {
             members: Members::default(),
             homes: Homes::default(),
             culled: None,
+            recorder: None,
             readings: 0,
             noticed: Noticed::default(),
             looked: Instant::now(),
@@ -117,6 +121,9 @@ impl Driver {
             self.look_took = self.taken;
             let walk = self.watch.ages().costs().walk;
             self.spent.walks.note(walk.saturating_sub(self.walked));
+            if let Some(recorder) = &mut self.recorder {
+                recorder.end_look(self.watch.looked_ms());
+            }
         }
         Ok(is_over)
     }
@@ -126,7 +133,7 @@ impl Driver {
     fn slice<T>(
         &mut self,
         home_of: &dyn Fn(Identity) -> MemcgId,
-        look: impl FnOnce(&mut Watch, &mut Feed<'_>) -> Result<T, WatchError>,
+        look: impl FnOnce(&mut Watch, &mut dyn Listener) -> Result<T, WatchError>,
     ) -> Result<T, WatchError> {
         let (worked, of_thread) = (own_cpu(), thread_cpu());
         let mut feed = Feed::new(
@@ -135,11 +142,28 @@ impl Driver {
             &mut self.members,
             self.readings,
         );
-        let answer = look(&mut self.watch, &mut feed)?;
+        let answer = match &mut self.recorder {
+            None => look(&mut self.watch, &mut feed)?,
+            Some(recorder) => {
+                let mut both: (&mut dyn Listener, &mut dyn Listener) = (&mut feed, recorder);
+                look(&mut self.watch, &mut both)?
+            }
+        };
         self.noticed.add(feed.noticed);
         self.taken += own_cpu().saturating_sub(worked);
         self.spent.look += thread_cpu().saturating_sub(of_thread);
         Ok(answer)
+    }
+
+    /// Looks are recorded from now on.
+    pub(super) fn record(&mut self, recording: Recording) {
+        let (interval, now_ms) = (self.watch.interval(), self.watch.elapsed_ms());
+        self.recorder = Some(Recorder::new(recording, interval, now_ms));
+    }
+
+    /// What records, if anything does.
+    pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
+        self.recorder.as_mut()
     }
 
     /// The engine forgets all pages of a tenant that is about to be removed: its processes are gone or elsewhere, where

@@ -38,7 +38,7 @@ impl Noticed {
 
 /// One page, as a reading finds it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Page {
+pub(super) enum Page {
     /// In memory.
     In(FolioType, Seen),
     /// In swap; or, of a file or of shared memory, not in its entry, which may be the same.
@@ -49,11 +49,11 @@ enum Page {
 
 /// What a page's accesses say.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+pub(super) struct Seen {
     /// It was accessed since the last look, or may have been.
-    young: bool,
+    pub(super) young: bool,
     /// An access says that another is likely.
-    recency: bool,
+    pub(super) recency: bool,
 }
 
 /// A chunk some of whose pages were told.
@@ -327,7 +327,7 @@ impl Listener for Feed<'_> {
 }
 
 /// What an entry is, `offset` bytes into what it spans.
-fn classify(told: &Told<'_>, entry: Entry, offset: u64) -> Page {
+pub(super) fn classify(told: &Told<'_>, entry: Entry, offset: u64) -> Page {
     let mapping = told.mapping;
     match entry.kind() {
         EntryKind::Swapped => return Page::Out,
@@ -354,9 +354,8 @@ fn classify(told: &Told<'_>, entry: Entry, offset: u64) -> Page {
         Kind::File if backed => FolioType::File,
         _ => FolioType::Anon,
     };
-    let is_known = told.trusted && !told.hidden && !entry.is_vague();
     let seen = Seen {
-        young: entry.is_accessed() || !is_known,
+        young: entry.is_accessed() || !told.is_known(entry),
         recency: told.has_recency,
     };
     Page::In(ty, seen)

@@ -6,8 +6,8 @@
 //! whatever becomes of this manager, they run on.
 //!
 //! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`; `homes`, `tally`, `why`; `feed` (a look tells the
-//! engine), `kernel` (the engine's pages leave), `room` (limits as measured); `driver` (both of one engine); `act`,
-//! `report`; here the clock.
+//! engine), `kernel` (the engine's pages leave), `room` (limits as measured); `record` (looks into a file); `driver` (all
+//! of one engine); `act`, `report`; here the clock.
 
 mod act;
 mod advise;
@@ -23,6 +23,7 @@ mod near;
 mod noreuse;
 mod options;
 mod pause;
+mod record;
 mod report;
 mod room;
 mod spent;
@@ -40,6 +41,7 @@ use crate::watch::{self, Watch, WatchError};
 use driver::{BATCH, Driver};
 use feed::Noticed;
 pub use options::{Ask, Kept, Limits, Reclaimed, Settings};
+pub use record::Recording;
 use room::Room;
 use tally::Tally;
 
@@ -181,6 +183,18 @@ impl Manager {
         self.apply_limits();
     }
 
+    /// Records all looks from now on.
+    pub fn record(&mut self, recording: Recording) {
+        self.driver.record(recording);
+    }
+
+    /// Ends a recording, if there is one: what is in the file is whole.
+    pub fn end_recording(&mut self) {
+        if let Some(recorder) = self.driver.recorder() {
+            recorder.finish();
+        }
+    }
+
     /// Ends, and gives back the wall, whose limits stay until somebody lifts them.
     #[must_use]
     pub fn end(self) -> Option<Wall> {
@@ -263,6 +277,7 @@ impl Manager {
         self.has_opened = false;
         let memcg = self.memcg;
         let noticed = self.driver.read(&|_| memcg)?;
+        self.driver.watch.note_curve(noticed.came_back);
         self.sums.noticed.add(noticed);
         let pause = self.driver.look_took() * WORK_SHARE;
         self.next_look = begin + self.driver.watch.apart().max(pause);

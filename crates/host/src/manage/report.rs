@@ -4,7 +4,7 @@ use engine::Millis;
 use engine::memory_stat::LruSize;
 
 use super::{Manager, room};
-use crate::report::{KeptPages, LimitsReport, Report};
+use crate::report::{Curve, KeptPages, LimitsReport, Report};
 use crate::watch::WatchError;
 
 impl Manager {
@@ -35,6 +35,13 @@ impl Manager {
             busy: kept.busy,
         };
         report.overhead.page_out_ms = Millis::from(self.sums.took).0;
+        if let Some(recorder) = self.driver.recorder() {
+            let recording = recorder.report();
+            let stopped = recording.stopped.as_ref();
+            let note = stopped.map(|why| format!("the recording ends before the program: {why}"));
+            report.notes.extend(note);
+            report.recording = Some(recording);
+        }
         if let Some(wall) = &self.wall {
             report.charged_bytes = wall.charged().ok();
             if let Ok(peak) = wall.peak() {
@@ -42,6 +49,12 @@ impl Manager {
             }
         }
         report
+    }
+
+    /// What less memory would cost, as far as looks know.
+    #[must_use]
+    pub fn curve(&self) -> Option<Curve> {
+        self.driver.watch.curve()
     }
 
     /// Counters under the names of cgroup v2's memory.stat, as they are now: of the last look they were ten seconds

@@ -4,11 +4,12 @@
 //! time is the time since watching began, in steps of the interval, so that a look that comes a little
 //! late makes no page older.
 //!
-//! Floors: [`source`], `people`, `phase`, `kernel`, `own`, `group` and `bins` know one thing each; `compose` makes a
+//! Floors: [`source`], `people`, `phase`, `kernel`, `own`, `group`, `bins` and `curve` know one thing each; `compose` makes a
 //! report of them; `round` is a look; here is the pace.
 
 mod bins;
 mod compose;
+pub(crate) mod curve;
 mod error;
 mod group;
 mod kernel;
@@ -21,15 +22,17 @@ pub mod source;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use engine::workingset::RefaultCurve;
 use engine::{Millis, Pages};
 
 use crate::ages::{Ages, Pauses};
-use crate::report::{AgeSource, Report};
+use crate::report::{AgeSource, Curve, Report};
 use crate::system::events::Events;
 use crate::system::family::{Departure, Family, Target};
 use crate::system::vmstat::has_multi_gen;
 use crate::system::{Filesystems, Group, Groups, Identity, Mapping, Proc, Vmstat};
 
+use curve::Seen;
 pub use error::WatchError;
 use kernel::Kernel;
 use people::People;
@@ -92,6 +95,7 @@ pub struct Watch {
     now_ms: u64,
     rounds: u64,
     peak_bytes: u64,
+    curve: RefaultCurve,
     finished: bool,
 }
 
@@ -166,6 +170,7 @@ impl Watch {
             now_ms: 0,
             rounds: 0,
             peak_bytes: 0,
+            curve: RefaultCurve::default(),
             finished: false,
         })
     }
@@ -177,13 +182,35 @@ impl Watch {
     pub fn look(&mut self) -> Result<Report, WatchError> {
         self.wait();
         self.look_now(&mut ())?;
+        self.note_curve(0);
         Ok(self.report())
+    }
+
+    /// What less memory would cost, as far as looks know.
+    #[must_use]
+    pub fn curve(&self) -> Option<Curve> {
+        curve::told(&self.curve)
+    }
+
+    /// Once after each look that the curve is to know of: `back` pages had left and were back.
+    pub fn note_curve(&mut self, back: u64) {
+        let mut seen = Seen::default();
+        for space in self.members.iter().filter_map(|one| self.ages.space(*one)) {
+            seen.add(self.ages.books(), space.owner);
+        }
+        self.curve.look(seen.into_look(self.now_ms, back));
     }
 
     /// Time since watching began, milliseconds.
     #[must_use]
     pub fn elapsed_ms(&self) -> u64 {
         Millis::from(self.begin.elapsed()).0
+    }
+
+    /// The time of the last look, milliseconds since watching began.
+    #[must_use]
+    pub fn looked_ms(&self) -> u64 {
+        self.now_ms
     }
 
     /// The next look is now.

@@ -11,6 +11,7 @@ fn result() -> Curves {
         pages: 4000,
         sampled_pages: None,
         left_out: 3,
+        note: None,
         sizes: vec![1000, 2000, 4000],
         curves: vec![
             (CurvePolicy::Lru, vec![0.75, 0.5, 0.004]),

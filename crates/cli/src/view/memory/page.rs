@@ -6,6 +6,7 @@
 
 mod area;
 mod bars;
+mod curve;
 mod measured;
 mod style;
 mod tables;
@@ -37,6 +38,7 @@ pub(crate) fn html(report: &Report, history: &History) -> String {
         page += &section("Over time", &area::area(&points));
     }
     page += &section("Touched again", &bars::again(report));
+    page += &section("What less memory would cost", &curve::curve(report));
     page += &section("Ages", &tables::ages(report));
     page += &section("Age unknown", &tables::unknown(report));
     page += &section("Processes", &tables::processes(report));

@@ -145,8 +145,19 @@ impl World {
                 self.remove_one();
             }
         }
+        let before: u64 = self.naive.again.values().sum();
         self.books.end_round();
         self.naive.end_round();
+        let again: u64 = self.naive.again.values().sum();
+        let owners = (0..=u16::from(u8::MAX)).map(Owner);
+        let said: u64 = owners
+            .flat_map(|owner| self.books.again(owner).map(|(_, pages)| pages))
+            .sum();
+        assert_eq!(
+            said,
+            again - before,
+            "each page accessed again is some owner's"
+        );
     }
 
     fn compare(&self) {

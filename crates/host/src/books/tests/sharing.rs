@@ -50,6 +50,35 @@ fn a_shared_frame_that_is_accessed_by_all_is_reaccessed_once() {
 }
 
 #[test]
+fn what_is_accessed_again_is_its_owners_until_the_next_round() {
+    let mut rounds = Rounds::new();
+    let (a, b) = (rounds.owner(), rounds.owner());
+    rounds.round(&[(a, 1, 1, YOUNG), (b, 1, 1, OLD), (b, 512, 512, YOUNG)]);
+    rounds.round(&[
+        (a, 1, 1, OLD),
+        (b, 1, 1, OLD),
+        (b, 512, 512, OLD),
+        (a, 2, 1, YOUNG),
+    ]);
+    let again = |rounds: &Rounds, owner| rounds.books.again(owner).collect::<Vec<_>>();
+    assert!(
+        again(&rounds, a).is_empty(),
+        "what is fresh was not there before"
+    );
+    // The shared frame through the mapping of who does not own it.
+    rounds.round(&[
+        (a, 1, 1, OLD),
+        (b, 1, 1, YOUNG),
+        (b, 512, 512, YOUNG),
+        (a, 2, 1, YOUNG),
+    ]);
+    assert_eq!(again(&rounds, a), [(1000, 1), (2000, 1)]);
+    assert_eq!(again(&rounds, b), [(1000, 512)]);
+    rounds.round_but(&[a, b], &[]);
+    assert!(again(&rounds, a).is_empty() && again(&rounds, b).is_empty());
+}
+
+#[test]
 fn who_no_longer_maps_a_frame_loses_it_to_who_does() {
     let mut rounds = Rounds::new();
     let (a, b) = (rounds.owner(), rounds.owner());

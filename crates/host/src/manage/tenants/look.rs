@@ -128,6 +128,7 @@ impl Tenants {
         self.looking = None;
         self.measure();
         self.note_caches();
+        self.note_curves();
         if opens {
             let now = self.now();
             for memcg in self.tenants.keys() {

@@ -6,10 +6,11 @@
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
 //! Floors: `cache`, `stall`; `tenant`, `under_way` (reclaims in slices); here the tree and its clock; `host` (the host's own groups),
-//! `pressure`; `unmapped` (page cache); `list` (who is where), `look`, `hold` (limits), `ask`, `reclaim` (what people ask for), `figures` (of all at once).
+//! `pressure`; `unmapped` (page cache), `curves`; `list` (who is where), `look`, `hold` (limits), `ask`, `reclaim` (what people ask for), `figures` (of all at once).
 
 mod ask;
 mod cache;
+mod curves;
 pub mod figures;
 mod hold;
 mod host;

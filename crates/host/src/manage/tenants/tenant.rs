@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use engine::memcg::{MemcgId, MemcgLimits};
+use engine::workingset::RefaultCurve;
 use engine::{Bytes, Limit};
 use rustix::io::Errno;
 
@@ -37,6 +38,9 @@ pub(super) struct Tenant {
     pub(super) stalls: Option<Stalls>,
     /// How old its unmapped page cache is on each node, where somebody asks for reports.
     pub(super) cache: Option<Vec<CacheAges>>,
+    /// What less memory would cost it, and its refaults at the last look.
+    pub(super) curve: RefaultCurve,
+    pub(super) refaults: u64,
 }
 
 impl Tenant {
@@ -62,6 +66,8 @@ impl Tenant {
             wall_due: None,
             stalls: None,
             cache: None,
+            curve: RefaultCurve::default(),
+            refaults: 0,
         }
     }
 

@@ -47,7 +47,7 @@ fn a_group_of_our_own() {
     }
     assert!(group.path.ends_with(name) && group.dir == own.dir);
     assert_eq!(groups.processes(&group).unwrap().unwrap(), [child.0.id()]);
-    assert_eq!(groups.own_processes(&group).unwrap().unwrap(), []);
+    assert!(groups.own_processes(&group).unwrap().unwrap().is_empty());
     let below = groups.of_process(&proc, child.0.id()).unwrap().unwrap();
     assert_eq!(below.path, group.path.join("below"));
 

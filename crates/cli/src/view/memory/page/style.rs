@@ -31,4 +31,5 @@ svg{width:100%;height:auto;margin:.4em 0}svg text{font:11px system-ui,sans-serif
 .a4{fill:var(--a4);background:var(--a4)}.a5{fill:var(--a5);background:var(--a5)}\
 .a6{fill:var(--a6);background:var(--a6)}.un{fill:var(--unknown);background:var(--unknown)}\
 .out{fill:var(--out);background:var(--out)}\
-polyline.line{fill:none;stroke:var(--out);stroke-width:1.6;stroke-dasharray:5 3}";
+polyline.line{fill:none;stroke:var(--out);stroke-width:1.6;stroke-dasharray:5 3}\
+polyline.curve{fill:none;stroke:var(--a5);stroke-width:2}";

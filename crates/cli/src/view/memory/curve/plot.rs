@@ -1,0 +1,114 @@
+//! The plot: pages that would come back in a minute over memory, the rate by decades.
+//!
+//! Invariant: exactly [`ROWS`] rows and as many columns as fit; a rate of nothing is on the axis, and nothing else is.
+
+use daemon::options::Bytes;
+use host::report::Curve;
+
+use crate::view::bars::filled_steps;
+use crate::view::share;
+use crate::view::sheet::Sheet;
+
+const ROWS: usize = 10;
+/// Columns of the labels.
+const AXIS: usize = 9;
+
+/// Powers of ten that the rates lie between.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::view::memory) struct Decades {
+    low: f64,
+    high: f64,
+}
+
+impl Decades {
+    /// Of a curve; none where nothing ever comes back.
+    pub(in crate::view::memory) fn of(curve: &Curve) -> Option<Decades> {
+        let rates = curve.points.iter().map(|point| point.refaults_per_minute);
+        let some = rates.filter(|rate| rate.is_finite() && *rate > 0.0);
+        let (least, most) = some.fold((f64::INFINITY, 0.0_f64), |(least, most), rate| {
+            (least.min(rate), most.max(rate))
+        });
+        if most <= 0.0 {
+            return None;
+        }
+        let (low, high) = (least.log10().floor(), most.log10().ceil());
+        let high = if high > low { high } else { low + 1.0 };
+        Some(Decades { low, high })
+    }
+
+    /// From 0, the lowest decade, to 1; below for a rate of nothing.
+    pub(in crate::view::memory) fn height(self, rate: f64) -> Option<f64> {
+        let above = rate.log10() - self.low;
+        (rate > 0.0).then(|| (above / (self.high - self.low)).clamp(0.0, 1.0))
+    }
+
+    /// The ends, as rates.
+    fn ends(self) -> (f64, f64) {
+        (10_f64.powf(self.low), 10_f64.powf(self.high))
+    }
+
+    /// Each power of ten from one end to the other.
+    pub(in crate::view::memory) fn powers(self) -> impl Iterator<Item = f64> {
+        let (low, high) = self.ends();
+        std::iter::successors(Some(low), |power| Some(power * 10.0))
+            .take_while(move |power| *power < high * 2.0)
+    }
+}
+
+/// `1,000,000` is too long: `1M`, `10k`, `100`, `0.1`.
+pub(in crate::view::memory) fn short(rate: f64) -> String {
+    match rate {
+        n if n >= 999_999.0 => format!("{:.0}M", n / 1e6),
+        n if n >= 999.9 => format!("{:.0}k", n / 1e3),
+        n if n >= 0.99 => format!("{n:.0}"),
+        n => format!("{n}"),
+    }
+}
+
+/// Nothing where there is no curve but a point.
+pub(super) fn plot(curve: &Curve, sheet: &mut Sheet) {
+    let [first, .., last] = &curve.points[..] else {
+        return;
+    };
+    let style = sheet.style();
+    let columns = style.width.saturating_sub(AXIS + 2).clamp(8, 64);
+    let decades = Decades::of(curve);
+    let mut cells = vec![vec![' '; columns]; ROWS];
+    let mark = if style.unicode { '\u{2022}' } else { '*' };
+    for (column, cell) in (0..columns).map(|column| (column, share(column as u64, columns as u64)))
+    {
+        let bytes = first.bytes + filled_bytes(cell, last.bytes - first.bytes);
+        let at = curve.points.partition_point(|point| point.bytes < bytes);
+        let rate = curve.points[at.min(curve.points.len() - 1)].refaults_per_minute;
+        let height = decades.and_then(|decades| decades.height(rate));
+        // The lowest row is for nothing alone.
+        let up = height.map_or(0, |height| 1 + filled_steps(height, ROWS - 2));
+        cells[ROWS - 1 - up.min(ROWS - 1)][column] = mark;
+    }
+    let (low, high) = decades.map_or((0.0, 0.0), Decades::ends);
+    sheet.dim("  pages back a minute");
+    for (n, line) in cells.iter().enumerate() {
+        let label = match n {
+            0 if high > 0.0 => short(high),
+            n if n == ROWS - 2 && low > 0.0 => short(low),
+            n if n == ROWS - 1 => "0".to_owned(),
+            _ => String::new(),
+        };
+        let line: String = line.iter().collect();
+        sheet.line(&format!("  {label:>5} |{line}"));
+    }
+    sheet.line(&format!("  {:>5} +{}", "", "-".repeat(columns)));
+    let (from, to) = (
+        Bytes(first.bytes).to_string(),
+        Bytes(last.bytes).to_string(),
+    );
+    let room = columns.saturating_sub(from.len());
+    sheet.line(&format!("  {:>5}  {from}{to:>room$}", ""));
+}
+
+/// A share of a size.
+fn filled_bytes(part: f64, of: u64) -> u64 {
+    const FINE: usize = 10_000;
+    let steps = u128::from(filled_steps(part, FINE) as u64);
+    u64::try_from(u128::from(of) * steps / FINE as u128).unwrap_or(of)
+}

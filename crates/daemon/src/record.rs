@@ -1,0 +1,100 @@
+//! The file of a recording: opened before anything is managed, and handed to the manager.
+//!
+//! Invariant: it is a regular file, so that writing to it ends; what its user may not write is not written.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use host::manage::Recording;
+use rustix::process::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// Of a longer command line the beginning is kept, bytes.
+const COMMAND_MAX: usize = 4000;
+
+/// What is said of a recording to whoever writes it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct About {
+    /// The most bytes that it may get.
+    pub max_bytes: u64,
+    /// What the programs are called.
+    pub command: String,
+}
+
+impl About {
+    /// A recording of a command, of at most so many bytes.
+    #[must_use]
+    pub fn command(words: &[OsString], max_bytes: u64) -> About {
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let mut command = words.join(" ");
+        let mut end = command.len().min(COMMAND_MAX);
+        while !command.is_char_boundary(end) {
+            end -= 1;
+        }
+        command.truncate(end);
+        About { max_bytes, command }
+    }
+
+    /// The recording, which begins now.
+    #[must_use]
+    pub fn begin(self, file: File) -> Recording {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        // Beyond that the kernel kills who writes (SIGXFSZ), and that would be the manager.
+        let of_file = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        Recording {
+            file,
+            max_bytes: self.max_bytes.min(of_file),
+            command: self.command,
+            begun_ms: since.map_or(0, |since| engine::Millis::from(since).0),
+        }
+    }
+}
+
+/// Makes the file, empty.
+///
+/// # Errors
+/// It cannot be written, or is none.
+pub fn create(path: &Path) -> Result<File, Error> {
+    let refused = |why: String| {
+        Error::failed(
+            format!("cannot record to {}: {why}", path.display()),
+            "give another file with --record",
+        )
+    };
+    let file = File::create(path).map_err(|error| refused(error.to_string()))?;
+    match file.metadata() {
+        Ok(meta) if meta.is_file() => Ok(file),
+        Ok(_) => Err(refused("it is no regular file".to_owned())),
+        Err(error) => Err(refused(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_goes_to_a_regular_file() {
+        let refused = create(Path::new("/dev/null")).expect_err("a device");
+        assert!(refused.to_string().contains("no regular file"), "{refused}");
+        let refused = create(Path::new("/nowhere/x")).expect_err("no directory");
+        assert!(
+            refused
+                .to_string()
+                .starts_with("cannot record to /nowhere/x")
+        );
+    }
+
+    #[test]
+    fn commands_are_cut_between_characters() {
+        let words = [OsString::from("\u{e9}".repeat(3000))];
+        let about = About::command(&words, 7);
+        assert_eq!((about.command.len(), about.max_bytes), (4000, 7));
+        let words = ["a".into(), "b c".into()];
+        assert_eq!(About::command(&words, 7).command, "a b c");
+    }
+}

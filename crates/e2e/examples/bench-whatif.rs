@@ -1,0 +1,256 @@
+//! `cargo xtask bench whatif [--part limit|record] [--watch 180] [--hold 180] [--json]`: what `report --curve` says of less memory,
+//! and what less memory does; what a recording says, beside a trace of all accesses, and what it costs.
+//!
+//! **limit**: five programs ask for their memory at a steady pace, all at once. Each is watched; then it is held in the sizes that the
+//! curve names (at which 0.2% and 2% of the working set come back in a minute, and the bend), one after the other, by
+//! `pagetide attach --memory-max`; faults that needed reading are counted by the kernel and set beside the prediction. The
+//! swap is a zram of our own, which needs no reading ahead. At the end every value is right.
+//!
+//! **record**: a program writes each access into a trace, and is recorded at the same time; both are given to `pagetide mrc`.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use e2e::bench::{Args, Findings};
+use e2e::guard::Run;
+use e2e::paced::{Pace, Paced};
+use e2e::temp::TempDir;
+use e2e::zram::Swap;
+use e2e::{pagetide, programs};
+use serde_json::Value;
+
+/// Pages that a lower limit asks for have left then, and those that a higher one lets stay are back.
+const SETTLED: Duration = Duration::from_secs(30);
+const MIB: f64 = 1_048_576.0;
+/// Of the working set, in a minute.
+const RULES: [(&str, f64); 2] = [("0.2%", 0.002), ("2%", 0.02)];
+
+fn main() -> ExitCode {
+    let args = Args::from_env();
+    let mut found = Findings::new("whatif", &args);
+    let part = args.text("--part");
+    if part.as_deref().is_none_or(|part| part == "record") {
+        record(&args, &mut found);
+    }
+    if part.as_deref().is_none_or(|part| part == "limit") {
+        limit(&args, &mut found);
+    }
+    found.finish()
+}
+
+/// A size that the curve names.
+#[derive(Clone, Copy)]
+struct Chosen {
+    bytes: f64,
+    per_minute: f64,
+}
+
+fn limit(args: &Args, found: &mut Findings) {
+    let (watch, hold) = (args.seconds("--watch", 180), args.seconds("--hold", 180));
+    let swap = Swap::new(4096);
+    let pace = Pace {
+        values: 80_000,
+        per_second: 4000,
+        seconds: 4 * (watch + 3 * (hold + SETTLED)).as_secs(),
+    };
+    let all = [
+        Paced::array("rare", pace),
+        Paced::python("python, a dict", "dict", pace),
+        Paced::python("python, sqlite", "sqlite", pace),
+        Paced::node(pace),
+        Paced::redis(pace),
+    ];
+    let curves = curves(&all, watch);
+    for (one, curve) in all.iter().zip(&curves) {
+        let figure = |name: &str| curve[name].as_f64().unwrap_or(f64::NAN) / MIB;
+        found.figure(
+            &format!("{}: working set", one.name),
+            figure("working_set_bytes"),
+            "MiB",
+        );
+    }
+    for (rule, share) in RULES {
+        let chosen: Vec<_> = curves.iter().map(|curve| smallest(curve, share)).collect();
+        held(found, rule, (&all, &chosen), hold);
+    }
+    let bends: Vec<_> = curves.iter().map(|curve| named(&curve["knee"])).collect();
+    held(found, "bend", (&all, &bends), hold);
+    assert!(
+        all.iter().all(Paced::is_well),
+        "a program found what it had not put there, or ended"
+    );
+    found.figure("most in swap at the end", swap.used() as f64 / MIB, "MiB");
+}
+
+/// What `report --curve` says of each, watched all at once.
+fn curves(all: &[Paced], watch: Duration) -> Vec<Value> {
+    let time = format!("{}s", watch.as_secs());
+    std::thread::scope(|scope| {
+        let reports: Vec<_> = all
+            .iter()
+            .map(|one| {
+                let words = [
+                    "report",
+                    "--curve",
+                    "--json",
+                    "--for",
+                    &time,
+                    &one.pid.to_string(),
+                ];
+                let report = pagetide::command(words);
+                scope.spawn(move || {
+                    let outcome = report.finish(watch + Duration::from_secs(60));
+                    assert!(outcome.status.success(), "report: {}", outcome.stderr);
+                    let mut report: Value =
+                        serde_json::from_str(&outcome.stdout).expect("the report is JSON");
+                    report["curve"].take()
+                })
+            })
+            .collect();
+        let ended = reports.into_iter().map(|report| report.join());
+        ended.map(|curve| curve.expect("a curve")).collect()
+    })
+}
+
+fn named(value: &Value) -> Option<Chosen> {
+    Some(Chosen {
+        bytes: value["bytes"].as_f64()?,
+        per_minute: value["refaults_per_minute"].as_f64()?,
+    })
+}
+
+/// The rule of `report --refaults`: from the largest size down, as long as no more comes back.
+fn smallest(curve: &Value, share: f64) -> Option<Chosen> {
+    let allowed = curve["working_set_bytes"].as_f64()? / 4096.0 * share;
+    let needed = 10.0 * 60_000.0 / allowed;
+    let points = curve["points"].as_array()?.iter().rev();
+    let told = points.filter(|point| point["watched_ms"].as_f64() >= Some(needed));
+    let fits = |point: &&Value| point["refaults_per_minute"].as_f64() <= Some(allowed);
+    told.take_while(fits).last().and_then(named)
+}
+
+/// Holds each program in its size, and sets what came back beside the prediction.
+fn held(
+    found: &mut Findings,
+    rule: &str,
+    (all, chosen): (&[Paced], &[Option<Chosen>]),
+    time: Duration,
+) {
+    let both = || {
+        let both = all.iter().zip(chosen);
+        both.filter_map(|(one, chosen)| Some((one, (*chosen)?)))
+    };
+    let managers: Vec<_> = both()
+        .map(|(one, chosen)| {
+            let (size, pid) = (format!("{:.0}", chosen.bytes), one.pid.to_string());
+            let words = ["attach", "--age-every", "1s", "--memory-max", &size, &pid];
+            pagetide::command(words).start()
+        })
+        .collect();
+    sleep(SETTLED);
+    let mark = || -> Vec<(Instant, [f64; 2])> {
+        let marks = both().map(|(one, _)| {
+            let ours = pagetide::report(one.pid)["refaulted_pages"].as_f64();
+            (
+                Instant::now(),
+                [one.major_faults() as f64, ours.unwrap_or(f64::NAN)],
+            )
+        });
+        marks.collect()
+    };
+    let before = mark();
+    sleep(time);
+    for ((one, chosen), (then, now)) in both().zip(before.into_iter().zip(mark())) {
+        let minutes = (now.0 - then.0).as_secs_f64() / 60.0;
+        let [kernel, ours] = [0, 1].map(|at| (now.1[at] - then.1[at]) / minutes);
+        let name = format!("{}, {rule}", one.name);
+        found.figure(&format!("{name}: limit"), chosen.bytes / MIB, "MiB");
+        found.figure(&format!("{name}: predicted"), chosen.per_minute, "a minute");
+        found.figure(&format!("{name}: kernel's count"), kernel, "a minute");
+        found.figure(&format!("{name}: ours"), ours, "a minute");
+        let error = 100.0 * (kernel / chosen.per_minute - 1.0);
+        found.figure(&format!("{name}: more than predicted"), error, "%");
+        found.at_most(&format!("{name}: off by"), error.abs(), "%", 20.0);
+    }
+    for (one, _) in both() {
+        let done = pagetide::on("detach", one.pid);
+        assert!(done.status.success(), "detach: {}", done.stderr);
+    }
+    drop(managers);
+}
+
+/// A recording beside a trace of all accesses.
+fn record(args: &Args, found: &mut Findings) {
+    let seconds = args.number("--seconds", 60);
+    for (pattern, mib, rate) in [("tail", 128, 4000), ("zipf", 128, 4000), ("loop", 64, 4000)] {
+        for every in ["500ms", "1s", "5s"] {
+            recorded(found, (pattern, mib, rate, seconds), every);
+        }
+    }
+}
+
+fn recorded(
+    found: &mut Findings,
+    (pattern, mib, rate, seconds): (&str, u64, u64, u64),
+    every: &str,
+) {
+    let folder = TempDir::new();
+    let [trace, recording, report] =
+        ["t.oracleGeneral", "t.rec", "report.json"].map(|name| folder.file(name));
+    let program = programs::c("paced");
+    let words = format!(
+        "sleep {} | {} run --dry-run --age-every {every} --record {recording} --report {report} -- \
+         {program} {pattern} {mib} {rate} {seconds} {trace}",
+        seconds + 30,
+        pagetide::binary()
+    );
+    let outcome = Run::new(["sh", "-c", &words]).finish(Duration::from_secs(seconds + 120));
+    assert!(outcome.status.success(), "run --record: {}", outcome.stderr);
+    let report = e2e::wait::poll(Duration::from_secs(20), || {
+        let text = std::fs::read_to_string(&report).ok()?;
+        serde_json::from_str::<Value>(&text).ok()
+    });
+    let report = report.expect("a report");
+    let told = &report["recording"];
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    let wall = number(&report["wall_ms"]);
+    let name = format!("{pattern}, a look each {every}");
+    let minutes = wall / 60_000.0;
+    found.figure(
+        &format!("{name}: recorded"),
+        number(&told["bytes"]) / 1024.0 / minutes,
+        "KiB/min",
+    );
+    let share = 100.0 * number(&told["took_ms"]) / wall;
+    found.figure(&format!("{name}: recorder"), share, "% of a core");
+    let whole = 100.0 * number(&report["overhead"]["cpu_ms"]) / wall;
+    found.figure(&format!("{name}: manager with it"), whole, "% of a core");
+    let sizes: Vec<String> = (2..10)
+        .map(|tenth| format!("{}M", mib * tenth / 10))
+        .collect();
+    let (of_looks, of_all) = (misses(&recording, &sizes), misses(&trace, &sizes));
+    for ((size, looks), all) in sizes.iter().zip(&of_looks).zip(&of_all) {
+        let error = 100.0 * (looks / all - 1.0);
+        found.figure(
+            &format!("{name}: refaults at {size}, of the trace's {all:.0}"),
+            error,
+            "% more",
+        );
+    }
+}
+
+/// Misses at each size that are no first reference.
+fn misses(file: &str, sizes: &[String]) -> Vec<f64> {
+    let words = ["mrc", "--json", "--sizes", &sizes.join(","), file];
+    let outcome = pagetide::command(words).finish(Duration::from_secs(120));
+    assert!(outcome.status.success(), "mrc: {}", outcome.stderr);
+    let curve: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    let (references, pages) = (number(&curve["references"]), number(&curve["pages"]));
+    let sizes = curve["sizes"].as_array().expect("sizes").iter();
+    sizes
+        .map(|size| number(&size["miss_ratio"]["lru"]) * references - pages)
+        .collect()
+}

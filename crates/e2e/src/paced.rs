@@ -1,0 +1,172 @@
+//! Programs that ask for their memory at a steady pace: what they do does not depend on how fast they are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::guard::Run;
+use crate::redis::{NOISE, Redis};
+use crate::subject::Subject;
+use crate::wait::Chance;
+use crate::{proc, programs};
+
+/// Of all askings one goes anywhere, the others to the first half.
+const RARE: u64 = 12_000;
+/// Askings of redis on their way at once.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Values of 4 KiB, and how many of them are asked for in a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How many there are.
+    pub values: u64,
+    /// How many are asked for.
+    pub per_second: u64,
+    /// It ends by itself then.
+    pub seconds: u64,
+}
+
+/// A program that runs.
+#[derive(Debug)]
+pub struct Paced {
+    /// What it is.
+    pub name: &'static str,
+    /// Its process.
+    pub pid: u32,
+    _subject: Option<Subject>,
+    asker: Option<Asker>,
+}
+
+/// Who asks redis.
+#[derive(Debug)]
+struct Asker {
+    thread: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Paced {
+    /// One of the test programs, by its words; its standard input stays open.
+    fn program(name: &'static str, words: &str, seconds: u64) -> Paced {
+        let script = format!("sleep {} | {words}", seconds + 60);
+        let subject = Subject::ready(Run::new(["sh", "-c", &script]).start());
+        Paced {
+            name,
+            pid: subject.pid,
+            _subject: Some(subject),
+            asker: None,
+        }
+    }
+
+    /// A C program with one array: a pattern of `paced.c`.
+    #[must_use]
+    pub fn array(pattern: &str, pace: Pace) -> Paced {
+        let Pace {
+            values,
+            per_second,
+            seconds,
+        } = pace;
+        let words = format!(
+            "{} {pattern} {} {per_second} {seconds}",
+            programs::c("paced"),
+            values / 256
+        );
+        Paced::program("C, an array", &words, seconds)
+    }
+
+    /// Python, a dict or a table in sqlite.
+    #[must_use]
+    pub fn python(name: &'static str, kind: &str, pace: Pace) -> Paced {
+        let Pace {
+            values,
+            per_second,
+            seconds,
+        } = pace;
+        let source = programs::source("paced.py");
+        let words = format!("python3 {source} {kind} {values} {per_second} {seconds}");
+        Paced::program(name, &words, seconds)
+    }
+
+    /// node, a Map.
+    #[must_use]
+    pub fn node(pace: Pace) -> Paced {
+        let Pace {
+            values,
+            per_second,
+            seconds,
+        } = pace;
+        let source = programs::source("paced.js");
+        let words = format!("node {source} {values} {per_second} {seconds}");
+        Paced::program("node, a Map", &words, seconds)
+    }
+
+    /// redis with a client; the earlier keys of the first half are asked for more often.
+    #[must_use]
+    pub fn redis(pace: Pace) -> Paced {
+        let mut server = Redis::start(NOISE, &Run::clone);
+        server.fill(pace.values);
+        let (pid, stop) = (server.pid, Arc::new(AtomicBool::new(false)));
+        let told = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || ask(&mut server, pace, &told));
+        Paced {
+            name: "redis",
+            pid,
+            _subject: None,
+            asker: Some(Asker {
+                thread: Some(thread),
+                stop,
+            }),
+        }
+    }
+
+    /// Faults that needed reading, as the kernel counts them.
+    ///
+    /// # Panics
+    /// If it is gone.
+    #[must_use]
+    pub fn major_faults(&self) -> u64 {
+        let stat = proc::read(self.pid, "stat").expect("it runs");
+        // Behind the name, which may hold anything: the state is the third field, this the twelfth.
+        let (_, fields) = stat.rsplit_once(')').expect("a name");
+        let field = fields.split_whitespace().nth(9);
+        field.and_then(|text| text.parse().ok()).expect("majflt")
+    }
+}
+
+fn ask(server: &mut Redis, pace: Pace, stop: &AtomicBool) {
+    let (begin, mut chance, mut done) = (Instant::now(), Chance::new(7), 0);
+    let hot = pace.values / 2;
+    while !stop.load(Ordering::Relaxed) && begin.elapsed().as_secs() < pace.seconds {
+        let micros = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let due = micros.saturating_mul(pace.per_second) / 1_000_000;
+        let asked: Vec<u64> = (done..due)
+            .map(|number| match number % RARE {
+                0 => chance.below(pace.values),
+                // Lower ones more often: a product of two even chances.
+                _ => chance.below(hot) * chance.below(hot) / hot,
+            })
+            .collect();
+        done = due;
+        asked.chunks(100).for_each(|some| server.check_all(some));
+        std::thread::sleep(TICK);
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // What it found wrong was said already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Paced {
+    /// Whether what it was asked for was right until now.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        let thread = self.asker.as_ref().and_then(|asker| asker.thread.as_ref());
+        thread.is_none_or(|thread| !thread.is_finished()) && proc::is_alive(self.pid)
+    }
+}

@@ -1,0 +1,226 @@
+//! Held against a stack that sees each access; and by hand.
+
+use super::*;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+
+fn cohort(last: u64, pages: u64) -> Cohort {
+    Cohort {
+        last: Millis(last),
+        pages: Pages(pages),
+    }
+}
+
+/// Accesses in order, with looks between them: the curve, and beside it what LRU memories really miss, which begin empty.
+struct Both {
+    curve: RefaultCurve,
+    /// By page: the look of its last access; the first look is 1.
+    last: BTreeMap<u32, u64>,
+    found: BTreeMap<u32, u64>,
+    now: u64,
+    /// Most recent last.
+    stack: Vec<u32>,
+    /// Distances of all accesses, with how many pages had been accessed by then.
+    distances: Vec<(u64, u64)>,
+}
+
+impl Both {
+    fn new(pages: u32) -> Both {
+        let mut both = Both {
+            curve: RefaultCurve::default(),
+            last: (0..pages).map(|page| (page, 0)).collect(),
+            found: BTreeMap::new(),
+            now: 0,
+            stack: Vec::new(),
+            distances: Vec::new(),
+        };
+        both.look();
+        both
+    }
+
+    fn access(&mut self, page: u32) {
+        let used = self.stack.len() as u64;
+        // All pages are there from the beginning: below those that were used.
+        let mut distance = used;
+        if let Some(at) = self.stack.iter().position(|one| *one == page) {
+            distance = used - 1 - at as u64;
+            self.stack.remove(at);
+        }
+        self.distances.push((distance, used));
+        self.stack.push(page);
+        self.found.entry(page).or_insert(self.now);
+    }
+
+    fn look(&mut self) {
+        let (mut again, mut pages) = (BTreeMap::new(), BTreeMap::new());
+        for page in core::mem::take(&mut self.found).into_keys() {
+            if let Some(before) = self.last.insert(page, self.now) {
+                *again.entry(before).or_insert(0) += 1;
+            }
+        }
+        for last in self.last.values() {
+            *pages.entry(*last).or_insert(0) += 1;
+        }
+        let cohorts = |counts: BTreeMap<u64, u64>| {
+            let all = counts.into_iter();
+            all.map(|(last, pages)| cohort(last, pages)).collect()
+        };
+        self.curve.look(CurveLook {
+            now: Millis(self.now),
+            again: cohorts(again),
+            pages: cohorts(pages),
+            ..CurveLook::default()
+        });
+        self.now += 1000;
+    }
+
+    /// What a memory of this size missed once it was full, a look.
+    fn truth(&self, size: u64, warm: u64) -> f64 {
+        let missed = self.distances.iter();
+        let missed = missed.filter(|(distance, used)| *distance >= size && *used >= size);
+        missed.count() as f64 / warm as f64
+    }
+}
+
+fn chance(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    state.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33
+}
+
+/// Pages that are the rarer the higher their number, so that each size misses something: the curve is within a tenth
+/// of what a stack of all accesses says, at sizes above what is used between two looks.
+#[test]
+fn it_is_what_a_stack_of_all_accesses_says() {
+    let (mut both, mut state) = (Both::new(2000), 88_172_645_463_325_252);
+    let looks = 400;
+    for _ in 0..looks {
+        for _ in 0..150 {
+            // Of two numbers the smaller, twice: density falls with the cube.
+            let page = (0..4).map(|_| chance(&mut state) % 2000).min();
+            both.access(u32::try_from(page.unwrap_or(0)).unwrap_or(0));
+        }
+        both.look();
+    }
+    let known = both.curve.known().0;
+    assert!(known > 1500, "{known}");
+    for size in [200, 300, 500, 800, 1100] {
+        let missed = both.curve.at(Pages(size));
+        let ours = missed.refaults.0 as f64 * 1000.0 / missed.watched.0 as f64;
+        let truth = both.truth(size, missed.watched.0 / 1000);
+        assert!(
+            (ours / truth - 1.0).abs() < 0.1,
+            "{size} pages: {ours} a look, in truth {truth}"
+        );
+    }
+}
+
+#[test]
+fn a_loop_fits_or_misses_all_of_it() {
+    let mut both = Both::new(1000);
+    for round in 0..300_u32 {
+        (0..100).for_each(|n| both.access((round * 100 + n) % 1000));
+        both.look();
+    }
+    let rate = |size: u64| {
+        let missed = both.curve.at(Pages(size));
+        missed.refaults.0 * 1000 / missed.watched.0
+    };
+    assert_eq!(rate(800), 100, "LRU keeps none of a loop that does not fit");
+    // The last tenth: its pages came before or after, in the same look.
+    assert!(rate(990) < 30, "{}", rate(990));
+    assert_eq!(both.curve.idle(Pages(500)), Millis(4000));
+}
+
+#[test]
+fn nothing_is_said_of_sizes_that_were_never_full() {
+    let mut both = Both::new(1000);
+    for _ in 0..20 {
+        (0..100).for_each(|page| both.access(page));
+        both.look();
+    }
+    let curve = &both.curve;
+    assert_eq!((curve.known(), curve.untouched()), (Pages(100), Pages(900)));
+    assert_eq!(curve.at(Pages(200)), Missed::default());
+    assert_eq!(curve.in_use(), Pages(100));
+    assert_eq!(curve.accessed_within(Millis(1)), Pages(100));
+}
+
+/// What came back from swap was older than all that stayed: a memory of any size that was seen in use had lost it.
+#[test]
+fn what_comes_back_counts_at_each_known_size() {
+    let mut curve = RefaultCurve::default();
+    let look = |now, pages: &[Cohort], again: &[Cohort], back| CurveLook {
+        now: Millis(now),
+        again: again.to_vec(),
+        back: Pages(back),
+        pages: pages.to_vec(),
+        unknown: Pages(0),
+    };
+    curve.look(look(0, &[cohort(0, 500)], &[], 0));
+    curve.look(look(
+        1000,
+        &[cohort(0, 400), cohort(1000, 100)],
+        &[cohort(0, 100)],
+        0,
+    ));
+    let pages = [cohort(0, 400), cohort(1000, 60), cohort(2000, 47)];
+    curve.look(look(2000, &pages, &[cohort(1000, 40)], 7));
+    let missed = curve.at(Pages(90));
+    assert!(missed.refaults.0 >= 7, "{missed:?}");
+    assert_eq!(missed.watched, Millis(1000));
+}
+
+/// Pages that nobody knows of hold memory, and are in use for all that is known.
+#[test]
+fn what_is_unknown_has_room() {
+    let mut curve = RefaultCurve::default();
+    for now in [0, 1000, 2000] {
+        curve.look(CurveLook {
+            now: Millis(now),
+            again: vec![cohort(now.max(1000) - 1000, 10); usize::from(now > 0)],
+            back: Pages(0),
+            pages: vec![cohort(now, 10)],
+            unknown: Pages(90),
+        });
+    }
+    assert_eq!((curve.known(), curve.in_use()), (Pages(100), Pages(100)));
+    assert_eq!(curve.at(Pages(60)).refaults, Pages(20));
+    assert_eq!(curve.untouched(), Pages(0));
+}
+
+/// Whatever is told: no size misses less than a larger one, and none more than all touches.
+#[test]
+fn curves_fall() {
+    let mut state = 3;
+    let mut curve = RefaultCurve::default();
+    let mut times: BTreeSet<u64> = BTreeSet::new();
+    for now in 0..200 {
+        let mut cohorts = |times: &BTreeSet<u64>| -> Vec<Cohort> {
+            let all = times.iter();
+            all.map(|last| cohort(*last, chance(&mut state) % 5000))
+                .collect()
+        };
+        let again = cohorts(&times);
+        times.insert(now * 10);
+        let pages = cohorts(&times);
+        curve.look(CurveLook {
+            now: Millis(now * 10),
+            again,
+            back: Pages(now % 3),
+            pages,
+            unknown: Pages(now % 7),
+        });
+        if times.len() > 40 {
+            times.pop_first();
+        }
+    }
+    let all: Vec<Missed> = (0..300)
+        .map(|step| curve.at(Pages(step * step * 10)))
+        .collect();
+    for pair in all.windows(2) {
+        assert!(pair[0].refaults >= pair[1].refaults, "{pair:?}");
+        assert!(pair[0].watched >= pair[1].watched, "{pair:?}");
+    }
+}

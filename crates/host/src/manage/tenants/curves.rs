@@ -1,0 +1,47 @@
+//! What less memory would cost each tenant: its pages with those of all below it.
+//!
+//! Invariant: a tenant's curve begins when it is made; a process that is moved takes its pages along, and what they did before
+//! stays where it was.
+
+use std::collections::BTreeMap;
+
+use engine::memcg::MemcgId;
+use rustix::io::Errno;
+
+use super::Tenants;
+use crate::report::Curve;
+use crate::watch::curve::{Seen, told};
+
+impl Tenants {
+    /// After each look.
+    pub(super) fn note_curves(&mut self) {
+        let now_ms = self.driver.watch.looked_ms();
+        let mut all: BTreeMap<MemcgId, Seen> = BTreeMap::new();
+        let tree = self.driver.machine.tree();
+        for (owner, home) in self.driver.homes().all() {
+            for memcg in tree.ancestors(home) {
+                let seen = all.entry(memcg).or_default();
+                seen.add(self.driver.watch.ages().books(), owner);
+            }
+        }
+        self.driver.machine.flush_stats();
+        for (memcg, tenant) in &mut self.tenants {
+            let stat = self.driver.machine.memory_stat(*memcg);
+            let refaults = stat.events.iter();
+            let refaults = refaults.filter(|(name, _)| name.starts_with("workingset_refault_"));
+            let refaults: u64 = refaults.map(|(_, count)| count).sum();
+            let back = refaults.saturating_sub(tenant.refaults);
+            tenant.refaults = refaults;
+            let seen = all.remove(memcg).unwrap_or_default();
+            tenant.curve.look(seen.into_look(now_ms, back));
+        }
+    }
+
+    /// What less memory would cost it, as far as looks know.
+    ///
+    /// # Errors
+    /// ENODEV.
+    pub fn curve(&self, memcg: MemcgId) -> Result<Option<Curve>, Errno> {
+        Ok(told(&self.tenant(memcg)?.curve))
+    }
+}

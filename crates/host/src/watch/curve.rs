@@ -1,0 +1,133 @@
+//! The curve of what is watched: each look's ages and re-accesses go to the engine, which knows what they mean.
+//!
+//! Invariant: a target's curve is of the address spaces that it had at each look; what an ended one had is gone with it.
+
+use std::collections::BTreeMap;
+
+use engine::workingset::{Cohort, CurveLook, RefaultCurve};
+use engine::{Millis, Pages};
+
+use crate::ages::MemoryKind;
+use crate::books::{Books, Owner};
+use crate::report::{Curve, CurvePoint, REFAULTS_PER_MILLE};
+
+/// Pages accessed within this time are the working set (the far-memory paper's T_min).
+const WORKING_SET: Millis = Millis(120_000);
+/// Steps between both ends of what is known.
+const STEPS: u64 = 128;
+
+/// What a look found of some owners: pages by the time of their last access, and of the access before.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pages: BTreeMap<u64, u64>,
+    again: BTreeMap<u64, u64>,
+    unknown: u64,
+}
+
+impl Seen {
+    /// One more owner.
+    pub(crate) fn add(&mut self, books: &Books, owner: Owner) {
+        for (_, last, count) in books.ages(owner) {
+            *self.pages.entry(last).or_insert(0) += count;
+        }
+        for (last, count) in books.again(owner) {
+            *self.again.entry(last).or_insert(0) += count;
+        }
+        let of = |class| books.unknown(owner, class);
+        self.unknown += MemoryKind::classes().map(of).sum::<u64>();
+    }
+
+    /// As the engine takes it; `back` pages had left and were back.
+    pub(crate) fn into_look(self, now_ms: u64, back: u64) -> CurveLook {
+        let cohorts = |all: BTreeMap<u64, u64>| {
+            let cohort = |(last, pages)| Cohort {
+                last: Millis(last),
+                pages: Pages(pages),
+            };
+            all.into_iter().map(cohort).collect()
+        };
+        CurveLook {
+            now: Millis(now_ms),
+            again: cohorts(self.again),
+            back: Pages(back),
+            pages: cohorts(self.pages),
+            unknown: Pages(self.unknown),
+        }
+    }
+}
+
+/// As a report tells it; none before anything is known.
+pub(crate) fn told(curve: &RefaultCurve) -> Option<Curve> {
+    let (from, to) = (curve.in_use(), curve.known());
+    let watched = curve.at(Pages(0)).watched;
+    if watched == Millis(0) {
+        return None;
+    }
+    let bytes = |pages: Pages| pages.bytes().0;
+    let point = |size: Pages| {
+        let missed = curve.at(size);
+        let refaulted = (missed.refaults.0, missed.touches.0);
+        let idle = curve.idle(size).0;
+        CurvePoint::new(bytes(size), idle, refaulted, missed.watched.0)
+    };
+    let span = to.less(from).0;
+    let mut sizes: Vec<Pages> = (0..=STEPS)
+        .map(|step| Pages(from.0.min(to.0) + span * step / STEPS))
+        .collect();
+    sizes.dedup();
+    // The largest is what was seen by the last look, before which it had no time to miss anything.
+    let points = sizes.into_iter().filter(|size| size.0 > 0).map(point);
+    let told = Curve {
+        watched_ms: watched.0,
+        working_set_bytes: bytes(curve.accessed_within(WORKING_SET)),
+        known_from_bytes: bytes(from),
+        known_to_bytes: bytes(to),
+        untouched_bytes: bytes(curve.untouched()),
+        points: points.filter(|point| point.watched_ms > 0).collect(),
+        ..Curve::default()
+    };
+    Some(told.recommending(REFAULTS_PER_MILLE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_tells_the_curve_between_what_is_known() {
+        let mut curve = RefaultCurve::default();
+        assert_eq!(told(&curve), None);
+        let look = |now_ms, pages: &[(u64, u64)], again: &[(u64, u64)]| {
+            let seen = Seen {
+                pages: pages.iter().copied().collect(),
+                again: again.iter().copied().collect(),
+                unknown: 0,
+            };
+            seen.into_look(now_ms, 0)
+        };
+        curve.look(look(0, &[(0, 1000)], &[]));
+        assert_eq!(told(&curve), None, "one look is no time");
+        // Two halves of 400 pages take turns; 600 pages rest.
+        curve.look(look(1000, &[(0, 600), (1000, 400)], &[(0, 400)]));
+        for second in 2..100_u64 {
+            let now = second * 1000;
+            let (before, last) = (now - 2000, now - 1000);
+            let pages = [(0, 200), (last, 400), (now, 400)];
+            curve.look(look(now, &pages, &[(before, 400)]));
+        }
+        let told = told(&curve).expect("a hundred looks");
+        assert_eq!(told.watched_ms, 99_000);
+        assert_eq!(told.known_from_bytes, 400 * 4096);
+        assert_eq!(told.known_to_bytes, 800 * 4096);
+        assert_eq!(told.untouched_bytes, 200 * 4096);
+        assert_eq!(told.working_set_bytes, 800 * 4096);
+        let (first, last) = (told.points[0], told.points[told.points.len() - 1]);
+        assert_eq!((first.bytes, last.bytes), (400 * 4096, 800 * 4096));
+        assert!(
+            (first.refaults_per_minute - 24_000.0).abs() < 500.0,
+            "{first:?}"
+        );
+        assert!((first.miss_ratio - 1.0).abs() < 0.05, "{first:?}");
+        assert!(last.refaults_per_minute < 500.0, "{last:?}");
+    }
+}

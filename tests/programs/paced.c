@@ -1,0 +1,122 @@
+/* Memory that is touched at a steady pace by a pattern: for curves that a full trace can be held against.
+ *
+ *   paced PATTERN MIB PER_SECOND SECONDS [TRACE]
+ *
+ * Fills MIB, prints `ready pid=P`, then touches PER_SECOND pages a second, spread over each hundredth of one, for
+ * SECONDS or until its standard input ends; what was late is caught up with. Prints `touched N` at the end.
+ * PATTERN as in patterns.c, and
+ *   phases    evenly within one half of the memory, then the other, changing every 20 s
+ *   tail      nine of ten touches within the first tenth, the others by the law of zipf over all
+ *   rare      evenly within the first half, and every 12,000th touch anywhere
+ * TRACE gets each touch, the fill's first, as a record of libCacheSim's oracleGeneral: second, page, 4096, -1. It is written,
+ * not mapped: it is none of this program's memory. */
+#include "schedule.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+static const char usage[] =
+    "usage: paced zipf|hotcold|scanhot|moving|loop|phases|tail|rare MIB PER_SECOND SECONDS [TRACE]";
+static uint64_t *memory, pages, octaves, total, state = 88172645463325252u, begin;
+
+struct record { uint32_t second; uint64_t page; uint32_t size; int64_t next; } __attribute__((packed));
+static struct record held[4096];
+static size_t holding;
+static int trace = -1;
+
+static void flush_trace(void)
+{
+    const char *at = (const char *)held;
+    size_t left = holding * sizeof *held;
+    while (left > 0) {
+        ssize_t n = write(trace, at, left);
+        if (n <= 0)
+            FAIL(97, "paced: the trace: %s", strerror(errno));
+        at += n;
+        left -= (size_t)n;
+    }
+    holding = 0;
+}
+
+/* A rank below `pages`: each octave of ranks is as likely as any other. */
+static uint64_t like_zipf(uint64_t random)
+{
+    uint64_t low = (uint64_t)1 << below(random << 32, octaves);
+    uint64_t high = 2 * low < pages + 1 ? 2 * low : pages + 1;
+    return (low + below(random, high - low) - 1) * 2654435761u % pages;
+}
+
+static uint64_t pick(const char *pattern, uint64_t number, uint64_t seconds)
+{
+    static uint64_t scan;
+    uint64_t random = mix(xorshift(&state)), quarter = pages / 4;
+    switch (pattern[0]) {
+    case 'z': return like_zipf(random);
+    case 'h': return below(random, pages * 2 / 5);
+    case 's': return number % 10 ? below(random, quarter) : quarter + scan++ % (pages - quarter);
+    case 'm': return (below(random, quarter) + number * 16 / total * (pages / 8)) % pages;
+    case 'p': return below(random, pages / 2) + (seconds / 20 % 2) * (pages / 2);
+    case 'r': return below(random, number % 12000 ? pages / 2 : pages);
+    case 't': return number % 10 ? below(random, pages / 10) : like_zipf(random);
+    default: return number % pages;
+    }
+}
+
+static void note(uint64_t page, uint64_t second)
+{
+    if (trace < 0)
+        return;
+    held[holding++] = (struct record){(uint32_t)second, page, PAGE, -1};
+    if (holding == sizeof held / sizeof *held)
+        flush_trace();
+}
+
+static void touch(uint64_t page, uint64_t number, uint64_t second)
+{
+    volatile uint64_t *at = memory + page * WORDS;
+    if (number % 4 == 0)
+        at[1] = number;
+    else
+        (void)at[1];
+    note(page, second);
+}
+
+static int input_ended(void)
+{
+    struct pollfd input = {0, POLLIN, 0};
+    char byte;
+    return poll(&input, 1, 0) > 0 && read(0, &byte, 1) <= 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 5 || argc > 6 || !*argv[1] || !strchr("zhsmlptr", argv[1][0]))
+        FAIL(2, "%s", usage);
+    pages = number(argv[2], 1, 1 << 20, usage) * MIB / PAGE;
+    uint64_t rate = number(argv[3], 100, 100000000, usage);
+    uint64_t seconds = number(argv[4], 1, 1 << 20, usage);
+    total = rate * seconds;
+    if (argc == 6 && (trace = open(argv[5], O_WRONLY | O_CREAT | O_TRUNC, 0644)) < 0)
+        FAIL(97, "paced: %s: %s", argv[5], strerror(errno));
+    memory = map_anon(pages * PAGE);
+    madvise(memory, pages * PAGE, MADV_NOHUGEPAGE);
+    while ((uint64_t)1 << octaves <= pages)
+        octaves++;
+    for (uint64_t page = 0; page < pages; page++) {
+        page_fill(memory + page * WORDS, page, 1);
+        note(page, 0);
+    }
+    printf("ready pid=%d\n", (int)getpid());
+    fflush(stdout);
+    begin = now_ns();
+    uint64_t done = 0;
+    for (uint64_t tick = 0; tick < seconds * 100 && !input_ended(); tick++) {
+        sleep_until(begin + tick * (SECOND / 100));
+        for (uint64_t due = (tick + 1) * rate / 100; done < due; done++)
+            touch(pick(argv[1], done, tick / 100), done, tick / 100);
+    }
+    if (trace >= 0)
+        flush_trace();
+    printf("touched %lu\n", (unsigned long)done);
+    return 0;
+}
