@@ -22,7 +22,7 @@ use e2e::{pagetide, programs};
 use serde_json::Value;
 
 /// Pages that a lower limit asks for have left then, and those that a higher one lets stay are back.
-const SETTLED: Duration = Duration::from_secs(30);
+const SETTLED: Duration = Duration::from_secs(60);
 const MIB: f64 = 1_048_576.0;
 /// Of the working set, in a minute.
 const RULES: [(&str, f64); 2] = [("0.2%", 0.002), ("2%", 0.02)];
@@ -43,7 +43,10 @@ fn main() -> ExitCode {
 /// A size that the curve names.
 #[derive(Clone, Copy)]
 struct Chosen {
-    bytes: f64,
+    /// As `--memory-max`.
+    limit: f64,
+    /// As `--age-every`, seconds.
+    age_every: f64,
     per_minute: f64,
 }
 
@@ -51,8 +54,8 @@ fn limit(args: &Args, found: &mut Findings) {
     let (watch, hold) = (args.seconds("--watch", 180), args.seconds("--hold", 180));
     let swap = Swap::new(4096);
     let pace = Pace {
-        values: 80_000,
-        per_second: 4000,
+        values: 40_000,
+        per_second: 6000,
         seconds: 4 * (watch + 3 * (hold + SETTLED)).as_secs(),
     };
     let all = [
@@ -116,7 +119,8 @@ fn curves(all: &[Paced], watch: Duration) -> Vec<Value> {
 
 fn named(value: &Value) -> Option<Chosen> {
     Some(Chosen {
-        bytes: value["bytes"].as_f64()?,
+        limit: value["limit_bytes"].as_f64()?,
+        age_every: value["age_every_ms"].as_f64()? / 1000.0,
         per_minute: value["refaults_per_minute"].as_f64()?,
     })
 }
@@ -128,7 +132,14 @@ fn smallest(curve: &Value, share: f64) -> Option<Chosen> {
     let points = curve["points"].as_array()?.iter().rev();
     let told = points.filter(|point| point["watched_ms"].as_f64() >= Some(needed));
     let fits = |point: &&Value| point["refaults_per_minute"].as_f64() <= Some(allowed);
-    told.take_while(fits).last().and_then(named)
+    let found = told.take_while(fits).last()?;
+    Some(Chosen {
+        // Of a limit half a percent is kept free.
+        limit: (found["bytes"].as_f64()? / 0.995 / 4096.0).ceil() * 4096.0,
+        // Three generations span what the oldest page was idle.
+        age_every: (found["idle_ms"].as_f64()? / 3000.0).floor().max(1.0),
+        per_minute: found["refaults_per_minute"].as_f64()?,
+    })
 }
 
 /// Holds each program in its size, and sets what came back beside the prediction.
@@ -144,8 +155,12 @@ fn held(
     };
     let managers: Vec<_> = both()
         .map(|(one, chosen)| {
-            let (size, pid) = (format!("{:.0}", chosen.bytes), one.pid.to_string());
-            let words = ["attach", "--age-every", "1s", "--memory-max", &size, &pid];
+            let (size, every) = (
+                format!("{:.0}", chosen.limit),
+                format!("{:.0}s", chosen.age_every),
+            );
+            let pid = one.pid.to_string();
+            let words = ["attach", "--age-every", &every, "--memory-max", &size, &pid];
             pagetide::command(words).start()
         })
         .collect();
@@ -166,7 +181,7 @@ fn held(
         let minutes = (now.0 - then.0).as_secs_f64() / 60.0;
         let [kernel, ours] = [0, 1].map(|at| (now.1[at] - then.1[at]) / minutes);
         let name = format!("{}, {rule}", one.name);
-        found.figure(&format!("{name}: limit"), chosen.bytes / MIB, "MiB");
+        found.figure(&format!("{name}: limit"), chosen.limit / MIB, "MiB");
         found.figure(&format!("{name}: predicted"), chosen.per_minute, "a minute");
         found.figure(&format!("{name}: kernel's count"), kernel, "a minute");
         found.figure(&format!("{name}: ours"), ours, "a minute");

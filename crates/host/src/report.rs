@@ -9,6 +9,8 @@ mod recording;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(test)]
+pub(crate) use curve::HELD_PER_MILLE;
 pub use curve::{Curve, CurvePoint, REFAULTS_PER_MILLE, Recommended};
 pub use recording::RecordingReport;
 

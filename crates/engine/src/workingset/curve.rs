@@ -7,7 +7,8 @@
 //!
 //! Invariant: nothing is concluded about a size before as many different pages were seen in use: until
 //! then a memory of that size has room. Pages whose last access was before the first look are below all that were
-//! accessed since; how far below nobody knows, and no figure depends on it.
+//! accessed since; how far below nobody knows, and no figure depends on it. Looks that were blind count nothing, nor does the time
+//! before them.
 
 use alloc::vec::Vec;
 
@@ -32,10 +33,26 @@ pub struct CurveLook {
     pub again: Vec<Cohort>,
     /// Pages that were in swap at the look before, and are back.
     pub back: Pages,
-    /// All pages of known age by their last access; oldest first.
+    /// All pages of known age that may leave, by their last access; oldest first.
     pub pages: Vec<Cohort>,
+    /// Pages that stay whatever the size, by their last access.
+    pub fixed: Vec<Cohort>,
     /// Pages of unknown age. They may be in use, so they have room.
     pub unknown: Pages,
+}
+
+/// A look that does not know the age of more than this part of all pages says nothing of any size.
+const BLIND: u64 = 20;
+
+impl CurveLook {
+    /// Pages that have room in a memory of any size.
+    fn kept(&self) -> u64 {
+        sum(&self.fixed) + self.unknown.0
+    }
+
+    fn is_blind(&self) -> bool {
+        self.unknown.0 * BLIND > sum(&self.pages) + self.kept()
+    }
 }
 
 /// What a memory of one size would have done.
@@ -58,6 +75,8 @@ pub struct RefaultCurve {
     begin: Option<Millis>,
     looks: u64,
     touches: u64,
+    /// Time of which nothing is known, milliseconds.
+    blind: u64,
     /// By the pages that were accessed since the access before.
     refaults: BySize,
     /// Touches and milliseconds by the pages that had been seen in use then.
@@ -79,6 +98,9 @@ impl RefaultCurve {
         debug_assert!(look.again.is_sorted_by_key(|cohort| cohort.last));
         match self.begin {
             None => self.begin = Some(look.now),
+            Some(_) if look.is_blind() || self.last.is_blind() => {
+                self.blind += look.now.since(self.last.now).0;
+            }
             Some(begin) => self.count(begin, &look),
         }
         self.last = look;
@@ -111,7 +133,7 @@ impl RefaultCurve {
             let count = again.pages.0;
             match of.filter(|cohort| cohort.last > begin) {
                 Some(cohort) => {
-                    let above = below + self.last.unknown.0 + came / 2;
+                    let above = below + self.last.kept() + came / 2;
                     let to = (above + cohort.pages.0).min(known);
                     self.refaults.spread(above.min(known), to, count);
                 }
@@ -122,19 +144,19 @@ impl RefaultCurve {
         debug_assert!(self.refaults.at_least(0) >= look.back.0);
     }
 
-    /// Pages that were seen in use since the first look and are still there; those of unknown age with them.
+    /// Pages that were seen in use since the first look and are still there, and those that have room in any memory.
     #[must_use]
     pub fn known(&self) -> Pages {
         let begin = self.begin.unwrap_or_default();
         let used = self.last.pages.iter().filter(|cohort| cohort.last > begin);
         let used: u64 = used.map(|cohort| cohort.pages.0).sum();
-        Pages(used + self.last.unknown.0)
+        Pages(used + self.last.kept())
     }
 
     /// Pages that were not seen in use since the first look.
     #[must_use]
     pub fn untouched(&self) -> Pages {
-        let all = sum(&self.last.pages) + self.last.unknown.0;
+        let all = sum(&self.last.pages) + self.last.kept();
         Pages(all - self.known().0)
     }
 
@@ -142,7 +164,7 @@ impl RefaultCurve {
     /// a look, and what is told of it is too little.
     #[must_use]
     pub fn in_use(&self) -> Pages {
-        Pages(self.touches.checked_div(self.looks).unwrap_or(0) + self.last.unknown.0)
+        Pages(self.touches.checked_div(self.looks).unwrap_or(0) + self.last.kept())
     }
 
     /// Pages that were seen accessed within this time before the last look; those of unknown age with them.
@@ -151,7 +173,8 @@ impl RefaultCurve {
         let begin = self.begin.unwrap_or_default();
         let is_within =
             |cohort: &&Cohort| cohort.last > begin && self.last.now.since(cohort.last) < time;
-        let within = self.last.pages.iter().filter(is_within);
+        let all = self.last.pages.iter().chain(&self.last.fixed);
+        let within = all.filter(is_within);
         let within: u64 = within.map(|cohort| cohort.pages.0).sum();
         Pages(within + self.last.unknown.0)
     }
@@ -159,7 +182,7 @@ impl RefaultCurve {
     /// How long the oldest page that a memory of this size would hold has been idle.
     #[must_use]
     pub fn idle(&self, size: Pages) -> Millis {
-        let mut held = self.last.unknown.0;
+        let mut held = self.last.kept();
         for cohort in self.last.pages.iter().rev() {
             held += cohort.pages.0;
             if held >= size.0 {
@@ -167,6 +190,12 @@ impl RefaultCurve {
             }
         }
         self.last.now.since(self.begin.unwrap_or_default())
+    }
+
+    /// Time in which too many ages were unknown to say anything.
+    #[must_use]
+    pub const fn blind(&self) -> Millis {
+        Millis(self.blind)
     }
 
     /// What a memory of this size would have missed; of no time at all if it is larger than what was seen in use.
@@ -182,7 +211,8 @@ impl RefaultCurve {
     /// Bytes on the heap.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
-        let cohorts = self.last.again.capacity() + self.last.pages.capacity();
+        let last = &self.last;
+        let cohorts = last.again.capacity() + last.pages.capacity() + last.fixed.capacity();
         cohorts * size_of::<Cohort>()
             + self.refaults.memory_bytes()
             + self.touches_by_known.memory_bytes()

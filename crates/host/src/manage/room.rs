@@ -165,6 +165,14 @@ mod tests {
         assert!(near.pages > Pages(0));
     }
 
+    /// A curve names limits in which so much memory is held at least.
+    #[test]
+    fn reclaim_ends_where_curves_say_that_it_does() {
+        let at = Room::wanted(&limits(100_000, None), Pages(100_000)).expect("a limit");
+        let held = 100_000 - at.pages.0;
+        assert_eq!(held, 100 * crate::report::HELD_PER_MILLE);
+    }
+
     /// A program of 130 MiB that was locked, under a limit of 100, cost the manager 18% of a core: it tried ten
     /// times a second, and the few pages that left and came back at once counted as success.
     #[test]

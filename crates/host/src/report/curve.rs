@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Pages that may come back in a minute, in tenths of a percent of the working set: the far-memory rule (Lagar-Cavilla and
 /// others, ASPLOS'19).
 pub const REFAULTS_PER_MILLE: f64 = 2.0;
+/// Of a limit a manager leaves at least so much to the program (`manage::room`): reclaim ends there.
+pub(crate) const HELD_PER_MILLE: u64 = 995;
 /// A rate is believed from so many events on: with ten, chance makes a third more or less of it.
 const EVENTS: f64 = 10.0;
 const PAGE: f64 = 4096.0;
@@ -27,6 +29,8 @@ pub struct Curve {
     pub known_to_bytes: u64,
     /// So much was not: if and when it is used again nobody knows.
     pub untouched_bytes: u64,
+    /// Time of which nothing is known: the ages of more than a twentieth of the pages were unknown, milliseconds.
+    pub blind_ms: u64,
     /// By size.
     pub points: Vec<CurvePoint>,
     /// What may come back in a minute at the size to choose, in tenths of a percent of the working set.
@@ -57,6 +61,11 @@ pub struct CurvePoint {
 /// A size to choose.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Recommended {
+    /// What to give as `--memory-max`: of a limit so much more than the memory is kept free, that the program does not meet it.
+    pub limit_bytes: u64,
+    /// What to give as `--age-every`, milliseconds: beyond its four generations the engine keeps no order, and it takes
+    /// none of the youngest two; so three of them are as long as the oldest page that is held was idle.
+    pub age_every_ms: u64,
     /// Resident memory.
     pub bytes: u64,
     /// As of [`CurvePoint`].
@@ -67,7 +76,11 @@ pub struct Recommended {
 
 impl From<&CurvePoint> for Recommended {
     fn from(point: &CurvePoint) -> Recommended {
+        let limit = u128::from(point.bytes) * 1000 / u128::from(HELD_PER_MILLE);
         Recommended {
+            limit_bytes: u64::try_from(limit)
+                .map_or(u64::MAX, |limit| limit.next_multiple_of(4096)),
+            age_every_ms: (point.idle_ms / 3000).max(1) * 1000,
             bytes: point.bytes,
             idle_ms: point.idle_ms,
             refaults_per_minute: point.refaults_per_minute,
@@ -173,6 +186,10 @@ mod tests {
         let curve = curve(&[90_000, 3_000, 999, 1_000, 400, 0]);
         let chosen = curve.smallest(2.0).expect("100 a minute are allowed");
         assert_eq!(chosen.bytes, 3 << 20);
+        assert_eq!(
+            chosen.limit_bytes, 3_162_112,
+            "half a percent more, whole pages"
+        );
         assert!((chosen.refaults_per_minute - 99.9).abs() < 1e-9);
         let strict = curve.smallest(0.5).expect("25 a minute");
         assert_eq!(strict.bytes, 6 << 20);

@@ -16,10 +16,12 @@ const WORKING_SET: Millis = Millis(120_000);
 /// Steps between both ends of what is known.
 const STEPS: u64 = 128;
 
-/// What a look found of some owners: pages by the time of their last access, and of the access before.
+/// What a look found of some owners: pages by the time of their last access, and of the access before. Pages of files stay:
+/// limits leave them to the kernel.
 #[derive(Default)]
 pub(crate) struct Seen {
     pages: BTreeMap<u64, u64>,
+    files: BTreeMap<u64, u64>,
     again: BTreeMap<u64, u64>,
     unknown: u64,
 }
@@ -27,8 +29,12 @@ pub(crate) struct Seen {
 impl Seen {
     /// One more owner.
     pub(crate) fn add(&mut self, books: &Books, owner: Owner) {
-        for (_, last, count) in books.ages(owner) {
-            *self.pages.entry(last).or_insert(0) += count;
+        for (class, last, count) in books.ages(owner) {
+            let pages = match MemoryKind::of(class).0 {
+                MemoryKind::File => &mut self.files,
+                MemoryKind::Anon | MemoryKind::Shmem => &mut self.pages,
+            };
+            *pages.entry(last).or_insert(0) += count;
         }
         for (last, count) in books.again(owner) {
             *self.again.entry(last).or_insert(0) += count;
@@ -51,6 +57,7 @@ impl Seen {
             again: cohorts(self.again),
             back: Pages(back),
             pages: cohorts(self.pages),
+            fixed: cohorts(self.files),
             unknown: Pages(self.unknown),
         }
     }
@@ -83,6 +90,7 @@ pub(crate) fn told(curve: &RefaultCurve) -> Option<Curve> {
         known_from_bytes: bytes(from),
         known_to_bytes: bytes(to),
         untouched_bytes: bytes(curve.untouched()),
+        blind_ms: curve.blind().0,
         points: points.filter(|point| point.watched_ms > 0).collect(),
         ..Curve::default()
     };
@@ -101,7 +109,7 @@ mod tests {
             let seen = Seen {
                 pages: pages.iter().copied().collect(),
                 again: again.iter().copied().collect(),
-                unknown: 0,
+                ..Seen::default()
             };
             seen.into_look(now_ms, 0)
         };

@@ -72,7 +72,7 @@ fn chosen(report: &Report, curve: &Curve, sheet: &mut Sheet) {
     }
 }
 
-/// `76 MiB (29% of what is resident): about 33 pages a minute would come back`.
+/// `76 MiB (29%), looked at each 5s: about 33 pages a minute would come back`.
 pub(super) fn words(report: &Report, curve: &Curve, chosen: &Recommended) -> String {
     let part = share(curve.working_set_bytes, 4096);
     let percent = match part > 0.0 {
@@ -80,9 +80,10 @@ pub(super) fn words(report: &Report, curve: &Curve, chosen: &Recommended) -> Str
         false => 0.0,
     };
     format!(
-        "{} ({}): about {} pages a minute would come back, {percent:.2}% of the working set ({})",
-        Bytes(chosen.bytes),
-        per_cent(chosen.bytes, report.resident_bytes),
+        "{} ({}), looked at each {}: about {} pages a minute would come back, {percent:.2}% of the working set ({})",
+        Bytes(chosen.limit_bytes),
+        per_cent(chosen.limit_bytes, report.resident_bytes),
+        Millis(chosen.age_every_ms),
         rate(chosen.refaults_per_minute),
         Bytes(curve.working_set_bytes),
     )
@@ -111,6 +112,10 @@ pub(super) fn not_known(report: &Report, curve: &Curve) -> String {
         Bytes(curve.untouched_bytes),
         Millis(curve.watched_ms),
     );
+    if curve.blind_ms > 0 {
+        let blind = Millis(curve.blind_ms);
+        text += &format!("; and {blind} in which too many ages were unknown");
+    }
     if report.unknown_age_bytes > 0 {
         let bytes = Bytes(report.unknown_age_bytes);
         text += &format!("; {bytes} of unknown age are taken to be in use");

@@ -1,8 +1,8 @@
 //! Reports to show.
 
 use host::report::{
-    AgeBin, AgeGrain, AgeSource, Ended, KernelSays, NodeAge, Overhead, Process, Reaccess, Report,
-    Unknown,
+    AgeBin, AgeGrain, AgeSource, Curve, CurvePoint, Ended, KernelSays, NodeAge, Overhead, Process,
+    Reaccess, Report, Unknown,
 };
 use proptest::prelude::*;
 
@@ -282,6 +282,7 @@ fn any_sizes(mut next: impl FnMut() -> u64, flags: (bool, bool, bool)) -> Report
         },
         ..Report::default()
     };
+    report.curve = flags.2.then(|| any_curve(&mut next));
     report.kernel_says.pss_bytes = flags.1.then(&mut next);
     report.kernel_says.pressure_some_avg10 = flags.2.then(|| small(next()));
     (report.ended.processes, report.ended.unseen) = (next(), next());
@@ -292,6 +293,53 @@ fn any_sizes(mut next: impl FnMut() -> u64, flags: (bool, bool, bool)) -> Report
         report.overhead.memory_bytes,
     ) = (next(), next());
     report
+}
+
+fn any_curve(mut next: impl FnMut() -> u64) -> Curve {
+    let points = (0..next() % 9).map(|_| {
+        let (bytes, idle_ms) = (next(), next());
+        CurvePoint::new(bytes, idle_ms, (next(), next()), next())
+    });
+    let points = points.collect();
+    let curve = Curve {
+        watched_ms: next(),
+        working_set_bytes: next(),
+        known_from_bytes: next(),
+        known_to_bytes: next(),
+        untouched_bytes: next(),
+        blind_ms: next(),
+        points,
+        ..Curve::default()
+    };
+    curve.recommending(2.0)
+}
+
+/// A program that uses 40 of its 100 MiB evenly, and the rest now and then.
+pub(crate) fn curved() -> Report {
+    let point = |mib: u64, idle_s: u64, refaults: u64| {
+        CurvePoint::new(mib << 20, idle_s * 1000, (refaults, 1_000_000), 60_000)
+    };
+    let curve = Curve {
+        watched_ms: 60_000,
+        working_set_bytes: 44 << 20,
+        known_from_bytes: 24 << 20,
+        known_to_bytes: 48 << 20,
+        untouched_bytes: 52 << 20,
+        points: vec![
+            point(24, 1, 180_000),
+            point(30, 2, 90_000),
+            point(36, 5, 4_000),
+            point(42, 20, 21),
+            point(48, 50, 0),
+        ],
+        ..Curve::default()
+    };
+    Report {
+        wall_ms: 61_000,
+        resident_bytes: 100 << 20,
+        curve: Some(curve.recommending(2.0)),
+        ..Report::default()
+    }
 }
 
 /// One more of everything that has a list.

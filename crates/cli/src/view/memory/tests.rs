@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::samples::{HOSTILE, any_report, cooling, everything, hostile, server, unknown};
+use super::samples::{HOSTILE, any_report, cooling, curved, everything, hostile, server, unknown};
 use super::*;
 use crate::view::text::{columns, json_line};
 
@@ -63,6 +63,36 @@ fn cold_is_said_of_ages_that_can_be_known() {
     );
     let both = "48% (580 MiB) not touched for 10s, 23% for 1m";
     assert_eq!(at(70_000).as_deref(), Some(both));
+}
+
+#[test]
+fn a_curve_names_a_size_and_what_is_not_known() {
+    let text = human(&curved(), Style::PLAIN);
+    let want = include_str!("tests/curved.txt");
+    let part = text.split("What less memory").nth(1).unwrap_or_default();
+    let part = part.split("\n\nHow it was").next().unwrap_or_default();
+    assert_eq!(format!("What less memory{part}\n"), want, "{text}");
+    let page = html(&curved(), &History::default());
+    assert!(page.contains("<h2>What less memory would cost</h2>"));
+    assert!(page.contains("<polyline class=\"curve\"") && page.contains("<b>limit</b> 42"));
+}
+
+/// A minute is too short to tell 0.2% of so little.
+#[test]
+fn a_curve_that_is_too_young_names_no_limit() {
+    let mut report = curved();
+    let curve = report.curve.take().expect("a curve");
+    let young = host::report::Curve {
+        working_set_bytes: 4 << 20,
+        ..curve
+    };
+    report.curve = Some(young.recommending(2.0));
+    let text = human(&report, Style::PLAIN);
+    assert!(
+        text.contains("not yet: that no more than 0.2% of the working set"),
+        "{text}"
+    );
+    assert!(text.contains("takes 293s to tell"), "{text}");
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn what_comes_back_counts_at_each_known_size() {
         again: again.to_vec(),
         back: Pages(back),
         pages: pages.to_vec(),
-        unknown: Pages(0),
+        ..CurveLook::default()
     };
     curve.look(look(0, &[cohort(0, 500)], &[], 0));
     curve.look(look(
@@ -181,13 +181,39 @@ fn what_is_unknown_has_room() {
             now: Millis(now),
             again: vec![cohort(now.max(1000) - 1000, 10); usize::from(now > 0)],
             back: Pages(0),
-            pages: vec![cohort(now, 10)],
-            unknown: Pages(90),
+            pages: vec![cohort(now, 1000)],
+            fixed: vec![cohort(0, 60)],
+            unknown: Pages(30),
         });
     }
-    assert_eq!((curve.known(), curve.in_use()), (Pages(100), Pages(100)));
-    assert_eq!(curve.at(Pages(60)).refaults, Pages(20));
+    assert_eq!((curve.known(), curve.in_use()), (Pages(1090), Pages(1090)));
+    let all = curve.at(Pages(80)).refaults;
+    assert_eq!(all, Pages(20), "none of them is in the first 90 pages");
     assert_eq!(curve.untouched(), Pages(0));
+    assert_eq!(curve.accessed_within(Millis(1)), Pages(1030));
+}
+
+/// The story: programs of 340 to 400 MiB whose bits could not be cleared within 5 ms were said to have working sets of all their
+/// memory, and refaults that were off by 99%.
+#[test]
+fn a_look_that_does_not_know_counts_nothing() {
+    let mut curve = RefaultCurve::default();
+    let look = |now, unknown| CurveLook {
+        now: Millis(now),
+        again: vec![cohort(now - 1000, 50)],
+        pages: vec![cohort(now, 100)],
+        unknown: Pages(unknown),
+        ..CurveLook::default()
+    };
+    curve.look(look(1000, 0));
+    curve.look(look(2000, 50));
+    curve.look(look(3000, 0));
+    assert_eq!(
+        (curve.blind(), curve.at(Pages(0))),
+        (Millis(2000), Missed::default())
+    );
+    curve.look(look(4000, 5));
+    assert_eq!(curve.at(Pages(0)).watched, Millis(1000));
 }
 
 /// Whatever is told: no size misses less than a larger one, and none more than all touches.
@@ -211,6 +237,7 @@ fn curves_fall() {
             back: Pages(now % 3),
             pages,
             unknown: Pages(now % 7),
+            ..CurveLook::default()
         });
         if times.len() > 40 {
             times.pop_first();

@@ -77,7 +77,8 @@ pub(super) fn plot(curve: &Curve, sheet: &mut Sheet) {
     let mark = if style.unicode { '\u{2022}' } else { '*' };
     for (column, cell) in (0..columns).map(|column| (column, share(column as u64, columns as u64)))
     {
-        let bytes = first.bytes + filled_bytes(cell, last.bytes - first.bytes);
+        let span = last.bytes.saturating_sub(first.bytes);
+        let bytes = first.bytes.saturating_add(filled_bytes(cell, span));
         let at = curve.points.partition_point(|point| point.bytes < bytes);
         let rate = curve.points[at.min(curve.points.len() - 1)].refaults_per_minute;
         let height = decades.and_then(|decades| decades.height(rate));

@@ -115,7 +115,8 @@ fn axes(frame: &Frame) -> String {
     }
     for quarter in 0..=4 {
         let part = u128::from(frame.span) * quarter / 4;
-        let bytes = frame.from + u64::try_from(part).unwrap_or(frame.span);
+        let part = u64::try_from(part).unwrap_or(frame.span);
+        let bytes = frame.from.saturating_add(part);
         let anchor = if quarter == 4 { "end" } else { "middle" };
         let _ = writeln!(
             svg,

@@ -1,0 +1,244 @@
+//! What less memory would cost: curves of live processes, and recordings that are replayed.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::time::Duration;
+
+use e2e::guard::{Outcome, Run, send};
+use e2e::temp::{TempDir, serial};
+use e2e::{pagetide, proc, programs, wait};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+
+/// `paced` with its standard input open, as words for a shell.
+fn paced(words: &str, seconds: u64) -> String {
+    format!("sleep {} | {} {words}", seconds + 30, programs::c("paced"))
+}
+
+fn json(outcome: &Outcome) -> Value {
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    serde_json::from_str(&outcome.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", outcome.stdout))
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{name} is {}", value[name]))
+}
+
+/// Runs `paced` under `run --record` to its end; what it printed, and the report.
+fn recorded(folder: &TempDir, options: &str, words: &str) -> (Outcome, Value) {
+    let [recording, report] = ["a.rec", "report.json"].map(|name| folder.file(name));
+    let command = format!(
+        "sleep 60 | {} run --dry-run --age-every 200ms --record {recording} --report {report} {options} -- {} {words}",
+        pagetide::binary(),
+        programs::c("paced")
+    );
+    let outcome = Run::new(["sh", "-c", &command]).finish(SOON);
+    let written = wait::poll(SOON, || {
+        let text = std::fs::read_to_string(&report).ok()?;
+        serde_json::from_str(&text).ok()
+    });
+    (outcome, written.expect("a report"))
+}
+
+fn mrc(folder: &TempDir, options: &[&str]) -> Outcome {
+    let file = folder.file("a.rec");
+    pagetide::command(["mrc", &file].iter().chain(options).copied()).finish(SOON)
+}
+
+#[test]
+fn a_curve_of_a_live_process() {
+    let _turn = serial();
+    let running = Run::new(["sh", "-c", &paced("hotcold 64 20000 60", 60)]).start();
+    let pid = wait::poll(SOON, || {
+        let text = running.stdout();
+        text.strip_prefix("ready pid=")?.trim().parse::<u32>().ok()
+    });
+    let pid = pid.expect("it is ready").to_string();
+    let words = ["report", &pid, "--for", "6s", "--curve", "--json"];
+    let report = json(&pagetide::command(words).finish(SOON));
+    let curve = &report["curve"];
+    // Two fifths of 64 MiB are in use, 20,000 touches a second: hardly a page of them is missed by a look.
+    let (from, to) = (
+        number(curve, "known_from_bytes"),
+        number(curve, "known_to_bytes"),
+    );
+    assert!((20 * MIB..28 * MIB).contains(&from), "{curve}");
+    assert!((from..30 * MIB).contains(&to), "{curve}");
+    assert!(number(curve, "untouched_bytes") > 36 * MIB, "{curve}");
+    let points = curve["points"].as_array().expect("points");
+    let rate = |point: &Value| point["refaults_per_minute"].as_f64().expect("a rate");
+    assert!(points.is_sorted_by(|one, next| number(one, "bytes") < number(next, "bytes")));
+    let all = rate(&points[0]) >= rate(&points[points.len() - 1]);
+    assert!(all, "more memory misses no more: {curve}");
+
+    let plain = pagetide::command(words[..5].iter().copied()).finish(SOON);
+    for words in ["What less memory would cost", "back a minute", "not known"] {
+        assert!(plain.stdout.contains(words), "{}", plain.stdout);
+    }
+    let without = json(&pagetide::command(["report", &pid, "--for", "2s", "--json"]).finish(SOON));
+    assert!(without["curve"].is_null(), "nobody asked for it");
+}
+
+/// The recording says what the program did: as much memory, and the misses of a loop that does not fit.
+#[test]
+fn a_recorded_program_is_replayed_with_other_sizes_and_in_company() {
+    let _turn = serial();
+    let folder = TempDir::new();
+    // 16 MiB around and around, 4096 pages a second.
+    let (outcome, report) = recorded(&folder, "", "loop 16 4096 8");
+    assert_eq!(
+        outcome.stdout.lines().last(),
+        Some("touched 32768"),
+        "{}",
+        outcome.stderr
+    );
+    let told = &report["recording"];
+    assert!(
+        told["stopped"].is_null() && number(told, "looks") > 20,
+        "{report}"
+    );
+
+    let curve = json(&mrc(
+        &folder,
+        &["--json", "--sizes", "12M,24M", "--policy", "lru,lru-gen"],
+    ));
+    assert!(
+        curve["format"] == "recording" && curve["note"].is_null(),
+        "{curve}"
+    );
+    let pages = number(&curve, "pages");
+    assert!((4096..4096 + 1024).contains(&pages), "{curve}");
+    let refaults = |at: usize| {
+        let ratio = curve["sizes"][at]["miss_ratio"]["lru"]
+            .as_f64()
+            .expect("a ratio");
+        let references = curve["references"].as_f64().expect("a number");
+        ratio * references - curve["pages"].as_f64().expect("a number")
+    };
+    // Some 30,000 touches after the fill: all miss in 12 MiB, none in 24 MiB.
+    assert!(refaults(0) > 24_000.0 && refaults(1) < 1.0, "{curve}");
+
+    let scenario = folder.file("a.toml");
+    let text = "[run]\nduration = \"12s\"\n[[tenant]]\nname = \"one\"\ncount = 3\nmemory-max = \"12M\"\n\
+                work = [{ pattern = \"recording\", file = \"a.rec\" }]\n";
+    std::fs::write(&scenario, text).expect("a file");
+    let sim = pagetide::command(["sim", &scenario, "--json"]).finish(SOON);
+    assert!(sim.status.success(), "{}", sim.stderr);
+    serde_json::from_str::<Value>(&sim.stdout).expect("results");
+}
+
+/// A manager that is killed leaves a file that is read up to its last whole look.
+#[test]
+fn a_killed_manager_leaves_what_was_whole() {
+    let _turn = serial();
+    let folder = TempDir::new();
+    let file = folder.file("a.rec");
+    let command = format!(
+        "sleep 90 | {} run --dry-run --age-every 200ms --record {file} -- {} hotcold 16 4000 6",
+        pagetide::binary(),
+        programs::c("paced")
+    );
+    let running = Run::new(["sh", "-c", &command]).start();
+    let size = || std::fs::metadata(&file).map_or(0, |meta| meta.len());
+    wait::until("something is recorded", SOON, || size() > 2000);
+    let manager = wait::poll(SOON, || running_manager(&file));
+    send(manager.expect("a manager"), Signal::KILL);
+    let outcome = running.wait(SOON);
+    assert!(
+        outcome.stdout.contains("touched 24000"),
+        "the program ran on: {}",
+        outcome.stderr
+    );
+    let curve = json(&mrc(&folder, &["--json"]));
+    let note = curve["note"].as_str().expect("a note");
+    assert!(
+        note.contains("it has no end") && note.contains("looks are whole"),
+        "{note}"
+    );
+}
+
+/// Who has the file open.
+fn running_manager(file: &str) -> Option<u32> {
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let has_it = |pid: &u32| {
+        let fds = std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten();
+        let mut links = fds
+            .flatten()
+            .filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        links.any(|link| link == Path::new(file))
+    };
+    pids.into_iter()
+        .find(|pid| has_it(pid) && proc::is_alive(*pid))
+}
+
+#[test]
+fn what_cannot_be_recorded_hurts_nobody() {
+    let _turn = serial();
+    let folder = TempDir::new();
+    let (outcome, report) = recorded(&folder, "--record-max 2K", "zipf 16 4000 3");
+    assert_eq!(
+        outcome.stdout.lines().last(),
+        Some("touched 12000"),
+        "{}",
+        outcome.stderr
+    );
+    let stopped = report["recording"]["stopped"].as_str().expect("a reason");
+    assert!(stopped.contains("--record-max"), "{stopped}");
+    assert!(
+        report["notes"]
+            .to_string()
+            .contains("the recording ends before the program")
+    );
+    assert!(
+        std::fs::metadata(folder.file("a.rec"))
+            .expect("a file")
+            .len()
+            <= 2048
+    );
+
+    // A full disk: what is written is whole looks, and the program does not notice.
+    let full = folder.file("full");
+    std::fs::create_dir(&full).expect("a folder");
+    let mounted = Run::new(["mount", "-t", "tmpfs", "-o", "size=16k", "none", &full]).finish(SOON);
+    assert!(mounted.status.success(), "{}", mounted.stderr);
+    let report = folder.file("of-full.json");
+    let command = format!(
+        "sleep 60 | {} run --dry-run --age-every 100ms --record {full}/a.rec --report {report} -- {} zipf 64 40000 3",
+        pagetide::binary(),
+        programs::c("paced")
+    );
+    let outcome = Run::new(["sh", "-c", &command]).finish(SOON);
+    let told = wait::poll(SOON, || {
+        serde_json::from_str::<Value>(&std::fs::read_to_string(&report).ok()?).ok()
+    });
+    let read = pagetide::command(["mrc", "--json", &format!("{full}/a.rec")]).finish(SOON);
+    let unmounted = Run::new(["umount", &full]).finish(SOON);
+    assert!(unmounted.status.success(), "{}", unmounted.stderr);
+    assert!(
+        outcome.stdout.contains("touched 120000"),
+        "{}",
+        outcome.stderr
+    );
+    let told = told.expect("a report");
+    let stopped = told["recording"]["stopped"].as_str().expect("a reason");
+    assert!(stopped.contains("No space left"), "{stopped}");
+    assert!(json(&read)["references"].as_u64() > Some(0));
+
+    for (file, told) in [
+        ("/dev/null", "no regular file"),
+        ("/nowhere/a.rec", "No such file"),
+    ] {
+        let refused = pagetide::command(["run", "--record", file, "--", "true"]).finish(SOON);
+        assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+        assert!(refused.stderr.contains(told), "{}", refused.stderr);
+    }
+}
