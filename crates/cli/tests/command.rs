@@ -172,14 +172,14 @@ fn completions_and_manual_pages_come_out() {
     }
     let page = text(&pagetide(&["man"]).stdout);
     assert!(
-        page.contains(".TH pagetide 1") && page.contains("doctor"),
+        page.contains(".TH PAGETIDE 1") && page.contains("doctor"),
         "{page}"
     );
     let page = text(&pagetide(&["man", "report"]).stdout);
     assert!(page.contains("marks") && page.contains("html"), "{page}");
     let page = text(&pagetide(&["man", "run"]).stdout);
     assert!(
-        page.contains(".TH pagetide-run 1") && page.contains("evict"),
+        page.contains(".TH PAGETIDE-RUN 1") && page.contains("evict"),
         "{page}"
     );
 }

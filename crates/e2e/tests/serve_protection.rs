@@ -90,7 +90,7 @@ impl Stand {
                 .filter(|row| parent(row.0).as_ref() == Some(&above));
             let sum: u64 = siblings.map(claim).sum();
             let share = if sum > effective {
-                claimed as u128 * u128::from(effective) / u128::from(sum)
+                u128::from(claimed) * u128::from(effective) / u128::from(sum)
             } else {
                 let beyond = u128::from(self.charged(path) - claimed);
                 let of_all = u128::from(self.charged(&above).saturating_sub(sum).max(1));

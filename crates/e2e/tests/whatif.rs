@@ -13,9 +13,11 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
-/// `paced` with its standard input open, as words for a shell.
-fn paced(words: &str, seconds: u64) -> String {
-    format!("sleep {} | {} {words}", seconds + 30, programs::c("paced"))
+/// A command for bash whose standard input stays open: `paced` ends with it. (Behind a pipe the shell waited for the sleep, too, and
+/// each test took a minute.)
+fn open_ended(command: &str) -> [String; 3] {
+    let whole = format!("exec {command} < <(exec sleep 90 2>/dev/null)");
+    ["bash".to_owned(), "-c".to_owned(), whole]
 }
 
 fn json(outcome: &Outcome) -> Value {
@@ -34,11 +36,11 @@ fn number(value: &Value, name: &str) -> u64 {
 fn recorded(folder: &TempDir, options: &str, words: &str) -> (Outcome, Value) {
     let [recording, report] = ["a.rec", "report.json"].map(|name| folder.file(name));
     let command = format!(
-        "sleep 60 | {} run --dry-run --age-every 200ms --record {recording} --report {report} {options} -- {} {words}",
+        "{} run --dry-run --age-every 200ms --record {recording} --report {report} {options} -- {} {words}",
         pagetide::binary(),
         programs::c("paced")
     );
-    let outcome = Run::new(["sh", "-c", &command]).finish(SOON);
+    let outcome = Run::new(open_ended(&command)).finish(SOON);
     let written = wait::poll(SOON, || {
         let text = std::fs::read_to_string(&report).ok()?;
         serde_json::from_str(&text).ok()
@@ -54,7 +56,11 @@ fn mrc(folder: &TempDir, options: &[&str]) -> Outcome {
 #[test]
 fn a_curve_of_a_live_process() {
     let _turn = serial();
-    let running = Run::new(["sh", "-c", &paced("hotcold 64 20000 60", 60)]).start();
+    let running = Run::new(open_ended(&format!(
+        "{} hotcold 64 20000 60",
+        programs::c("paced")
+    )))
+    .start();
     let pid = wait::poll(SOON, || {
         let text = running.stdout();
         text.strip_prefix("ready pid=")?.trim().parse::<u32>().ok()
@@ -140,11 +146,11 @@ fn a_killed_manager_leaves_what_was_whole() {
     let folder = TempDir::new();
     let file = folder.file("a.rec");
     let command = format!(
-        "sleep 90 | {} run --dry-run --age-every 200ms --record {file} -- {} hotcold 16 4000 6",
+        "{} run --dry-run --age-every 200ms --record {file} -- {} hotcold 16 4000 6",
         pagetide::binary(),
         programs::c("paced")
     );
-    let running = Run::new(["sh", "-c", &command]).start();
+    let running = Run::new(open_ended(&command)).start();
     let size = || std::fs::metadata(&file).map_or(0, |meta| meta.len());
     wait::until("something is recorded", SOON, || size() > 2000);
     let manager = wait::poll(SOON, || running_manager(&file));
@@ -212,11 +218,11 @@ fn what_cannot_be_recorded_hurts_nobody() {
     assert!(mounted.status.success(), "{}", mounted.stderr);
     let report = folder.file("of-full.json");
     let command = format!(
-        "sleep 60 | {} run --dry-run --age-every 100ms --record {full}/a.rec --report {report} -- {} zipf 64 40000 3",
+        "{} run --dry-run --age-every 100ms --record {full}/a.rec --report {report} -- {} zipf 64 40000 3",
         pagetide::binary(),
         programs::c("paced")
     );
-    let outcome = Run::new(["sh", "-c", &command]).finish(SOON);
+    let outcome = Run::new(open_ended(&command)).finish(SOON);
     let told = wait::poll(SOON, || {
         serde_json::from_str::<Value>(&std::fs::read_to_string(&report).ok()?).ok()
     });

@@ -1,6 +1,6 @@
 //! `--listen`: metrics and a page by HTTP.
 //!
-//! Invariant: its thread decides nothing and reads nothing of the tree: it has what the owner gave it ([`Site`]). It can
+//! Invariant: its thread decides nothing and reads nothing of the tree: it has what the owner gave it ([`crate::http::Site`]). It can
 //! change nothing, and its end is waited for.
 
 use std::path::{Path, PathBuf};
