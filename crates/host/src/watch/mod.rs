@@ -236,7 +236,7 @@ impl Watch {
     }
 
     /// Time until the next look, for who keeps the pace by himself: the interval, or a little less, another part of it
-    /// after each look ([`phase`]).
+    /// after each look (`phase`).
     #[must_use]
     pub fn apart(&self) -> Duration {
         let interval = self.settings.interval;
