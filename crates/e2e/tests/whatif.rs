@@ -186,6 +186,24 @@ fn running_manager(file: &str) -> Option<u32> {
         .find(|pid| has_it(pid) && proc::is_alive(*pid))
 }
 
+/// A file system of 16 KiB, gone with this, also when a test fails.
+struct Mounted<'a>(&'a str);
+
+impl Mounted<'_> {
+    fn small(at: &str) -> Mounted<'_> {
+        let words = ["mount", "-t", "tmpfs", "-o", "size=16k", "none", at];
+        let mounted = Run::new(words).finish(SOON);
+        assert!(mounted.status.success(), "{}", mounted.stderr);
+        Mounted(at)
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Run::new(["umount", "-l", self.0]).finish(SOON);
+    }
+}
+
 #[test]
 fn what_cannot_be_recorded_hurts_nobody() {
     let _turn = serial();
@@ -214,8 +232,7 @@ fn what_cannot_be_recorded_hurts_nobody() {
     // A full disk: what is written is whole looks, and the program does not notice.
     let full = folder.file("full");
     std::fs::create_dir(&full).expect("a folder");
-    let mounted = Run::new(["mount", "-t", "tmpfs", "-o", "size=16k", "none", &full]).finish(SOON);
-    assert!(mounted.status.success(), "{}", mounted.stderr);
+    let mounted = Mounted::small(&full);
     let report = folder.file("of-full.json");
     let command = format!(
         "{} run --dry-run --age-every 100ms --record {full}/a.rec --report {report} -- {} zipf 64 40000 3",
@@ -227,8 +244,7 @@ fn what_cannot_be_recorded_hurts_nobody() {
         serde_json::from_str::<Value>(&std::fs::read_to_string(&report).ok()?).ok()
     });
     let read = pagetide::command(["mrc", "--json", &format!("{full}/a.rec")]).finish(SOON);
-    let unmounted = Run::new(["umount", &full]).finish(SOON);
-    assert!(unmounted.status.success(), "{}", unmounted.stderr);
+    drop(mounted);
     assert!(
         outcome.stdout.contains("touched 120000"),
         "{}",
