@@ -50,9 +50,10 @@ test_that so_is_what_nobody_maps fill
 ## Sizes, of each and of both together.
 known() { at_least N1 "$(ours p anon 1)" 33554432 && at_least N0 "$(ours p anon 0)" 16777216 && at_least file "$(ours p file 1)" 33554432; }
 test_that its_pages_are_known wait_for 60 known
+# Who has ended since the last look is gone at the next.
 for tenant in p/one p/two p/file p/shared p/cache p; do
+    test_that numa_stat_of_${tenant##*/}_is_the_kernels wait_for 20 as_kernel $tenant
     show $tenant
-    test_that numa_stat_of_${tenant##*/}_is_the_kernels as_kernel $tenant
 done
 
 ## Ages: of the nodes that are switched on, by the bins of each.

@@ -190,6 +190,6 @@ fn ten_thousand_come_and_go() {
         "from {first} to {last} bytes"
     );
     assert_eq!(open_then, open, "descriptors");
-    assert!(answers > 100 && longest < HELD_UP, "{answers}, {longest:?}");
+    assert!(answers > 10 && longest < HELD_UP, "{answers}, {longest:?}");
     let _ = kept.touch();
 }
