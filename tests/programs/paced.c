@@ -7,7 +7,7 @@
  * PATTERN as in patterns.c, and
  *   phases    evenly within one half of the memory, then the other, changing every 20 s
  *   tail      nine of ten touches within the first tenth, the others by the law of zipf over all
- *   rare      evenly within the first half, and every 12,000th touch anywhere
+ *   rare      evenly within the first half, and every 60,000th touch anywhere
  * TRACE gets each touch, the fill's first, as a record of libCacheSim's oracleGeneral: second, page, 4096, -1. It is written,
  * not mapped: it is none of this program's memory. */
 #include "schedule.h"
@@ -56,7 +56,7 @@ static uint64_t pick(const char *pattern, uint64_t number, uint64_t seconds)
     case 's': return number % 10 ? below(random, quarter) : quarter + scan++ % (pages - quarter);
     case 'm': return (below(random, quarter) + number * 16 / total * (pages / 8)) % pages;
     case 'p': return below(random, pages / 2) + (seconds / 20 % 2) * (pages / 2);
-    case 'r': return below(random, number % 12000 ? pages / 2 : pages);
+    case 'r': return below(random, number % 60000 ? pages / 2 : pages);
     case 't': return number % 10 ? below(random, pages / 10) : like_zipf(random);
     default: return number % pages;
     }

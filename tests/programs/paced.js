@@ -1,7 +1,7 @@
 // Values that are asked for at a steady pace, most of them never: for curves and limits that come from them.
 //   node paced.js VALUES PER_SECOND SECONDS
 // Makes VALUES of 4 KiB each in a Map, prints `ready pid=P`, then asks PER_SECOND of them a second for SECONDS or until standard
-// input ends, all but one of 12,000 evenly in the first half; what was late is caught up with. Each is checked.
+// input ends, all but one of 60,000 evenly in the first half; what was late is caught up with. Each is checked.
 'use strict';
 
 const [count, rate, seconds] = process.argv.slice(2).map(Number);
@@ -26,7 +26,7 @@ let done = 0;
 function work() {
   const passed = Number(process.hrtime.bigint() - begin) / 1e9;
   for (; done < Math.min(passed, seconds) * rate; done++) {
-    const number = done % 12000 ? below(hot) : below(count);
+    const number = done % 60000 ? below(hot) : below(count);
     if (table.get(number)[3] !== number) {
       console.error(`value ${number} is wrong`);
       process.exit(99);

@@ -3,7 +3,7 @@
 usage: paced.py dict|sqlite VALUES PER_SECOND SECONDS
 
 Makes VALUES of 4 KiB each, prints `ready pid=P`, then asks PER_SECOND of them a second, spread over each fiftieth of
-one, for SECONDS or until standard input ends; what was late is caught up with. All but one of 12,000 are of the first
+one, for SECONDS or until standard input ends; what was late is caught up with. All but one of 60,000 are of the first
 half: evenly in the dict, and in the table the earlier rows more often (by the square of a chance). Each is checked.
 """
 
@@ -15,7 +15,7 @@ import sys
 import time
 
 kind, count, rate, seconds = sys.argv[1], *map(int, sys.argv[2:5])
-hot, ticks, rare = count // 2, 50, 12_000
+hot, ticks, rare = count // 2, 50, 60_000
 chance = random.Random(88172645463325252)
 
 

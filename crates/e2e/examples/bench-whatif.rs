@@ -21,6 +21,8 @@ use e2e::zram::Swap;
 use e2e::{pagetide, programs};
 use serde_json::Value;
 
+/// What a program does once, when it has begun, is done then.
+const WARM: Duration = Duration::from_secs(60);
 /// Pages that a lower limit asks for have left then, and those that a higher one lets stay are back.
 const SETTLED: Duration = Duration::from_secs(60);
 const MIB: f64 = 1_048_576.0;
@@ -54,17 +56,22 @@ fn limit(args: &Args, found: &mut Findings) {
     let (watch, hold) = (args.seconds("--watch", 180), args.seconds("--hold", 180));
     let swap = Swap::new(4096);
     let pace = Pace {
-        values: 40_000,
+        values: 56_000,
         per_second: 6000,
         seconds: 4 * (watch + 3 * (hold + SETTLED)).as_secs(),
+    };
+    let of_redis = Pace {
+        per_second: 3000,
+        ..pace
     };
     let all = [
         Paced::array("rare", pace),
         Paced::python("python, a dict", "dict", pace),
         Paced::python("python, sqlite", "sqlite", pace),
         Paced::node(pace),
-        Paced::redis(pace),
+        Paced::redis(of_redis),
     ];
+    sleep(WARM);
     let curves = curves(&all, watch);
     for (one, curve) in all.iter().zip(&curves) {
         let figure = |name: &str| curve[name].as_f64().unwrap_or(f64::NAN) / MIB;
@@ -74,6 +81,7 @@ fn limit(args: &Args, found: &mut Findings) {
             "MiB",
         );
     }
+    late(found, "watched", &all);
     for (rule, share) in RULES {
         let chosen: Vec<_> = curves.iter().map(|curve| smallest(curve, share)).collect();
         held(found, rule, (&all, &chosen), hold);
@@ -85,6 +93,16 @@ fn limit(args: &Args, found: &mut Findings) {
         "a program found what it had not put there, or ended"
     );
     found.figure("most in swap at the end", swap.used() as f64 / MIB, "MiB");
+}
+
+/// Whether who asks kept the pace: what it does not ask for does not come back.
+fn late(found: &mut Findings, when: &str, all: &[Paced]) {
+    let most = all.iter().map(Paced::late_ms).max().unwrap_or(0);
+    found.figure(
+        &format!("{when}: redis was asked late by at most"),
+        most as f64,
+        "ms",
+    );
 }
 
 /// What `report --curve` says of each, watched all at once.
@@ -189,6 +207,7 @@ fn held(
         found.figure(&format!("{name}: more than predicted"), error, "%");
         found.at_most(&format!("{name}: off by"), error.abs(), "%", 20.0);
     }
+    late(found, rule, all);
     for (one, _) in both() {
         let done = pagetide::on("detach", one.pid);
         assert!(done.status.success(), "detach: {}", done.stderr);
@@ -204,6 +223,57 @@ fn record(args: &Args, found: &mut Findings) {
             recorded(found, (pattern, mib, rate, seconds), every);
         }
     }
+    of_redis(found, seconds);
+}
+
+/// What recording redis costs: its manager with and without it.
+fn of_redis(found: &mut Findings, seconds: u64) {
+    let folder = TempDir::new();
+    let redis = Paced::redis(Pace {
+        values: 60_000,
+        per_second: 5000,
+        seconds: 4 * seconds + 60,
+    });
+    let (pid, time) = (redis.pid.to_string(), format!("{seconds}s"));
+    let attached = |more: &[&str]| -> Value {
+        let words = [
+            "attach",
+            "--dry-run",
+            "--json",
+            "--age-every",
+            "1s",
+            "--for",
+            &time,
+        ];
+        let words = words
+            .into_iter()
+            .chain(more.iter().copied())
+            .chain([pid.as_str()]);
+        let outcome = pagetide::command(words).finish(Duration::from_secs(seconds + 60));
+        assert!(outcome.status.success(), "attach: {}", outcome.stderr);
+        serde_json::from_str(&outcome.stdout).expect("the report is JSON")
+    };
+    let plain = attached(&[]);
+    let with = attached(&["--record", &folder.file("redis.rec")]);
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    let share = |report: &Value, ms: &Value| 100.0 * number(ms) / number(&report["wall_ms"]);
+    let told = &with["recording"];
+    let per_minute = number(&told["bytes"]) / 1024.0 * 60_000.0 / number(&with["wall_ms"]);
+    found.figure(
+        "redis: resident",
+        number(&with["resident_bytes"]) / MIB,
+        "MiB",
+    );
+    found.figure("redis: recorded", per_minute, "KiB/min");
+    found.figure(
+        "redis: recorder",
+        share(&with, &told["took_ms"]),
+        "% of a core",
+    );
+    let cpu = |report: &Value| share(report, &report["overhead"]["cpu_ms"]);
+    found.figure("redis: manager that records", cpu(&with), "% of a core");
+    found.figure("redis: manager that does not", cpu(&plain), "% of a core");
+    assert!(redis.is_well(), "redis gave what nobody had put there");
 }
 
 fn recorded(

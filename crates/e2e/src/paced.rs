@@ -1,7 +1,7 @@
 //! Programs that ask for their memory at a steady pace: what they do does not depend on how fast they are.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::wait::Chance;
 use crate::{proc, programs};
 
 /// Of all askings one goes anywhere, the others to the first half.
-const RARE: u64 = 12_000;
+const RARE: u64 = 60_000;
 /// Askings of redis on their way at once.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -43,6 +43,8 @@ pub struct Paced {
 struct Asker {
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
+    /// The longest that an asking was late, milliseconds.
+    late_ms: Arc<AtomicU64>,
 }
 
 impl Paced {
@@ -106,8 +108,9 @@ impl Paced {
         let mut server = Redis::start(NOISE, &Run::clone);
         server.fill(pace.values);
         let (pid, stop) = (server.pid, Arc::new(AtomicBool::new(false)));
-        let told = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || ask(&mut server, pace, &told));
+        let late_ms = Arc::new(AtomicU64::new(0));
+        let (told, late) = (Arc::clone(&stop), Arc::clone(&late_ms));
+        let thread = std::thread::spawn(move || ask(&mut server, pace, (&told, &late)));
         Paced {
             name: "redis",
             pid,
@@ -115,8 +118,16 @@ impl Paced {
             asker: Some(Asker {
                 thread: Some(thread),
                 stop,
+                late_ms,
             }),
         }
+    }
+
+    /// The longest that redis was asked late since the last time, milliseconds; 0 of others.
+    #[must_use]
+    pub fn late_ms(&self) -> u64 {
+        let asker = self.asker.as_ref();
+        asker.map_or(0, |asker| asker.late_ms.swap(0, Ordering::Relaxed))
     }
 
     /// Faults that needed reading, as the kernel counts them.
@@ -133,11 +144,13 @@ impl Paced {
     }
 }
 
-fn ask(server: &mut Redis, pace: Pace, stop: &AtomicBool) {
+fn ask(server: &mut Redis, pace: Pace, (stop, late_ms): (&AtomicBool, &AtomicU64)) {
     let (begin, mut chance, mut done) = (Instant::now(), Chance::new(7), 0);
     let hot = pace.values / 2;
     while !stop.load(Ordering::Relaxed) && begin.elapsed().as_secs() < pace.seconds {
         let micros = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let owed = (micros * pace.per_second / 1_000_000).saturating_sub(done);
+        late_ms.fetch_max(owed * 1000 / pace.per_second, Ordering::Relaxed);
         let due = micros.saturating_mul(pace.per_second) / 1_000_000;
         let asked: Vec<u64> = (done..due)
             .map(|number| match number % RARE {
