@@ -27,6 +27,7 @@ pub mod lruvec;
 pub mod machine;
 pub mod memcg;
 pub mod memory_stat;
+pub mod policy;
 mod ring;
 pub mod rstat;
 pub mod units;

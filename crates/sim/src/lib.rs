@@ -7,6 +7,7 @@ pub mod hardware;
 pub mod in_words;
 pub mod job;
 pub mod mapped;
+pub mod minder;
 pub mod mrc;
 mod nearest;
 pub mod outcome;

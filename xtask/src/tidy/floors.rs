@@ -15,7 +15,16 @@ const FLOORS: [(&str, &[&[&str]]); 21] = [
             &["lru_gen", "active_inactive"],
             &["lruvec", "rstat"],
             &["memory_stat", "vmscan", "workingset_report"],
-            &["machine"],
+            &["machine", "policy"],
+        ],
+    ),
+    (
+        "crates/engine/src/policy",
+        &[
+            &["age_histogram", "rate", "testing"],
+            &["settings", "why", "windows"],
+            &["seen"],
+            &["cold_age", "fit", "pressure", "promotion_rate"],
         ],
     ),
     (
@@ -67,7 +76,7 @@ const FLOORS: [(&str, &[&[&str]]); 21] = [
         "crates/sim/src",
         &[
             &[
-                "hardware", "in_words", "mapped", "nearest", "stats", "trace",
+                "hardware", "in_words", "mapped", "minder", "nearest", "stats", "trace",
             ],
             &["outcome"],
             &["mrc", "parallel", "show", "stopwatch", "tenant"],
@@ -79,7 +88,8 @@ const FLOORS: [(&str, &[&[&str]]); 21] = [
         "crates/sim/src/scenario",
         &[
             &["values", "space", "recorded"],
-            &["file", "spaces"],
+            &["policy", "spaces"],
+            &["file"],
             &["balloon", "error", "hierarchy", "pattern", "yardstick"],
             &["plan"],
             &["world"],
@@ -162,22 +172,24 @@ const FLOORS: [(&str, &[&[&str]]); 21] = [
         &[
             &[
                 "options", "ids", "members", "advise", "flags", "near", "noreuse", "pause", "spent",
+                "stall",
             ],
-            &["culled", "homes", "tally", "why"],
+            &["culled", "homes", "out", "tally", "waits", "why"],
             &["feed", "kernel", "room"],
             &["record"],
             &["driver"],
+            &["minder"],
             &["act", "report", "tenants"],
         ],
     ),
     (
         "crates/host/src/manage/tenants",
         &[
-            &["cache", "stall"],
+            &["cache"],
             &["tenant", "under_way"],
             &["host", "pressure"],
             &["unmapped", "list", "curves"],
-            &["look", "hold", "ask", "reclaim", "figures"],
+            &["look", "hold", "ask", "policy", "reclaim", "figures"],
         ],
     ),
     (

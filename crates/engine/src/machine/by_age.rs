@@ -101,6 +101,24 @@ impl Machine {
             }
         }
     }
+
+    /// The same of `memcg`'s own pages alone, whatever protects it: how much may go is the caller's to know
+    /// ([`Self::unprotected`]).
+    pub fn reclaim_own_older_than<M: Memory>(
+        &mut self,
+        memcg: MemcgId,
+        age: Millis,
+        most: Pages,
+        now: Millis,
+        memory: &mut M,
+    ) -> Shrunk {
+        let mut by_age = ByAge {
+            ids: alloc::vec![memcg].into_iter(),
+            ..self.by_age(memcg, age, most)
+        };
+        while !self.go_on_by_age(&mut by_age, now, memory) {}
+        by_age.got
+    }
 }
 
 #[cfg(test)]

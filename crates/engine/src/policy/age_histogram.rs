@@ -1,0 +1,224 @@
+//! Pages by a length of time: how long ago each was last used, or how long each had been idle when it was used again.
+//!
+//! Invariant: a bin is no wider than 1/64 of its lower edge, which stands for it (an age is never claimed higher than it
+//! is), and every edge divides what is counted exactly: pages of that age or more, and younger ones.
+
+use crate::units::{Millis, Pages};
+use alloc::vec::Vec;
+
+/// Bins that each doubling is divided into, as a power of two.
+const FINE_BITS: u32 = 6;
+/// Below this, each millisecond has a bin.
+const EXACT: u64 = 2 << FINE_BITS;
+
+/// The histogram.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgeHistogram {
+    /// As long as the highest age needs.
+    bins: Vec<u64>,
+}
+
+/// The bin of an age.
+fn bin(ms: u64) -> usize {
+    if ms < EXACT {
+        return usize::try_from(ms).unwrap_or(usize::MAX);
+    }
+    let shift = ms.ilog2() - FINE_BITS;
+    let fine = (ms >> shift) & ((1 << FINE_BITS) - 1);
+    ((shift as usize + 1) << FINE_BITS) + usize::try_from(fine).unwrap_or(0)
+}
+
+/// The lower edge of a bin, milliseconds.
+const fn edge(bin: usize) -> u64 {
+    let bin = bin as u64;
+    if bin < EXACT {
+        return bin;
+    }
+    let shift = (bin >> FINE_BITS) - 1;
+    let lower = (1 << FINE_BITS) | (bin & ((1 << FINE_BITS) - 1));
+    // The bin after the last one begins beyond all times.
+    if shift + FINE_BITS as u64 >= 64 {
+        u64::MAX
+    } else {
+        lower << shift
+    }
+}
+
+impl AgeHistogram {
+    /// Of nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { bins: Vec::new() }
+    }
+
+    /// Counts so many pages of this age.
+    pub fn add(&mut self, age: Millis, pages: Pages) {
+        if pages == Pages(0) {
+            return;
+        }
+        let at = bin(age.0);
+        if at >= self.bins.len() {
+            self.bins.resize(at + 1, 0);
+        }
+        self.bins[at] += pages.0;
+    }
+
+    /// Counts all that another has counted.
+    pub fn merge(&mut self, other: &Self) {
+        if other.bins.len() > self.bins.len() {
+            self.bins.resize(other.bins.len(), 0);
+        }
+        for (own, more) in self.bins.iter_mut().zip(&other.bins) {
+            *own += more;
+        }
+    }
+
+    /// Counts all that another has counted, each page as `times` pages, after all that was counted here was reduced to
+    /// `kept` of `of` parts, rounded down.
+    pub fn fade(&mut self, (kept, of): (u64, u64), other: &Self, times: u64) {
+        for bin in &mut self.bins {
+            let part = u128::from(*bin) * u128::from(kept) / u128::from(of.max(1));
+            *bin = u64::try_from(part).unwrap_or(u64::MAX);
+        }
+        self.bins.resize(self.bins.len().max(other.bins.len()), 0);
+        for (own, more) in self.bins.iter_mut().zip(&other.bins) {
+            *own = own.saturating_add(more.saturating_mul(times));
+        }
+    }
+
+    /// Forgets all, and keeps the room.
+    pub fn clear(&mut self) {
+        self.bins.clear();
+    }
+
+    /// All pages.
+    #[must_use]
+    pub fn total(&self) -> Pages {
+        Pages(self.bins.iter().sum())
+    }
+
+    /// Pages of this age or more; of an age that is no edge, those of the edge below it.
+    #[must_use]
+    pub fn at_least(&self, age: Millis) -> Pages {
+        let from = bin(age.0).min(self.bins.len());
+        Pages(self.bins[from..].iter().sum())
+    }
+
+    /// Younger pages than this: all but [`Self::at_least`].
+    #[must_use]
+    pub fn younger_than(&self, age: Millis) -> Pages {
+        let to = bin(age.0).min(self.bins.len());
+        Pages(self.bins[..to].iter().sum())
+    }
+
+    /// Lower edges with their pages, ascending, without empty bins.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Millis, Pages)> {
+        let bins = self.bins.iter().enumerate();
+        bins.filter(|(_, pages)| **pages > 0)
+            .map(|(at, pages)| (Millis(edge(at)), Pages(*pages)))
+    }
+
+    /// The lowest age, `least` or more, of which no more than `most` pages are, older ones counted. What is right
+    /// below `least` in its bin counts, too.
+    #[must_use]
+    pub fn lowest_with(&self, least: Millis, most: Pages) -> Millis {
+        let mut left = most.0;
+        for at in (bin(least.0)..self.bins.len()).rev() {
+            match left.checked_sub(self.bins[at]) {
+                Some(rest) => left = rest,
+                None => return Millis(edge(at + 1)).max(least),
+            }
+        }
+        least
+    }
+
+    /// The highest age of which `wanted` pages are, older ones counted: what the oldest so many have in common. Zero
+    /// where there are fewer.
+    #[must_use]
+    pub fn age_of_oldest(&self, wanted: Pages) -> Millis {
+        let mut sum = 0;
+        for at in (0..self.bins.len()).rev() {
+            sum += self.bins[at];
+            if sum >= wanted.0 && sum > 0 {
+                return Millis(edge(at));
+            }
+        }
+        Millis(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(ages: &[(u64, u64)]) -> AgeHistogram {
+        let mut histogram = AgeHistogram::default();
+        for &(age, pages) in ages {
+            histogram.add(Millis(age), Pages(pages));
+        }
+        histogram
+    }
+
+    #[test]
+    fn bins_follow_each_other_and_are_fine() {
+        for at in 0..3776 {
+            assert_eq!(bin(edge(at)), at);
+            assert!(at == 0 || bin(edge(at) - 1) == at - 1);
+            assert!(edge(at + 1) - edge(at) <= (edge(at) / 64).max(1));
+        }
+        assert_eq!((bin(u64::MAX), edge(3776)), (3775, u64::MAX));
+    }
+
+    #[test]
+    fn edges_divide_what_is_counted() {
+        let histogram = of(&[(0, 5), (1000, 7), (10_000, 2), (10_000, 1)]);
+        assert_eq!(histogram.total(), Pages(15));
+        let edges: Vec<(Millis, Pages)> = histogram.iter().collect();
+        assert_eq!(edges[0], (Millis(0), Pages(5)));
+        for (edge, _) in edges {
+            let sum = histogram.at_least(edge).0 + histogram.younger_than(edge).0;
+            assert_eq!(sum, 15);
+        }
+        assert_eq!(histogram.at_least(Millis(5000)), Pages(3));
+        assert_eq!(histogram.at_least(Millis(20_000)), Pages(0));
+    }
+
+    #[test]
+    fn what_was_counted_fades() {
+        let mut pool = of(&[(0, 100), (1000, 3)]);
+        pool.fade((1, 2), &of(&[(1000, 2), (9000, 1)]), 10);
+        let all: Vec<u64> = pool.iter().map(|(_, pages)| pages.0).collect();
+        assert_eq!(all, [50, 21, 10]);
+    }
+
+    #[test]
+    fn the_lowest_age_leaves_no_more_than_allowed() {
+        let histogram = of(&[(64, 100), (1024, 10), (4096, 4)]);
+        let lowest = |least, most| histogram.lowest_with(Millis(least), Pages(most)).0;
+        assert_eq!(lowest(64, 14), edge(bin(64) + 1));
+        assert_eq!(lowest(64, 114), 64);
+        assert_eq!(lowest(2000, 3), edge(bin(4096) + 1));
+        assert_eq!(lowest(2000, 4), 2000);
+        assert_eq!(lowest(8192, 0), 8192);
+        for most in 0..120 {
+            let age = histogram.lowest_with(Millis(0), Pages(most));
+            assert!(histogram.at_least(age) <= Pages(most));
+        }
+    }
+
+    #[test]
+    fn the_oldest_so_many_are_as_old_as_told() {
+        let histogram = of(&[(64, 100), (1024, 10), (4096, 4)]);
+        for (wanted, age) in [
+            (0, 4096),
+            (4, 4096),
+            (5, 1024),
+            (14, 1024),
+            (15, 64),
+            (115, 0),
+        ] {
+            assert_eq!(histogram.age_of_oldest(Pages(wanted)), Millis(age));
+        }
+        assert_eq!(AgeHistogram::default().age_of_oldest(Pages(0)), Millis(0));
+    }
+}

@@ -1,0 +1,211 @@
+//! `pressure`: a limit that is lowered while tasks wait less for memory than they may, and raised when they wait more.
+//! senpai's law (facebookincubator/senpai; docs/policies.md).
+//!
+//! Invariant: a period moves the limit once, by the share of what was waited to what may be waited, squared: down by `probe`
+//! at most, up by `back-off` at most. It is never below `floor`, nor above what is used by more than `back-off`.
+//!
+//! The limit is not a wall: what is above it leaves at the end of a period, so that a program that grows or is in need of
+//! what left waits for nothing but its pages.
+
+use super::seen::{Order, Seen};
+use super::settings::PressureSettings;
+use super::why::Why;
+use crate::units::{Bytes, Millis};
+
+/// The limit is lowered by all of `probe` if tasks waited no more than this part of what they may.
+const PROBE_COEFF: u128 = 10;
+/// It is raised by all of `back-off` if they waited so many times what they may.
+const BACK_OFF_COEFF: u128 = 20;
+/// Of what may be waited; less is taken for this much.
+const LEAST_PART: u128 = 1000;
+const WHOLE: u128 = 1_000_000;
+
+/// Its state.
+#[derive(Clone, Debug)]
+pub(super) struct Pressure {
+    pub(super) settings: PressureSettings,
+    limit: Option<Bytes>,
+    /// When the present period began, and how long tasks had waited by then.
+    since: Option<(Millis, u64)>,
+}
+
+impl Pressure {
+    pub(super) const fn new(settings: PressureSettings) -> Self {
+        Self {
+            settings,
+            limit: None,
+            since: None,
+        }
+    }
+
+    /// What is above this leaves; none yet.
+    pub(super) const fn limit(&self) -> Option<Bytes> {
+        self.limit
+    }
+
+    pub(super) fn decide(&mut self, seen: &Seen<'_>) -> Option<Order> {
+        let stalled = seen.stalled_us?;
+        let usage = seen.usage.bytes();
+        let Some((since, before)) = self.since else {
+            (self.since, self.limit) = (Some((seen.now, stalled)), Some(usage));
+            return None;
+        };
+        let lasted = seen.now.since(since);
+        if lasted < self.settings.every {
+            return None;
+        }
+        self.since = Some((seen.now, stalled));
+        let waited = stalled.saturating_sub(before);
+        // A period that was late may have waited for longer.
+        let may_wait = self.settings.stall.0.saturating_mul(1000);
+        let may_wait = scaled(may_wait, lasted.0.into(), self.settings.every.0.into());
+        let from = self.limit.filter(|_| !seen.is_dry).unwrap_or(usage);
+        let limit = self.moved(from, usage, (waited, may_wait));
+        self.limit = Some(limit);
+        let over = Bytes(usage.0.saturating_sub(limit.0)).pages();
+        seen.oldest(over).map(|older_than| Order {
+            older_than,
+            most: over,
+            why: Why::Pressure {
+                limit,
+                waited_us: waited,
+                may_wait_us: may_wait,
+                lasted,
+            },
+        })
+    }
+
+    /// The limit after a period.
+    fn moved(&self, from: Bytes, usage: Bytes, (waited, may_wait): (u64, u64)) -> Bytes {
+        let PressureSettings {
+            probe,
+            back_off,
+            floor,
+            ..
+        } = self.settings;
+        let (waited, may_wait) = (u128::from(waited), u128::from(may_wait).max(1));
+        let highest = usage
+            .0
+            .saturating_add(scaled(usage.0, back_off.into(), WHOLE));
+        if waited > may_wait {
+            let err = part(waited, may_wait * BACK_OFF_COEFF);
+            let by = scaled(back_off, err, WHOLE).min(back_off);
+            let up = from.0.saturating_add(scaled(from.0, by.into(), WHOLE));
+            return Bytes(up.min(highest).max(floor.0));
+        }
+        let err = part(
+            may_wait,
+            waited.max(may_wait.div_ceil(LEAST_PART)) * PROBE_COEFF,
+        );
+        let by = scaled(probe, err, WHOLE).min(probe);
+        let down = from.0.saturating_sub(scaled(from.0, by.into(), WHOLE));
+        Bytes(down.min(highest).max(floor.0))
+    }
+}
+
+/// The square of a share, millionths.
+fn part(of: u128, whole: u128) -> u128 {
+    let share = of.saturating_mul(WHOLE) / whole.max(1);
+    share.saturating_mul(share) / WHOLE
+}
+
+/// `number` times a share.
+fn scaled(number: u64, of: u128, whole: u128) -> u64 {
+    let product = u128::from(number).saturating_mul(of);
+    u64::try_from(product / whole.max(1)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Shown;
+    use super::*;
+    use crate::units::Pages;
+
+    const START: u64 = 256 << 10;
+
+    fn begun() -> (Pressure, Shown) {
+        let mut shown = Shown {
+            usage: Pages(START),
+            stalled_us: Some(5),
+            ..Shown::default()
+        };
+        shown.ages.add(Millis(1000), Pages(START));
+        let mut policy = Pressure::new(PressureSettings::default());
+        assert_eq!(policy.decide(&shown.at(0)), None);
+        (policy, shown)
+    }
+
+    /// The limit's move in one period in which tasks waited for so long, millionths.
+    fn moved(waited: u64) -> i64 {
+        let (mut policy, mut shown) = begun();
+        shown.stalled_us = Some(5 + waited);
+        let _ = policy.decide(&shown.at(6000));
+        let limit = policy.limit().expect("it has begun").0;
+        let from = START * 4096;
+        (i128::from(limit) - i128::from(from))
+            .saturating_mul(1_000_000)
+            .div_euclid(i128::from(from))
+            .try_into()
+            .expect("a share")
+    }
+
+    #[test]
+    fn it_moves_by_the_square_of_what_was_waited() {
+        assert_eq!(moved(0), -10_000, "1% at most");
+        assert_eq!(moved(1_000), -10_000);
+        assert_eq!(moved(2_000), -2_500);
+        assert_eq!(moved(10_000), -100);
+        assert_eq!(moved(20_000), 9_999);
+        assert_eq!(moved(40_000), 39_999);
+        assert_eq!(moved(200_000), 1_000_000, "twice as much at most");
+        assert_eq!(moved(u64::MAX / 2), 1_000_000);
+    }
+
+    #[test]
+    fn what_is_above_the_limit_is_ordered() {
+        let (mut policy, shown) = begun();
+        assert_eq!(policy.decide(&shown.at(5999)), None, "a period is a period");
+        let order = policy.decide(&shown.at(6000)).expect("1% leaves");
+        let over = START * 4096 / 100;
+        assert_eq!(order.most, Bytes(over).pages());
+        assert_eq!(order.older_than, Millis(1000));
+    }
+
+    #[test]
+    fn it_stays_above_the_floor_and_near_to_what_is_used() {
+        let (mut policy, mut shown) = begun();
+        for n in 1..1000 {
+            policy.decide(&shown.at(n * 6000));
+        }
+        assert_eq!(policy.limit(), Some(Bytes(100 << 20)));
+        // A program that has shrunk is not waited for.
+        let (mut policy, _) = begun();
+        shown.usage = Pages(START / 4);
+        policy.decide(&shown.at(6000));
+        assert_eq!(policy.limit(), Some(Bytes(START * 4096 / 2)));
+    }
+
+    /// Where nothing leaves nothing is waited for: the limit would fall and fall.
+    #[test]
+    fn a_dry_run_tells_the_next_step_alone() {
+        let (mut policy, mut shown) = begun();
+        shown.is_dry = true;
+        for n in 1..10 {
+            policy.decide(&shown.at(n * 6000));
+        }
+        let from = START * 4096;
+        assert_eq!(policy.limit(), Some(Bytes(from - from / 100)));
+    }
+
+    #[test]
+    fn nothing_is_done_where_nobody_knows() {
+        let mut policy = Pressure::new(PressureSettings::default());
+        let shown = Shown {
+            usage: Pages(START),
+            ..Shown::default()
+        };
+        for n in 0..10 {
+            assert_eq!(policy.decide(&shown.at(n * 6000)), None);
+        }
+    }
+}
