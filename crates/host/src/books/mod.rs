@@ -199,6 +199,18 @@ impl Books {
         found.map(|(cohort, pages)| (self.time.time_ms(cohort), pages))
     }
 
+    /// The time of the round before the last one, milliseconds; that of the beginning before there were two.
+    #[must_use]
+    pub fn round_before_ms(&self) -> u64 {
+        self.time.before_ms()
+    }
+
+    /// The time of the last round, milliseconds.
+    #[must_use]
+    pub fn last_round_ms(&self) -> u64 {
+        self.time.now_ms()
+    }
+
     /// Frames in the books: what `resident` of all owners and classes adds up to.
     #[must_use]
     pub const fn pages(&self) -> u64 {

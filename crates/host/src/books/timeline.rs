@@ -61,6 +61,11 @@ impl Timeline {
         self.time_ms(self.cohorts.len() - 1)
     }
 
+    /// The time of the round before the current one, milliseconds; the current one's if it is the first.
+    pub(super) fn before_ms(&self) -> u64 {
+        self.time_ms(self.cohorts.len().saturating_sub(2))
+    }
+
     /// The time that stands for a cohort, milliseconds.
     pub(super) fn time_ms(&self, cohort: usize) -> u64 {
         self.cohorts[cohort].youngest_ms

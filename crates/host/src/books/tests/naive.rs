@@ -49,6 +49,8 @@ pub(super) struct Naive {
     pub(super) times: Vec<u64>,
     /// Pages accessed again, by age before.
     pub(super) again: BTreeMap<u64, u64>,
+    /// Those of the last round, by the time of the access before.
+    pub(super) again_now: BTreeMap<u64, u64>,
 }
 
 impl Naive {
@@ -60,6 +62,7 @@ impl Naive {
             mms,
             times: vec![0],
             again: BTreeMap::new(),
+            again_now: BTreeMap::new(),
         }
     }
 
@@ -165,6 +168,7 @@ impl Naive {
         self.frames
             .retain(|_, record| !record.looks.is_empty() || mms[&record.owner].kept);
         let now = self.times.len() - 1;
+        self.again_now.clear();
         for record in self
             .frames
             .values_mut()
@@ -181,6 +185,7 @@ impl Naive {
                     .again
                     .entry(self.times[now] - self.times[before.last])
                     .or_default() += 1;
+                *self.again_now.entry(self.times[before.last]).or_default() += 1;
             }
             record.state = Some(after);
             record.looks.clear();

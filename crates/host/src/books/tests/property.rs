@@ -203,6 +203,17 @@ impl World {
         });
     }
 
+    /// Those of the last round, of all owners together.
+    fn compare_again(&self) {
+        let mut said: Vec<(u64, u64)> = (0..=u16::MAX)
+            .take(64)
+            .flat_map(|owner| self.books.again(Owner(owner)))
+            .collect();
+        said.sort_unstable();
+        let again = self.naive.again_now.iter();
+        self.compare_times(said, again.map(|(at, pages)| (*at, *pages)).collect());
+    }
+
     /// As the ages, and to 1/128 less.
     fn compare_reaccessed(&self) {
         let again = self
@@ -252,6 +263,7 @@ proptest! {
         for _ in 0..400 {
             world.round();
             world.compare();
+            world.compare_again();
         }
         world.compare_reaccessed();
     }

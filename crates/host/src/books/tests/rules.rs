@@ -37,6 +37,26 @@ fn an_access_after_an_idle_time_is_counted_by_that_time() {
     );
 }
 
+/// A policy of one tenant goes by what that tenant's processes access.
+#[test]
+fn what_is_accessed_again_is_told_by_owner_for_one_round() {
+    let mut rounds = Rounds::new();
+    let (one, two) = (rounds.owner(), rounds.owner());
+    rounds.round(&[(one, 1, 1, OLD), (two, 1000, 1, OLD)]);
+    rounds.round(&[(one, 1, 1, OLD), (one, 2, 1, OLD), (two, 1000, 1, YOUNG)]);
+    rounds.round(&[(one, 1, 1, YOUNG), (one, 2, 1, YOUNG), (two, 1000, 1, OLD)]);
+    let again = |rounds: &Rounds, owner| rounds.books.again(owner).collect::<Vec<_>>();
+    assert_eq!(again(&rounds, one), [(1000, 1), (2000, 1)]);
+    assert_eq!(again(&rounds, two), []);
+    assert_eq!(rounds.books.round_before_ms(), 2000);
+    // Whoever owns a frame has its accesses, whoever made them.
+    rounds.round(&[(two, 1, 1, YOUNG), (one, 1, 1, OLD), (two, 1000, 1, YOUNG)]);
+    assert_eq!(again(&rounds, one), [(3000, 1)]);
+    assert_eq!(again(&rounds, two), [(2000, 1)]);
+    rounds.round(&[]);
+    assert_eq!(again(&rounds, one), []);
+}
+
 #[test]
 fn a_bit_that_was_left_set_says_nothing_until_it_was_cleared() {
     let mut rounds = Rounds::new();
