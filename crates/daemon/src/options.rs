@@ -5,11 +5,14 @@
 
 use std::time::Duration;
 
+use engine::policy::Settings;
 pub use engine::units::{Bytes, Limit, Millis, Pages, Swappiness};
 use serde::{Deserialize, Serialize};
 
+pub mod evict_by;
 mod units;
 
+pub use evict_by::EvictBy;
 pub use units::{Percent, Size, UnitError, bytes, millis};
 
 /// The memory limits of one target, with the meaning of cgroup v2's files of the same names
@@ -69,10 +72,8 @@ pub struct Policy {
     pub policy: Algorithm,
     /// A new generation is made this often; 10 s unless told.
     pub age_every: Duration,
-    /// Pages untouched for longer leave even when no limit asks for it.
-    pub evict_older_than: Option<Duration>,
-    /// How often pages are evicted by age; 40 s unless told.
-    pub every: Duration,
+    /// What leaves even when no limit asks for it.
+    pub evict_by: Option<EvictBy>,
     /// Anon against file, `0..=200`; 60 unless told (the kernel's default).
     pub swappiness: u8,
     /// Decide, explain, and touch nothing.
@@ -87,8 +88,7 @@ impl Default for Policy {
         Policy {
             policy: Algorithm::MultiGen,
             age_every: Duration::from_secs(10),
-            evict_older_than: None,
-            every: Duration::from_secs(40),
+            evict_by: None,
             swappiness: 60,
             dry_run: false,
         }
@@ -126,8 +126,18 @@ pub enum OptionsError {
     #[error("--{0} 0: a period must be longer than nothing")]
     ZeroPeriod(&'static str),
     /// The classic lists know no ages.
-    #[error("--policy active-inactive with --evict-older-than: it knows no ages")]
+    #[error("--policy active-inactive with --evict-older-than or --evict-by: it knows no ages")]
     NoAges,
+    /// A number of a policy that cannot be meant.
+    #[error("{policy}: `{key}` must be {must}")]
+    Policy {
+        /// Its name.
+        policy: &'static str,
+        /// Which number.
+        key: &'static str,
+        /// What it must be.
+        must: &'static str,
+    },
     /// Outside the kernel's range.
     #[error("--swappiness {0}: it goes from 0 (only file pages) to {SWAPPINESS_MAX} (only anon)")]
     Swappiness(u8),
@@ -145,6 +155,9 @@ impl OptionsError {
                 format!("lower --memory-{lower}, or raise --memory-{upper} above it")
             }
             OptionsError::ZeroPeriod(name) => format!("write e.g. `--{name} 10s`"),
+            OptionsError::Policy { policy, .. } => {
+                format!("`--evict-by {policy}` alone is a good start")
+            }
             OptionsError::NoAges => {
                 "leave out one of them; multi-gen is the policy that knows ages".to_owned()
             }
@@ -169,22 +182,35 @@ impl Options {
             return Err(OptionsError::MaxTooSmall(max));
         }
         self.limits.check_order()?;
-        let periods = [
-            ("age-every", self.policy.age_every),
-            ("every", self.policy.every),
-        ];
-        if let Some((name, _)) = periods.iter().find(|(_, period)| period.is_zero()) {
-            return Err(OptionsError::ZeroPeriod(name));
+        if self.policy.age_every.is_zero() {
+            return Err(OptionsError::ZeroPeriod("age-every"));
         }
-        let by_age = self.policy.evict_older_than.is_some();
-        if by_age && self.policy.policy == Algorithm::ActiveInactive {
-            return Err(OptionsError::NoAges);
+        if let Some(EvictBy(settings)) = self.policy.evict_by {
+            check_policy(&settings)?;
+            if self.policy.policy == Algorithm::ActiveInactive {
+                return Err(OptionsError::NoAges);
+            }
         }
         if self.policy.swappiness > SWAPPINESS_MAX {
             return Err(OptionsError::Swappiness(self.policy.swappiness));
         }
         Ok(())
     }
+}
+
+/// `--evict-older-than` and `--every` are two numbers of a policy, and known by their own names.
+fn check_policy(settings: &Settings) -> Result<(), OptionsError> {
+    settings
+        .check()
+        .map_err(|(key, must)| match (settings, key) {
+            (Settings::ColdAge(_), "every") => OptionsError::ZeroPeriod("every"),
+            (Settings::ColdAge(_), _) => OptionsError::ZeroPeriod("evict-older-than"),
+            _ => OptionsError::Policy {
+                policy: settings.name(),
+                key,
+                must,
+            },
+        })
 }
 
 impl Limits {
@@ -246,8 +272,13 @@ mod tests {
         options.limits.max = Size::Bytes(Bytes(0));
         assert!(matches!(options.check(), Err(OptionsError::MaxTooSmall(_))));
         let mut options = Options::default();
-        options.policy.every = Duration::ZERO;
+        let cold_age =
+            |older_than, every| Some(EvictBy::cold_age(Millis(older_than), Millis(every)));
+        options.policy.evict_by = cold_age(1, 0);
         assert_eq!(options.check(), Err(OptionsError::ZeroPeriod("every")));
+        options.policy.evict_by = cold_age(0, 1);
+        let told = Err(OptionsError::ZeroPeriod("evict-older-than"));
+        assert_eq!(options.check(), told);
         let mut options = Options::default();
         options.policy.swappiness = 201;
         assert_eq!(options.check(), Err(OptionsError::Swappiness(201)));

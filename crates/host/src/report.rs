@@ -97,6 +97,9 @@ pub struct Report {
     pub kept_pages: KeptPages,
     /// Of a managed target: its limits.
     pub limits: LimitsReport,
+    /// Of a managed target with a policy: which, and what it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyReport>,
     /// Bytes by age, one entry a node. All bins and `unknown_age_bytes` together are `resident_bytes`.
     pub page_age: Vec<NodeAge>,
     /// Resident bytes whose age is not known (secondary MMU, no clearing without a stall, no source).
@@ -151,6 +154,42 @@ pub struct KeptPages {
     pub referenced: u64,
     /// For another reason: being written, pinned, no free swap.
     pub busy: u64,
+}
+
+/// A policy, and what it did until now.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PolicyReport {
+    /// `cold-age`, `promotion-rate`, `pressure` or `fit`.
+    pub name: String,
+    /// It decides, and nothing leaves.
+    pub dry_run: bool,
+    /// What was not accessed for so long leaves, milliseconds; none of a policy that goes by size, or has not chosen yet.
+    pub threshold_ms: Option<u64>,
+    /// What is above this leaves; none of a policy that goes by age, or has not chosen yet.
+    pub limit_bytes: Option<u64>,
+    /// How often it ordered that something leaves.
+    pub orders: u64,
+    /// Pages that left for it.
+    pub evicted_pages: u64,
+    /// Pages that came back, whoever had made them leave.
+    pub came_back_pages: u64,
+    /// The latest of what it did, each with its reason.
+    pub actions: Vec<ActionReport>,
+}
+
+/// Something that a policy did.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ActionReport {
+    /// When, milliseconds since watching began.
+    pub at_ms: u64,
+    /// Pages that left, or would have.
+    pub pages: u64,
+    /// They would have.
+    pub is_dry: bool,
+    /// Why.
+    pub why: String,
 }
 
 /// Limits in bytes; none where there is no limit.

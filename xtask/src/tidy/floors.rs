@@ -171,8 +171,8 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
         "crates/host/src/manage",
         &[
             &[
-                "options", "ids", "members", "advise", "flags", "near", "noreuse", "pause", "spent",
-                "stall",
+                "options", "ids", "members", "advise", "flags", "near", "noreuse", "pause",
+                "spent", "stall",
             ],
             &["culled", "homes", "out", "tally", "waits", "why"],
             &["feed", "kernel", "room"],

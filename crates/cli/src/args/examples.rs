@@ -21,6 +21,7 @@ pub(super) const RUN: &str = "\
 Examples:
   pagetide run --memory-max 512M -- python3 work.py
   pagetide run --evict-older-than 10s --every 40s -- redis-server
+  pagetide run --evict-by promotion-rate:rate=0.2% --report report.json -- ./program
   pagetide run --memory-max 1G --best-effort -- java -jar app.jar
   pagetide run --memory-max 256M --dry-run --report report.json -- ./program
   pagetide run --dry-run --record prog.rec --age-every 1s -- ./program     then: pagetide mrc prog.rec
@@ -32,6 +33,7 @@ pub(super) const ATTACH: &str = "\
 Examples:
   pagetide attach --memory-max 1G $(pgrep -o redis-server)
   pagetide attach --evict-older-than 1m --for 10m 1234
+  pagetide attach --evict-by fit --dry-run 1234      the smallest limit that suits it
   pagetide attach --memory-high 2G --cgroup system.slice/nginx.service
   pagetide attach --dry-run --evict-older-than 10s --for 1m --json 1234
   pagetide attach --dry-run --record db.rec --age-every 1s --for 10m 1234";

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use daemon::options::{Algorithm, Limits, Millis, Options, Policy, Size, millis};
+use daemon::options::{
+    Algorithm, EvictBy, Limits, Millis, Options, Policy, Size, evict_by, millis,
+};
 
 use crate::failure::Failure;
 
@@ -50,6 +52,10 @@ pub(crate) struct Knobs {
     #[arg(long, value_name = "TIME", default_value = "40s", help_heading = POLICY)]
     #[arg(requires = "evict_older_than", value_parser = millis, allow_negative_numbers = true)]
     every: Millis,
+    /// Put out what this policy says, whatever the limits: cold-age, promotion-rate, pressure or fit
+    #[arg(long, value_name = "NAME[:KEY=VALUE,...]", help_heading = POLICY)]
+    #[arg(conflicts_with = "evict_older_than", long_help = evict_by_help())]
+    evict_by: Option<EvictBy>,
     /// Anon (200) against file pages (0)
     #[arg(long, value_name = "0..200", default_value = "60", help_heading = POLICY)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=200), allow_negative_numbers = true)]
@@ -72,6 +78,9 @@ impl Knobs {
     /// # Errors
     /// What contradicts what.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
+        // The same policy by two options of its own.
+        let cold_age = self.evict_older_than;
+        let cold_age = cold_age.map(|older_than| EvictBy::cold_age(older_than, self.every));
         let options = Options {
             limits: Limits {
                 min: self.memory_min,
@@ -83,8 +92,7 @@ impl Knobs {
             policy: Policy {
                 policy: self.policy,
                 age_every: duration(self.age_every),
-                evict_older_than: self.evict_older_than.map(duration),
-                every: duration(self.every),
+                evict_by: self.evict_by.or(cold_age),
                 swappiness: self.swappiness,
                 dry_run: self.dry_run,
             },
@@ -94,6 +102,13 @@ impl Knobs {
         options.check()?;
         Ok(options)
     }
+}
+
+/// `--help` has every policy with its numbers.
+pub(super) fn evict_by_help() -> String {
+    let about = "Put out what this policy says, whatever the limits; the first pages to go are the coldest.";
+    let more = "docs/policies.md says how each decides, and what its numbers do.";
+    format!("{about}\n\n{}\n{more}", evict_by::help())
 }
 
 fn duration(time: Millis) -> Duration {

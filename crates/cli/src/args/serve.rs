@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use daemon::http::Address;
-use daemon::options::{Millis, Size, millis};
+use daemon::options::{EvictBy, Millis, Size, millis};
+
+use super::knobs::evict_by_help;
 
 /// Which tree, where, and how much.
 #[derive(clap::Args, Debug)]
@@ -24,6 +26,12 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "TIME")]
     #[arg(value_parser = millis, allow_negative_numbers = true)]
     pub(crate) age_every: Option<Millis>,
+    /// Put out of each tenant what this policy says, unless the file gives it another
+    #[arg(long, value_name = "NAME[:KEY=VALUE,...]", long_help = evict_by_help())]
+    pub(crate) evict_by: Option<EvictBy>,
+    /// Policies decide and explain, and leave every page where it is
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// How a reclaim of all tenants goes about [default: memcg-lru]
     #[arg(long, value_name = "HOW", value_enum)]
     pub(crate) global: Option<Global>,

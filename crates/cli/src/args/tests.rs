@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use daemon::control::Ask;
-use daemon::options::{Algorithm, Bytes, Size};
+use daemon::options::{Algorithm, Bytes, EvictBy, Millis, Size};
 use proptest::prelude::*;
 
 use super::*;
@@ -50,16 +50,37 @@ fn every_option_of_the_interface_is_there() {
     assert_eq!(options.limits.high.to_string(), "50%");
     assert_eq!(options.limits.swap_max, Size::Bytes(Bytes(2 << 30)));
     assert_eq!(options.policy.policy, Algorithm::MultiGen);
-    assert_eq!(
-        options.policy.evict_older_than,
-        Some(Duration::from_secs(10))
-    );
+    let cold_age = EvictBy::cold_age(Millis(10_000), Millis(40_000));
+    assert_eq!(options.policy.evict_by, Some(cold_age));
     assert_eq!(
         (options.policy.swappiness, options.policy.dry_run),
         (200, true)
     );
     assert_eq!(options.max_wait, Some(Duration::from_millis(3)));
     assert!(options.best_effort);
+}
+
+#[test]
+fn a_policy_is_asked_for_by_its_name_and_numbers() {
+    let evict_by = |line| match parse(line) {
+        Ok(Command::Run(Run { knobs, .. })) => {
+            knobs.options().expect("no contradiction").policy.evict_by
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        evict_by("run --evict-by cold-age:older-than=10s,every=5s -- ls"),
+        evict_by("run --evict-older-than 10s --every 5s -- ls")
+    );
+    let rate = evict_by("run --evict-by promotion-rate:rate=0.1% -- ls").expect("a policy");
+    assert_eq!(rate.0.get("rate"), Some(1000));
+    let told = parse("run --evict-by presure -- ls").expect_err("no such policy");
+    assert!(
+        told.contains("`pressure`") && told.contains("--evict-by"),
+        "{told}"
+    );
+    let both = parse("run --evict-by fit --evict-older-than 1s -- ls").expect_err("one of them");
+    assert!(both.contains("--evict-older-than"), "{both}");
 }
 
 #[test]
@@ -71,6 +92,7 @@ fn the_classic_policy_knows_no_ages() {
     let classic = policy("run --policy active-inactive -- ls");
     assert_eq!(classic.ok(), Some(Algorithm::ActiveInactive));
     assert!(policy("run --policy active-inactive --evict-older-than 1s -- ls").is_err());
+    assert!(policy("run --policy active-inactive --evict-by fit -- ls").is_err());
 }
 
 #[test]
@@ -368,7 +390,7 @@ proptest! {
     /// Words that are nearly right, in any order: a command, or a complaint that names the usage.
     #[test]
     fn any_command_line_is_understood_or_refused(
-        line in "(swap on|swap off|swap|run|attach|detach|report|top|stat|reclaim|doctor|man)( (--memory-max|--size|--file|--memory-high=|--every|--evict-older-than|--watch|--json|--all|--cgroup|--for|--age-every|--once|--older-than|--best-effort|--dry-run|--swappiness|--|-[1-9]|[0-9]{1,22}[KMGTPs%]?|max|-h|[^ ]{0,4})){0,8}"
+        line in "(swap on|swap off|swap|run|attach|detach|report|top|stat|reclaim|doctor|man)( (--memory-max|--size|--file|--memory-high=|--every|--evict-older-than|--evict-by|--watch|--json|--all|--cgroup|--for|--age-every|--once|--older-than|--best-effort|--dry-run|--swappiness|--|-[1-9]|[0-9]{1,22}[KMGTPs%]?|max|-h|[^ ]{0,4})){0,8}"
     ) {
         match parse(&line) {
             Ok(Command::Run(Run { knobs, .. }) | Command::Attach(Attach { knobs, .. })) => {

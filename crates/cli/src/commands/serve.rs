@@ -36,6 +36,8 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
         root: args.root.clone(),
         memory_max: args.memory_max,
         age_every: args.age_every,
+        evict_by: args.evict_by,
+        dry_run: args.dry_run,
         global,
         host: args.host.clone(),
         manage_host: args.manage_host,

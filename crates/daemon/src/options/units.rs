@@ -25,7 +25,7 @@ const SIZE_HINT: &str = "write a number with K, M, G or T, e.g. 512M or 1.5G";
 const TIME_HINT: &str = "write a number with ms, s, m or h, e.g. 500ms, 10s, 2m";
 
 impl UnitError {
-    fn new(why: impl Into<String>, hint: &'static str) -> UnitError {
+    pub(super) fn new(why: impl Into<String>, hint: &'static str) -> UnitError {
         UnitError {
             why: why.into(),
             hint,
@@ -82,6 +82,21 @@ pub fn millis(text: &str) -> Result<Millis, UnitError> {
         let why = format!("`{}` is more than 64 bits of milliseconds", text.trim());
         UnitError::new(why, TIME_HINT)
     })
+}
+
+const SHARE_HINT: &str = "write a share such as 0.2% or 98%";
+
+/// A share in millionths: `0.2%`.
+///
+/// # Errors
+/// What is wrong with the text, and what to write.
+pub(super) fn share(text: &str) -> Result<u64, UnitError> {
+    let number = Number::parse(text, "share", SHARE_HINT)?;
+    if number.suffix != "%" {
+        return Err(number.unknown_suffix("share", SHARE_HINT));
+    }
+    let too_large = || UnitError::new(format!("`{}` is too large", text.trim()), SHARE_HINT);
+    number.times(10_000).ok_or_else(too_large)
 }
 
 #[cfg(test)]

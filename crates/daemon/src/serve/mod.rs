@@ -202,8 +202,7 @@ fn settings(chosen: Chosen, options: &Options, shares: &Shares) -> Settings {
         limits: shares.now(),
         classic: policy.policy == Algorithm::ActiveInactive,
         swappiness: Swappiness::new(policy.swappiness).unwrap_or_default(),
-        evict_older_than: policy.evict_older_than,
-        every: policy.every,
+        policy: policy.evict_by.map(|evict_by| evict_by.0),
         dry_run: policy.dry_run,
     }
 }

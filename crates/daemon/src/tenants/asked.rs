@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use engine::memcg::MemcgId;
 use engine::units::{Bytes, Limit};
-use host::manage::tenants::{HostGroups, Noreuse, NoreuseFiles, Settings, Watermarks};
+use host::manage::PolicyAsked;
+use host::manage::tenants::{HostGroups, Noreuse, NoreuseFiles, Policies, Settings, Watermarks};
 use host::system::PathPattern;
 use rustix::io::Errno;
 
-use super::config::{Config, Global, Tenant};
+use super::config::{Config, Global, Policy, Tenant};
 use super::desk::Tree;
 use super::listen::Wanted;
 use crate::control;
 use crate::error::{Error, ExitCode};
 use crate::http::Address;
-use crate::options::{Millis, Percent, Size};
+use crate::options::{EvictBy, Millis, Percent, Size};
 
 /// Where a token is kept that nobody gave a place.
 const TOKEN_FILE: &str = "/run/pagetide/token";
@@ -39,6 +40,10 @@ pub struct Given {
     pub memory_max: Option<Size>,
     /// See `mount`.
     pub age_every: Option<Millis>,
+    /// What leaves each tenant, unless the file gives it another policy.
+    pub evict_by: Option<EvictBy>,
+    /// No policy moves anything.
+    pub dry_run: bool,
     /// See `mount`.
     pub global: Option<Global>,
     /// See `mount`.
@@ -59,6 +64,7 @@ pub(super) struct Asked {
     pub(super) fixed: Fixed,
     pub(super) memory_max: Option<Limit>,
     pub(super) watermarks: Option<Watermarks>,
+    policies: Policies,
     tenants: Vec<(String, Tenant)>,
     /// Files that everybody uses once.
     noreuse_paths: Vec<PathPattern>,
@@ -81,6 +87,7 @@ impl Given {
     pub(super) fn asked(&self) -> Result<Asked, Error> {
         let file = self.config.as_deref().map(Config::read).transpose()?;
         let file = file.unwrap_or_default();
+        let policies = self.policies(&file);
         let total = host::system::Proc::system().and_then(|proc| proc.memory());
         let total = Bytes(total.map_err(Error::from)?.total);
         let follow = self.host.clone().or(file.host).unwrap_or("/".to_owned());
@@ -117,10 +124,30 @@ impl Given {
                 file.pressure.available_high,
                 total,
             )?,
+            policies,
             tenants: file.tenants.into_iter().collect(),
             noreuse_paths: file.noreuse_paths,
             total,
         })
+    }
+
+    /// Who has a policy of its own.
+    fn policies(&self, file: &Config) -> Policies {
+        let given = self.evict_by.map(|by| Policy {
+            by: Some(by),
+            dry_run: self.dry_run,
+        });
+        let all = given.or(file.policy).map(|policy| (PathBuf::new(), policy));
+        let tenants = file.tenants.iter();
+        let own = tenants.filter_map(|(path, tenant)| Some((path.into(), tenant.policy?)));
+        let asked = |Policy { by, dry_run }: Policy| {
+            by.map(|EvictBy(settings)| PolicyAsked {
+                settings,
+                dry_run: dry_run || self.dry_run,
+            })
+        };
+        let all = all.into_iter().chain(own);
+        all.map(|(path, policy)| (path, asked(policy))).collect()
     }
 }
 
@@ -176,6 +203,7 @@ impl Asked {
     /// Gives the tree its marks, tenants and limits: all that can change while it serves.
     pub(super) fn apply(&self, tree: &mut Tree) -> Result<(), Error> {
         tree.tenants.set_watermarks(self.watermarks);
+        tree.tenants.set_policies(self.policies.clone());
         if let Some(max) = self.memory_max {
             self.limit_all(tree, max).map_err(|errno| {
                 let what = format!("cannot limit the tenants' root: {errno}");
@@ -268,6 +296,37 @@ mod tests {
             Some(Limit::Bytes(Bytes(asked.total.0 / 4)))
         );
         assert_eq!(asked.watermarks, None);
+    }
+
+    #[test]
+    fn policies_go_by_path_and_the_command_line_is_for_all() {
+        let text = "policy = { by = \"fit\" }\n[tenants.\"a/b\"]\npolicy = { by = \"cold-age\" }\n\
+            [tenants.c]\npolicy = { by = \"none\" }\n[tenants.d]\nmemory-max = 1048576";
+        let file = Config::parse(text).expect("it is right");
+        let names = |given: &Given| -> Vec<(String, Option<(&str, bool)>)> {
+            let policies = given.policies(&file).into_iter();
+            let of = |asked: PolicyAsked| (asked.settings.name(), asked.dry_run);
+            policies
+                .map(|(path, asked)| (path.display().to_string(), asked.map(of)))
+                .collect()
+        };
+        let own = |dry_run| {
+            [
+                ("a/b".to_owned(), Some(("cold-age", dry_run))),
+                ("c".to_owned(), None),
+            ]
+        };
+        let mut expected = vec![(String::new(), Some(("fit", false)))];
+        expected.extend(own(false));
+        assert_eq!(names(&Given::default()), expected);
+        let given = Given {
+            evict_by: "pressure".parse().ok(),
+            dry_run: true,
+            ..Given::default()
+        };
+        let mut expected = vec![(String::new(), Some(("pressure", true)))];
+        expected.extend(own(true));
+        assert_eq!(names(&given), expected);
     }
 
     #[test]

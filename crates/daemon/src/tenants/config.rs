@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::error::{Error, ExitCode};
 use crate::http::Address;
-use crate::options::{Millis, Size, millis};
+use crate::options::{EvictBy, Millis, Size, millis};
 
 /// A file.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -29,6 +29,8 @@ pub struct Config {
     /// Between two looks.
     #[serde(deserialize_with = "time")]
     pub age_every: Option<Millis>,
+    /// What leaves tenants though no limit asks for it.
+    pub policy: Option<Policy>,
     /// How a reclaim of all tenants goes about.
     pub global: Option<Global>,
     /// The host's own groups, from this one down; `none` for none of them.
@@ -96,11 +98,75 @@ pub struct Tenant {
     /// memory.swap.max
     #[serde(deserialize_with = "text")]
     pub swap_max: Option<Size>,
+    /// What leaves it, and those below it, though no limit asks for it.
+    pub policy: Option<Policy>,
     /// Its files are used once: accesses to them say nothing of the next ones.
     pub noreuse: bool,
     /// Those of its files that are, by their paths.
     #[serde(deserialize_with = "texts")]
     pub noreuse_paths: Vec<PathPattern>,
+}
+
+/// A policy: `by`, its name or `none`; `dry-run`; and its own numbers, as on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "BTreeMap<String, Value>")]
+pub struct Policy {
+    /// None: nothing leaves by a policy.
+    pub by: Option<EvictBy>,
+    /// It decides and says why, and nothing leaves.
+    pub dry_run: bool,
+}
+
+/// What stands for a key of a policy.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// `dry-run`
+    Is(bool),
+    /// A bare number.
+    Number(u64),
+    /// All others.
+    Text(String),
+}
+
+impl TryFrom<BTreeMap<String, Value>> for Policy {
+    type Error = String;
+
+    fn try_from(mut keys: BTreeMap<String, Value>) -> Result<Policy, String> {
+        let dry_run = match keys.remove("dry-run") {
+            None => false,
+            Some(Value::Is(dry_run)) => dry_run,
+            Some(_) => return Err("`dry-run` is true or false".to_owned()),
+        };
+        let Some(Value::Text(name)) = keys.remove("by") else {
+            return Err(
+                "a policy is named by its key `by`, e.g. by = \"promotion-rate\"".to_owned(),
+            );
+        };
+        let mut pairs = Vec::new();
+        for (key, value) in keys {
+            let value = match value {
+                Value::Text(text) => text,
+                Value::Number(number) => number.to_string(),
+                Value::Is(_) => return Err(format!("`{key}` is no yes or no")),
+            };
+            pairs.push((key, value));
+        }
+        if name == "none" {
+            return match pairs.first() {
+                None => Ok(Policy { by: None, dry_run }),
+                Some((key, _)) => Err(format!("by = \"none\" has no `{key}`")),
+            };
+        }
+        let pairs = pairs
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()));
+        let by = EvictBy::new(&name, pairs).map_err(|error| error.why)?;
+        Ok(Policy {
+            by: Some(by),
+            dry_run,
+        })
+    }
 }
 
 impl Config {
@@ -249,6 +315,7 @@ mod tests {
             root,
             memory_max,
             age_every,
+            policy,
             global,
             host,
             manage_host,
@@ -260,6 +327,7 @@ mod tests {
             tenants,
         } = config;
         assert!(mount.is_some() && root.is_some() && memory_max.is_some() && age_every.is_some());
+        assert!(policy.is_some_and(|policy| policy.by.is_some()));
         assert!(global.is_some() && host.is_some() && manage_host.is_some());
         assert!(!noreuse_paths.is_empty());
         assert!(!listen.is_empty() && token_file.is_some() && history.is_some());
@@ -268,6 +336,20 @@ mod tests {
         assert!(all.memory_min.is_some() && all.memory_low.is_some());
         assert!(all.memory_high.is_some() && all.memory_max.is_some() && all.swap_max.is_some());
         assert!(all.noreuse && !all.noreuse_paths.is_empty());
+        assert!(all.policy.is_some());
+    }
+
+    #[test]
+    fn policies_are_written_as_on_the_command_line() {
+        let text = "policy = { by = \"promotion-rate\", rate = \"0.1%\", dry-run = true }\n\
+            [tenants.a]\npolicy = { by = \"none\" }\n[tenants.b.policy]\nby = \"pressure\"\nfloor = 0";
+        let config = Config::parse(text).expect("it is right");
+        let by = "promotion-rate:rate=0.1%".parse().ok();
+        let dry_run = true;
+        assert_eq!(config.policy, Some(Policy { by, dry_run }));
+        let policy = |name: &str| config.tenants[name].policy.expect("one");
+        assert_eq!(policy("a").by, None);
+        assert_eq!(policy("b").by, "pressure:floor=0".parse().ok());
     }
 
     #[test]
@@ -301,6 +383,20 @@ mod tests {
                 &["line 2", "`/srv/`", "/**"],
             ),
             ("noreuse-paths = \"/a\"", &["line 1", "sequence"]),
+            ("policy = { by = \"fitt\" }", &["line 1", "`fit`"]),
+            ("policy = { rate = \"1%\" }", &["line 1", "`by`"]),
+            (
+                "policy = { by = \"none\", rate = \"1%\" }",
+                &["line 1", "`rate`"],
+            ),
+            (
+                "policy = { by = \"fit\", dry-run = 1 }",
+                &["line 1", "`dry-run`"],
+            ),
+            (
+                "[tenants.a]\npolicy = { by = \"cold-age\", older = \"1m\" }",
+                &["line 2", "`older-than`"],
+            ),
             ("[tenants.\"a/../b\"]", &["a/../b", "names"]),
             ("[tenants.\"/a\"]", &["/a", "names"]),
             ("[tenants.\"host/a\"]", &["host"]),

@@ -21,6 +21,20 @@ pub(super) struct ByAge {
     pub(super) got: Shrunk,
 }
 
+impl ByAge {
+    /// Of the target's own pages alone.
+    pub(super) fn own(target: MemcgId, age: Millis, most: Pages) -> Self {
+        Self {
+            target,
+            age,
+            most,
+            ids: alloc::vec![target].into_iter(),
+            visit: None,
+            got: Shrunk::default(),
+        }
+    }
+}
+
 impl Machine {
     /// Evicts up to `most` pages of `memcg` and all below it that have been idle for `age` at least, as
     /// far as generations can tell: age at intervals of `age` ([`Self::walk_and_age`]), and never at
@@ -112,10 +126,7 @@ impl Machine {
         now: Millis,
         memory: &mut M,
     ) -> Shrunk {
-        let mut by_age = ByAge {
-            ids: alloc::vec![memcg].into_iter(),
-            ..self.by_age(memcg, age, most)
-        };
+        let mut by_age = ByAge::own(memcg, age, most);
         while !self.go_on_by_age(&mut by_age, now, memory) {}
         by_age.got
     }

@@ -26,8 +26,12 @@ enum Kind {
     Once(Option<Pass>),
     /// Passes until it is enough, or so many more got nothing.
     Proactive { retries: u32, pass: Option<Pass> },
-    /// What has been idle for so long.
-    ByAge { age: Millis, begun: Option<ByAge> },
+    /// What has been idle for so long; of the target's own pages alone, if `own`.
+    ByAge {
+        age: Millis,
+        own: bool,
+        begun: Option<ByAge>,
+    },
 }
 
 impl Ongoing {
@@ -60,13 +64,24 @@ impl Ongoing {
     /// As [`Machine::reclaim_older_than`].
     #[must_use]
     pub const fn older_than(target: MemcgId, age: Millis, most: Pages, now: Millis) -> Self {
+        Self::by_age(target, (age, false), most, now)
+    }
+
+    /// As [`Machine::reclaim_own_older_than`].
+    #[must_use]
+    pub const fn own_older_than(target: MemcgId, age: Millis, most: Pages, now: Millis) -> Self {
+        Self::by_age(target, (age, true), most, now)
+    }
+
+    const fn by_age(target: MemcgId, (age, own): (Millis, bool), most: Pages, now: Millis) -> Self {
         let request = ReclaimRequest {
             reason: ScanReason::Proactive,
             nr: most,
             swappiness: None,
             now,
         };
-        Self::new(target, request, Kind::ByAge { age, begun: None })
+        let begun = None;
+        Self::new(target, request, Kind::ByAge { age, own, begun })
     }
 
     /// Whose memory it takes.
@@ -98,10 +113,11 @@ impl Machine {
         ongoing.request.now = now;
         let (target, request) = (ongoing.target, ongoing.request);
         match &mut ongoing.kind {
-            Kind::ByAge { age, begun } => {
-                let mut by_age = begun
-                    .take()
-                    .unwrap_or_else(|| self.by_age(target, *age, request.nr));
+            Kind::ByAge { age, own, begun } => {
+                let mut by_age = begun.take().unwrap_or_else(|| match own {
+                    true => ByAge::own(target, *age, request.nr),
+                    false => self.by_age(target, *age, request.nr),
+                });
                 let is_over = self.go_on_by_age(&mut by_age, now, memory);
                 ongoing.got = by_age.got.reclaimed;
                 *begun = Some(by_age);

@@ -13,10 +13,13 @@ use pagetables::{Advice, Kind as EntryKind, Piece};
 use super::advise::{Advised, advise};
 use super::driver::{Driver, How};
 use super::kernel::page_ranges;
+use super::minder::{Measured, Minder};
 use super::options::{Ask, Limits, Reclaimed};
 use super::tally::Tally;
-use super::{Manager, WORK_SHARE, room};
-use crate::system::{Identity, Kind};
+use super::waits::Waits;
+use super::{Manager, room};
+use crate::system::family::Target;
+use crate::system::{Groups, Identity, Kind};
 use crate::watch::{WatchError, own_cpu};
 
 /// Most pages that one measurement asks for: then usage is measured again.
@@ -39,33 +42,63 @@ enum Take {
 }
 
 impl Manager {
-    /// What the policy says.
-    pub(super) fn evict_by_age(&mut self) -> Result<(), WatchError> {
-        let (Some(at), Some(age)) = (self.next_eviction, self.settings.evict_older_than) else {
-            return Ok(());
-        };
-        let now = Instant::now();
-        if now < at {
+    /// Shows the policy what there is, if it is time; `has_looked`: a look was due just now.
+    pub(super) fn mind(&mut self, has_looked: bool) -> Result<(), WatchError> {
+        let is_due = |minder: &Minder| minder.is_due(self.now(), has_looked);
+        if !self.minder.as_ref().is_some_and(is_due) {
             return Ok(());
         }
-        self.next_eviction = Some(now.max(at + self.settings.every));
-        let worked = own_cpu();
         if self.driver.look_age() * 2 > self.driver.watch.interval() {
             self.look()?;
         }
-        let tally = self.reclaim_with(Take::Idle(age));
-        self.tell(
-            &tally,
-            &format!(
-                "not accessed for {} ms (--evict-older-than)",
-                age.as_millis()
-            ),
-        );
-        // By the clock, one pass on a busy host counted the others' time as its own work, and what was idle for 100 ms
-        // stayed for 15 s.
-        let rest = Instant::now() + own_cpu().saturating_sub(worked) * WORK_SHARE;
-        self.next_eviction = self.next_eviction.map(|at| at.max(rest));
+        let worked = own_cpu();
+        let measured = self.measured();
+        let memcg = self.memcg;
+        let Some(minder) = &mut self.minder else {
+            return Ok(());
+        };
+        let Some(order) = minder.decide(&mut self.driver, memcg, measured) else {
+            return Ok(());
+        };
+        let now = Millis(self.driver.watch.elapsed_ms());
+        let how = minder.how(&order, now);
+        let (mut tally, ()) = self.driver.page_out(how, |machine, kernel| {
+            let most = order.most.min(machine.unprotected(memcg));
+            machine.reclaim_own_older_than(memcg, Millis(0), most, now, kernel);
+        });
+        let took = own_cpu().saturating_sub(worked);
+        minder.note(now, &order, &mut tally, took);
+        self.add(&tally);
+        self.tell(&tally, &order.why.to_string());
         Ok(())
+    }
+
+    /// What the policy is shown that is not in the books.
+    fn measured(&mut self) -> Measured {
+        if !self.minder.as_ref().is_some_and(Minder::goes_by_size) {
+            return Measured::default();
+        }
+        let usage = room::usage(&self.driver.watch, self.wall.as_ref());
+        let usage = usage.less(self.unmapped_cache(usage));
+        let (_, faults) = self.driver.watch.ages().swapped_pages();
+        let came_back = self.sums.noticed.came_back;
+        let waits = self.waits.as_mut();
+        Measured {
+            usage,
+            stalled_us: waits.and_then(|waits| waits.total_us(came_back, faults)),
+        }
+    }
+
+    /// Where the policy goes by how long tasks wait, they are watched from now on.
+    pub(super) fn begin_waits(&mut self) {
+        if self.minder.as_ref().is_some_and(Minder::asks_for_stalls) {
+            let groups = Groups::find(self.driver.watch.proc()).ok();
+            let group = match (&groups, &self.settings.target) {
+                (Some(groups), Target::Group(group)) => Some((groups, group)),
+                _ => None,
+            };
+            self.waits = Some(Waits::new(self.wall.as_ref(), group));
+        }
     }
 
     /// Brings the tenant under its limits; how long usage need not be measured.

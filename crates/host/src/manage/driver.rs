@@ -3,19 +3,22 @@
 //! Invariant: the engine hears of processes from here alone, and pages leave from here alone, whoever asked: one tenant
 //! ([`super::Manager`]) or a tree of them ([`super::tenants`]).
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use engine::Machine;
 use engine::memcg::MemcgId;
+use engine::policy::AgeHistogram;
+use engine::{Machine, Millis, Pages};
 
 use super::culled::Culled;
-use super::feed::{Feed, Noticed};
+use super::feed::{Back, Feed, Noticed, Returns};
 use super::flags::Flags;
 use super::homes::Homes;
 use super::ids::CHUNK_PAGES;
 use super::kernel::Kernel;
 use super::members::Members;
 use super::noreuse::Noreuse;
+use super::out::Out;
 use super::pause::Pause;
 use super::record::{Recorder, Recording};
 use super::spent::{Spent, thread_cpu};
@@ -48,7 +51,12 @@ pub(super) struct Driver {
     culled: Option<Culled>,
     flags: Flags,
     recorder: Option<Recorder>,
+    /// Where a policy goes by what comes back: what is out, and what was used again since it was asked last.
+    out: Option<Out>,
+    back: BTreeMap<MemcgId, Back>,
     readings: u64,
+    /// The time of the look before the one that is under way, milliseconds of the books.
+    looked_ms: u64,
     /// What the look that is under way, or the last one, has found.
     noticed: Noticed,
     /// When the last look was, and what it took of a processor.
@@ -71,7 +79,10 @@ impl Driver {
             homes: Homes::default(),
             culled: None,
             recorder: None,
+            out: None,
+            back: BTreeMap::new(),
             readings: 0,
+            looked_ms: 0,
             noticed: Noticed::default(),
             looked: Instant::now(),
             look_took: Duration::ZERO,
@@ -99,6 +110,7 @@ impl Driver {
     ) -> Result<(), WatchError> {
         (self.noticed, self.taken) = (Noticed::default(), Duration::ZERO);
         self.walked = self.watch.ages().costs().walk;
+        self.looked_ms = self.watch.ages().books().last_round_ms();
         self.watch.advance();
         self.readings += 1;
         if let Some(culled) = &mut self.culled {
@@ -117,6 +129,7 @@ impl Driver {
             watch.go_on(feed, &mut || pause.is_due())
         })?;
         if is_over {
+            self.note_used_again();
             self.looked = Instant::now();
             self.look_took = self.taken;
             let walk = self.watch.ages().costs().walk;
@@ -136,11 +149,18 @@ impl Driver {
         look: impl FnOnce(&mut Watch, &mut dyn Listener) -> Result<T, WatchError>,
     ) -> Result<T, WatchError> {
         let (worked, of_thread) = (own_cpu(), thread_cpu());
+        let (before_ms, now_ms) = (self.looked_ms, self.watch.elapsed_ms());
+        let returns = self.out.as_mut().map(|out| Returns {
+            out,
+            back: &mut self.back,
+            before_ms,
+            now_ms,
+        });
         let mut feed = Feed::new(
             &mut self.machine,
             (&mut self.homes, home_of),
             &mut self.members,
-            self.readings,
+            (self.readings, returns),
         );
         let answer = match &mut self.recorder {
             None => look(&mut self.watch, &mut feed)?,
@@ -172,9 +192,55 @@ impl Driver {
         if let Some(culled) = &mut self.culled {
             culled.forget(memcg);
         }
+        if let Some(out) = &mut self.out {
+            out.drop_tenant(memcg);
+        }
+        self.back.remove(&memcg);
         for first in self.homes.evacuate(memcg) {
             self.machine.unmap_range(memcg, first, CHUNK_PAGES as usize);
         }
+    }
+
+    /// From now on it is known how old what comes back is.
+    pub(super) fn keep_returns(&mut self) {
+        self.out.get_or_insert_default();
+    }
+
+    /// What was used again in the last round without having left.
+    fn note_used_again(&mut self) {
+        if self.out.is_none() {
+            return;
+        }
+        let books = self.watch.ages().books();
+        let before = Millis(books.round_before_ms());
+        for (owner, home) in self.homes.all() {
+            let back = self.back.entry(home).or_default();
+            for (last, pages) in books.again(owner) {
+                back.ages.add(before.since(Millis(last)), Pages(pages));
+            }
+        }
+    }
+
+    /// What of a tenant was used again since this was asked last.
+    pub(super) fn take_back(&mut self, memcg: MemcgId) -> Back {
+        self.back.remove(&memcg).unwrap_or_default()
+    }
+
+    /// A tenant's own pages in memory by age, those of unknown age left out.
+    pub(super) fn ages_of(&self, memcg: MemcgId, now: Millis) -> AgeHistogram {
+        let mut ages = AgeHistogram::new();
+        let books = self.watch.ages().books();
+        let owners = self.homes.ids(memcg).owners().into_iter();
+        for (_, last, pages) in owners.flat_map(|owner| books.ages(owner)) {
+            ages.add(now.since(Millis(last)), Pages(pages));
+        }
+        ages
+    }
+
+    /// Those that are out.
+    pub(super) fn ages_out(&self, memcg: MemcgId, now: Millis) -> AgeHistogram {
+        let out = self.out.as_ref().map(|out| out.ages(memcg, now));
+        out.unwrap_or_default()
     }
 
     /// Pages that the kernel skips go off the lists from now on.
@@ -247,6 +313,7 @@ impl Driver {
             dry_run: how.dry_run,
             all: how.all,
             culled: self.culled.as_mut(),
+            out: self.out.as_mut(),
             pause,
             tally: std::mem::take(tally),
         };

@@ -9,13 +9,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use engine::memcg::MemcgId;
+use engine::policy::AgeHistogram;
 use engine::word::State;
-use engine::{FaultKind, FolioId, FolioType, Machine};
+use engine::{FaultKind, FolioId, FolioType, Machine, Millis, Pages};
 use pagetables::{Entry, Kind as EntryKind, Piece};
 
 use super::homes::Homes;
 use super::ids::{CHUNK, CHUNK_PAGES, Ids, chunk_of, pages_within};
 use super::members::Members;
+use super::out::Out;
 use crate::ages::{Listener, Told};
 use crate::books::Owner;
 use crate::system::{Identity, Kind, Mapping, Maps};
@@ -82,6 +84,39 @@ pub(super) struct Feed<'a> {
     /// several of them lie in one chunk.
     others: BTreeMap<u64, Open>,
     pub(super) noticed: Noticed,
+    /// Where a policy wants to know what comes back.
+    returns: Option<Returns<'a>>,
+}
+
+/// What comes back, by how long it had been idle.
+pub(super) struct Returns<'a> {
+    pub(super) out: &'a mut Out,
+    /// By tenant, since it was last taken.
+    pub(super) back: &'a mut BTreeMap<MemcgId, Back>,
+    /// The look before this one, and this one, milliseconds of the books.
+    pub(super) before_ms: u64,
+    pub(super) now_ms: u64,
+}
+
+/// What was used again, and what of it had left.
+#[derive(Debug, Default)]
+pub(super) struct Back {
+    /// By how long each page had been idle at the look before.
+    pub(super) ages: AgeHistogram,
+    /// Pages that had left.
+    pub(super) refaults: Pages,
+}
+
+impl Returns<'_> {
+    fn came_back(&mut self, memcg: MemcgId, id: FolioId) {
+        let back = self.back.entry(memcg).or_default();
+        back.refaults.0 += 1;
+        // Of what had left before anybody kept times, nothing is known.
+        if let Some(last) = self.out.take(memcg, id) {
+            let idle = Millis(self.before_ms).since(Millis(last));
+            back.ages.add(idle, Pages(1));
+        }
+    }
 }
 
 impl<'a> Feed<'a> {
@@ -90,7 +125,7 @@ impl<'a> Feed<'a> {
         machine: &'a mut Machine,
         (homes, home_of): (&'a mut Homes, &'a dyn Fn(Identity) -> MemcgId),
         members: &'a mut Members,
-        reading: u64,
+        (reading, returns): (u64, Option<Returns<'a>>),
     ) -> Feed<'a> {
         Feed {
             machine,
@@ -102,6 +137,7 @@ impl<'a> Feed<'a> {
             open: None,
             others: BTreeMap::new(),
             noticed: Noticed::default(),
+            returns,
         }
     }
 
@@ -165,6 +201,9 @@ impl<'a> Feed<'a> {
     }
 
     fn forget(&mut self, first: FolioId, pages: u32) {
+        if let Some(returns) = &mut self.returns {
+            returns.out.forget(self.memcg, first, pages);
+        }
         self.machine.unmap_range(self.memcg, first, pages as usize);
     }
 
@@ -203,6 +242,9 @@ impl<'a> Feed<'a> {
                         FaultKind::FirstTouch
                     };
                     self.noticed.came_back += u64::from(out);
+                    if let Some(returns) = self.returns.as_mut().filter(|_| out) {
+                        returns.came_back(self.memcg, id);
+                    }
                     self.machine.fault_in(self.memcg, id, ty, kind, recency);
                 } else if young && recency {
                     self.machine.lruvec_mut(self.memcg).young(id);
@@ -210,6 +252,10 @@ impl<'a> Feed<'a> {
             }
             Page::Out if present => {
                 self.noticed.left += 1;
+                if let Some(returns) = &mut self.returns {
+                    // Its frame is another's by now: it may have been used until a moment ago.
+                    returns.out.note(self.memcg, id, returns.now_ms);
+                }
                 self.machine.left(self.memcg, id);
             }
             Page::Out => {}

@@ -5,9 +5,9 @@
 //! processes are changed in nothing but accessed bits and in where their pages are, which is the kernel's doing:
 //! whatever becomes of this manager, they run on.
 //!
-//! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`; `homes`, `tally`, `why`; `feed` (a look tells the
-//! engine), `kernel` (the engine's pages leave), `room` (limits as measured); `record` (looks into a file); `driver` (all
-//! of one engine); `act`, `report`; here the clock.
+//! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `homes`, `out`, `tally`, `waits`,
+//! `why`; `feed` (a look tells the engine), `kernel` (the engine's pages leave), `room` (limits as measured); `record` (looks into a
+//! file); `driver` (all of one engine); `minder` (a policy at work); `act`, `report`; here the clock.
 
 mod act;
 mod advise;
@@ -19,16 +19,20 @@ mod homes;
 mod ids;
 mod kernel;
 mod members;
+mod minder;
 mod near;
 mod noreuse;
 mod options;
+mod out;
 mod pause;
 mod record;
 mod report;
 mod room;
 mod spent;
+mod stall;
 mod tally;
 pub mod tenants;
+mod waits;
 mod why;
 
 use std::time::{Duration, Instant};
@@ -40,10 +44,13 @@ use crate::wall::Wall;
 use crate::watch::{self, Watch, WatchError};
 use driver::{BATCH, Driver};
 use feed::Noticed;
+pub use minder::Asked as PolicyAsked;
+use minder::Minder;
 pub use options::{Ask, Kept, Limits, Reclaimed, Settings};
 pub use record::Recording;
 use room::Room;
 use tally::Tally;
+use waits::Waits;
 
 /// Looks may take this part of a processor, more often than the interval, while reclaim needs fresh ages.
 const LOOKS_SHARE: u32 = 20;
@@ -79,7 +86,9 @@ pub struct Manager {
     next_look: Instant,
     /// When usage is measured again.
     next_hold: Instant,
-    next_eviction: Option<Instant>,
+    minder: Option<Minder>,
+    /// How long tasks wait, where the policy goes by that.
+    waits: Option<Waits>,
     /// When the engine's youngest generation was opened, milliseconds of the watch.
     generation_ms: u64,
     /// Whether the last look opened it.
@@ -93,10 +102,14 @@ impl Manager {
     /// # Errors
     /// There is no such target, no right to look at it, or no way to see ages.
     pub fn start(settings: Settings, wall: Option<Wall>) -> Result<Manager, WatchError> {
-        let interval = match settings.evict_older_than {
-            Some(age) => settings.interval.min(age),
-            None => settings.interval,
-        };
+        let asked = settings.policy.map(|policy| PolicyAsked {
+            settings: policy,
+            dry_run: settings.dry_run,
+        });
+        let minder = asked.map(|asked| Minder::new(asked, Millis(0)));
+        let look_every = settings.policy.map(|policy| policy.look_every().0);
+        let look_every = look_every.map_or(settings.interval, Duration::from_millis);
+        let interval = settings.interval.min(look_every);
         let watch = Watch::open(watch::Settings {
             target: settings.target.clone(),
             interval,
@@ -119,10 +132,15 @@ impl Manager {
         let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));
         let memcg = MemcgId::FIRST;
         machine.set_swappiness(memcg, settings.swappiness);
+        let mut driver = Driver::new(watch, machine);
+        if minder.is_some() {
+            driver.keep_returns();
+        }
         let mut manager = Manager {
-            next_eviction: settings.evict_older_than.map(|age| now + age),
             settings,
-            driver: Driver::new(watch, machine),
+            driver,
+            minder,
+            waits: None,
             wall,
             usual_swappiness: None,
             memcg,
@@ -135,6 +153,7 @@ impl Manager {
             has_opened: false,
             actions: Vec::new(),
         };
+        manager.begin_waits();
         manager.apply_limits();
         manager.look()?;
         Ok(manager)
@@ -146,12 +165,13 @@ impl Manager {
     /// The target cannot be read any more.
     pub fn work(&mut self) -> Result<Duration, WatchError> {
         let begin = Instant::now();
-        if begin >= self.next_look {
+        let is_due = begin >= self.next_look;
+        if is_due {
             self.look()?;
         } else {
             self.driver.watch.follow()?;
         }
-        self.evict_by_age()?;
+        self.mind(is_due)?;
         // Whatever else woke us: a limit that cannot be held is not tried again before its time.
         if Instant::now() >= self.next_hold {
             let pause = self.hold_limits()?;
@@ -159,10 +179,10 @@ impl Manager {
         }
         let now = Instant::now();
         let pause = self.next_hold.saturating_duration_since(now);
-        let next = self
-            .next_eviction
-            .map_or(self.next_look, |at| at.min(self.next_look));
-        Ok(pause.min(next.saturating_duration_since(now)))
+        let minder = self.minder.as_ref();
+        let next = minder.and_then(|minder| minder.due_in(self.now()));
+        let pause = pause.min(next.unwrap_or(IDLE_MAX));
+        Ok(pause.min(self.next_look.saturating_duration_since(now)))
     }
 
     /// Whether all processes are gone.
@@ -258,12 +278,8 @@ impl Manager {
     /// Reads all tables, tells the engine, and opens a generation if it is time for one.
     fn look(&mut self) -> Result<(), WatchError> {
         self.read()?;
-        // By age, pages that were idle for half of it must have left the youngest two generations. Where generations
-        // were opened by the age itself, pages left when they had been idle for three times as long.
-        let apart = self
-            .settings
-            .evict_older_than
-            .map_or(0, |age| Millis::from(age / 2).0);
+        let minder = self.minder.as_ref();
+        let apart = minder.map_or(0, |minder| minder.generations_apart().0);
         let now = self.driver.watch.elapsed_ms();
         if now - self.generation_ms + 50 >= apart {
             self.open_generation();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 pub use engine::vmscan::Kept;
-use engine::{Bytes, Limit, Swappiness};
+use engine::{Bytes, Limit, Swappiness, policy};
 use serde::{Deserialize, Serialize};
 
 use crate::system::family::Target;
@@ -53,10 +53,8 @@ pub struct Settings {
     pub classic: bool,
     /// Anonymous memory against files.
     pub swappiness: Swappiness,
-    /// Pages that were not accessed for so long leave,
-    pub evict_older_than: Option<Duration>,
-    /// so often.
-    pub every: Duration,
+    /// What leaves though no limit asks for it.
+    pub policy: Option<policy::Settings>,
     /// Decide, say why, and move nothing.
     pub dry_run: bool,
 }

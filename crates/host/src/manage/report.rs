@@ -3,6 +3,7 @@
 use engine::Millis;
 use engine::memory_stat::LruSize;
 
+use super::minder::Minder;
 use super::{Manager, room};
 use crate::report::{Curve, KeptPages, LimitsReport, Report};
 use crate::watch::WatchError;
@@ -23,6 +24,7 @@ impl Manager {
             max_bytes: limit(limits.max),
             swap_max_bytes: limit(limits.swap_max),
         };
+        report.policy = self.minder.as_ref().map(Minder::report);
         report.evicted_pages = self.sums.evicted;
         report.refaulted_pages = self.sums.noticed.came_back;
         report.left_by_kernel_pages = self.sums.noticed.left;

@@ -11,13 +11,15 @@ use engine::memory_stat::MemoryStat;
 use engine::{Bytes, FolioType, Limit};
 use rustix::io::Errno;
 
+use super::super::minder::Minder;
 use super::super::noreuse::Noreuse;
 use super::super::options::Limits;
+use super::super::stall::{Stalls, swap_ins};
 use super::Tenants;
-use super::stall::{Stalls, swap_ins};
 use crate::ages::MemoryKind;
 use crate::report::{LimitsReport, Report};
 use crate::system::cgroup::Cache;
+use crate::system::pressure::{Pressure, parse};
 
 /// What the kernel counts of a tenant's group, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -177,18 +179,37 @@ impl Tenants {
     /// # Errors
     /// ENODEV; the kernel's.
     pub fn pressure(&mut self, memcg: MemcgId) -> Result<Vec<u8>, Errno> {
-        let wall = &self.tenant(memcg)?.wall;
-        match wall.file("memory.pressure") {
-            Err(Errno::NOENT | Errno::OPNOTSUPP) => {}
-            told => return told,
+        match self.kernel_pressure(memcg)? {
+            Some(told) => Ok(told),
+            None => Ok(self.estimate(memcg)?.to_string().into_bytes()),
         }
+    }
+
+    /// The same as numbers.
+    pub(super) fn stalls(&mut self, memcg: MemcgId) -> Result<Pressure, Errno> {
+        match self.kernel_pressure(memcg)? {
+            Some(told) => parse(&told).ok_or(Errno::IO),
+            None => self.estimate(memcg),
+        }
+    }
+
+    /// As the kernel tells it, if it does.
+    fn kernel_pressure(&self, memcg: MemcgId) -> Result<Option<Vec<u8>>, Errno> {
+        match self.tenant(memcg)?.wall.file("memory.pressure") {
+            Err(Errno::NOENT | Errno::OPNOTSUPP) => Ok(None),
+            told => told.map(Some),
+        }
+    }
+
+    fn estimate(&mut self, memcg: MemcgId) -> Result<Pressure, Errno> {
         let (now, version) = (Instant::now(), self.groups.version);
-        let swap_ins = swap_ins(&wall.file("memory.stat")?, version);
+        let stat = self.tenant(memcg)?.wall.file("memory.stat")?;
+        let swap_ins = swap_ins(&stat, version);
         let cost = self.swap_in_cost.get();
         let tenant = self.tenants.get_mut(&memcg).ok_or(Errno::NODEV)?;
         let begin = || Stalls::new(swap_ins, now);
         let stalls = tenant.stalls.get_or_insert_with(begin);
-        Ok(stalls.update(swap_ins, cost, now).to_string().into_bytes())
+        Ok(stalls.update(swap_ins, cost, now))
     }
 
     /// memory.stat, of it and all below it or of it alone.
@@ -283,6 +304,7 @@ impl Tenants {
             max_bytes: hard(limits.max),
             swap_max_bytes: hard(limits.swap_max),
         };
+        report.policy = self.tenant(memcg)?.minder.as_ref().map(Minder::report);
         report.charged_bytes = Some(usage.current);
         report.resident_peak_bytes = usage.peak;
         report.swapped_bytes = usage.swap.max(report.swapped_bytes);

@@ -135,7 +135,10 @@ impl Tenants {
                 self.driver.machine.age(*memcg, now);
             }
             let pause = self.driver.look_took() * WORK_SHARE;
-            self.next_look = begun + self.driver.watch.apart().max(pause);
+            let apart = self.driver.watch.apart();
+            let apart = apart.min(self.look_every.unwrap_or(apart));
+            self.next_look = begun + apart.max(pause);
+            self.has_looked = true;
         }
         Ok(())
     }

@@ -5,8 +5,9 @@
 //! kernel says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time,
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
-//! Floors: `cache`, `stall`; `tenant`, `under_way` (reclaims in slices); here the tree and its clock; `host` (the host's own groups),
-//! `pressure`; `unmapped` (page cache), `curves`; `list` (who is where), `look`, `hold` (limits), `ask`, `reclaim` (what people ask for), `figures` (of all at once).
+//! Floors: `cache`; `tenant`, `under_way` (reclaims in slices); here the tree and its clock; `host` (the host's own groups), `pressure`;
+//! `unmapped` (page cache), `curves`; `list` (who is where), `look`, `hold` (limits), `policy`, `ask`, `reclaim` (what people ask for),
+//! `figures` (of all at once).
 
 mod ask;
 mod cache;
@@ -16,9 +17,9 @@ mod hold;
 mod host;
 mod list;
 mod look;
+mod policy;
 mod pressure;
 mod reclaim;
-mod stall;
 mod tenant;
 mod under_way;
 mod unmapped;
@@ -37,12 +38,14 @@ pub use super::noreuse::{Noreuse, NoreuseFiles};
 pub use super::options::Limits;
 pub use ask::{Ages, NodeAges, NodeUsage, Usage};
 pub use host::HostGroups;
+pub use policy::Policies;
 pub use pressure::Watermarks;
 
 use super::driver::{BATCH, Driver};
 use super::options::Reclaimed;
 pub use super::pause::Bell;
 use super::pause::Pause;
+use super::stall::SwapInCost;
 use crate::system::family::Target;
 use crate::system::{Groups, Identity, Proc};
 use crate::wall::Wall;
@@ -50,7 +53,6 @@ use crate::watch::{self, Watch, WatchError};
 use host::Host;
 use look::Looking;
 use pressure::Pressure;
-use stall::SwapInCost;
 use tenant::Tenant;
 use under_way::UnderWay;
 
@@ -100,6 +102,11 @@ pub struct Tenants {
     swap_in_cost: SwapInCost,
     /// Reports are to be no older than this, where anybody asked for them.
     refresh: Option<Duration>,
+    policies: Policies,
+    /// Policies need looks so often, if any does.
+    look_every: Option<Duration>,
+    /// A look has ended of which policies have not been told.
+    has_looked: bool,
     others: fn() -> Vec<u32>,
     /// What was done since somebody asked, and why.
     actions: Vec<String>,
@@ -168,6 +175,9 @@ impl Tenants {
             pressure: Pressure::new(settings.watermarks),
             swap_in_cost: SwapInCost::default(),
             refresh: None,
+            policies: Policies::new(),
+            look_every: None,
+            has_looked: false,
             others: settings.others,
             actions: Vec::new(),
             pressed: BTreeSet::new(),
@@ -196,7 +206,9 @@ impl Tenants {
             self.begin_look(true)?;
             return Ok(Duration::ZERO);
         }
-        let pause = self.hold().min(self.relieve()).min(self.refresh()?);
+        let has_looked = std::mem::take(&mut self.has_looked);
+        let pause = self.mind(has_looked).min(self.hold());
+        let pause = pause.min(self.relieve()).min(self.refresh()?);
         let now = self.now();
         self.driver.machine.flush_stats_if_due(now);
         if self.looking.is_some() || self.go_on()? {
@@ -338,6 +350,7 @@ impl Tenants {
         self.by_path.insert(path, memcg);
         self.by_serial.insert(serial, memcg);
         self.tenants.insert(memcg, tenant);
+        self.give_policy(memcg);
     }
 
     /// Its group is gone.

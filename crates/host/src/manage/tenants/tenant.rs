@@ -10,10 +10,11 @@ use engine::workingset::RefaultCurve;
 use engine::{Bytes, Limit};
 use rustix::io::Errno;
 
+use super::super::minder::Minder;
 use super::super::options::Limits;
 use super::super::room::Room;
+use super::super::stall::Stalls;
 use super::cache::CacheAges;
-use super::stall::Stalls;
 use crate::wall::Wall;
 
 /// A tenant.
@@ -41,6 +42,8 @@ pub(super) struct Tenant {
     /// What less memory would cost it, and its refaults at the last look.
     pub(super) curve: RefaultCurve,
     pub(super) refaults: u64,
+    /// What leaves it though no limit asks for it.
+    pub(super) minder: Option<Minder>,
 }
 
 impl Tenant {
@@ -68,6 +71,7 @@ impl Tenant {
             cache: None,
             curve: RefaultCurve::default(),
             refaults: 0,
+            minder: None,
         }
     }
 

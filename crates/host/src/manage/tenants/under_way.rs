@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use engine::machine::Ongoing;
 use engine::memcg::MemcgId;
+use engine::policy::Order;
 use engine::{Pages, Swappiness};
 use rustix::io::Errno;
 
@@ -60,6 +61,17 @@ pub(super) enum Why {
     },
     /// The host has so many bytes available, and lacks pages.
     Pressure { available: u64, wanted: Pages },
+    /// A policy says so.
+    Policy(Ordered),
+}
+
+/// What a policy ordered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ordered {
+    pub(super) order: Order,
+    pub(super) how: How,
+    /// What paging out had taken of a processor by then.
+    pub(super) began: Duration,
 }
 
 /// A reclaim.
@@ -81,14 +93,17 @@ impl Tenants {
     pub(super) fn set_out(&mut self, memcg: MemcgId, why: Why) {
         let how = match &why {
             Why::Asked(asked) => asked.how(),
+            Why::Policy(ordered) => ordered.how,
             Why::Limit { .. } | Why::Pressure { .. } => How::default(),
         };
+        // A policy has just been shown a look.
+        let has_looked = matches!(why, Why::Policy(_));
         let serial = self.serial(memcg).unwrap_or(u64::MAX);
         self.under_way.push_back(UnderWay {
             serial,
             why,
             how,
-            has_looked: false,
+            has_looked,
             steps: None,
             tally: Tally::default(),
         });
@@ -105,6 +120,14 @@ impl Tenants {
     /// Whether all tenants give for the host's lack of memory.
     pub(super) fn is_relieving(&self) -> bool {
         let is_it = |one: &UnderWay| matches!(one.why, Why::Pressure { .. });
+        self.under_way.iter().any(is_it)
+    }
+
+    /// Whether what the policy of a tenant ordered is not done yet.
+    pub(super) fn is_minded(&self, memcg: MemcgId) -> bool {
+        let serial = self.serial(memcg);
+        let is_it =
+            |one: &UnderWay| Some(one.serial) == serial && matches!(one.why, Why::Policy(_));
         self.under_way.iter().any(is_it)
     }
 
@@ -141,6 +164,7 @@ impl Tenants {
                     Why::Asked(asked) => self.steps_asked(memcg, asked),
                     Why::Limit { most, .. } => self.step_for_limit(memcg, *most),
                     Why::Pressure { wanted, .. } => self.step_for_host(*wanted),
+                    Why::Policy(ordered) => self.step_ordered(memcg, &ordered.order),
                 };
                 let of = |step: Ongoing| Some((self.serial(step.target())?, step));
                 steps.into_iter().filter_map(of).collect()
@@ -175,6 +199,7 @@ impl Tenants {
                 self.end_hold(memcg, &tally, (usage, left, most));
             }
             Why::Pressure { available, .. } => self.end_relief(&tally, available),
+            Why::Policy(ordered) => self.end_ordered(memcg, &ordered, tally),
         }
     }
 }

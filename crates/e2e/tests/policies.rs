@@ -1,0 +1,268 @@
+//! Each policy on a real process: what it orders leaves and nothing else, by the kernel's count, each with its reason.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use e2e::aged::number;
+use e2e::guard::{Run, Running};
+use e2e::sleeper::Sleeper;
+use e2e::temp::{TempDir, serial};
+use e2e::tenants::Tree;
+use e2e::zram::Swap;
+use e2e::{pagetide, proc, wait};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(120);
+const MIB: u64 = 1 << 20;
+const COLD: u64 = 64 * MIB;
+const HOT: u64 = 8 * MIB;
+/// 64 MiB that are never touched again, and 8 MiB that always are.
+const PROGRAM: &str = "\
+import time
+cold = bytearray(b'abcdefgh' * (8 << 20))
+hot = bytearray(8 << 20)
+print('ready', flush=True)
+while True:
+    for page in range(0, len(hot), 4096):
+        hot[page] = 1
+    time.sleep(0.02)
+";
+
+/// The program under `run` with this policy.
+fn subject(policy: &str) -> Running {
+    let own = pagetide::binary();
+    let words = [&own, "run", "--age-every", "1s", "--evict-by", policy, "--"];
+    let words = words.into_iter().chain(["python3", "-c", PROGRAM]);
+    let running = Run::new(words).start();
+    wait::until("the program", LIMIT, || running.stdout().contains("ready"));
+    let listens = || pagetide::on("stat", running.pid()).status.success();
+    wait::until("the manager", LIMIT, listens);
+    running
+}
+
+fn swapped(pid: u32) -> u64 {
+    proc::number(pid, "VmSwap").unwrap_or(0)
+}
+
+fn policy_of(pid: u32) -> Value {
+    pagetide::report(pid)["policy"].clone()
+}
+
+/// What it did, by its own words: as many pages as the kernel has out, and each time the reason.
+fn accounts_for(policy: &Value, out: u64, word: &str) {
+    let actions = policy["actions"].as_array().expect("actions");
+    let pages: u64 = actions.iter().map(|action| number(action, "pages")).sum();
+    assert!(
+        !actions.is_empty() && pages == number(policy, "evicted_pages"),
+        "{policy}"
+    );
+    assert!(
+        pages * 4096 >= out / 100 * 98,
+        "{out} bytes are out: {policy}"
+    );
+    for action in actions {
+        let why = action["why"].as_str().expect("a reason");
+        assert!(why.contains(word), "{why}");
+    }
+}
+
+#[test]
+fn cold_age_takes_what_is_older_than_told() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let managed = subject("cold-age:older-than=2s,every=1s");
+    let pid = managed.pid();
+    wait::until("it leaves", LIMIT, || swapped(pid) > COLD / 100 * 95);
+    assert!(swapped(pid) < COLD + HOT, "what is used all the time stays");
+    let policy = policy_of(pid);
+    assert_eq!(policy["name"], "cold-age");
+    assert_eq!(number(&policy, "threshold_ms"), 2000);
+    accounts_for(&policy, swapped(pid), "cold-age: every 1s");
+}
+
+/// Nothing comes back, so the threshold is the lowest. Then everything is used at once: the threshold is above the age that
+/// it had, and it stays.
+#[test]
+fn promotion_rate_learns_from_what_comes_back() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let own = pagetide::binary();
+    let rule = "promotion-rate:min-age=2s,window=2s,warm-up=4s,history=10m,percentile=98%";
+    let wrap = [&own, "run", "--age-every", "1s", "--evict-by", rule, "--"];
+    let managed = Sleeper::start(wrap.map(str::to_owned), 64);
+    let (pid, size) = (managed.pid(), 64 * MIB);
+    let listens = || pagetide::on("stat", pid).status.success();
+    wait::until("the manager", LIMIT, listens);
+    wait::until("it leaves", LIMIT, || {
+        let out = managed.status("VmSwap");
+        let has_warmed_up = || number(&pagetide::report(pid), "wall_ms") >= 4000;
+        assert!(
+            out < size / 100 || has_warmed_up(),
+            "{out} bytes left in the warm-up"
+        );
+        out > size / 100 * 95
+    });
+    let policy = policy_of(pid);
+    assert_eq!(number(&policy, "threshold_ms"), 2000, "{policy}");
+    accounts_for(&policy, managed.status("VmSwap"), "promotion-rate");
+
+    let _ = managed.touch();
+    wait::until("it has learned", LIMIT, || {
+        number(&policy_of(pid), "threshold_ms") > 2000
+    });
+    let policy = policy_of(pid);
+    let back = number(&policy, "came_back_pages") * 4096;
+    assert!((size / 100 * 95..size + HOT).contains(&back), "{policy}");
+    // Looks at ages below the threshold: nothing is old enough to leave again.
+    let walks = || number(&pagetide::report(pid), "walks");
+    let (begun, threshold) = (walks(), number(&policy, "threshold_ms"));
+    wait::until("three more looks", LIMIT, || walks() >= begun + 3);
+    let out = managed.status("VmSwap");
+    let idle_for_less = number(&pagetide::report(pid), "wall_ms") < threshold + 4000;
+    assert!(
+        out < size / 100 * 5 || !idle_for_less,
+        "{out} bytes left: {policy}"
+    );
+}
+
+/// The limit falls while nobody waits, to the floor or to what is in use.
+#[test]
+fn pressure_takes_what_nobody_waits_for() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let managed = subject("pressure:every=1s,stall=20ms,probe=10%,floor=4M");
+    let pid = managed.pid();
+    wait::until("it leaves", LIMIT, || swapped(pid) > COLD / 100 * 95);
+    let policy = policy_of(pid);
+    assert_eq!(policy["name"], "pressure");
+    let limit = number(&policy, "limit_bytes");
+    assert!((4 * MIB..COLD).contains(&limit), "{policy}");
+    accounts_for(&policy, COLD / 100 * 95, "(pressure: in ");
+    let in_memory = proc::number(pid, "VmRSS").expect("it runs");
+    assert!(
+        in_memory > HOT / 2,
+        "{in_memory} bytes are left of what is in use"
+    );
+}
+
+/// The limit is what the program holds once all that it does not use is out: the kernel's figure stands beside.
+#[test]
+fn fit_finds_what_is_needed() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let managed = subject("fit:rate=1%,window=2s,warm-up=4s,history=20s");
+    let pid = managed.pid();
+    wait::until("it leaves", LIMIT, || swapped(pid) > COLD / 100 * 95);
+    let policy = policy_of(pid);
+    accounts_for(&policy, swapped(pid), "(fit: with less, ");
+    let is_near = || {
+        let limit = number(&policy_of(pid), "limit_bytes");
+        let in_memory = proc::number(pid, "VmRSS").expect("it runs");
+        limit.abs_diff(in_memory) <= in_memory / 10
+    };
+    wait::until("the limit is what is in memory", LIMIT, is_near);
+    let limit = number(&policy_of(pid), "limit_bytes");
+    assert!((HOT..HOT + 24 * MIB).contains(&limit), "{limit}");
+}
+
+#[test]
+fn a_dry_run_says_what_it_would_do_and_why() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let sleeper = Sleeper::start([], 32);
+    let pid = sleeper.pid().to_string();
+    let rule = "cold-age:older-than=1s,every=1s";
+    let words = [
+        "attach",
+        "--dry-run",
+        "--age-every",
+        "500ms",
+        "--evict-by",
+        rule,
+    ];
+    let words = words.into_iter().chain(["--for", "6s", "--json", &pid]);
+    let outcome = pagetide::command(words).finish(LIMIT);
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("a report");
+    let policy = &report["policy"];
+    assert_eq!(
+        (number(&report, "evicted_pages"), sleeper.status("VmSwap")),
+        (0, 0)
+    );
+    assert_eq!(policy["dry_run"], true, "{policy}");
+    let would = policy["actions"]
+        .as_array()
+        .and_then(|actions| actions.last());
+    let would = would.unwrap_or_else(|| panic!("no action: {policy}"));
+    assert!(
+        number(would, "pages") * 4096 > 30 * MIB && would["is_dry"] == true,
+        "{would}"
+    );
+    assert!(
+        would["why"]
+            .as_str()
+            .is_some_and(|why| why.contains("not accessed for 1s"))
+    );
+}
+
+/// A tenant has the policy of the nearest above it that is given one, from its first look on, and another after SIGHUP.
+#[test]
+fn tenants_inherit_policies_and_get_others_on_reload() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let folder = TempDir::new();
+    let file = folder.file("pagetide.toml");
+    let write = |of_b: &str| {
+        let text = format!(
+            "age-every = \"500ms\"\npolicy = {{ by = \"cold-age\", older-than = \"1s\", every = \"1s\" }}\n\
+             [tenants.b]\npolicy = {{ {of_b} }}\n"
+        );
+        std::fs::write(&file, text).expect("it can be written");
+    };
+    write("by = \"none\"");
+    let tree = Tree::serve(&["--config", &file]);
+    for name in ["a", "a/c", "b/d"] {
+        tree.make(name);
+    }
+    let [c, d] = ["a/c", "b/d"].map(|name| Sleeper::start(tree.inside(name), 32));
+    wait::until("it leaves", LIMIT, || c.status("VmSwap") > 30 * MIB);
+    assert_eq!(d.status("VmSwap"), 0, "it has none");
+    assert!(
+        tree.said()
+            .contains("pages of /a/c: not accessed for 1s (cold-age")
+    );
+
+    write("by = \"cold-age\", older-than = \"1s\", every = \"1s\", dry-run = true");
+    tree.reload();
+    wait::until("it says what it would do", LIMIT, || {
+        let said = tree.said();
+        said.lines()
+            .any(|line| line.contains("would page out") && line.contains("/b/d"))
+    });
+    assert_eq!(d.status("VmSwap"), 0, "it is a dry run");
+
+    write("by = \"cold-age\", older-than = \"1s\", every = \"1s\"");
+    tree.reload();
+    wait::until("it leaves, too", LIMIT, || d.status("VmSwap") > 30 * MIB);
+    let words = ["report", "/b/d", "--root", tree.root(), "--json"];
+    let outcome = pagetide::command(words).finish(LIMIT);
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("a report");
+    assert_eq!(report["policy"]["name"], "cold-age", "{report}");
+    let evicted = number(&report["policy"], "evicted_pages") * 4096;
+    assert!(evicted > 30 * MIB, "{evicted}");
+}
+
+/// The samples that ship are read as they are.
+#[test]
+fn the_samples_are_served() {
+    let _serial = serial();
+    for name in ["cold-age", "promotion-rate", "pressure", "fit"] {
+        let dist = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/policies");
+        let tree = Tree::serve(&["--config", &format!("{dist}/{name}.toml")]);
+        tree.make("a");
+        let words = ["report", "/a", "--root", tree.root(), "--json"];
+        let outcome = pagetide::command(words).finish(LIMIT);
+        let report: Value = serde_json::from_str(&outcome.stdout).expect("a report");
+        assert_eq!(report["policy"]["name"], name, "{}", outcome.stderr);
+    }
+}

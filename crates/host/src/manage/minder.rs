@@ -1,0 +1,182 @@
+//! A policy at work on a tenant: it is shown what looks told, and what it orders leaves.
+//!
+//! Invariant: what decides is the engine's ([`engine::policy`]), which knows numbers alone; what leaves is exactly as old as
+//! ordered, by the books. Whatever it orders takes no more of a processor than other work of ours may.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use engine::memcg::MemcgId;
+use engine::policy::{AgeHistogram, Order, Policy, Seen, Settings};
+use engine::{Millis, Pages};
+
+use super::driver::{Driver, How};
+use super::feed::Back;
+use super::tally::Tally;
+use crate::report::{ActionReport, PolicyReport};
+
+/// What a policy orders may take this part of a processor.
+const WORK_SHARE: u32 = 10;
+/// Actions that a report tells: the latest.
+const ACTIONS: usize = 32;
+
+/// What a policy is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// Which, and its numbers.
+    pub settings: Settings,
+    /// It decides and says why, and nothing leaves.
+    pub dry_run: bool,
+}
+
+/// What the policy is shown that is not in the books.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Measured {
+    /// All that the tenant uses, without page cache that nobody maps; nothing where no policy goes by it.
+    pub(super) usage: Pages,
+    /// How long its tasks have waited for memory, microseconds; none where nobody knows.
+    pub(super) stalled_us: Option<u64>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Minder {
+    policy: Policy,
+    asked: Asked,
+    /// Nothing is ordered before.
+    rest_until: Instant,
+    orders: u64,
+    evicted: u64,
+    came_back: u64,
+    actions: VecDeque<ActionReport>,
+}
+
+impl Minder {
+    /// One that begins now, milliseconds of the watch.
+    pub(super) fn new(asked: Asked, now: Millis) -> Minder {
+        Minder {
+            policy: Policy::new(asked.settings, now),
+            asked,
+            rest_until: Instant::now(),
+            orders: 0,
+            evicted: 0,
+            came_back: 0,
+            actions: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn asked(&self) -> Asked {
+        self.asked
+    }
+
+    /// How far generations must be apart for pages of the age at which they leave to be offered in time: half of it, as they
+    /// must have left the youngest two. (Where generations were opened by the age itself, pages left when they had been idle
+    /// for three times as long.)
+    pub(super) fn generations_apart(&self) -> Millis {
+        self.policy
+            .threshold()
+            .map_or(Millis(0), |age| Millis(age.0 / 2))
+    }
+
+    /// How long until it wants to be shown something; none for at the next look.
+    pub(super) fn due_in(&self, now: Millis) -> Option<Duration> {
+        let due = self.policy.due()?;
+        let rest = self.rest_until.saturating_duration_since(Instant::now());
+        Some(Duration::from_millis(due.since(now).0).max(rest))
+    }
+
+    /// Whether it is to be shown something now, right after a look or not.
+    pub(super) fn is_due(&self, now: Millis, has_looked: bool) -> bool {
+        self.due_in(now).map_or(has_looked, |wait| wait.is_zero())
+    }
+
+    /// Whether it goes by what is used.
+    pub(super) fn goes_by_size(&self) -> bool {
+        self.asked.settings.goes_by_size()
+    }
+
+    /// Whether it goes by how long tasks wait.
+    pub(super) fn asks_for_stalls(&self) -> bool {
+        matches!(self.asked.settings, Settings::Pressure(_))
+    }
+
+    /// Shows it what there is of a tenant's own pages; what is to leave, if anything is.
+    pub(super) fn decide(
+        &mut self,
+        driver: &mut Driver,
+        memcg: MemcgId,
+        measured: Measured,
+    ) -> Option<Order> {
+        let now = Millis(driver.watch.elapsed_ms());
+        let ages = driver.ages_of(memcg, now);
+        let out = match self.policy.asks_for_out() {
+            true => driver.ages_out(memcg, now),
+            false => AgeHistogram::new(),
+        };
+        let Back {
+            ages: back,
+            refaults,
+        } = driver.take_back(memcg);
+        self.came_back += refaults.0;
+        let order = self.policy.decide(&Seen {
+            now,
+            ages: &ages,
+            out: &out,
+            back: &back,
+            refaults,
+            stalled_us: measured.stalled_us,
+            usage: measured.usage,
+            is_dry: self.asked.dry_run,
+        });
+        order.filter(|_| Instant::now() >= self.rest_until)
+    }
+
+    /// How pages are to leave that were ordered now. The engine offers every page but those of its youngest two generations
+    /// ([`Order::most`] at most), and the books know each one's age: generations cannot tell to the look.
+    pub(super) fn how(&self, order: &Order, now: Millis) -> How {
+        How {
+            idle_since: Some(now.since(order.older_than).0),
+            dry_run: self.asked.dry_run,
+            all: false,
+        }
+    }
+
+    /// What came of an order, and what it took of a processor.
+    pub(super) fn note(&mut self, now: Millis, order: &Order, tally: &mut Tally, took: Duration) {
+        while tally.would.len() as u64 > order.most.0 {
+            tally.would.pop_last();
+        }
+        // By the clock, one pass on a busy host counted the others' time as its own work, and what was idle for 100 ms
+        // stayed for 15 s.
+        self.rest_until = Instant::now() + took * WORK_SHARE;
+        self.orders += 1;
+        self.evicted += tally.evicted;
+        let pages = tally.evicted + tally.would.len() as u64;
+        if pages == 0 {
+            return;
+        }
+        if self.actions.len() == ACTIONS {
+            self.actions.pop_front();
+        }
+        self.actions.push_back(ActionReport {
+            at_ms: now.0,
+            pages,
+            is_dry: self.asked.dry_run,
+            why: order.why.to_string(),
+        });
+    }
+
+    /// What it is, and what it did.
+    pub(super) fn report(&self) -> PolicyReport {
+        PolicyReport {
+            name: self.asked.settings.name().to_owned(),
+            dry_run: self.asked.dry_run,
+            threshold_ms: self.policy.threshold().map(|age| age.0),
+            limit_bytes: self.policy.limit().map(|limit| limit.0),
+            orders: self.orders,
+            evicted_pages: self.evicted,
+            came_back_pages: self.came_back,
+            actions: self.actions.iter().cloned().collect(),
+        }
+    }
+}

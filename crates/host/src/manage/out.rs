@@ -1,0 +1,170 @@
+//! Pages that are out: when each was last used, as far as looks told.
+//!
+//! The books know frames, and a page that is out has none. Without this, a page that comes back would have no age, and what a
+//! policy learns would depend on what it had made leave.
+//!
+//! Invariant: a page is no older than told: times are rounded up, and of what the kernel took by itself the time is that of
+//! the look that missed it. What a page's id stands for has left and was not removed; the engine has a shadow of it.
+
+use engine::memcg::MemcgId;
+use engine::policy::AgeHistogram;
+use engine::{FolioId, Millis, Pages};
+
+/// Pages that have a place together.
+const CHUNK: usize = 512;
+/// A time is kept in steps of so many milliseconds, as a power of two: 32 bits are eight years.
+const STEP_BITS: u32 = 6;
+
+/// By page: when it was last used, in steps, from 1; 0 for a page that is not out.
+#[derive(Debug)]
+struct Chunk {
+    last: [u32; CHUNK],
+    /// How many are out.
+    pages: usize,
+}
+
+/// Those of all tenants: 4 bytes a page, in chunks that have one.
+#[derive(Debug, Default)]
+pub(super) struct Out {
+    tenants: Vec<Vec<Option<Box<Chunk>>>>,
+}
+
+const fn step_of(ms: u64) -> u32 {
+    let step = ms.div_ceil(1 << STEP_BITS) + 1;
+    if step > u32::MAX as u64 {
+        u32::MAX
+    } else {
+        (step & 0xffff_ffff) as u32
+    }
+}
+
+const fn ms_of(step: u32) -> u64 {
+    (step as u64 - 1) << STEP_BITS
+}
+
+const fn place(id: FolioId) -> (usize, usize) {
+    (id.0 as usize / CHUNK, id.0 as usize % CHUNK)
+}
+
+impl Out {
+    /// A page has left that was last used then (milliseconds of the books).
+    pub(super) fn note(&mut self, memcg: MemcgId, id: FolioId, last_ms: u64) {
+        let (chunk, at) = place(id);
+        if self.tenants.len() <= memcg.index() {
+            self.tenants.resize_with(memcg.index() + 1, Vec::new);
+        }
+        let chunks = &mut self.tenants[memcg.index()];
+        if chunks.len() <= chunk {
+            chunks.resize_with(chunk + 1, || None);
+        }
+        let fresh = || {
+            Box::new(Chunk {
+                last: [0; CHUNK],
+                pages: 0,
+            })
+        };
+        let chunk = chunks[chunk].get_or_insert_with(fresh);
+        chunk.pages += usize::from(chunk.last[at] == 0);
+        chunk.last[at] = step_of(last_ms);
+    }
+
+    /// It is back: when it was last used before it left; none if nobody saw it leave.
+    pub(super) fn take(&mut self, memcg: MemcgId, id: FolioId) -> Option<u64> {
+        let (chunk, at) = place(id);
+        let slot = self.tenants.get_mut(memcg.index())?.get_mut(chunk)?;
+        let chunk = slot.as_mut()?;
+        let last = std::mem::take(&mut chunk.last[at]);
+        if last == 0 {
+            return None;
+        }
+        chunk.pages -= 1;
+        if chunk.pages == 0 {
+            *slot = None;
+        }
+        Some(ms_of(last))
+    }
+
+    /// So many pages from this one on are its tenant's no more.
+    pub(super) fn forget(&mut self, memcg: MemcgId, first: FolioId, pages: u32) {
+        for id in first.0..first.0 + pages {
+            // A chunk without any is passed at once.
+            let (chunk, _) = place(FolioId(id));
+            let chunks = self.tenants.get(memcg.index());
+            if chunks
+                .and_then(|chunks| chunks.get(chunk)?.as_ref())
+                .is_none()
+            {
+                continue;
+            }
+            self.take(memcg, FolioId(id));
+        }
+    }
+
+    /// A tenant is gone.
+    pub(super) fn drop_tenant(&mut self, memcg: MemcgId) {
+        if let Some(chunks) = self.tenants.get_mut(memcg.index()) {
+            *chunks = Vec::new();
+        }
+    }
+
+    /// Pages of a tenant by age.
+    pub(super) fn ages(&self, memcg: MemcgId, now: Millis) -> AgeHistogram {
+        let mut ages = AgeHistogram::new();
+        let chunks = self.tenants.get(memcg.index()).into_iter().flatten();
+        let pages = chunks.flatten().flat_map(|chunk| chunk.last);
+        for last in pages.filter(|last| *last > 0) {
+            ages.add(now.since(Millis(ms_of(last))), Pages(1));
+        }
+        ages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: MemcgId = MemcgId::FIRST;
+
+    #[test]
+    fn a_page_comes_back_with_its_age_once() {
+        let mut out = Out::default();
+        assert_eq!(out.take(ONE, FolioId(7)), None);
+        out.note(ONE, FolioId(7), 64_000);
+        out.note(ONE, FolioId(2000), 1);
+        // Used again and gone again: the later time holds.
+        out.note(ONE, FolioId(7), 128_000);
+        assert_eq!(out.ages(ONE, Millis(200_000)).total(), Pages(2));
+        assert_eq!(
+            out.ages(ONE, Millis(200_000)).at_least(Millis(100_000)),
+            Pages(1)
+        );
+        assert_eq!(out.take(ONE, FolioId(7)), Some(128_000));
+        assert_eq!(out.take(ONE, FolioId(7)), None);
+        // Never older than it is.
+        assert_eq!(out.take(ONE, FolioId(2000)), Some(64));
+        assert!(out.tenants[ONE.index()].iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn what_its_program_removed_is_forgotten() {
+        let mut out = Out::default();
+        for id in [0, 511, 512, 1024] {
+            out.note(ONE, FolioId(id), 640);
+        }
+        out.forget(ONE, FolioId(0), 512);
+        assert_eq!(out.take(ONE, FolioId(511)), None);
+        assert_eq!(out.take(ONE, FolioId(512)), Some(640));
+        out.forget(MemcgId::ROOT, FolioId(0), 512);
+        out.drop_tenant(ONE);
+        assert_eq!(out.take(ONE, FolioId(1024)), None);
+    }
+
+    #[test]
+    fn times_are_rounded_up() {
+        for ms in [0, 1, 63, 64, 65, 1 << 37] {
+            let told = ms_of(step_of(ms));
+            assert!(told >= ms && told - ms < 64, "{ms} {told}");
+        }
+        assert_eq!(step_of(u64::MAX), u32::MAX);
+    }
+}

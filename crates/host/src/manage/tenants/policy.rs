@@ -1,0 +1,201 @@
+//! Policies of tenants: who has which, and what they order.
+//!
+//! Invariant: a tenant without a policy of its own has that of the nearest tenant above it that has one, for itself: its own
+//! ages, its own threshold, and its own pages alone leave. A policy that goes by size does nothing for a tenant with others
+//! below it, whose memory counts to it. The host's own groups have none.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use engine::machine::Ongoing;
+use engine::memcg::MemcgId;
+use engine::policy::Order;
+use engine::{Millis, Pages};
+use rustix::io::Errno;
+
+use super::super::minder::{Asked, Measured, Minder};
+use super::super::tally::Tally;
+use super::Tenants;
+use super::under_way::{Ordered, Why};
+
+/// By path below the root, which is empty: a policy, or that there is none from here down.
+pub type Policies = BTreeMap<PathBuf, Option<Asked>>;
+
+/// The policy of the tenant at a path.
+fn asked_of(policies: &Policies, path: &Path) -> Option<Asked> {
+    path.ancestors()
+        .find_map(|at| policies.get(at))
+        .copied()
+        .flatten()
+}
+
+impl Tenants {
+    /// Replaces all policies. One that stays the same goes on with what it has learned.
+    pub fn set_policies(&mut self, policies: Policies) {
+        let times = policies
+            .values()
+            .flatten()
+            .map(|asked| asked.settings.look_every());
+        self.look_every = times.min().map(|time| Duration::from_millis(time.0));
+        self.policies = policies;
+        let all: Vec<MemcgId> = self.tenants.keys().copied().collect();
+        for memcg in all {
+            self.give_policy(memcg);
+        }
+    }
+
+    /// A tenant gets the policy that is meant for it.
+    pub(super) fn give_policy(&mut self, memcg: MemcgId) {
+        let now = self.now();
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return;
+        };
+        let asked = asked_of(&self.policies, &tenant.path).filter(|_| !tenant.of_host);
+        let has = tenant.minder.as_ref().map(Minder::asked);
+        if has == asked {
+            return;
+        }
+        tenant.minder = asked.map(|asked| Minder::new(asked, now));
+        // What came back before is none of this policy's.
+        let _ = self.driver.take_back(memcg);
+        if asked.is_some() {
+            self.driver.keep_returns();
+        }
+    }
+
+    /// Shows policies what there is, of those whose time it is; how long none is due.
+    pub(super) fn mind(&mut self, has_looked: bool) -> Duration {
+        /// Without policies nothing is due.
+        const IDLE_MAX: Duration = Duration::from_secs(3600);
+        if self.policies.is_empty() {
+            return IDLE_MAX;
+        }
+        let now = self.now();
+        let is_due = |one: &Minder| one.is_due(now, has_looked);
+        let minded = self
+            .tenants
+            .values()
+            .filter(|one| one.minder.as_ref().is_some_and(is_due));
+        let due: Vec<MemcgId> = minded.map(|tenant| tenant.memcg).collect();
+        for memcg in due {
+            self.mind_one(memcg);
+        }
+        let minders = self.tenants.values().filter_map(|one| one.minder.as_ref());
+        let now = self.now();
+        minders
+            .filter_map(|one| one.due_in(now))
+            .min()
+            .unwrap_or(IDLE_MAX)
+    }
+
+    fn mind_one(&mut self, memcg: MemcgId) {
+        let minder = self
+            .tenants
+            .get_mut(&memcg)
+            .and_then(|one| one.minder.take());
+        let Some(mut minder) = minder else {
+            return;
+        };
+        let has_others = self.driver.machine.tree().children(memcg).next().is_some();
+        let is_for_it = !(minder.goes_by_size() && has_others);
+        let measured = is_for_it
+            .then(|| self.measured(memcg, &minder).ok())
+            .flatten();
+        let order = measured.and_then(|measured| minder.decide(&mut self.driver, memcg, measured));
+        // What was ordered before is done first.
+        if let Some(order) = order.filter(|_| !self.is_minded(memcg)) {
+            let now = self.now();
+            let ordered = Ordered {
+                how: minder.how(&order, now),
+                order,
+                began: self.driver.spent().page_out,
+            };
+            self.set_out(memcg, Why::Policy(ordered));
+        }
+        if let Some(tenant) = self.tenants.get_mut(&memcg) {
+            tenant.minder = Some(minder);
+        }
+    }
+
+    /// What the engine is to do for an order.
+    pub(super) fn step_ordered(&self, memcg: MemcgId, order: &Order) -> Vec<Ongoing> {
+        let most = order.most.min(self.driver.machine.unprotected(memcg));
+        vec![Ongoing::own_older_than(memcg, Millis(0), most, self.now())]
+    }
+
+    /// What came of it.
+    pub(super) fn end_ordered(&mut self, memcg: MemcgId, ordered: &Ordered, mut tally: Tally) {
+        let now = self.now();
+        // What others did in between counts, too: it rests a little longer.
+        let took = self.driver.spent().page_out.saturating_sub(ordered.began);
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return;
+        };
+        let (path, why) = (tenant.path.display().to_string(), ordered.order.why);
+        if let Some(minder) = &mut tenant.minder {
+            minder.note(now, &ordered.order, &mut tally, took);
+        }
+        let would = tally.would.len();
+        if would > 0 {
+            self.act(format!("would page out {would} pages of /{path}: {why}"));
+        }
+        if tally.evicted > 0 {
+            self.act(format!(
+                "paged out {} pages of /{path}: {why}",
+                tally.evicted
+            ));
+        }
+    }
+
+    fn measured(&mut self, memcg: MemcgId, minder: &Minder) -> Result<Measured, Errno> {
+        if !minder.goes_by_size() {
+            return Ok(Measured::default());
+        }
+        let tenant = self.tenant(memcg)?;
+        let charged = tenant.wall.charged().map_err(|_| Errno::NODEV)?;
+        let cache = tenant.wall.cache_unmapped().unwrap_or(0);
+        let stalled_us = match minder.asks_for_stalls() {
+            true => Some(self.stalls(memcg)?.some.total_us),
+            false => None,
+        };
+        Ok(Measured {
+            usage: Pages(charged.saturating_sub(cache) / 4096),
+            stalled_us,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::policy::Settings;
+
+    use super::*;
+
+    #[test]
+    fn the_nearest_above_counts() {
+        let asked = |name, dry_run| Asked {
+            settings: Settings::named(name).expect("a policy"),
+            dry_run,
+        };
+        let policies = Policies::from([
+            (PathBuf::new(), Some(asked("cold-age", false))),
+            ("ci".into(), Some(asked("fit", true))),
+            ("ci/quiet".into(), None),
+        ]);
+        for (path, name) in [
+            ("", Some("cold-age")),
+            ("web", Some("cold-age")),
+            ("web/a/b", Some("cold-age")),
+            ("ci", Some("fit")),
+            ("ci/runner", Some("fit")),
+            ("ci/quiet", None),
+            ("ci/quiet/a", None),
+            ("cinema", Some("cold-age")),
+        ] {
+            let of = asked_of(&policies, Path::new(path));
+            assert_eq!(of.map(|of| of.settings.name()), name, "{path}");
+        }
+        assert_eq!(asked_of(&Policies::new(), Path::new("a")), None);
+    }
+}
