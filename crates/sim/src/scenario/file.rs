@@ -1,5 +1,6 @@
 //! The keys of an experiment file. Every one that is not listed here is an error.
 
+use super::policy::PolicyOf;
 use super::recorded::Recorded;
 use super::values::{Rate, Share, Size, Time};
 use serde::Deserialize;
@@ -55,8 +56,10 @@ pub struct Run {
     pub bound_shadows: bool,
     /// Passes are made at whose priority nobody has a page to give, as the kernel makes them.
     pub vain_passes: bool,
-    /// All tenants are aged so often, whether reclaim needs it or not.
+    /// All tenants are aged so often, whether reclaim needs it or not; their policies are asked then.
     pub age_every: Option<Time>,
+    /// What a page that comes back makes its program wait, microseconds: what `pressure` goes by.
+    pub refault_us: u64,
     /// Where accessed bits are kept.
     pub accessed_bits: AccessedBits,
     /// With page tables: eviction looks around, and walks keep to the Bloom filters.
@@ -78,6 +81,7 @@ impl Default for Run {
             bound_shadows: false,
             vain_passes: false,
             age_every: None,
+            refault_us: 20,
             accessed_bits: AccessedBits::Engine,
             look_around: true,
         }
@@ -199,6 +203,8 @@ pub struct Tenant {
     pub balloon_older_than: Option<Time>,
     /// How often its host asks.
     pub balloon_every: Option<Time>,
+    /// What leaves it though no limit asks for it.
+    pub policy: Option<PolicyOf>,
     /// When it comes.
     #[serde(default)]
     pub arrive: Time,

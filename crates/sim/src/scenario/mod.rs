@@ -11,6 +11,7 @@ pub mod hierarchy;
 pub mod oracle;
 pub mod pattern;
 mod plan;
+pub mod policy;
 pub mod recorded;
 pub mod report;
 pub mod space;

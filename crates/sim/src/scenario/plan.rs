@@ -4,7 +4,7 @@
 //! Invariant: a [`Plan`] never fails and never takes more memory or time than the limits here allow.
 
 use super::error::{ScenarioError, Source};
-use super::file::{AccessedBits, File, PatternName, Tenant, Work};
+use super::file::{AccessedBits, File, PatternName, Run, Tenant, Work};
 use super::hierarchy::Hierarchy;
 use super::recorded::Recordings;
 use super::yardstick;
@@ -253,6 +253,24 @@ fn check_guest(
     Err(source.error(at, format!("tenant `{}`: {wrong}", tenant.name), hint))
 }
 
+/// A policy goes by ages, which looks tell.
+fn check_policy(
+    source: Source<'_>,
+    (at, tenant): (Option<usize>, &Tenant),
+    run: &Run,
+) -> Result<(), ScenarioError> {
+    let wrong = match tenant.policy {
+        None => return Ok(()),
+        _ if run.age_every.is_none() => "a policy without age-every",
+        _ if run.policy.is_classic() => {
+            "a policy under the active/inactive LRU, which knows no ages"
+        }
+        _ => return Ok(()),
+    };
+    let hint = "e.g. in [run]: age-every = \"10s\", policy = \"multi-gen\"";
+    Err(source.error(at, format!("tenant `{}`: {wrong}", tenant.name), hint))
+}
+
 /// What types alone cannot say.
 fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
     let run = &file.run;
@@ -296,6 +314,7 @@ fn check(source: Source<'_>, file: &File) -> Result<(), ScenarioError> {
         let (at, tenant) = (Some(spanned.span().start), spanned.get_ref());
         check_tenant(source, (at, tenant), tree.has_children(n))?;
         check_guest(source, (at, tenant), (classic, tree.has_children(n)))?;
+        check_policy(source, (at, tenant), run)?;
     }
     for spanned in &file.reclaim {
         let (at, reclaim) = (Some(spanned.span().start), spanned.get_ref());

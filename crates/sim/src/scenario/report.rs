@@ -102,6 +102,10 @@ fn tenants(plans: &Plans, courses: &[Course]) -> Table {
     if guests {
         columns.push("balloon (MiB)");
     }
+    let policies = tenants.clone().any(|t| t.get_ref().policy.is_some());
+    if policies {
+        columns.push("left by policy (pages)");
+    }
     let mut table = Table::new("Tenants", &columns);
     for (plan, course) in plans.runs.iter().zip(courses) {
         for (name, counts) in names(plans).iter().zip(&course.groups) {
@@ -119,6 +123,9 @@ fn tenants(plans: &Plans, courses: &[Course]) -> Table {
             ]);
             if guests {
                 cells.push(Cell::Figure(mib(counts.balloon)));
+            }
+            if policies {
+                cells.push(Cell::Count(counts.evicted));
             }
             table.row(cells);
         }

@@ -3,6 +3,7 @@ use super::world::World;
 use super::*;
 use proptest::prelude::*;
 
+mod policies;
 mod recency;
 
 /// A bit of everything, and small.

@@ -1,6 +1,7 @@
 //! A tenant of the simulated machine, and what is counted of it.
 
 use super::worker::{Worker, workers};
+use crate::minder::Minder;
 use crate::rng::Rng;
 use crate::scenario::balloon::Host;
 use crate::scenario::file::File;
@@ -31,6 +32,8 @@ pub struct Counts {
     pub resident: u64,
     /// Pages in its balloon then.
     pub balloon: u64,
+    /// Pages that left by its policy.
+    pub evicted: u64,
 }
 
 impl Counts {
@@ -46,6 +49,7 @@ impl Counts {
         self.refaults += other.refaults;
         self.resident += other.resident;
         self.balloon += other.balloon;
+        self.evicted += other.evicted;
     }
 }
 
@@ -64,6 +68,8 @@ pub struct Guest {
     /// Its memory, where the policy is none of the engine's.
     pub(super) yardstick: Option<Yardstick>,
     pub(super) host: Option<Host>,
+    /// Its policy, while it is there.
+    pub(super) minder: Option<Minder>,
     pub(super) workers: Vec<Worker>,
     pub(super) arrive: u64,
     pub(super) depart: Option<u64>,
@@ -117,6 +123,7 @@ pub(super) fn guests(file: &File, tree: &Hierarchy) -> Vec<Guest> {
                     pgsteal: 0,
                     yardstick: Yardstick::new(file.run.policy, tenant),
                     host: None,
+                    minder: None,
                     workers: workers(works, stream),
                     arrive,
                     depart,

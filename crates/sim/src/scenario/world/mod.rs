@@ -24,7 +24,9 @@ use super::recorded::Event;
 use super::spaces::Spaces;
 use super::values::Time;
 use crate::hardware;
+use crate::minder::Minder;
 use crate::rng::Rng;
+use engine::word::State;
 use engine::workingset::Refault;
 use engine::{FaultKind, FolioId, FolioType, Machine, MemcgId, Memory, Millis, Pages, Swappiness};
 use models::vma::OpenFileId;
@@ -136,6 +138,10 @@ impl World {
         let len = space.len();
         self.machine.lruvec_mut(id).ensure(len);
         guest.memcg = Some(id);
+        let (refault_us, now) = (self.file.run.refault_us, Millis(self.now));
+        guest.minder = tenant
+            .policy
+            .map(|policy| Minder::new(policy.0, len, refault_us, now));
         let guest_memory = tenant.memory_max.zip(tenant.balloon_older_than);
         let every = tenant.balloon_every.unwrap_or(Time(10_000));
         if let Some((memory, older_than)) = guest_memory {
@@ -161,6 +167,7 @@ impl World {
             self.guests[n].counts.balloon,
         ) = (0, 0);
         self.guests[n].host = None;
+        self.guests[n].minder = None;
         let gone = self.machine.unmap_range(id, FolioId(0), len);
         self.guests[n].counts.unmapped += gone.present.0;
         self.spaces.reset(id);
@@ -210,6 +217,10 @@ impl World {
         self.guests[n].counts.touches += 1;
         if self.guests[n].touch_yardstick(folio) {
             return;
+        }
+        if let Some(minder) = &mut self.guests[n].minder {
+            let state = self.machine.lruvec(id).folios().get(folio).state();
+            minder.touch(folio, state == State::Shadow);
         }
         let descriptor = self.guests[n].workers[w].work.access == Access::Descriptor;
         let present = if self.spaces.in_engine && !descriptor {

@@ -1,4 +1,4 @@
-//! Room for what comes, aging, and the reclaim that the file asks for.
+//! Room for what comes, aging and what policies say at it, and the reclaim that the file asks for.
 
 use super::{Guest, World};
 use crate::scenario::file::{Global, Reclaim};
@@ -71,7 +71,8 @@ impl World {
         if !self.file.run.age_every.is_some_and(|every| due(every.0)) {
             return;
         }
-        for id in self.guests.iter().filter_map(|guest| guest.memcg) {
+        for guest in &mut self.guests {
+            let Some(id) = guest.memcg else { continue };
             let lruvec = self.machine.lruvec_mut(id);
             let Some(seq) = lruvec.multi_gen().map(LruGen::max_seq) else {
                 continue;
@@ -79,6 +80,12 @@ impl World {
             if lruvec.begin_walk(seq) {
                 self.spaces.walk_all(id, lruvec);
                 lruvec.inc_max_seq(seq, Swappiness::default(), Millis(self.now));
+            }
+            if let Some(minder) = &mut guest.minder {
+                let before = minder.done().evicted;
+                minder.look(Millis(self.now));
+                minder.mind((&mut self.machine, id), &mut self.spaces);
+                guest.counts.evicted += minder.done().evicted - before;
             }
         }
     }
