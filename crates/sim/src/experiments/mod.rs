@@ -8,6 +8,7 @@ pub mod memcg_lru;
 pub mod memcg_scale;
 pub mod mmu_gather;
 pub mod noreuse;
+pub mod policies;
 pub mod rstat;
 pub mod workingset_report;
 
@@ -77,5 +78,23 @@ pub const ALL: &[Experiment] = &[
         about: "tearing 1 GiB of mappings down: by ranges against page by page",
         document: "004",
         run: mmu_gather::run,
+    },
+    Experiment {
+        name: "promotion-rate",
+        about: "the policy of that name: what comes back stays at 0.2% of what is in use, a minute",
+        document: "",
+        run: policies::promotion_rate,
+    },
+    Experiment {
+        name: "pressure",
+        about: "the policy of that name: a limit that comes to rest where tasks wait as long as they may",
+        document: "",
+        run: policies::pressure,
+    },
+    Experiment {
+        name: "fit",
+        about: "the policy of that name: a limit within a tenth of what the program needs",
+        document: "",
+        run: policies::fit,
     },
 ];

@@ -1,0 +1,242 @@
+//! `fit`: is the limit what the program needs?
+//!
+//! What it needs is found by other means: the stack of LRU over all that it uses in the hour that counts tells, for every size of
+//! memory, what would come back (Mattson). Of a loop that halves and doubles it is the larger loop.
+
+use super::super::Settings;
+use super::programs::{Course, Kind, Program};
+use super::world::World;
+use crate::mrc::Stack;
+use crate::outcome::{By, Cell, Claim, Kind as Drawn, Outcome, Picture, Series, Table};
+use crate::stats::{mean, number};
+use engine::policy::{self, FitSettings};
+
+/// Between two looks, seconds.
+const LOOK: u64 = 10;
+/// Minutes before figures count, and of which they are told.
+const BEFORE: u64 = 75;
+const MINUTES: u64 = 60;
+/// The limit may be so far from what is needed, percent.
+const WITHIN: f64 = 10.0;
+/// 1 GiB.
+const PAGES: u64 = 256 << 10;
+
+const PROGRAMS: [(&str, Kind, Course); 4] = [
+    (
+        "spectrum: each page once in 5 s to 10 min, three in ten never",
+        Kind::Spectrum {
+            oftenest: 5.0,
+            rarest: 600.0,
+            never: 0.3,
+        },
+        Course::Steady,
+    ),
+    (
+        "cliff: four in ten in a loop of 60 s, ten of the others a second",
+        Kind::Loop {
+            part: 0.4,
+            seconds: 60.0,
+            others: 10.0,
+        },
+        Course::Steady,
+    ),
+    (
+        "store: 2,000 requests a second, zipf 0.9",
+        Kind::Store {
+            requests: 2000.0,
+            exponent: 0.9,
+        },
+        Course::Steady,
+    ),
+    (
+        "loop that doubles and halves each 15 min",
+        Kind::Loop {
+            part: 0.8,
+            seconds: 60.0,
+            others: 0.0,
+        },
+        Course::Doubles {
+            seconds: 900,
+            frees: true,
+        },
+    ),
+];
+/// Percentiles that are tried; claims are of the last.
+const PERCENTILES: [u64; 2] = [50, 98];
+const SEEDS: u64 = 2;
+
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    program: usize,
+    percentile: u64,
+    seed: u64,
+}
+
+/// What one run came to: sizes in percent of all that is loaded, what came back in percent of the limit, a minute.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    limit: f64,
+    resident: f64,
+    rate: f64,
+    needed: f64,
+}
+
+fn run_one(task: Task, scale: u64) -> Run {
+    let (_, kind, course) = PROGRAMS[task.program];
+    let pages = u32::try_from(PAGES / scale).unwrap_or(u32::MAX);
+    let policy = FitSettings {
+        percentile: task.percentile * 10_000,
+        ..FitSettings::default()
+    };
+    let program = Program::new(kind, course, pages, task.seed);
+    let mut world = World::new(program.clone(), policy::Settings::Fit(policy), 0);
+    let (mut limits, mut residents, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+    for minute in 0..BEFORE + MINUTES {
+        let before = world.refaults;
+        for _ in 0..60 / LOOK {
+            world.step(LOOK);
+        }
+        if minute >= BEFORE {
+            let limit = world.minder.policy().limit().unwrap_or_default();
+            limits.push(number(limit.pages().0) / number(pages.into()) * 100.0);
+            residents.push(number(world.resident()) / number(pages.into()) * 100.0);
+            rates.push(number(world.refaults - before) * 100.0 / number(limit.pages().0));
+        }
+    }
+    world.check();
+    let needed = needed(program, policy.rate.0);
+    Run {
+        limit: mean(&limits),
+        resident: mean(&residents),
+        rate: mean(&rates),
+        needed: number(needed) / number(pages.into()) * 100.0,
+    }
+}
+
+/// The smallest LRU memory in which no more of it comes back a minute, by the stack of all uses, in the hour that counts.
+fn needed(mut program: Program, rate: u64) -> u64 {
+    let mut stack = Stack::default();
+    program.loads().for_each(|page| {
+        stack.access(page);
+    });
+    let mut misses = vec![0u64; program.pages() as usize + 2];
+    for minute in 0..BEFORE + MINUTES {
+        for step in 0..60 / LOOK {
+            let second = minute * 60 + step * LOOK;
+            program.uses(second, number(LOOK), &mut |page| {
+                if let Some(distance) = stack.access(page)
+                    && minute >= BEFORE
+                {
+                    misses[distance as usize] += 1;
+                }
+            });
+        }
+    }
+    // Of a memory of n pages what lies deeper than n comes back.
+    let (mut deeper, mut size) = (0, misses.len() as u64 - 1);
+    while size > 0 {
+        deeper += misses[usize::try_from(size).unwrap_or(0)];
+        if deeper * 1_000_000 > (size - 1) * rate * MINUTES {
+            break;
+        }
+        size -= 1;
+    }
+    size
+}
+
+/// Runs the experiment.
+pub fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
+    let mut tasks = Vec::new();
+    for program in 0..PROGRAMS.len() {
+        for percentile in PERCENTILES {
+            tasks.extend((0..SEEDS).map(|n| Task {
+                program,
+                percentile,
+                seed: settings.seed + n,
+            }));
+        }
+    }
+    let runs = crate::parallel::map(&tasks, |task| run_one(*task, settings.scale), progress);
+    let mut table = Table::new(
+        "An hour, in % of all that is loaded",
+        &[
+            "program",
+            "percentile (%)",
+            "seed",
+            "limit",
+            "resident",
+            "needed",
+            "limit by need (%)",
+            "came back (% of the limit a minute)",
+        ],
+    );
+    let mut claims = Vec::new();
+    for (task, run) in tasks.iter().zip(&runs) {
+        let name = PROGRAMS[task.program].0;
+        let share = run.limit / run.needed * 100.0;
+        table.row(vec![
+            Cell::Text(name.to_owned()),
+            Cell::Count(task.percentile),
+            Cell::Count(task.seed),
+            Cell::Figure(run.limit),
+            Cell::Figure(run.resident),
+            Cell::Figure(run.needed),
+            Cell::Figure(share),
+            Cell::Figure(run.rate),
+        ]);
+        if task.percentile != PERCENTILES[1] {
+            continue;
+        }
+        let of = format!("{name}, seed {}", task.seed);
+        claims.push(Claim::ours(
+            format!("{of}: the limit is within {WITHIN}% of what is needed (%)"),
+            share,
+            (share - 100.0).abs() <= WITHIN,
+        ));
+        claims.push(Claim::ours(
+            format!("{of}: no more than 1% of it comes back a minute"),
+            run.rate,
+            run.rate <= 1.0,
+        ));
+    }
+    Outcome {
+        tables: vec![table],
+        claims,
+        pictures: vec![picture(&tasks, &runs)],
+        ..Outcome::default()
+    }
+}
+
+fn picture(tasks: &[Task], runs: &[Run]) -> Picture {
+    let claimed = || {
+        let first = tasks.first().map_or(0, |task| task.seed);
+        let all = tasks.iter().zip(runs);
+        all.filter(move |(task, _)| task.percentile == PERCENTILES[1] && task.seed == first)
+    };
+    let of = |figure: fn(&Run) -> f64| claimed().map(move |(_, run)| Some(figure(run)));
+    let names = PROGRAMS.iter().map(|(name, _, _)| (*name).to_owned());
+    Picture::new(
+        "Is the limit what the program needs?",
+        Drawn::Bars(names.collect()),
+        ["program", "% of what is loaded"],
+        vec![
+            Series::bars("limit", of(|run| run.limit)),
+            Series::bars("needed", of(|run| run.needed)).by(By::Rule),
+        ],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_what_is_needed() {
+        let settings = Settings { seed: 1, scale: 32 };
+        let outcome = run(&settings, &mut |_| {});
+        assert_eq!(outcome.claims.len(), PROGRAMS.len() * 4);
+        for claim in outcome.claims {
+            assert!(claim.holds, "{claim:?}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! `pressure`: does the limit come to rest, with what tasks wait at what they may, whatever a page costs?
+//!
+//! At rest is what has been within 5% of the last hour's mean from then on. A swing is how far resident memory rose again from
+//! its lowest point before, in the last hour: a limit that oscillates makes it, one that still falls does not.
+
+use super::super::Settings;
+use super::programs::{Course, Kind, Program};
+use super::world::World;
+use crate::outcome::{Cell, Claim, Kind as Drawn, Outcome, Picture, Series, Table};
+use crate::stats::{mean, number};
+use engine::Bytes;
+use engine::policy::{self, PressureSettings};
+
+/// A period of the law, seconds.
+const PERIOD: u64 = 6;
+/// Periods before figures count, and of which they are told: an hour each.
+const BEFORE: u64 = 600;
+const PERIODS: u64 = 600;
+/// Tasks may wait so long in a period, ms.
+const MAY_WAIT: f64 = 10.0;
+/// A swing may be so much of what is resident, percent.
+const SWING: f64 = 5.0;
+const SEEDS: u64 = 2;
+/// 1 GiB.
+const PAGES: u64 = 256 << 10;
+/// What a page that comes back costs, microseconds: zram, a good disk, a poor one.
+const COSTS: [u64; 3] = [20, 100, 1000];
+
+const PROGRAMS: [(&str, Kind, Course); 3] = [
+    (
+        "spectrum: each page once in 5 s to 10 min, three in ten never",
+        Kind::Spectrum {
+            oftenest: 5.0,
+            rarest: 600.0,
+            never: 0.3,
+        },
+        Course::Steady,
+    ),
+    (
+        "cliff: four in ten in a loop of 60 s, the rest never",
+        Kind::Loop {
+            part: 0.4,
+            seconds: 60.0,
+            others: 0.0,
+        },
+        Course::Steady,
+    ),
+    (
+        "store: 2,000 requests a second, zipf 0.9",
+        Kind::Store {
+            requests: 2000.0,
+            exponent: 0.9,
+        },
+        Course::Steady,
+    ),
+];
+
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    program: usize,
+    cost: u64,
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Period {
+    resident: f64,
+    limit: f64,
+    waited: f64,
+}
+
+fn run_one(task: Task, scale: u64) -> Vec<Period> {
+    let (_, kind, course) = PROGRAMS[task.program];
+    let pages = u32::try_from(PAGES / scale).unwrap_or(u32::MAX);
+    let policy = PressureSettings {
+        floor: Bytes(0),
+        ..PressureSettings::default()
+    };
+    let program = Program::new(kind, course, pages, task.seed);
+    let mut world = World::new(program, policy::Settings::Pressure(policy), task.cost);
+    let mut periods = Vec::new();
+    for _ in 0..BEFORE + PERIODS {
+        let before = world.minder.stalled_us();
+        world.step(PERIOD);
+        let limit = world.minder.policy().limit().unwrap_or_default();
+        periods.push(Period {
+            resident: number(world.resident()) / number(pages.into()) * 100.0,
+            limit: number(limit.pages().0) / number(pages.into()) * 100.0,
+            waited: number(world.minder.stalled_us() - before) / 1000.0,
+        });
+    }
+    world.check();
+    periods
+}
+
+/// What one run came to.
+#[derive(Clone, Copy, Debug)]
+struct Came {
+    rest_minutes: f64,
+    resident: f64,
+    swing: f64,
+    limit: [f64; 2],
+    waited: f64,
+    worst: f64,
+}
+
+fn came(run: &[Period]) -> Came {
+    let last = &run[run.len() - usize::try_from(PERIODS).unwrap_or(0)..];
+    let of = |figure: fn(&Period) -> f64| last.iter().map(figure).collect::<Vec<f64>>();
+    let (resident, limit, waited) = (
+        of(|period| period.resident),
+        of(|period| period.limit),
+        of(|period| period.waited),
+    );
+    let at = mean(&resident);
+    let is_away = |period: &Period| (period.resident / at - 1.0).abs() > 0.05;
+    let moving = run.iter().rposition(is_away).map_or(0, |last| last + 1);
+    let mut lowest = f64::MAX;
+    let rises = resident.iter().map(|now| {
+        lowest = lowest.min(*now);
+        now - lowest
+    });
+    let most = |all: &[f64]| all.iter().copied().fold(0.0, f64::max);
+    Came {
+        rest_minutes: number(moving as u64 * PERIOD) / 60.0,
+        resident: at,
+        swing: most(&rises.collect::<Vec<f64>>()) / at * 100.0,
+        limit: [limit.iter().copied().fold(f64::MAX, f64::min), most(&limit)],
+        waited: mean(&waited),
+        worst: most(&waited),
+    }
+}
+
+/// Runs the experiment.
+pub fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
+    let mut tasks = Vec::new();
+    for program in 0..PROGRAMS.len() {
+        for cost in COSTS {
+            tasks.extend((0..SEEDS).map(|n| Task {
+                program,
+                cost,
+                seed: settings.seed + n,
+            }));
+        }
+    }
+    let runs = crate::parallel::map(&tasks, |task| run_one(*task, settings.scale), progress);
+    let mut table = Table::new(
+        "The second hour of two: resident memory and the limit in % of all that is loaded",
+        &[
+            "program",
+            "a page costs (us)",
+            "seed",
+            "at rest after (min)",
+            "resident",
+            "swing (% of it)",
+            "limit, lowest",
+            "highest",
+            "waited (ms a period)",
+            "worst period (ms)",
+        ],
+    );
+    let mut claims = Vec::new();
+    for (task, run) in tasks.iter().zip(&runs) {
+        let (name, came) = (PROGRAMS[task.program].0, came(run));
+        table.row(vec![
+            Cell::Text(name.to_owned()),
+            Cell::Count(task.cost),
+            Cell::Count(task.seed),
+            Cell::Figure(came.rest_minutes),
+            Cell::Figure(came.resident),
+            Cell::Figure(came.swing),
+            Cell::Figure(came.limit[0]),
+            Cell::Figure(came.limit[1]),
+            Cell::Figure(came.waited),
+            Cell::Figure(came.worst),
+        ]);
+        let of = format!("{name}, {} us, seed {}", task.cost, task.seed);
+        claims.push(Claim::ours(
+            format!("{of}: swing (%), at most {SWING}"),
+            came.swing,
+            came.swing <= SWING,
+        ));
+        claims.push(Claim::ours(
+            format!(
+                "{of}: tasks wait as long as they may on average (ms a period), at most {MAY_WAIT}"
+            ),
+            came.waited,
+            came.waited <= MAY_WAIT,
+        ));
+    }
+    Outcome {
+        tables: vec![table],
+        claims,
+        pictures: vec![picture(&tasks, &runs)],
+        notes: vec![NOTE.to_owned()],
+        ..Outcome::default()
+    }
+}
+
+const NOTE: &str = "Below a cliff one step costs many times what tasks may wait, and the limit is raised by up to all of what is used; from \
+    there it comes down for some minutes before it bites again. What is resident does not follow it up: the program has what it uses. The \
+    dearer a page, the nearer to the cliff it stays.";
+
+/// Resident memory over time, of the first seed.
+fn picture(tasks: &[Task], runs: &[Vec<Period>]) -> Picture {
+    let mut series = Vec::new();
+    let first = tasks.first().map_or(0, |task| task.seed);
+    for (task, run) in tasks
+        .iter()
+        .zip(runs)
+        .filter(|(task, _)| task.seed == first)
+    {
+        let minutes = (1u64..).map(|n| number(n * PERIOD) / 60.0);
+        let points = minutes
+            .zip(run.iter().map(|period| period.resident))
+            .step_by(5);
+        let name = PROGRAMS[task.program]
+            .0
+            .split(':')
+            .next()
+            .unwrap_or_default();
+        series.push(Series::new(format!("{name}, {} us", task.cost), points));
+    }
+    Picture::new(
+        "Does it come to rest?",
+        Drawn::Curve,
+        ["time (min)", "resident (% of what is loaded)"],
+        series,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_comes_to_rest_where_tasks_wait_as_long_as_they_may() {
+        let settings = Settings { seed: 1, scale: 32 };
+        let outcome = run(&settings, &mut |_| {});
+        assert_eq!(outcome.claims.len(), PROGRAMS.len() * COSTS.len() * 4);
+        for claim in outcome.claims {
+            assert!(claim.holds, "{claim:?}");
+        }
+    }
+
+    /// A limit that goes up and down by a tenth has a swing, one that falls has none.
+    #[test]
+    fn a_swing_is_told_from_a_fall() {
+        let of = |resident: fn(usize) -> f64| {
+            let periods = (0..1200).map(|n| Period {
+                resident: resident(n),
+                limit: 50.0,
+                waited: 1.0,
+            });
+            came(&periods.collect::<Vec<Period>>())
+        };
+        assert!(of(|n| 100.0 - n as f64 / 100.0).swing < 1e-9);
+        let saw = of(|n| 50.0 + (n % 20) as f64 / 4.0);
+        assert!(saw.swing > 9.0 && saw.rest_minutes > 110.0, "{saw:?}");
+    }
+}

@@ -1,0 +1,359 @@
+//! `promotion-rate`: does what comes back stay at a share of what is in use, whatever the program does?
+//!
+//! Two readings of "a share" are tried. With a percentile each minute votes, and hardly any minute may have more; with none
+//! (0%) all minutes of the history are one, and it is the average that is held. A minute's rate is the pages that had left and were used again in it, over the pages that were used in the last two
+//! minutes, both counted from outside.
+
+use super::super::Settings;
+use super::programs::{Course, Kind, Program};
+use super::world::World;
+use crate::outcome::{By, Cell, Claim, Kind as Drawn, Outcome, Picture, Series, Table};
+use crate::stats::{mean, number};
+use engine::Millis;
+use engine::policy::{self, PromotionRateSettings};
+
+/// Between two looks, seconds.
+const LOOK: u64 = 10;
+/// Minutes before figures count: the warm-up, and the history once over.
+const BEFORE: u64 = 75;
+/// Minutes of which figures are told.
+const MINUTES: u64 = 60;
+/// 1 GiB.
+const PAGES: u64 = 256 << 10;
+/// What is to be held, percent a minute.
+const RATE: f64 = 0.2;
+/// Within this part of it.
+const WITHIN: f64 = 0.2;
+
+const SPECTRUM: Kind = Kind::Spectrum {
+    oftenest: 5.0,
+    rarest: 600.0,
+    never: 0.3,
+};
+const STORE: Kind = Kind::Store {
+    requests: 2000.0,
+    exponent: 0.9,
+};
+
+const fn doubles(frees: bool) -> Course {
+    Course::Doubles {
+        seconds: 900,
+        frees,
+    }
+}
+
+const PROGRAMS: [(&str, Kind, Course); 4] = [
+    (
+        "spectrum: each page once in 5 s to 10 min, three in ten never",
+        SPECTRUM,
+        Course::Steady,
+    ),
+    (
+        "store: 2,000 requests a second, zipf 0.9",
+        STORE,
+        Course::Steady,
+    ),
+    (
+        "spectrum that doubles and halves each 15 min, giving back",
+        SPECTRUM,
+        doubles(true),
+    ),
+    (
+        "spectrum that doubles and halves each 15 min, lying idle",
+        SPECTRUM,
+        doubles(false),
+    ),
+];
+
+/// Percentiles and histories that are tried, percent and minutes; 0 is none.
+const PERCENTILES: [u64; 3] = [0, 50, 98];
+const HISTORIES: [u64; 2] = [15, 60];
+const SEEDS: u64 = 2;
+/// The history that claims are of, minutes.
+const CLAIMED: u64 = 60;
+/// Minutes with more, percent, that a percentile of 98 may leave.
+const WILD: f64 = 5.0;
+/// Warm-ups that are tried, minutes.
+const WARM_UPS: [u64; 4] = [0, 2, 10, 30];
+
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    program: usize,
+    percentile: u64,
+    history: u64,
+    warm_up: u64,
+    /// Minutes of which figures are told: after so many, so many.
+    told: (u64, u64),
+    seed: u64,
+}
+
+/// One minute of one run.
+#[derive(Clone, Copy, Debug)]
+struct Minute {
+    rate: f64,
+    threshold: f64,
+    resident: f64,
+    in_use: f64,
+}
+
+fn run_one(task: Task, scale: u64) -> Vec<Minute> {
+    let (_, kind, course) = PROGRAMS[task.program];
+    let pages = u32::try_from(PAGES / scale).unwrap_or(u32::MAX);
+    let policy = PromotionRateSettings {
+        percentile: task.percentile * 10_000,
+        history: Millis(task.history * 60_000),
+        warm_up: Millis(task.warm_up * 60_000),
+        ..PromotionRateSettings::default()
+    };
+    let program = Program::new(kind, course, pages, task.seed);
+    let mut world = World::new(program, policy::Settings::PromotionRate(policy), 0);
+    let mut minutes = Vec::new();
+    let (first, count) = task.told;
+    for minute in 0..first + count {
+        let before = world.refaults;
+        for _ in 0..60 / LOOK {
+            world.step(LOOK);
+        }
+        if minute < first {
+            continue;
+        }
+        let threshold = world.minder.policy().threshold().unwrap_or_default();
+        minutes.push(Minute {
+            rate: number(world.refaults - before) * 100.0 / number(world.in_use()),
+            threshold: number(threshold.0) / 1000.0,
+            resident: number(world.resident()) / number(pages.into()) * 100.0,
+            in_use: number(world.in_use()) / number(pages.into()) * 100.0,
+        });
+    }
+    world.check();
+    minutes
+}
+
+/// Runs the experiment.
+pub fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
+    let steady = tasks(settings.seed);
+    let begun = beginnings(settings.seed);
+    let all: Vec<Task> = steady.iter().chain(&begun).copied().collect();
+    let mut runs = crate::parallel::map(&all, |task| run_one(*task, settings.scale), progress);
+    let beginnings = runs.split_off(steady.len());
+    let seeds = usize::try_from(SEEDS).unwrap_or(1);
+    let groups: Vec<Group<'_>> = steady
+        .chunks(seeds)
+        .zip(runs.chunks(seeds))
+        .filter_map(|(tasks, runs)| Some((*tasks.first()?, runs)))
+        .collect();
+    let mut outcome = Outcome {
+        tables: vec![table(&groups), warm_ups(&begun, &beginnings)],
+        claims: claims(&groups),
+        pictures: vec![picture(&groups)],
+        ..Outcome::default()
+    };
+    outcome.notes = NOTES.iter().map(|&note| note.to_owned()).collect();
+    outcome
+}
+
+/// The runs of all seeds with otherwise the same numbers.
+type Group<'a> = (Task, &'a [Vec<Minute>]);
+
+const NOTES: [&str; 2] = [
+    "A working set that halves and lies idle comes back at once when it doubles: no rule foresees that the first time. What was seen \
+     within the history is known; a percentile keeps such pages, the average lets a part of them go and pays for it once a cycle.",
+    "A percentile of minutes that differ by chance is above their mean, so on average less comes back than may: the less, the smaller \
+     the program is.",
+];
+
+fn tasks(seed: u64) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for program in 0..PROGRAMS.len() {
+        for history in HISTORIES {
+            for percentile in PERCENTILES {
+                tasks.extend((0..SEEDS).map(|n| Task {
+                    program,
+                    percentile,
+                    history,
+                    warm_up: 10,
+                    told: (BEFORE, MINUTES),
+                    seed: seed + n,
+                }));
+            }
+        }
+    }
+    tasks
+}
+
+/// The first hour, by warm-up.
+fn beginnings(seed: u64) -> Vec<Task> {
+    let of = |program| {
+        WARM_UPS.map(|warm_up| Task {
+            program,
+            percentile: 98,
+            history: CLAIMED,
+            warm_up,
+            told: (0, MINUTES),
+            seed,
+        })
+    };
+    [0, 1].map(of).into_iter().flatten().collect()
+}
+
+fn mean_of(runs: &[Vec<Minute>], figure: impl Fn(&Minute) -> f64) -> f64 {
+    let all: Vec<f64> = runs.iter().flatten().map(figure).collect();
+    mean(&all)
+}
+
+/// The mean rate of each seed.
+fn rates(runs: &[Vec<Minute>]) -> Vec<f64> {
+    let of = |run: &Vec<Minute>| mean_of(std::slice::from_ref(run), |minute| minute.rate);
+    runs.iter().map(of).collect()
+}
+
+/// Minutes with more than the rate and what it may be missed by, percent.
+fn wild(runs: &[Vec<Minute>]) -> f64 {
+    let is_wild = |minute: &Minute| minute.rate > RATE * (1.0 + WITHIN);
+    mean_of(runs, |minute| if is_wild(minute) { 100.0 } else { 0.0 })
+}
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::MAX, f64::min)
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
+}
+
+fn table(groups: &[Group<'_>]) -> Table {
+    let mut table = Table::new(
+        "What came back in an hour, of what was in use (% a minute)",
+        &[
+            "program",
+            "history (min)",
+            "percentile (%)",
+            "mean",
+            "mean of a seed, lowest",
+            "highest",
+            "minutes above 0.24 (%)",
+            "threshold (s)",
+            "resident (%)",
+            "in use (%)",
+        ],
+    );
+    for (task, runs) in groups {
+        let rates = rates(runs);
+        table.row(vec![
+            Cell::Text(PROGRAMS[task.program].0.to_owned()),
+            Cell::Count(task.history),
+            Cell::Count(task.percentile),
+            Cell::Figure(mean(&rates)),
+            Cell::Figure(least(&rates)),
+            Cell::Figure(most(&rates)),
+            Cell::Figure(wild(runs)),
+            Cell::Figure(mean_of(runs, |minute| minute.threshold)),
+            Cell::Figure(mean_of(runs, |minute| minute.resident)),
+            Cell::Figure(mean_of(runs, |minute| minute.in_use)),
+        ]);
+    }
+    table
+}
+
+fn warm_ups(tasks: &[Task], runs: &[Vec<Minute>]) -> Table {
+    let mut table = Table::new(
+        "The first hour, with a percentile of 98, by warm-up (% a minute)",
+        &[
+            "program",
+            "warm-up (min)",
+            "mean",
+            "worst minute",
+            "resident (%)",
+        ],
+    );
+    for (task, run) in tasks.iter().zip(runs) {
+        let rates: Vec<f64> = run.iter().map(|minute| minute.rate).collect();
+        table.row(vec![
+            Cell::Text(PROGRAMS[task.program].0.to_owned()),
+            Cell::Count(task.warm_up),
+            Cell::Figure(mean(&rates)),
+            Cell::Figure(most(&rates)),
+            Cell::Figure(mean_of(std::slice::from_ref(run), |minute| minute.resident)),
+        ]);
+    }
+    table
+}
+
+fn claims(groups: &[Group<'_>]) -> Vec<Claim> {
+    let claimed = groups.iter().filter(|(task, _)| task.history == CLAIMED);
+    let mut claims = Vec::new();
+    for (task, runs) in claimed {
+        let (name, rates) = (PROGRAMS[task.program].0, rates(runs));
+        match task.percentile {
+            0 => {
+                let near = |rate: &f64| (rate / RATE - 1.0).abs() <= WITHIN;
+                claims.push(Claim::ours(
+                    format!("{name}: on average, 0.16 to 0.24% a minute with each seed"),
+                    mean(&rates),
+                    rates.iter().all(near),
+                ));
+            }
+            98 => {
+                claims.push(Claim::ours(
+                    format!("{name}: percentile 98, no more than 0.24% a minute on average"),
+                    most(&rates),
+                    most(&rates) <= RATE * (1.0 + WITHIN),
+                ));
+                claims.push(Claim::ours(
+                    format!(
+                        "{name}: percentile 98, minutes with more than that (%), at most {WILD}"
+                    ),
+                    wild(runs),
+                    wild(runs) <= WILD,
+                ));
+            }
+            _ => {}
+        }
+    }
+    claims
+}
+
+fn picture(groups: &[Group<'_>]) -> Picture {
+    let of = |percentile: u64| {
+        let own = groups
+            .iter()
+            .filter(move |(task, _)| task.history == CLAIMED && task.percentile == percentile);
+        own.map(|(_, runs)| Some(mean(&rates(runs))))
+    };
+    let mut series: Vec<Series> = PERCENTILES
+        .iter()
+        .map(|&percentile| match percentile {
+            0 => Series::bars("all minutes as one", of(0)),
+            percentile => Series::bars(format!("percentile {percentile}"), of(percentile)),
+        })
+        .collect();
+    let bound = PROGRAMS.iter().map(|_| Some(RATE));
+    series.push(Series::bars("asked for", bound).by(By::Rule));
+    let names = PROGRAMS.iter().map(|(name, _, _)| (*name).to_owned());
+    Picture::new(
+        "How much of what is in use comes back in a minute?",
+        Drawn::Bars(names.collect()),
+        ["program", "% of what is in use, a minute"],
+        series,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_held_whatever_the_program_does() {
+        let settings = Settings { seed: 1, scale: 32 };
+        let outcome = run(&settings, &mut |_| {});
+        assert_eq!(outcome.claims.len(), PROGRAMS.len() * 3);
+        // Of 8,000 pages some eight a minute may come back: minutes differ by chance, their mean does not.
+        let of_means = outcome
+            .claims
+            .iter()
+            .filter(|claim| !claim.what.contains("minutes with"));
+        for claim in of_means {
+            assert!(claim.holds, "{claim:?}");
+        }
+    }
+}
