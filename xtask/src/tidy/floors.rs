@@ -21,9 +21,10 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/engine/src/policy",
         &[
-            &["age_histogram", "rate", "testing"],
+            &["age_histogram", "rate"],
             &["settings", "why", "windows"],
             &["seen"],
+            &["testing"],
             &["cold_age", "fit", "pressure", "promotion_rate"],
         ],
     ),
