@@ -106,9 +106,11 @@ impl Knobs {
 
 /// `--help` has every policy with its numbers.
 pub(super) fn evict_by_help() -> String {
-    let about = "Put out what this policy says, whatever the limits; the first pages to go are the coldest.";
-    let more = "docs/policies.md says how each decides, and what its numbers do.";
-    format!("{about}\n\n{}\n{more}", evict_by::help())
+    format!(
+        "Put out what this policy says, whatever the limits, the coldest first. With what holds unless told otherwise: {} \
+         (docs/policies.md)",
+        evict_by::help()
+    )
 }
 
 fn duration(time: Millis) -> Duration {

@@ -104,7 +104,7 @@ impl fmt::Display for EvictBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.name())?;
         let keys = self.0.keys().iter();
-        for (Key { name, unit, .. }, before) in
+        for (Key { name, unit }, before) in
             keys.zip([":"].into_iter().chain(std::iter::repeat(",")))
         {
             let value = self.0.get(name).unwrap_or_default();
@@ -128,30 +128,19 @@ impl<'de> Deserialize<'de> for EvictBy {
     }
 }
 
-/// All policies with their keys, and what holds unless told otherwise: for `--help`.
+/// All policies with what holds unless told otherwise, as they are written: for `--help`.
 #[must_use]
 pub fn help() -> String {
-    let mut text = String::new();
-    for name in Settings::NAMES {
-        let Some(settings) = Settings::named(name) else {
-            continue;
-        };
-        text += &format!("{name}: {}\n", about(settings));
-        for Key { name, unit, about } in settings.keys() {
+    let of = |settings: Settings| {
+        let keys = settings.keys().iter();
+        let all = keys.map(|Key { name, unit }| {
             let value = settings.get(name).unwrap_or_default();
-            text += &format!("  {name}={}  {about}\n", in_words(*unit, value));
-        }
-    }
-    text
-}
-
-fn about(settings: Settings) -> &'static str {
-    match settings {
-        Settings::ColdAge(_) => "what was not touched for so long",
-        Settings::PromotionRate(_) => "what is so old that no more of it comes back than allowed",
-        Settings::Pressure(_) => "what is above a limit that tasks do not wait for",
-        Settings::Fit(_) => "what is above the smallest limit that suits the program",
-    }
+            format!("{name}={}", in_words(*unit, value))
+        });
+        format!("{}:{}", settings.name(), all.collect::<Vec<_>>().join(","))
+    };
+    let all = Settings::NAMES.into_iter().filter_map(Settings::named);
+    all.map(of).collect::<Vec<_>>().join("; ")
 }
 
 fn in_words(unit: Unit, value: u64) -> String {
@@ -209,15 +198,31 @@ mod tests {
         }
     }
 
+    /// What `--help` tells is what holds.
     #[test]
-    fn help_has_every_key() {
-        let help = help();
-        for name in Settings::NAMES {
-            let settings = Settings::named(name).expect("a policy");
-            let keys = settings.keys().iter().map(|key| key.name);
-            assert!(keys.chain([name]).all(|word| help.contains(word)), "{help}");
+    fn help_is_all_policies_as_they_are() {
+        let all = help();
+        let read = all
+            .split("; ")
+            .map(|text| text.parse::<EvictBy>().expect(text));
+        let known = Settings::NAMES.into_iter().filter_map(Settings::named);
+        assert!(read.eq(known.map(EvictBy)), "{all}");
+    }
+
+    /// The page on policies has every key with its default.
+    #[test]
+    fn the_page_tells_every_key() {
+        let page = include_str!("../../../../docs/policies.md");
+        for settings in Settings::NAMES.into_iter().filter_map(Settings::named) {
+            let section = page.split(&format!("\n## {}\n", settings.name())).nth(1);
+            let section = section.and_then(|text| text.split("\n## ").next());
+            let section = section.unwrap_or_else(|| panic!("no section {}", settings.name()));
+            for Key { name, unit } in settings.keys() {
+                let value = in_words(*unit, settings.get(name).unwrap_or_default());
+                let row = format!("| `{name}` | {value} |");
+                assert!(section.contains(&row), "{}: {row}", settings.name());
+            }
         }
-        assert!(help.contains("rate=0.2%") && help.contains("floor=100M"));
     }
 
     proptest! {

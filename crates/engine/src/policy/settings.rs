@@ -24,12 +24,10 @@ pub struct Key {
     pub name: &'static str,
     /// What its number is.
     pub unit: Unit,
-    /// What it does.
-    pub about: &'static str,
 }
 
-const fn key(name: &'static str, unit: Unit, about: &'static str) -> Key {
-    Key { name, unit, about }
+const fn key(name: &'static str, unit: Unit) -> Key {
+    Key { name, unit }
 }
 
 /// Of `cold-age`; by default the third document's, spec: workingset-report.md 9.
@@ -275,72 +273,32 @@ impl Settings {
 /// Windows that are remembered at most: half a MiB.
 const WINDOWS_MAX: u64 = 100_000;
 
-const COLD_AGE: [Key; 2] = [
-    key(
-        "older-than",
-        Unit::Time,
-        "what was not used for so long leaves",
-    ),
-    key("every", Unit::Time, "so often"),
-];
-
-const RATE: Key = key(
-    "rate",
-    Unit::Share,
-    "so much of what is in use may come back, a minute",
-);
-const PERCENTILE: Key = key(
-    "percentile",
-    Unit::Share,
-    "the choice suits so many of the past windows; higher is more careful",
-);
-const PERCENTILE_OR_ALL: Key = key(
-    "percentile",
-    Unit::Share,
-    "the choice suits so many of the past windows; higher is more careful; 0%: all of them together",
-);
-const WARM_UP: Key = key("warm-up", Unit::Time, "nothing leaves before");
-const WINDOW: Key = key("window", Unit::Time, "it is chosen anew so often");
-const HISTORY: Key = key(
-    "history",
-    Unit::Time,
-    "windows older than this are forgotten",
-);
+const COLD_AGE: [Key; 2] = [key("older-than", Unit::Time), key("every", Unit::Time)];
 
 const PROMOTION_RATE: [Key; 6] = [
-    RATE,
-    PERCENTILE_OR_ALL,
-    WARM_UP,
-    key(
-        "min-age",
-        Unit::Time,
-        "what was used within this is in use, and stays",
-    ),
-    WINDOW,
-    HISTORY,
+    key("rate", Unit::Share),
+    key("percentile", Unit::Share),
+    key("warm-up", Unit::Time),
+    key("min-age", Unit::Time),
+    key("window", Unit::Time),
+    key("history", Unit::Time),
 ];
 
 const PRESSURE: [Key; 5] = [
-    key("stall", Unit::Time, "tasks may wait for memory for so long"),
-    key(
-        "every",
-        Unit::Time,
-        "in this time, in which the limit moves once",
-    ),
-    key(
-        "probe",
-        Unit::Share,
-        "the most that it is lowered by at once",
-    ),
-    key(
-        "back-off",
-        Unit::Share,
-        "the most that it is raised by at once",
-    ),
-    key("floor", Unit::Size, "it is never lowered below this"),
+    key("stall", Unit::Time),
+    key("every", Unit::Time),
+    key("probe", Unit::Share),
+    key("back-off", Unit::Share),
+    key("floor", Unit::Size),
 ];
 
-const FIT: [Key; 5] = [RATE, PERCENTILE, WARM_UP, WINDOW, HISTORY];
+const FIT: [Key; 5] = [
+    key("rate", Unit::Share),
+    key("percentile", Unit::Share),
+    key("warm-up", Unit::Time),
+    key("window", Unit::Time),
+    key("history", Unit::Time),
+];
 
 #[cfg(test)]
 mod tests {
