@@ -205,6 +205,9 @@ impl World {
         };
         let gone = self.machine.unmap_range(id, folio, 1);
         guest.counts.unmapped += gone.present.0;
+        if let Some(minder) = &mut guest.minder {
+            minder.forget(folio);
+        }
         if !self.spaces.in_engine {
             self.spaces.of(id).zap(folio);
         }
