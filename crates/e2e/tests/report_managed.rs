@@ -7,6 +7,7 @@ use e2e::aged::number;
 use e2e::guard::Run;
 use e2e::zram::serial_with_swap;
 use e2e::{pagetide, programs, wait};
+use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -25,11 +26,14 @@ fn the_manager_tells() {
     wait::until("it has run for ten looks", SOON, || {
         number(&pagetide::report(running.pid()), "walks") > 10
     });
-    let begin = Instant::now();
-    let report = pagetide::report(running.pid());
-    assert!(begin.elapsed() < Duration::from_secs(5), "{report}");
-    let unknown = number(&report, "unknown_age_bytes");
-    assert!(unknown < 4 << 20, "{report}");
+    // A busy machine makes a clearing wait once in a while, and what was in use meanwhile is unknown until the next.
+    let mut report = Value::Null;
+    wait::until("it knows ages", SOON, || {
+        let begin = Instant::now();
+        report = pagetide::report(running.pid());
+        assert!(begin.elapsed() < Duration::from_secs(5), "{report}");
+        number(&report, "unknown_age_bytes") < 4 << 20
+    });
     assert!(number(&report, "resident_bytes") > 40 << 20, "{report}");
 
     let child = running.named("hotset")[0];
