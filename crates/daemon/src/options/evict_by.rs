@@ -1,7 +1,7 @@
 //! A policy as users write it: `promotion-rate`, `cold-age:older-than=1m,every=10s`.
 //!
 //! Invariant: one that was read passed the engine's own check; its keys, units and defaults are the engine's table alone
-//! ([`policy::Settings::keys`]).
+//! ([`Settings::keys`]).
 
 use std::fmt;
 use std::str::FromStr;
@@ -60,8 +60,9 @@ impl EvictBy {
     }
 }
 
+/// What begins as it does is nearer than what has as many letters: `older` is meant to be `older-than`, not `every`.
 fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> &'a str {
-    let distance = |known: &&str| strsim::levenshtein(word, known);
+    let distance = |known: &&str| (!known.starts_with(word), strsim::levenshtein(word, known));
     known.into_iter().min_by_key(distance).unwrap_or_default()
 }
 
