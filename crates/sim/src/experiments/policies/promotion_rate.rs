@@ -344,10 +344,11 @@ mod tests {
 
     #[test]
     fn the_rate_is_held_whatever_the_program_does() {
-        let settings = Settings { seed: 1, scale: 32 };
+        // Smaller still, 2,000 requests a second leave nothing of the store idle.
+        let settings = Settings { seed: 1, scale: 16 };
         let outcome = run(&settings, &mut |_| {});
         assert_eq!(outcome.claims.len(), PROGRAMS.len() * 3);
-        // Of 8,000 pages some eight a minute may come back: minutes differ by chance, their mean does not.
+        // Of 16,000 pages some twenty a minute may come back: minutes differ by chance, their mean does not.
         let of_means = outcome
             .claims
             .iter()
