@@ -17,6 +17,7 @@
  *   quick     anon that the kernel fills with zeros, in one go
  *   ksm       anon, all pages the same (MADV_MERGEABLE)
  *   churn     anon, given back or mapped anew, and filled again, every PERIOD_MS
+ *   kept      anon, untouched until SIGUSR1, which has all of its contents checked: it prints `right`
  *   sweep     anon, written from begin to end and again, with its contents checked
  * flush: before each pass of `ages` this processor's TLB is emptied, by a change of other pages' rights.
  * Prints `ready pid=P at=0x...` when all is there, then sleeps or does as above until it is killed.
@@ -237,6 +238,24 @@ static void churn(void)
     }
 }
 
+static void kept(void)
+{
+    sigset_t asked;
+    int number;
+    sigemptyset(&asked);
+    sigaddset(&asked, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &asked, NULL);
+    char *at = filled(MADV_NOHUGEPAGE);
+    ready(at);
+    for (;;) {
+        sigwait(&asked, &number);
+        for (size_t page = 0; page < bytes / PAGE; page++)
+            page_check((uint64_t *)(at + page * PAGE), page, 1);
+        printf("right\n");
+        fflush(stdout);
+    }
+}
+
 static void sweep(void)
 {
     char *at = anonymous(MADV_NOHUGEPAGE);
@@ -267,6 +286,8 @@ static void run(const char *kind)
         ages();
     else if (IS("churn"))
         churn();
+    else if (IS("kept"))
+        kept();
     else if (IS("sweep"))
         sweep();
     else if (IS("zero") || IS("hugezero"))

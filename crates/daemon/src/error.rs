@@ -3,6 +3,7 @@
 //! Invariant: `Display` says what failed and why, [`Error::hint`] what to do, [`Error::exit_code`] how
 //! the process ends. It travels as text between a manager and the commands.
 
+use host::swap::SwapError;
 use host::wall::WallError;
 use host::watch::WatchError;
 use serde::{Deserialize, Serialize};
@@ -102,6 +103,17 @@ impl From<host::system::Error> for Error {
 impl From<WallError> for Error {
     fn from(error: WallError) -> Error {
         Error::missing(error.to_string(), error.hint())
+    }
+}
+
+impl From<SwapError> for Error {
+    fn from(error: SwapError) -> Error {
+        let exit = match () {
+            () if error.is_bad_request() => ExitCode::Usage,
+            () if error.is_missing() => ExitCode::Missing,
+            () => ExitCode::Failure,
+        };
+        Error::ending(exit, error.to_string(), error.hint())
     }
 }
 

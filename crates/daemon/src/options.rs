@@ -11,9 +11,11 @@ use serde::{Deserialize, Serialize};
 
 pub mod evict_by;
 mod units;
+mod write_back;
 
 pub use evict_by::EvictBy;
 pub use units::{Percent, Size, UnitError, bytes, millis};
+pub use write_back::{WriteBack, a_day};
 
 /// The memory limits of one target, with the meaning of cgroup v2's files of the same names
 /// (`--memory-max` and its kin).
@@ -102,6 +104,8 @@ pub struct Options {
     pub limits: Limits,
     /// Which pages go, and when.
     pub policy: Policy,
+    /// What of it that is out goes on to a disk.
+    pub write_back: Option<WriteBack>,
     /// The longest that a clearing of accessed bits may hold a process up; none for what suits the pace.
     pub max_wait: Option<Duration>,
     /// Go on with less than was asked for, and say so.
@@ -184,6 +188,13 @@ impl Options {
         self.limits.check_order()?;
         if self.policy.age_every.is_zero() {
             return Err(OptionsError::ZeroPeriod("age-every"));
+        }
+        if self
+            .write_back
+            .as_ref()
+            .is_some_and(|asked| asked.older_than.is_zero())
+        {
+            return Err(OptionsError::ZeroPeriod("write-back-older-than"));
         }
         if let Some(EvictBy(settings)) = self.policy.evict_by {
             check_policy(&settings)?;

@@ -3,9 +3,10 @@
 //! Invariant: what a host cannot give at all is said here, with the way to get it, and never found out
 //! later. Nothing is changed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use host::report::AgeSource;
+use host::swap::Tier;
 use host::system::{Groups, Proc, Target};
 use rustix::process::getuid;
 use rustix::thread::{CapabilitySet, capabilities};
@@ -111,6 +112,14 @@ pub fn swap(options: &Options) -> Result<(), Error> {
         "this host has no swap, so cold memory has nowhere to go",
         "`pagetide swap on` makes compressed swap in memory\n--best-effort goes on without",
     ))
+}
+
+/// The zram that is to be written back from, the one of `swap on` unless another is named.
+///
+/// # Errors
+/// There is none with a disk behind it, this kernel writes nothing back, or a right is missing.
+pub fn tier(from: Option<&Path>) -> Result<Tier, Error> {
+    Ok(Tier::open(from)?)
 }
 
 /// Whether pages of another process may be put out and read back: the kernel asks for CAP_SYS_NICE, whoever's

@@ -218,6 +218,72 @@ fn swapped_out(stage: &Stage, group: &MemoryGroup) -> Running {
     panic!("the kernel ended the program four times");
 }
 
+/// The kernel of this machine may write nothing back from zram, or may: then what is missing is the disk.
+#[test]
+fn what_cannot_go_on_to_a_disk_is_said_before_anything_starts() {
+    let stage = Stage::set();
+    let attribute = format!(
+        "/sys/block/{}/writeback",
+        stage.foreign.device().trim_start_matches("/dev/")
+    );
+    let can = Path::new(&attribute).exists();
+    let (code, told) = match can {
+        true => (2, "it is no block device"),
+        false => (3, "CONFIG_ZRAM_WRITEBACK"),
+    };
+    stage.fails(
+        &["on", "--size", "8M", "--backing", "/dev/null"],
+        code,
+        told,
+    );
+    stage.is_as_before();
+    let both = ["on", "--file", "x", "--backing", "/dev/null"];
+    assert_eq!(stage.swap(&both).status.code(), Some(2));
+    let binary = pagetide::binary();
+    let run = |more: &[&str]| {
+        let words = [
+            &[binary.as_str(), "run", "--write-back-older-than", "1m"],
+            more,
+        ]
+        .concat();
+        let outcome = stage
+            .inside(&[&words[..], &["--", "echo", "ran"]].concat())
+            .finish(LIMIT);
+        let stderr = outcome.stderr.clone();
+        assert!(
+            !outcome.stdout.contains("ran") || outcome.status.success(),
+            "{stderr}"
+        );
+        (outcome.status.code(), stderr)
+    };
+    // Of nobody's making: it is there, and is not ours.
+    let (code, stderr) = run(&[]);
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(
+        stderr.contains("no compressed swap here is pagetide's"),
+        "{stderr}"
+    );
+    let device = stage.foreign.device();
+    let named = ["--write-back-from", &device];
+    let (code, stderr) = run(&named);
+    assert_eq!(code, Some(3), "{stderr}");
+    let told = if can {
+        "no disk behind it"
+    } else {
+        "CONFIG_ZRAM_WRITEBACK"
+    };
+    assert!(
+        stderr.contains(told) && stderr.contains("hint: "),
+        "{stderr}"
+    );
+    let (code, stderr) = run(&["--write-back-from", "/dev/null"]);
+    assert_eq!(code, Some(2), "{stderr}");
+    // Without it the program runs, and that is said.
+    let (code, stderr) = run(&["--best-effort"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("no compressed swap"), "{stderr}");
+}
+
 #[test]
 fn compressed_memory_is_made_used_and_removed() {
     let stage = Stage::set();

@@ -6,6 +6,7 @@
 
 mod curve;
 mod recording;
+mod write_back;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use curve::HELD_PER_MILLE;
 pub use curve::{Curve, CurvePoint, REFAULTS_PER_MILLE, Recommended};
 pub use recording::RecordingReport;
+pub use write_back::WriteBackReport;
 
 /// Edges of bins, milliseconds: fine where policies are, coarse where only the order matters.
 pub const AGE_EDGES_MS: [u64; 18] = [
@@ -100,6 +102,9 @@ pub struct Report {
     /// Of a managed target with a policy: which, and what it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyReport>,
+    /// Of a managed target whose oldest pages go on to a disk: how many did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_back: Option<WriteBackReport>,
     /// Bytes by age, one entry a node. All bins and `unknown_age_bytes` together are `resident_bytes`.
     pub page_age: Vec<NodeAge>,
     /// Resident bytes whose age is not known (secondary MMU, no clearing without a stall, no source).

@@ -1,10 +1,12 @@
 //! Limits and policy: what `run` and `attach` have in common.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use daemon::options::{
-    Algorithm, EvictBy, Limits, Millis, Options, Policy, Size, evict_by, millis,
+    Algorithm, Bytes, EvictBy, Limits, Millis, Options, Policy, Size, WriteBack, bytes, evict_by,
+    millis,
 };
 
 use crate::failure::Failure;
@@ -56,6 +58,18 @@ pub(crate) struct Knobs {
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]", help_heading = POLICY)]
     #[arg(conflicts_with = "evict_older_than", long_help = evict_by_help())]
     evict_by: Option<EvictBy>,
+    /// Of what is out in zram, write to the disk behind it what was not touched for so long (`swap on --backing`)
+    #[arg(long, value_name = "TIME", help_heading = POLICY)]
+    #[arg(value_parser = millis, allow_negative_numbers = true)]
+    write_back_older_than: Option<Millis>,
+    /// Write at most so much a day: flash wears out by it
+    #[arg(long, value_name = "SIZE", default_value = "1G", help_heading = POLICY)]
+    #[arg(requires = "write_back_older_than", value_parser = bytes, allow_negative_numbers = true)]
+    write_back_max: Bytes,
+    /// Write back from this zram [default: the one that `swap on` made]
+    #[arg(long, value_name = "DEVICE", help_heading = POLICY)]
+    #[arg(requires = "write_back_older_than")]
+    write_back_from: Option<PathBuf>,
     /// Anon (200) against file pages (0)
     #[arg(long, value_name = "0..200", default_value = "60", help_heading = POLICY)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=200), allow_negative_numbers = true)]
@@ -96,6 +110,11 @@ impl Knobs {
                 swappiness: self.swappiness,
                 dry_run: self.dry_run,
             },
+            write_back: self.write_back_older_than.map(|age| WriteBack {
+                older_than: duration(age),
+                most_a_day: self.write_back_max.0,
+                from: self.write_back_from.clone(),
+            }),
             max_wait: self.max_wait.map(duration),
             best_effort: self.best_effort,
         };

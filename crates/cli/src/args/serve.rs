@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use daemon::http::Address;
-use daemon::options::{EvictBy, Millis, Size, millis};
+use daemon::options::{Bytes, EvictBy, Millis, Size, bytes, millis};
 
 use super::knobs::evict_by_help;
 
@@ -29,6 +29,17 @@ pub(crate) struct Serve {
     /// Put out of each tenant what this policy says, unless the file gives it another
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]", long_help = evict_by_help())]
     pub(crate) evict_by: Option<EvictBy>,
+    /// Of what is out of each tenant, write to the disk behind zram what was not touched for so long, unless the file says otherwise
+    #[arg(long, value_name = "TIME")]
+    #[arg(value_parser = millis, allow_negative_numbers = true)]
+    pub(crate) write_back_older_than: Option<Millis>,
+    /// Write at most so much a day, of all tenants together [default: 1G]
+    #[arg(long, value_name = "SIZE")]
+    #[arg(value_parser = bytes, allow_negative_numbers = true)]
+    pub(crate) write_back_max: Option<Bytes>,
+    /// Write back from this zram [default: the one that `swap on` made]
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) write_back_from: Option<PathBuf>,
     /// Policies decide and explain, and leave every page where it is
     #[arg(long)]
     pub(crate) dry_run: bool,

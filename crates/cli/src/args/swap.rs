@@ -54,6 +54,9 @@ pub(crate) struct On {
     /// Make a file of this name instead, on a disk
     #[arg(long, value_name = "PATH", conflicts_with = "compress")]
     pub(crate) file: Option<PathBuf>,
+    /// Put this disk or partition behind it, which must be nobody's: what is out for long can go on there (`--write-back-older-than`)
+    #[arg(long, value_name = "DEVICE", conflicts_with = "file")]
+    pub(crate) backing: Option<PathBuf>,
     /// As a JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -66,6 +69,7 @@ impl On {
             size: self.size.bytes_of(memory),
             algorithm: self.compress.clone(),
             file: self.file.clone(),
+            backing: self.backing.clone(),
         }
     }
 }

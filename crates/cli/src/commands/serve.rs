@@ -19,12 +19,15 @@ use super::live::Live;
 const PACE: Duration = Duration::from_secs(10);
 
 pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
-    if args.age_every.is_some_and(|time| time.0 == 0) {
-        let hint = "write e.g. `--age-every 10s`";
-        return Err(Failure::usage(
-            "--age-every 0: a period must be longer than nothing",
-            hint,
-        ));
+    let times = [
+        ("age-every", args.age_every),
+        ("write-back-older-than", args.write_back_older_than),
+    ];
+    for (name, time) in times {
+        if time.is_some_and(|time| time.0 == 0) {
+            let what = format!("--{name} 0: a period must be longer than nothing");
+            return Err(Failure::usage(what, format!("write e.g. `--{name} 10s`")));
+        }
     }
     let global = args.global.map(|how| match how {
         Global::MemcgLru => config::Global::MemcgLru,
@@ -37,6 +40,9 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
         memory_max: args.memory_max,
         age_every: args.age_every,
         evict_by: args.evict_by,
+        write_back_older_than: args.write_back_older_than,
+        write_back_max: args.write_back_max,
+        write_back_from: args.write_back_from.clone(),
         dry_run: args.dry_run,
         global,
         host: args.host.clone(),

@@ -66,6 +66,16 @@ fn area_lines(area: &Area, sheet: &mut Sheet) {
         ),
     };
     sheet.row("compressed", &text);
+    if let Some(behind) = &compressed.backing {
+        let text = format!(
+            "{} on {} ({} written, {} read back)",
+            Bytes(behind.held_bytes),
+            behind.path.display(),
+            Bytes(behind.written_bytes),
+            Bytes(behind.read_bytes),
+        );
+        sheet.row("behind it", &text);
+    }
 }
 
 /// What was made.
@@ -76,11 +86,13 @@ pub(crate) fn made(made: &Made, style: Style) -> String {
     }
     let by = made.algorithm.as_ref();
     let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+    let behind = made.backing.as_ref();
+    let behind = behind.map_or_else(String::new, |disk| format!(", with {disk} behind it"));
     let (path, size, kind) = (made.path.display(), Bytes(made.size_bytes), made.kind);
     let priority = made.priority;
     sheet.hanging(
         "",
-        &format!("swap is on: {path}, {size}, {kind}{by}, priority {priority}"),
+        &format!("swap is on: {path}, {size}, {kind}{by}{behind}, priority {priority}"),
     );
     sheet.hanging("", "`pagetide swap off` brings all back and removes it");
     if made.kind == host::system::swap::SwapKind::Zram && made.page_cluster.is_some_and(|n| n > 0) {
@@ -117,7 +129,7 @@ fn cluster(page_cluster: Option<u32>, sheet: &mut Sheet) {
 mod tests {
     use std::path::PathBuf;
 
-    use host::swap::Compressed;
+    use host::swap::{Backing, Compressed};
     use host::system::swap::SwapKind;
 
     use super::*;
@@ -145,6 +157,12 @@ mod tests {
                 compressed_bytes: 190 << 20,
                 memory_bytes: 200 << 20,
                 ratio: Some(2.56),
+                backing: Some(Backing {
+                    path: PathBuf::from("/dev/vdb1"),
+                    held_bytes: 3 << 20,
+                    written_bytes: 5 << 20,
+                    read_bytes: 4096,
+                }),
             }),
             ..area("/dev/zram1", true)
         };
@@ -157,6 +175,7 @@ mod tests {
 /dev/zram1  (zram, made by pagetide, priority 100)
   used       512 MiB of 2 GiB (25%)
   compressed 512 MiB by lz4 to 190 MiB, in 200 MiB of memory (ratio 2.6)
+  behind it  3 MiB on /dev/vdb1 (5 MiB written, 4 KiB read back)
 
 /my?[2J swap  (file, not pagetide's, priority -2)
   used       512 MiB of 2 GiB (25%)
@@ -195,6 +214,7 @@ vm.page-cluster is 3: 8 pages are read where zram gives one at once
             priority: 100,
             page_cluster: Some(0),
             removed: Some("/old, left by an earlier command".to_owned()),
+            backing: None,
         };
         let want = "\
 removed /old, left by an earlier command

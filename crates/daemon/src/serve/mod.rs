@@ -10,13 +10,14 @@ pub(crate) mod wake;
 
 use std::time::{Duration, Instant};
 
-use host::manage::{Manager, Recording, Settings};
+use host::manage::{Manager, Recording, Settings, WriteBackAsked};
 use host::report::Report;
+use host::swap::Tier;
 use host::wall::Wall;
 
 use crate::control::ControlServer;
 use crate::error::Error;
-use crate::options::{Algorithm, Options, Swappiness};
+use crate::options::{Algorithm, Millis, Options, Swappiness, a_day};
 use crate::preflight::{self, Chosen};
 use crate::walls;
 
@@ -87,6 +88,10 @@ impl Served {
         };
         need(preflight::swap(&options))?;
         need(preflight::right(&options))?;
+        let mut tier = None;
+        if let Some(asked) = &options.write_back {
+            need(preflight::tier(asked.from.as_deref()).map(|found| tier = Some(found)))?;
+        }
         if let Some(managed) = crate::control::find(&chosen.tenant)? {
             return Err(Error::failed(
                 format!(
@@ -103,7 +108,11 @@ impl Served {
             need(walls::raise(pid).map(|made| wall = Some(made)))?;
         }
         let shares = Shares::new(options.limits, wants_wall);
-        let mut manager = start(settings(chosen, &options, &shares), wall)?;
+        let settings = Settings {
+            write_back: tier.and_then(|tier| write_back(&options, tier)),
+            ..settings(chosen, &options, &shares)
+        };
+        let mut manager = start(settings, wall)?;
         if let Err(error) = need(preflight::source(manager.report().age_source)) {
             walls::fall(manager.end());
             return Err(error);
@@ -192,6 +201,17 @@ fn start(settings: Settings, wall: Option<Wall>) -> Result<Manager, Error> {
     Ok(Manager::start(settings, wall)?)
 }
 
+/// What goes on to the disk behind this device.
+fn write_back(options: &Options, tier: Tier) -> Option<(WriteBackAsked, Millis)> {
+    let asked = options.write_back.as_ref()?;
+    let device = WriteBackAsked {
+        tier,
+        budget: a_day(asked.most_a_day),
+        dry_run: options.policy.dry_run,
+    };
+    Some((device, Millis::from(asked.older_than)))
+}
+
 /// The settings of a tenant's manager.
 fn settings(chosen: Chosen, options: &Options, shares: &Shares) -> Settings {
     let policy = options.policy;
@@ -203,6 +223,7 @@ fn settings(chosen: Chosen, options: &Options, shares: &Shares) -> Settings {
         classic: policy.policy == Algorithm::ActiveInactive,
         swappiness: Swappiness::new(policy.swappiness).unwrap_or_default(),
         policy: policy.evict_by.map(|evict_by| evict_by.0),
+        write_back: None,
         dry_run: policy.dry_run,
     }
 }

@@ -6,19 +6,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use engine::memcg::MemcgId;
+use engine::policy::WriteBudget;
 use engine::units::{Bytes, Limit};
-use host::manage::PolicyAsked;
-use host::manage::tenants::{HostGroups, Noreuse, NoreuseFiles, Policies, Settings, Watermarks};
+use host::manage::tenants::{
+    HostGroups, Noreuse, NoreuseFiles, Policies, Settings, Watermarks, WriteBackAges,
+};
+use host::manage::{PolicyAsked, WriteBackAsked};
 use host::system::PathPattern;
 use rustix::io::Errno;
 
-use super::config::{Config, Global, Policy, Tenant};
+use super::config::{Age, Config, Global, Policy, Tenant};
 use super::desk::Tree;
 use super::listen::Wanted;
 use crate::control;
 use crate::error::{Error, ExitCode};
 use crate::http::Address;
-use crate::options::{EvictBy, Millis, Percent, Size};
+use crate::options::{EvictBy, Millis, Percent, Size, a_day};
+use crate::preflight;
 
 /// Where a token is kept that nobody gave a place.
 const TOKEN_FILE: &str = "/run/pagetide/token";
@@ -42,6 +46,12 @@ pub struct Given {
     pub age_every: Option<Millis>,
     /// What leaves each tenant, unless the file gives it another policy.
     pub evict_by: Option<EvictBy>,
+    /// What is out of each tenant and was not accessed for so long goes on to a disk, unless the file says otherwise.
+    pub write_back_older_than: Option<Millis>,
+    /// See `mount`.
+    pub write_back_max: Option<Bytes>,
+    /// See `mount`.
+    pub write_back_from: Option<PathBuf>,
     /// No policy moves anything.
     pub dry_run: bool,
     /// See `mount`.
@@ -65,10 +75,20 @@ pub(super) struct Asked {
     pub(super) memory_max: Option<Limit>,
     pub(super) watermarks: Option<Watermarks>,
     policies: Policies,
+    write_back: WriteBack,
     tenants: Vec<(String, Tenant)>,
     /// Files that everybody uses once.
     noreuse_paths: Vec<PathPattern>,
     total: Bytes,
+}
+
+/// What of tenants that is out goes on to a disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct WriteBack {
+    ages: WriteBackAges,
+    most_a_day: u64,
+    from: Option<PathBuf>,
+    dry_run: bool,
 }
 
 /// What holds for as long as it serves.
@@ -88,6 +108,7 @@ impl Given {
         let file = self.config.as_deref().map(Config::read).transpose()?;
         let file = file.unwrap_or_default();
         let policies = self.policies(&file);
+        let write_back = self.write_back(&file);
         let total = host::system::Proc::system().and_then(|proc| proc.memory());
         let total = Bytes(total.map_err(Error::from)?.total);
         let follow = self.host.clone().or(file.host).unwrap_or("/".to_owned());
@@ -125,6 +146,7 @@ impl Given {
                 total,
             )?,
             policies,
+            write_back,
             tenants: file.tenants.into_iter().collect(),
             noreuse_paths: file.noreuse_paths,
             total,
@@ -148,6 +170,31 @@ impl Given {
         };
         let all = all.into_iter().chain(own);
         all.map(|(path, policy)| (path, asked(policy))).collect()
+    }
+}
+
+impl Given {
+    /// What goes on to a disk, and how old that is.
+    fn write_back(&self, file: &Config) -> WriteBack {
+        let given = self.write_back_older_than.map(Age::After);
+        let all = given.or(file.write_back_older_than);
+        let all = all.map(|age| (PathBuf::new(), age));
+        let tenants = file.tenants.iter();
+        let own = tenants.filter_map(|(path, one)| Some((path.into(), one.write_back_older_than?)));
+        let ages = all.into_iter().chain(own).map(|(path, age)| match age {
+            Age::After(age) => (path, Some(age)),
+            Age::Never => (path, None),
+        });
+        let most = self.write_back_max.or(file.write_back_max);
+        WriteBack {
+            ages: ages.collect(),
+            most_a_day: most.unwrap_or(WriteBudget::default().most).0,
+            from: self
+                .write_back_from
+                .clone()
+                .or(file.write_back_from.clone()),
+            dry_run: self.dry_run,
+        }
     }
 }
 
@@ -187,6 +234,22 @@ fn watermarks(
     Ok((low > 0).then_some(Watermarks { low, high }))
 }
 
+impl WriteBack {
+    /// Nothing goes anywhere where nobody asked for it.
+    fn apply(&self, tree: &mut Tree) -> Result<(), Error> {
+        let is_wanted = self.ages.values().any(Option::is_some);
+        let from = self.from.as_deref();
+        let tier = is_wanted.then(|| preflight::tier(from)).transpose()?;
+        let asked = tier.map(|tier| WriteBackAsked {
+            tier,
+            budget: a_day(self.most_a_day),
+            dry_run: self.dry_run,
+        });
+        tree.tenants.set_write_back(asked, self.ages.clone());
+        Ok(())
+    }
+}
+
 impl Asked {
     /// For the tree.
     pub(super) fn settings(&self) -> Settings {
@@ -204,6 +267,7 @@ impl Asked {
     pub(super) fn apply(&self, tree: &mut Tree) -> Result<(), Error> {
         tree.tenants.set_watermarks(self.watermarks);
         tree.tenants.set_policies(self.policies.clone());
+        self.write_back.apply(tree)?;
         if let Some(max) = self.memory_max {
             self.limit_all(tree, max).map_err(|errno| {
                 let what = format!("cannot limit the tenants' root: {errno}");

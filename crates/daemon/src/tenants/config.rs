@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use host::system::PathPattern;
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::error::{Error, ExitCode};
 use crate::http::Address;
-use crate::options::{EvictBy, Millis, Size, millis};
+use crate::options::{Bytes, EvictBy, Millis, Size, bytes, millis};
 
 /// A file.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -31,6 +32,14 @@ pub struct Config {
     pub age_every: Option<Millis>,
     /// What leaves tenants though no limit asks for it.
     pub policy: Option<Policy>,
+    /// What is out of tenants and was not accessed for so long goes on to a disk.
+    #[serde(deserialize_with = "age")]
+    pub write_back_older_than: Option<Age>,
+    /// At most so much a day, of all of them.
+    #[serde(deserialize_with = "size")]
+    pub write_back_max: Option<Bytes>,
+    /// From this zram.
+    pub write_back_from: Option<PathBuf>,
     /// How a reclaim of all tenants goes about.
     pub global: Option<Global>,
     /// The host's own groups, from this one down; `none` for none of them.
@@ -100,11 +109,23 @@ pub struct Tenant {
     pub swap_max: Option<Size>,
     /// What leaves it, and those below it, though no limit asks for it.
     pub policy: Option<Policy>,
+    /// What is out of it, and of those below it, goes on to a disk then.
+    #[serde(deserialize_with = "age")]
+    pub write_back_older_than: Option<Age>,
     /// Its files are used once: accesses to them say nothing of the next ones.
     pub noreuse: bool,
     /// Those of its files that are, by their paths.
     #[serde(deserialize_with = "texts")]
     pub noreuse_paths: Vec<PathPattern>,
+}
+
+/// How old what goes on to a disk is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Age {
+    /// It was not accessed for so long.
+    After(Millis),
+    /// `never`: nothing goes on.
+    Never,
 }
 
 /// A policy: `by`, its name or `none`; `dry-run`; and its own numbers, as on the command line.
@@ -283,6 +304,21 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Erro
     addresses.collect()
 }
 
+/// A size in bytes, written as on the command line.
+fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Error> {
+    let text = String::deserialize(from)?;
+    bytes(&text).map(Some).map_err(de::Error::custom)
+}
+
+/// A time, or `never`.
+fn age<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Age>, D::Error> {
+    let text = String::deserialize(from)?;
+    if text == "never" {
+        return Ok(Some(Age::Never));
+    }
+    time(text.into_deserializer()).map(|time| time.map(Age::After))
+}
+
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Millis>, D::Error> {
     let text = String::deserialize(from)?;
     match millis(&text) {
@@ -316,6 +352,9 @@ mod tests {
             memory_max,
             age_every,
             policy,
+            write_back_older_than,
+            write_back_max,
+            write_back_from,
             global,
             host,
             manage_host,
@@ -328,6 +367,8 @@ mod tests {
         } = config;
         assert!(mount.is_some() && root.is_some() && memory_max.is_some() && age_every.is_some());
         assert!(policy.is_some_and(|policy| policy.by.is_some()));
+        assert!(write_back_older_than.is_some() && write_back_max.is_some());
+        assert!(write_back_from.is_some());
         assert!(global.is_some() && host.is_some() && manage_host.is_some());
         assert!(!noreuse_paths.is_empty());
         assert!(!listen.is_empty() && token_file.is_some() && history.is_some());
@@ -336,7 +377,7 @@ mod tests {
         assert!(all.memory_min.is_some() && all.memory_low.is_some());
         assert!(all.memory_high.is_some() && all.memory_max.is_some() && all.swap_max.is_some());
         assert!(all.noreuse && !all.noreuse_paths.is_empty());
-        assert!(all.policy.is_some());
+        assert!(all.policy.is_some() && all.write_back_older_than == Some(Age::Never));
     }
 
     #[test]
@@ -373,6 +414,9 @@ mod tests {
                 &["line 1", "localhost:1", "127.0.0.1:9477"],
             ),
             ("listen = [\"unix:/x\", 1]", &["line 1", "127.0.0.1:9477"]),
+            ("write-back-older-than = \"0s\"", &["line 1", "longer"]),
+            ("write-back-older-than = \"newer\"", &["line 1", "newer"]),
+            ("write-back-max = \"much\"", &["line 1", "much"]),
             ("mount = ", &["line 1"]),
             (
                 "\nnoreuse-paths = [\"/a/*\", \"srv/b\"]",

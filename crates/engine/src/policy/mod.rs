@@ -7,7 +7,7 @@
 //! Invariant: a policy orders nothing without a [`Why`], and nothing that was used since the last look.
 //!
 //! From the ground: `age_histogram`, `rate`; `why`, `settings`, `windows`; `seen`; the policies, which do not know each
-//! other; here the one type that embedders see.
+//! other, and `write_back`, which says what of all that is out goes on to a disk; here the one type that embedders see.
 
 mod age_histogram;
 mod cold_age;
@@ -21,6 +21,7 @@ mod settings;
 mod testing;
 mod why;
 mod windows;
+mod write_back;
 
 pub use age_histogram::AgeHistogram;
 pub use rate::Rate;
@@ -29,6 +30,7 @@ pub use settings::{
     ColdAgeSettings, FitSettings, Key, PressureSettings, PromotionRateSettings, Settings, Unit,
 };
 pub use why::Why;
+pub use write_back::{Chosen, WriteBack, WriteBudget};
 
 use crate::units::{Bytes, Millis};
 use cold_age::ColdAge;

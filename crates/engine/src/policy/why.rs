@@ -55,6 +55,17 @@ pub enum Why {
         /// in this time.
         lasted: Millis,
     },
+    /// `write-back`.
+    WriteBack {
+        /// It was not used for so long,
+        older_than: Millis,
+        /// and so many pages were written before in this period
+        written: Pages,
+        /// where so much may be
+        most: Bytes,
+        /// in one of this length.
+        per: Millis,
+    },
 }
 
 impl fmt::Display for Why {
@@ -101,6 +112,16 @@ impl fmt::Display for Why {
                  used within {younger_than}, and {} pages came back)",
                 last.bytes(),
                 refaults.0
+            ),
+            Self::WriteBack {
+                older_than,
+                written,
+                most,
+                per,
+            } => write!(
+                f,
+                "not accessed for {older_than} (write-back: {} of {most} each {per} were written before)",
+                written.bytes()
             ),
         }
     }

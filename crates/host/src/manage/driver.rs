@@ -24,7 +24,7 @@ use super::record::{Recorder, Recording};
 use super::spent::{Spent, thread_cpu};
 use super::tally::Tally;
 use crate::ages::Listener;
-use crate::system::Identity;
+use crate::system::{Identity, Proc};
 use crate::watch::{Watch, WatchError, own_cpu};
 
 /// Pages that the engine isolates at a time: some milliseconds of paging out.
@@ -241,6 +241,12 @@ impl Driver {
     pub(super) fn ages_out(&self, memcg: MemcgId, now: Millis) -> AgeHistogram {
         let out = self.out.as_ref().map(|out| out.ages(memcg, now));
         out.unwrap_or_default()
+    }
+
+    /// Where pages that are out are, and which processes they are of; what is out is known where returns are kept.
+    pub(super) fn outside(&mut self) -> (&Homes, &Members, &Proc, Option<&mut Out>) {
+        let proc = self.watch.proc();
+        (&self.homes, &self.members, proc, self.out.as_mut())
     }
 
     /// Pages that the kernel skips go off the lists from now on.

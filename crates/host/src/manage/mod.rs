@@ -7,11 +7,12 @@
 //!
 //! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `homes`, `out`, `tally`, `waits`,
 //! `why`; `feed` (a look tells the engine), `kernel` (the engine's pages leave), `room` (limits as measured); `record` (looks into a
-//! file); `driver` (all of one engine); `minder` (a policy at work); `act`, `report`; here the clock.
+//! file); `driver` (all of one engine); `minder` (a policy at work), `demote` (what is out goes on to a disk); `act`, `report`; here the clock.
 
 mod act;
 mod advise;
 mod culled;
+mod demote;
 mod driver;
 mod feed;
 mod flags;
@@ -42,11 +43,12 @@ use engine::{Limit, Machine, MachineConfig, Millis, Policy};
 
 use crate::wall::Wall;
 use crate::watch::{self, Watch, WatchError};
+use demote::Demoter;
 use driver::{BATCH, Driver};
 use feed::Noticed;
 pub use minder::Asked as PolicyAsked;
 use minder::Minder;
-pub use options::{Ask, Kept, Limits, Reclaimed, Settings};
+pub use options::{Ask, Kept, Limits, Reclaimed, Settings, WriteBackAsked};
 pub use record::Recording;
 use room::Room;
 use tally::Tally;
@@ -87,6 +89,8 @@ pub struct Manager {
     /// When usage is measured again.
     next_hold: Instant,
     minder: Option<Minder>,
+    /// What of it is out goes on to a disk, and how old that is.
+    demoter: Option<(Demoter, Millis)>,
     /// How long tasks wait, where the policy goes by that.
     waits: Option<Waits>,
     /// When the engine's youngest generation was opened, milliseconds of the watch.
@@ -133,13 +137,16 @@ impl Manager {
         let memcg = MemcgId::FIRST;
         machine.set_swappiness(memcg, settings.swappiness);
         let mut driver = Driver::new(watch, machine);
-        if minder.is_some() {
+        let asked = settings.write_back.clone();
+        let demoter = asked.map(|(asked, age)| (Demoter::new(asked, Millis(0)), age));
+        if minder.is_some() || demoter.is_some() {
             driver.keep_returns();
         }
         let mut manager = Manager {
             settings,
             driver,
             minder,
+            demoter,
             waits: None,
             wall,
             usual_swappiness: None,
@@ -172,6 +179,7 @@ impl Manager {
             self.driver.watch.follow()?;
         }
         self.mind(is_due)?;
+        self.demote(is_due);
         // Whatever else woke us: a limit that cannot be held is not tried again before its time.
         if Instant::now() >= self.next_hold {
             let pause = self.hold_limits()?;
@@ -181,6 +189,9 @@ impl Manager {
         let pause = self.next_hold.saturating_duration_since(now);
         let minder = self.minder.as_ref();
         let next = minder.and_then(|minder| minder.due_in(self.now()));
+        let pause = pause.min(next.unwrap_or(IDLE_MAX));
+        let demoter = self.demoter.as_ref();
+        let next = demoter.and_then(|(demoter, _)| demoter.due_in());
         let pause = pause.min(next.unwrap_or(IDLE_MAX));
         Ok(pause.min(self.next_look.saturating_duration_since(now)))
     }
@@ -319,6 +330,18 @@ impl Manager {
             return Ok(());
         }
         self.read()
+    }
+
+    /// What is out and old enough goes on to a disk, if it is time.
+    fn demote(&mut self, has_looked: bool) {
+        let Some((demoter, age)) = &mut self.demoter else {
+            return;
+        };
+        if demoter.is_due(has_looked) {
+            demoter.begin();
+            let told = demoter.demote(&mut self.driver, (self.memcg, *age), "");
+            told.into_iter().for_each(|told| self.act(told));
+        }
     }
 
     fn add(&mut self, tally: &Tally) {

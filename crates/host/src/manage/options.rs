@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use engine::policy::WriteBudget;
 pub use engine::vmscan::Kept;
-use engine::{Bytes, Limit, Swappiness, policy};
+use engine::{Bytes, Limit, Millis, Swappiness, policy};
 use serde::{Deserialize, Serialize};
 
+use crate::swap::Tier;
 use crate::system::family::Target;
 
 /// Limits of a tenant, with the meaning of cgroup v2's files of these names.
@@ -55,7 +57,20 @@ pub struct Settings {
     pub swappiness: Swappiness,
     /// What leaves though no limit asks for it.
     pub policy: Option<policy::Settings>,
+    /// What is out and was not used for so long goes on to a disk.
+    pub write_back: Option<(WriteBackAsked, Millis)>,
     /// Decide, say why, and move nothing.
+    pub dry_run: bool,
+}
+
+/// What is out is to go on from compressed memory to the disk behind it.
+#[derive(Clone, Debug)]
+pub struct WriteBackAsked {
+    /// From which zram.
+    pub tier: Tier,
+    /// How much.
+    pub budget: WriteBudget,
+    /// It is decided and said why, and nothing is written.
     pub dry_run: bool,
 }
 

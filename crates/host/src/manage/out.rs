@@ -12,8 +12,11 @@ use engine::{FolioId, Millis, Pages};
 
 /// Pages that have a place together.
 const CHUNK: usize = 512;
-/// A time is kept in steps of so many milliseconds, as a power of two: 32 bits are eight years.
+/// A time is kept in steps of so many milliseconds, as a power of two: 31 bits are four years.
 const STEP_BITS: u32 = 6;
+
+/// A page that went on to a disk, or was asked to: it is not asked again while it is out.
+const ASKED: u32 = 1 << 31;
 
 /// By page: when it was last used, in steps, from 1; 0 for a page that is not out.
 #[derive(Debug)]
@@ -31,15 +34,15 @@ pub(super) struct Out {
 
 const fn step_of(ms: u64) -> u32 {
     let step = ms.div_ceil(1 << STEP_BITS) + 1;
-    if step > u32::MAX as u64 {
-        u32::MAX
+    if step >= ASKED as u64 {
+        ASKED - 1
     } else {
         (step & 0xffff_ffff) as u32
     }
 }
 
 const fn ms_of(step: u32) -> u64 {
-    (step as u64 - 1) << STEP_BITS
+    ((step & !ASKED) as u64 - 1) << STEP_BITS
 }
 
 const fn place(id: FolioId) -> (usize, usize) {
@@ -107,6 +110,34 @@ impl Out {
         }
     }
 
+    /// Pages of a tenant that were not asked to go on to a disk, with the time when each was last used.
+    pub(super) fn not_asked(
+        &self,
+        memcg: MemcgId,
+    ) -> impl Iterator<Item = (FolioId, Millis)> + use<'_> {
+        let chunks = self.tenants.get(memcg.index()).into_iter().flatten();
+        let pages = (0_u32..).zip(chunks).flat_map(|(number, chunk)| {
+            let pages = chunk.iter().flat_map(|chunk| chunk.last);
+            (number * 512..).map(FolioId).zip(pages)
+        });
+        pages
+            .filter(|(_, last)| *last > 0 && last & ASKED == 0)
+            .map(|(id, last)| (id, Millis(ms_of(last))))
+    }
+
+    /// A page was asked to go on.
+    pub(super) fn note_asked(&mut self, memcg: MemcgId, id: FolioId) {
+        let (chunk, at) = place(id);
+        let chunks = self.tenants.get_mut(memcg.index());
+        let chunk = chunks.and_then(|chunks| chunks.get_mut(chunk)?.as_mut());
+        if let Some(last) = chunk
+            .map(|chunk| &mut chunk.last[at])
+            .filter(|last| **last > 0)
+        {
+            *last |= ASKED;
+        }
+    }
+
     /// Pages of a tenant by age.
     pub(super) fn ages(&self, memcg: MemcgId, now: Millis) -> AgeHistogram {
         let mut ages = AgeHistogram::new();
@@ -146,6 +177,28 @@ mod tests {
     }
 
     #[test]
+    fn a_page_is_asked_to_go_on_once_while_it_is_out() {
+        let mut out = Out::default();
+        for (id, last) in [(3, 640), (700, 64), (5, 1280)] {
+            out.note(ONE, FolioId(id), last);
+        }
+        let of = |out: &Out| -> Vec<(u32, u64)> {
+            let pages = out.not_asked(ONE);
+            pages.map(|(id, last)| (id.0, last.0)).collect()
+        };
+        assert_eq!(of(&out), [(3, 640), (5, 1280), (700, 64)]);
+        out.note_asked(ONE, FolioId(700));
+        out.note_asked(ONE, FolioId(4));
+        assert_eq!(of(&out), [(3, 640), (5, 1280)]);
+        // Its age is what it was, and it counts as it did.
+        assert_eq!(out.ages(ONE, Millis(10_000)).total(), Pages(3));
+        assert_eq!(out.take(ONE, FolioId(700)), Some(64));
+        assert_eq!(out.take(ONE, FolioId(4)), None);
+        out.note(ONE, FolioId(700), 6400);
+        assert_eq!(of(&out), [(3, 640), (5, 1280), (700, 6400)]);
+    }
+
+    #[test]
     fn what_its_program_removed_is_forgotten() {
         let mut out = Out::default();
         for id in [0, 511, 512, 1024] {
@@ -161,10 +214,10 @@ mod tests {
 
     #[test]
     fn times_are_rounded_up() {
-        for ms in [0, 1, 63, 64, 65, 1 << 37] {
+        for ms in [0, 1, 63, 64, 65, 1 << 36] {
             let told = ms_of(step_of(ms));
             assert!(told >= ms && told - ms < 64, "{ms} {told}");
         }
-        assert_eq!(step_of(u64::MAX), u32::MAX);
+        assert_eq!(step_of(u64::MAX), ASKED - 1);
     }
 }

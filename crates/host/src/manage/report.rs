@@ -25,6 +25,8 @@ impl Manager {
             swap_max_bytes: limit(limits.swap_max),
         };
         report.policy = self.minder.as_ref().map(Minder::report);
+        let demoter = self.demoter.as_ref();
+        report.write_back = demoter.map(|(demoter, age)| demoter.report(Some(*age)));
         report.evicted_pages = self.sums.evicted;
         report.refaulted_pages = self.sums.noticed.came_back;
         report.left_by_kernel_pages = self.sums.noticed.left;

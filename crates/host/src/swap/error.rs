@@ -19,6 +19,14 @@ pub enum SwapError {
         /// What to ask for instead.
         hint: String,
     },
+    /// What was named is nothing that could do it.
+    #[error("{what}: {why}")]
+    BadDevice {
+        /// What failed.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// This user may not, or this kernel or file system cannot.
     #[error("{what}: {why}")]
     Missing {
@@ -144,7 +152,9 @@ impl SwapError {
             SwapError::AlreadyOn { .. } => {
                 "for another size: pagetide swap off, then on".to_owned()
             }
-            SwapError::NothingOn { .. } | SwapError::NotOurs { .. } => STATUS.to_owned(),
+            SwapError::NothingOn { .. }
+            | SwapError::NotOurs { .. }
+            | SwapError::BadDevice { .. } => STATUS.to_owned(),
             SwapError::Taken { .. } | SwapError::Running | SwapError::InUse { .. } => {
                 "try again in a moment".to_owned()
             }
@@ -155,7 +165,10 @@ impl SwapError {
     /// Whether the request was wrong, whatever the host.
     #[must_use]
     pub fn is_bad_request(&self) -> bool {
-        matches!(self, SwapError::BadRequest { .. })
+        matches!(
+            self,
+            SwapError::BadRequest { .. } | SwapError::BadDevice { .. }
+        )
     }
 
     /// Whether a right, or a feature of the kernel or of a file system, is missing.

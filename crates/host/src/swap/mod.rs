@@ -5,10 +5,12 @@
 //! agree it is somebody else's by now. One owner has one area; a command that fails leaves nothing behind,
 //! and what a killed one left is taken up by the owner's next. No sysctl is changed.
 //!
-//! Floors, from the ground: `error`; `header`, `stat`, `kernel`; `places`, `record`; `zram`, `file`;
-//! `area` (one that a record names, as it is now) and `room`; `on`, `off`, `status`, `lease`.
+//! Floors, from the ground: `error`; `header`, `stat`, `slot` (where a page is), `kernel`; `places`, `record`; `zram`, `file`;
+//! `area` (one that a record names, as it is now), `backing` (the disk behind a zram), `write_back` and `room`; `swap_type`;
+//! `on`, `off`, `status`, `lease`, `tier` (a zram with a disk behind it, to write back from).
 
 mod area;
+mod backing;
 mod error;
 mod file;
 mod header;
@@ -19,10 +21,14 @@ mod on;
 mod places;
 mod record;
 mod room;
+mod slot;
 mod stat;
 mod status;
+mod swap_type;
 #[cfg(test)]
 mod tests;
+mod tier;
+mod write_back;
 mod zram;
 
 use std::fs::File;
@@ -35,7 +41,9 @@ pub use error::SwapError;
 pub use lease::Lease;
 pub use off::Removed;
 pub use on::{Made, Request};
-pub use status::{Area, Compressed, Status};
+pub use slot::{Slot, slots};
+pub use status::{Area, Backing, Compressed, Status};
+pub use tier::{Tier, WrittenBack};
 
 use kernel::{Kernel, Running};
 use places::Places;

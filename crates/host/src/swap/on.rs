@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::area::{Now, look};
+use super::backing::put_behind;
 use super::error::SwapError;
 use super::file;
 use super::header::{self, PAGES_MAX, Uuid};
@@ -34,6 +35,8 @@ pub struct Request {
     pub algorithm: Option<String>,
     /// A file instead of compressed memory.
     pub file: Option<PathBuf>,
+    /// The disk behind compressed memory: a block device that is nobody's.
+    pub backing: Option<PathBuf>,
 }
 
 /// What was made.
@@ -54,6 +57,8 @@ pub struct Made {
     pub page_cluster: Option<u32>,
     /// What an earlier command had left and was removed first.
     pub removed: Option<String>,
+    /// The disk behind it.
+    pub backing: Option<String>,
 }
 
 impl Swap {
@@ -68,7 +73,7 @@ impl Swap {
         let removed = self.take_up()?;
         let mut made = match &request.file {
             Some(path) => self.on_file(path, size)?,
-            None => self.on_zram(request.algorithm.as_deref(), size)?,
+            None => self.on_zram(request, size)?,
         };
         made.removed = removed;
         Ok(made)
@@ -84,8 +89,8 @@ impl Swap {
         let asked = request.size.unwrap_or(memory / 2);
         let bad =
             |why: &str, hint: String| Err(SwapError::bad(format!("{asked} bytes are {why}"), hint));
-        if request.file.is_some() && request.algorithm.is_some() {
-            let hint = "leave --compress or --file out";
+        if request.file.is_some() && (request.algorithm.is_some() || request.backing.is_some()) {
+            let hint = "leave --file out, or --compress and --backing";
             return Err(SwapError::bad("a file is not compressed", hint));
         }
         if asked < SIZE_MIN {
@@ -125,7 +130,7 @@ impl Swap {
         Ok(told)
     }
 
-    fn on_zram(&self, algorithm: Option<&str>, size: u64) -> Result<Made, SwapError> {
+    fn on_zram(&self, request: &Request, size: u64) -> Result<Made, SwapError> {
         let uuid = self.places.new_uuid()?;
         let zram = Zram::add(&self.places)?;
         let record = Record {
@@ -139,7 +144,10 @@ impl Swap {
         let mut is_set = false;
         let mut steps = || {
             self.save(&record)?;
-            let algorithm = zram.set(algorithm, size)?;
+            if let Some(backing) = &request.backing {
+                put_behind(&zram, backing)?;
+            }
+            let algorithm = zram.set(request.algorithm.as_deref(), size)?;
             is_set = true;
             let refused =
                 |error| SwapError::io(format!("cannot set up {}", record.path.display()), &error);
@@ -154,7 +162,10 @@ impl Swap {
         };
         let done = steps();
         match done {
-            Ok(algorithm) => Ok(self.made(&record, algorithm)),
+            Ok(algorithm) => Ok(Made {
+                backing: zram.backing().map(|path| path.display().to_string()),
+                ..self.made(&record, algorithm)
+            }),
             // It has a size that we did not give it: somebody looked for a free device and found ours.
             Err(why) if !is_set && !zram.is_empty() => {
                 let _ = self.forget();
@@ -224,6 +235,7 @@ impl Swap {
             },
             page_cluster: self.places.page_cluster(),
             removed: None,
+            backing: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What zram says of itself: `comp_algorithm` and `mm_stat` (the kernel's admin guide, blockdev/zram).
+//! What zram says of itself: `comp_algorithm`, `mm_stat` and `bd_stat` (the kernel's admin guide, blockdev/zram).
 //!
 //! Invariant: parsers take any bytes; a figure that cannot be read is no figure.
 
@@ -71,6 +71,30 @@ impl MmStat {
     }
 }
 
+/// `bd_stat`, in pages of 4 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct BdStat {
+    /// On the disk now.
+    pub(super) held: u64,
+    /// Read from there since the device was made.
+    pub(super) read: u64,
+    /// Written there.
+    pub(super) written: u64,
+}
+
+impl BdStat {
+    /// `bd_count bd_reads bd_writes`.
+    pub(super) fn parse(text: &[u8]) -> Option<BdStat> {
+        let mut figures = words(text.trim_ascii()).map(number);
+        let mut next = || figures.next().flatten();
+        Some(BdStat {
+            held: next()?,
+            read: next()?,
+            written: next()?,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +126,17 @@ mod tests {
         ] {
             assert_eq!(MmStat::parse(text.as_bytes()), Some(stat), "{text}");
         }
+        let told = BdStat::parse(b"       7        1       9\n");
+        let (held, read, written) = (7, 1, 9);
+        assert_eq!(
+            told,
+            Some(BdStat {
+                held,
+                read,
+                written
+            })
+        );
+        assert_eq!(BdStat::parse(b"1 2"), None);
         assert_eq!(MmStat::parse(b"1 2"), None);
         assert_eq!(MmStat::parse(b"1 2 -3"), None);
     }
@@ -114,7 +149,7 @@ mod tests {
             for text in [&bytes[..], text.as_bytes()] {
                 let found = Algorithms::parse(text);
                 prop_assert!(found.chosen.iter().all(|chosen| found.has(chosen)));
-                let _ = MmStat::parse(text);
+                let _ = (MmStat::parse(text), BdStat::parse(text));
             }
         }
     }

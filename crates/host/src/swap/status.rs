@@ -57,6 +57,22 @@ pub struct Compressed {
     pub memory_bytes: u64,
     /// Original to memory; none while nothing is in it.
     pub ratio: Option<f64>,
+    /// The disk behind it, if there is one.
+    pub backing: Option<Backing>,
+}
+
+/// The disk behind a zram.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Backing {
+    /// Which.
+    #[serde(serialize_with = "super::places::lossy")]
+    pub path: PathBuf,
+    /// What is there, and takes no memory.
+    pub held_bytes: u64,
+    /// What was written there since this zram was made.
+    pub written_bytes: u64,
+    /// What was read back from there.
+    pub read_bytes: u64,
 }
 
 impl Status {
@@ -130,6 +146,20 @@ fn compressed(zram: &Zram<'_>) -> Option<Compressed> {
         original_bytes: stat.original,
         compressed_bytes: stat.compressed,
         memory_bytes: stat.memory,
+        backing: backing(zram),
         ratio: (stat.original > 0 && stat.memory > 0).then(|| ratio(stat.original, stat.memory)),
+    })
+}
+
+fn backing(zram: &Zram<'_>) -> Option<Backing> {
+    /// What `bd_stat` counts in, whatever pages are.
+    const UNIT: u64 = 4096;
+    let path = zram.backing()?;
+    let stat = zram.bd_stat()?;
+    Some(Backing {
+        path,
+        held_bytes: stat.held * UNIT,
+        written_bytes: stat.written * UNIT,
+        read_bytes: stat.read * UNIT,
     })
 }

@@ -15,7 +15,7 @@ use rustix::fs::{Access, access, major, minor};
 
 use super::error::SwapError;
 use super::places::{Places, line, put};
-use super::stat::{Algorithms, MmStat};
+use super::stat::{Algorithms, BdStat, MmStat};
 
 /// udev and its kin open each new disk for a moment.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -97,6 +97,31 @@ impl<'a> Zram<'a> {
 
     pub(super) fn mm_stat(&self) -> Option<MmStat> {
         MmStat::parse(&std::fs::read(self.attribute("mm_stat")).ok()?)
+    }
+
+    /// Whether the kernel's zram writes anything back at all.
+    pub(super) fn may_write_back(&self) -> bool {
+        self.attribute("writeback").exists()
+    }
+
+    /// Where it is asked to.
+    pub(super) fn write_back_attribute(&self) -> PathBuf {
+        self.attribute("writeback")
+    }
+
+    /// The disk behind it, if there is one.
+    pub(super) fn backing(&self) -> Option<PathBuf> {
+        let path = line(&self.attribute("backing_dev")).ok()?;
+        (path != "none").then(|| path.into())
+    }
+
+    /// Gives a device of no size yet a disk to write back to.
+    pub(super) fn set_backing(&self, device: &Path) -> io::Result<()> {
+        put(&self.attribute("backing_dev"), &device.to_string_lossy())
+    }
+
+    pub(super) fn bd_stat(&self) -> Option<BdStat> {
+        BdStat::parse(&std::fs::read(self.attribute("bd_stat")).ok()?)
     }
 
     /// Gives it an algorithm, the one asked for or the best, and a size. The algorithm.

@@ -6,7 +6,7 @@
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
 //! Floors: `cache`; `tenant`, `under_way` (reclaims in slices); here the tree and its clock; `host` (the host's own groups), `pressure`;
-//! `unmapped` (page cache), `curves`; `list` (who is where), `look`, `hold` (limits), `policy`, `ask`, `reclaim` (what people ask for),
+//! `unmapped` (page cache), `curves`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`, `ask`, `reclaim` (what people ask for),
 //! `figures` (of all at once).
 
 mod ask;
@@ -23,6 +23,7 @@ mod reclaim;
 mod tenant;
 mod under_way;
 mod unmapped;
+mod write_back;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -40,7 +41,9 @@ pub use ask::{Ages, NodeAges, NodeUsage, Usage};
 pub use host::HostGroups;
 pub use policy::Policies;
 pub use pressure::Watermarks;
+pub use write_back::WriteBackAges;
 
+use super::demote::Demoter;
 use super::driver::{BATCH, Driver};
 use super::options::Reclaimed;
 pub use super::pause::Bell;
@@ -103,6 +106,9 @@ pub struct Tenants {
     /// Reports are to be no older than this, where anybody asked for them.
     refresh: Option<Duration>,
     policies: Policies,
+    /// What is out goes on to a disk: of whom, and how old.
+    demoter: Option<Demoter>,
+    write_back_ages: WriteBackAges,
     /// Policies need looks so often, if any does.
     look_every: Option<Duration>,
     /// A look has ended of which policies have not been told.
@@ -176,6 +182,8 @@ impl Tenants {
             swap_in_cost: SwapInCost::default(),
             refresh: None,
             policies: Policies::new(),
+            demoter: None,
+            write_back_ages: WriteBackAges::new(),
             look_every: None,
             has_looked: false,
             others: settings.others,
@@ -207,7 +215,8 @@ impl Tenants {
             return Ok(Duration::ZERO);
         }
         let has_looked = std::mem::take(&mut self.has_looked);
-        let pause = self.mind(has_looked).min(self.hold());
+        let pause = self.mind(has_looked).min(self.demote(has_looked));
+        let pause = pause.min(self.hold());
         let pause = pause.min(self.relieve()).min(self.refresh()?);
         let now = self.now();
         self.driver.machine.flush_stats_if_due(now);

@@ -18,7 +18,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 const BOOT: &str = "11111111-2222-3333-4444-555555555555\n";
 
 /// A tree that is removed at the end.
-pub(super) struct Fake {
+pub(in crate::swap) struct Fake {
     root: PathBuf,
     switch: Switch,
     allowed: bool,
@@ -34,7 +34,7 @@ struct Switch {
 }
 
 impl Fake {
-    pub(super) fn new() -> Fake {
+    pub(in crate::swap) fn new() -> Fake {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("pagetide-swap-{}-{number}", std::process::id());
         // In the directory of the build: a file must lie on a disk.
@@ -72,21 +72,21 @@ impl Fake {
         fake
     }
 
-    pub(super) fn root(&self) -> &Path {
+    pub(in crate::swap) fn root(&self) -> &Path {
         &self.root
     }
 
-    pub(super) fn dev(&self) -> PathBuf {
+    pub(in crate::swap) fn dev(&self) -> PathBuf {
         self.root.join("dev")
     }
 
-    pub(super) fn write(&self, name: &str, text: &str) {
+    pub(in crate::swap) fn write(&self, name: &str, text: &str) {
         let path = self.root.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    pub(super) fn remove(&self, name: &str) {
+    pub(in crate::swap) fn remove(&self, name: &str) {
         let path = self.root.join(name);
         let is_folder = path.is_dir();
         let done = if is_folder {
@@ -97,38 +97,38 @@ impl Fake {
         done.unwrap();
     }
 
-    pub(super) fn read(&self, name: &str) -> String {
+    pub(in crate::swap) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.root.join(name)).unwrap()
     }
 
     /// An attribute of `zram1`.
-    pub(super) fn zram(&self, name: &str) -> String {
+    pub(in crate::swap) fn zram(&self, name: &str) -> String {
         self.read(&format!("sys/block/zram1/{name}"))
     }
 
     /// What was written to `hot_remove`.
-    pub(super) fn removed(&self) -> String {
+    pub(in crate::swap) fn removed(&self) -> String {
         self.read("sys/class/zram-control/hot_remove")
     }
 
-    pub(super) fn calls(&self) -> Vec<String> {
+    pub(in crate::swap) fn calls(&self) -> Vec<String> {
         self.switch.calls.borrow().clone()
     }
 
     /// The next switching fails with this number.
-    pub(super) fn refuse(&self, errno: i32) {
+    pub(in crate::swap) fn refuse(&self, errno: i32) {
         *self.switch.refusal.borrow_mut() = Some(errno);
     }
 
-    pub(super) fn forbid(&mut self) {
+    pub(in crate::swap) fn forbid(&mut self) {
         self.allowed = false;
     }
 
-    pub(super) fn swap(&self) -> Swap {
+    pub(in crate::swap) fn swap(&self) -> Swap {
         self.swap_of("swap")
     }
 
-    pub(super) fn swap_of(&self, owner: &'static str) -> Swap {
+    pub(in crate::swap) fn swap_of(&self, owner: &'static str) -> Swap {
         let in_root = |name: &str| self.root.join(name);
         Swap {
             places: Places {

@@ -1,6 +1,6 @@
 //! Switching on and off over trees that look like the kernel's.
 
-mod fake;
+pub(super) mod fake;
 mod left;
 mod refused;
 

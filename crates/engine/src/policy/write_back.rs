@@ -1,0 +1,193 @@
+//! `write-back`: of what is out already, the oldest goes on from compressed memory to the disk behind it.
+//!
+//! Invariants: nothing younger than asked for is chosen, the oldest first; and from one period to the next no more is written than
+//! the budget, whoever asks, for flash wears out by it.
+
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+
+use super::why::Why;
+use crate::units::{Bytes, Millis, Pages};
+
+/// How much may be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WriteBudget {
+    /// So much
+    pub most: Bytes,
+    /// in each period of this.
+    pub per: Millis,
+}
+
+impl Default for WriteBudget {
+    /// A GiB a day: 5 years of it are 1.8 TiB, a hundredth of what a small SSD is made for.
+    fn default() -> Self {
+        Self {
+            most: Bytes(1 << 30),
+            per: Millis(86_400_000),
+        }
+    }
+}
+
+/// What is left of it. Periods are told from the beginning on.
+#[derive(Clone, Debug)]
+pub struct WriteBack {
+    budget: WriteBudget,
+    began: Millis,
+    written: Pages,
+}
+
+/// What is to be written, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen<T> {
+    /// The oldest first; of one age, the lesser first.
+    pub pages: Vec<T>,
+    /// Why these.
+    pub why: Why,
+}
+
+impl WriteBack {
+    /// Nothing is written yet.
+    #[must_use]
+    pub const fn new(budget: WriteBudget, now: Millis) -> Self {
+        Self {
+            budget,
+            began: now,
+            written: Pages(0),
+        }
+    }
+
+    /// How much may be written.
+    #[must_use]
+    pub const fn budget(&self) -> WriteBudget {
+        self.budget
+    }
+
+    /// Another budget holds; what was written in this period stays written.
+    pub const fn set_budget(&mut self, budget: WriteBudget) {
+        self.budget = budget;
+    }
+
+    /// Pages that may be written now.
+    pub fn left(&mut self, now: Millis) -> Pages {
+        let per = self.budget.per.0.max(1);
+        let passed = now.since(self.began).0 / per;
+        if passed > 0 {
+            self.began = Millis(self.began.0 + passed * per);
+            self.written = Pages(0);
+        }
+        Pages(self.budget.most.0 / 4096).less(self.written)
+    }
+
+    /// So many were.
+    pub fn note(&mut self, written: Pages) {
+        self.written = Pages(self.written.0.saturating_add(written.0));
+    }
+
+    /// Of pages that are out, each with the time when it was last used, those that are to be written now: `at_once` at most.
+    pub fn choose<T: Ord + Copy>(
+        &mut self,
+        (now, older_than): (Millis, Millis),
+        at_once: Pages,
+        out: impl IntoIterator<Item = (T, Millis)>,
+    ) -> Option<Chosen<T>> {
+        let most = usize::try_from(self.left(now).min(at_once).0).unwrap_or(usize::MAX);
+        // The youngest of those that were chosen so far is on top.
+        let mut oldest = BinaryHeap::new();
+        let is_old = |last: &Millis| *last <= now && now.since(*last) >= older_than;
+        for (page, last) in out.into_iter().filter(|(_, last)| is_old(last)) {
+            if oldest.len() < most {
+                oldest.push((last, page));
+            } else if let Some(mut youngest) = oldest.peek_mut()
+                && (last, page) < *youngest
+            {
+                *youngest = (last, page);
+            }
+        }
+        let pages: Vec<T> = oldest
+            .into_sorted_vec()
+            .into_iter()
+            .map(|one| one.1)
+            .collect();
+        let WriteBudget { most, per } = self.budget;
+        (!pages.is_empty()).then_some(Chosen {
+            pages,
+            why: Why::WriteBack {
+                older_than,
+                written: self.written,
+                most,
+                per,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(pages: u64, per: u64) -> WriteBudget {
+        WriteBudget {
+            most: Pages(pages).bytes(),
+            per: Millis(per),
+        }
+    }
+
+    /// By the definition: all that is old enough, sorted, and cut.
+    fn naive(now: u64, older: u64, most: usize, out: &[(u32, Millis)]) -> Vec<u32> {
+        let mut old: Vec<(u64, u32)> = Vec::new();
+        for (page, last) in out {
+            if last.0 <= now && now - last.0 >= older {
+                old.push((last.0, *page));
+            }
+        }
+        old.sort_unstable();
+        old.truncate(most);
+        old.into_iter().map(|(_, page)| page).collect()
+    }
+
+    #[test]
+    fn chosen_as_a_naive_model_chooses() {
+        let mut seed = 7_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for _ in 0..500 {
+            let (now, older, at_once) = (random(200), random(120), random(30));
+            let count = random(60);
+            let out: Vec<(u32, Millis)> = (0..count)
+                .map(|page| (u32::try_from(page).unwrap(), Millis(random(210))))
+                .collect();
+            let (allowed, before) = (random(40), random(40));
+            let mut policy = WriteBack::new(budget(allowed, 1_000), Millis(0));
+            policy.note(Pages(before));
+            let most = allowed.saturating_sub(before).min(at_once);
+            let ages = (Millis(now), Millis(older));
+            let chosen = policy.choose(ages, Pages(at_once), out.iter().copied());
+            let chosen = chosen.map_or_else(Vec::new, |chosen| chosen.pages);
+            let naive = naive(now, older, usize::try_from(most).unwrap(), &out);
+            assert_eq!(chosen, naive, "{now} {older} {most} {out:?}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_of_a_period() {
+        let mut policy = WriteBack::new(budget(10, 1_000), Millis(500));
+        policy.note(Pages(4));
+        assert_eq!(policy.left(Millis(600)), Pages(6));
+        policy.note(Pages(9));
+        assert_eq!(policy.left(Millis(1_499)), Pages(0));
+        let out = [(1_u32, Millis(0))];
+        let ages = |now| (Millis(now), Millis(100));
+        assert_eq!(policy.choose(ages(1_499), Pages(9), out), None);
+        assert!(policy.choose(ages(1_500), Pages(9), out).is_some());
+        policy.note(Pages(10));
+        // Periods that nobody used give nothing to the next.
+        assert_eq!(policy.left(Millis(9_700)), Pages(10));
+        policy.note(Pages(3));
+        assert_eq!(policy.left(Millis(10_499)), Pages(7));
+        policy.set_budget(budget(2, 1_000));
+        assert_eq!(policy.left(Millis(10_499)), Pages(0));
+        assert_eq!(policy.left(Millis(10_500)), Pages(2));
+    }
+}

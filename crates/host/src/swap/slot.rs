@@ -1,0 +1,86 @@
+//! Where in swap a page is, by `/proc/PID/pagemap` (the kernel's admin guide, mm/pagemap).
+//!
+//! Invariant: what is not plainly a place in swap is none: pages in memory, pages under migration, and everything to a reader
+//! without CAP_SYS_ADMIN, who is told of place 0, where the header lies.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Types from here up are migration, poison, markers and device memory; areas are numbered from 0.
+const TYPES: u8 = 23;
+
+/// A place in swap.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Slot {
+    /// Which area, by the kernel's number.
+    pub area: u8,
+    /// Which page of it.
+    pub offset: u64,
+}
+
+impl Slot {
+    /// What 64 bits of pagemap tell.
+    #[must_use]
+    pub fn parse(bits: u64) -> Option<Slot> {
+        const PRESENT: u64 = 1 << 63;
+        const SWAPPED: u64 = 1 << 62;
+        let is_out = bits & PRESENT == 0 && bits & SWAPPED != 0;
+        let area = u8::try_from(bits & 31).ok()?;
+        let offset = bits >> 5 & ((1 << 50) - 1);
+        (is_out && area < TYPES && offset > 0).then_some(Slot { area, offset })
+    }
+}
+
+/// The places of pages at these addresses, in the same order. One reading a run of neighbours.
+///
+/// # Errors
+/// The process is gone, or the file is no pagemap.
+pub fn slots(pagemap: &File, addresses: &[u64]) -> io::Result<Vec<Option<Slot>>> {
+    let mut found = Vec::with_capacity(addresses.len());
+    for run in addresses.chunk_by(|one, next| one.checked_add(4096) == Some(*next)) {
+        let mut bytes = vec![0; run.len() * 8];
+        pagemap.read_exact_at(&mut bytes, run[0] / 4096 * 8)?;
+        let words = bytes.as_chunks::<8>().0;
+        found.extend(
+            words
+                .iter()
+                .map(|word| Slot::parse(u64::from_le_bytes(*word))),
+        );
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_places_in_swap_are_places() {
+        let out = 1_u64 << 62;
+        let slot = |area, offset| Some(Slot { area, offset });
+        assert_eq!(Slot::parse(out | 7 << 5 | 2), slot(2, 7));
+        assert_eq!(Slot::parse(out | 1 << 55 | 7 << 5), slot(0, 7));
+        for bits in [
+            0,
+            7 << 5,
+            out | 1 << 63 | 7 << 5,
+            out | 2,
+            out | 7 << 5 | 30,
+        ] {
+            assert_eq!(Slot::parse(bits), None, "{bits:x}");
+        }
+    }
+
+    #[test]
+    fn our_own_pages_are_in_memory() {
+        let pages = vec![1_u8; 4 * 4096];
+        let first = (pages.as_ptr().addr() as u64).next_multiple_of(4096);
+        let pagemap = File::open("/proc/self/pagemap").expect("our own");
+        // In any order, neighbours or not.
+        let asked = [first + 8192, first, first + 4096];
+        let found = slots(&pagemap, &asked).expect("our own");
+        assert_eq!(found, [None; 3]);
+        assert_eq!(std::hint::black_box(&pages)[4096], 1);
+    }
+}

@@ -1,0 +1,79 @@
+//! Which of the kernel's numbers of swap areas a zram has: pagemap tells numbers, `/proc/swaps` tells names, and nothing tells both.
+//!
+//! Invariant: a number is shown, never guessed. Where one area is all there is, every place is in it; where there are several, a page
+//! of our own memory with a token goes to swap, and the token is read at that place of the device.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use pagetables::Advice::PageOut;
+use rustix::fs::{Advice, fadvise};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+use super::places::Places;
+use super::slot::{Slot, slots};
+
+const PAGE: usize = 4096;
+/// A page that was just written may be on no list yet.
+const TRIES: usize = 5;
+
+/// The number of the area that is `device`; none if our page went elsewhere.
+pub(super) fn number_of(places: &Places, device: &Path) -> io::Result<Option<u8>> {
+    let mut token = String::new();
+    while token.len() < PAGE {
+        token += &std::fs::read_to_string(places.proc.join("sys/kernel/random/uuid"))?;
+    }
+    let token = &token.as_bytes()[..PAGE];
+    let mut own = vec![0; 2 * PAGE];
+    let start = to_page(&own);
+    own[start..start + PAGE].copy_from_slice(token);
+    // Whoever serves has locked all of its memory, so that it is no victim of its own: in the guest nothing left (EINVAL).
+    pagetables::unlock(&mut own[start..start + PAGE])
+        .map_err(|error| at("unlocking a page of our own", &error))?;
+    let Some(slot) = put_out(own.as_ptr().addr() as u64 + start as u64)? else {
+        return Ok(None);
+    };
+    let device = File::open(device).map_err(|error| at("opening it", &error))?;
+    // The page cache may have an older page of that place. Where it keeps that, the token is not found, and nothing is guessed.
+    let _ = fadvise(&device, 0, None, Advice::DontNeed);
+    let mut page = vec![0; PAGE];
+    let is_there = match device.read_exact_at(&mut page, slot.offset * PAGE as u64) {
+        Ok(()) => page == token,
+        // It is smaller than the area that our page went to.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
+        Err(error) => return Err(at("reading it", &error)),
+    };
+    // Touched now and not before: its place was its own until here.
+    std::hint::black_box(&own);
+    Ok(is_there.then_some(slot.area))
+}
+
+/// Puts our page at this address out; where it went, if it did. As long as nobody touches it, it stays there.
+fn put_out(address: u64) -> io::Result<Option<Slot>> {
+    let pagemap = File::open("/proc/self/pagemap")?;
+    let pidfd = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let range = address..address + PAGE as u64;
+    for _ in 0..TRIES {
+        pagetables::advise(&pidfd, std::slice::from_ref(&range), PageOut)
+            .map_err(|error| at("paging out a page of our own", &error))?;
+        let place = slots(&pagemap, &[address]).map_err(|error| at("reading pagemap", &error))?;
+        if let [Some(slot)] = place[..] {
+            return Ok(Some(slot));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    Ok(None)
+}
+
+/// What failed, where.
+fn at(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// How far into a buffer its first whole page begins.
+fn to_page(buffer: &[u8]) -> usize {
+    let address = buffer.as_ptr().addr();
+    address.next_multiple_of(PAGE) - address
+}

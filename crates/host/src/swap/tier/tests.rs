@@ -1,0 +1,139 @@
+//! Which zram is written back from, over a tree that looks like the kernel's.
+
+use std::time::Duration;
+
+use super::super::tests::fake::Fake;
+use super::super::{Request, SwapError};
+use super::*;
+
+/// One area, of pagetide's own, with a disk behind it.
+fn fake() -> Fake {
+    let fake = Fake::new();
+    fake.write("proc/swaps", "Filename Type Size Used Priority\n");
+    fake.swap().on(&Request::default()).expect("room");
+    fake.write("sys/block/zram1/writeback", "");
+    fake.write("sys/block/zram1/backing_dev", "/dev/vdb\n");
+    fake.write("sys/block/zram1/bd_stat", "  3 1 5\n");
+    fake
+}
+
+fn refusal(fake: &Fake, named: Option<&str>) -> (String, SwapError) {
+    let named = named.map(|name| fake.dev().join(name));
+    let error = Tier::of(&fake.swap(), named.as_deref()).expect_err("a refusal");
+    (format!("{error}; {}", error.hint()), error)
+}
+
+#[test]
+fn ours_with_a_disk_behind_it_is_the_one() {
+    let fake = fake();
+    let mut tier = Tier::of(&fake.swap(), None).expect("it");
+    assert_eq!(tier.path(), fake.dev().join("zram1"));
+    let slot = |area, offset| Slot { area, offset };
+    // One area is all there is: whatever its number.
+    assert_eq!(tier.index(slot(3, 7)), Some(7));
+    assert_eq!(tier.index(slot(0, 1 << 40)), None);
+    let later = Instant::now() + Duration::from_secs(60);
+    let got = tier.write_back(&[4, 5, 9], later).expect("it");
+    assert_eq!((got.asked, got.written, got.refused), (3, 0, None));
+    assert_eq!(fake.zram("writeback"), "page_indexes=4-5 page_index=9");
+    let status = fake.swap().status().expect("it");
+    let behind = status.areas[0].compressed.as_ref().expect("zram");
+    let behind = behind.backing.as_ref().expect("a disk");
+    assert_eq!(
+        (behind.held_bytes, behind.written_bytes),
+        (3 << 12, 5 << 12)
+    );
+    assert!(tier.check().is_ok());
+}
+
+#[test]
+fn a_device_that_went_or_was_made_anew_is_left_alone() {
+    let fake = fake();
+    let mut tier = Tier::of(&fake.swap(), None).expect("it");
+    fake.write("sys/block/zram1/diskseq", "30\n");
+    assert!(tier.check().is_err(), "another device has its name");
+    fake.write("sys/block/zram1/diskseq", "29\n");
+    fake.write("proc/swaps", "Filename Type Size Used Priority\n");
+    assert!(tier.check().is_err(), "it is not swapped to");
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let fake = fake();
+    fake.write("sys/block/zram1/backing_dev", "none\n");
+    let (told, error) = refusal(&fake, None);
+    assert!(
+        error.is_missing() && told.contains("no disk behind it") && told.contains("--backing"),
+        "{told}"
+    );
+    fake.remove("sys/block/zram1/writeback");
+    let (told, error) = refusal(&fake, None);
+    assert!(
+        error.is_missing() && told.contains("CONFIG_ZRAM_WRITEBACK"),
+        "{told}"
+    );
+    let (told, error) = refusal(&fake, Some("vdc"));
+    assert!(
+        error.is_bad_request() && told.contains("is no zram"),
+        "{told}"
+    );
+}
+
+#[test]
+fn others_zram_is_not_touched_unless_it_is_named() {
+    let fake = Fake::new();
+    for name in ["writeback", "backing_dev", "bd_stat", "disksize"] {
+        fake.write(&format!("sys/block/zram0/{name}"), "1 1 1\n");
+    }
+    let (told, error) = refusal(&fake, None);
+    assert!(
+        error.is_missing() && told.contains("--write-back-from"),
+        "{told}"
+    );
+    let path = fake.dev().join("zram0");
+    fake.write("dev/zram0", "");
+    fake.write(
+        "proc/swaps",
+        &format!(
+            "Filename Type Size Used Priority\n{} partition 1024 0 100\n",
+            path.display()
+        ),
+    );
+    let tier = Tier::of(&fake.swap(), Some(&path)).expect("it is named");
+    assert_eq!(
+        tier.index(Slot {
+            area: 0,
+            offset: 256
+        }),
+        Some(256)
+    );
+    assert_eq!(
+        tier.index(Slot {
+            area: 0,
+            offset: 257
+        }),
+        None
+    );
+}
+
+#[test]
+fn a_kernel_without_leaves_nothing_behind() {
+    let fake = Fake::new();
+    let request = Request {
+        backing: Some("/dev/null".into()),
+        ..Request::default()
+    };
+    let error = fake.swap().on(&request).expect_err("no attribute");
+    assert!(
+        error.is_missing() && error.to_string().contains("CONFIG_ZRAM_WRITEBACK"),
+        "{error}"
+    );
+    assert_eq!((fake.removed().as_str(), fake.calls().len()), ("1", 0));
+    assert!(!fake.swap().record_path().exists());
+    fake.write("sys/block/zram1/writeback", "");
+    let error = fake.swap().on(&request).expect_err("no block device");
+    assert!(
+        error.is_bad_request() && error.hint().contains("losetup"),
+        "{error}"
+    );
+}
