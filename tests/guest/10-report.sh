@@ -33,7 +33,8 @@ bins_add_up() { is $(($(aged 0) + $(field unknown_age_bytes))) "$(field resident
 resident() { near resident_bytes "$(field resident_bytes)" "$(all_rollups Pss)"; }
 # It is not asked again while the last answer took longer than a hundredth of the time since.
 says() { is "$(field pss_bytes)" null >/dev/null || near pss_bytes "$(field pss_bytes)" "$(all_rollups Pss)" 0 65536; }
-charged() { near charged_bytes "$(field charged_bytes)" $now; }
+# The kernel charges 64 pages ahead, and gives them back at any time: between our reading and this one, too.
+charged() { near charged_bytes "$(field charged_bytes)" $now 1 262144; }
 # The kernel sums its counters lazily: 64 pages a processor.
 kernel_memory() { near kernel_bytes "$(field kernel_bytes)" "$(stat_of kernel)" 2 524288; }
 unmapped() { at_least unmapped_cache_bytes "$(field unmapped_cache_bytes)" 4000000; }
@@ -69,7 +70,7 @@ status=$?
 once() { worked && near resident_bytes "$(field resident_bytes)" "$(all_rollups Pss)"; }
 # Filled by one and mapped by five: 16 MiB that each has a quarter of for itself, and 16 MiB shared.
 known() { at_least resident_bytes "$(field resident_bytes)" $((36 << 20)) && at_most resident_bytes "$(field resident_bytes)" $((58 << 20)); }
-own_group() { near charged_bytes "$(field charged_bytes)" "$(cat $group/memory.current)"; }
+own_group() { near charged_bytes "$(field charged_bytes)" "$(cat $group/memory.current)" 1 262144; }
 test_that what_children_share_is_counted_once once
 test_that forked_sums_are_plausible known
 test_that the_group_of_a_pid_is_found own_group
