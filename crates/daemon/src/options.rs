@@ -15,7 +15,7 @@ mod write_back;
 
 pub use evict_by::EvictBy;
 pub use units::{Percent, Size, UnitError, bytes, millis};
-pub use write_back::{WriteBack, a_day};
+pub use write_back::WriteBack;
 
 /// The memory limits of one target, with the meaning of cgroup v2's files of the same names
 /// (`--memory-max` and its kin).

@@ -22,6 +22,7 @@ extern crate alloc;
 pub mod active_inactive;
 pub mod folio;
 mod list;
+pub mod log_bins;
 pub mod lru_gen;
 pub mod lruvec;
 pub mod machine;

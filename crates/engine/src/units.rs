@@ -8,6 +8,12 @@ pub const PAGE_SIZE: u64 = 4096;
 /// Fewest pages that reclaim is asked for at a time.
 pub const SWAP_CLUSTER_MAX: u64 = 32;
 
+/// `number * of / whole`, rounded down and without overflow; a `whole` of nothing counts as one.
+pub(crate) fn scaled(number: u64, of: impl Into<u128>, whole: impl Into<u128>) -> u64 {
+    let product = u128::from(number).saturating_mul(of.into());
+    u64::try_from(product / whole.into().max(1)).unwrap_or(u64::MAX)
+}
+
 /// A point in time, or a span of it, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millis(pub u64);

@@ -9,7 +9,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/engine/src",
         &[
-            &["units", "word", "ring"],
+            &["log_bins", "units", "word", "ring"],
             &["folio"],
             &["list", "memcg", "vmstat", "workingset"],
             &["lru_gen", "active_inactive"],
@@ -178,8 +178,8 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
         "crates/host/src/manage",
         &[
             &[
-                "options", "ids", "members", "advise", "flags", "near", "noreuse", "pause",
-                "spent", "stall",
+                "actions", "options", "ids", "members", "advise", "flags", "near", "noreuse",
+                "pause", "spent", "stall",
             ],
             &["culled", "homes", "out", "tally", "waits", "why"],
             &["feed", "kernel", "room"],
@@ -192,7 +192,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/host/src/manage/tenants",
         &[
-            &["cache"],
+            &["by_path", "cache"],
             &["tenant", "under_way"],
             &["host", "pressure"],
             &["unmapped", "list", "curves"],

@@ -55,11 +55,6 @@ fn show<T: Serialize>(json: bool, value: &T, text: impl FnOnce() -> String) -> R
 
 impl From<SwapError> for Failure {
     fn from(error: SwapError) -> Failure {
-        let (what, hint) = (error.to_string(), error.hint());
-        match () {
-            () if error.is_bad_request() => Failure::usage(what, hint),
-            () if error.is_missing() => Failure::missing(what, hint),
-            () => Failure::new(what, hint),
-        }
+        daemon::Error::from(error).into()
     }
 }

@@ -5,8 +5,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::policy::WriteBudget;
-use engine::units::{Bytes, Millis};
 use serde::{Deserialize, Serialize};
 
 /// See the module.
@@ -18,16 +16,4 @@ pub struct WriteBack {
     pub most_a_day: u64,
     /// From this zram; none for the one that `swap on` made.
     pub from: Option<PathBuf>,
-}
-
-/// A day.
-const DAY: Millis = Millis(86_400_000);
-
-/// So many bytes a day.
-#[must_use]
-pub fn a_day(most: u64) -> WriteBudget {
-    WriteBudget {
-        most: Bytes(most),
-        per: DAY,
-    }
 }

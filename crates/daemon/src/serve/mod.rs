@@ -10,6 +10,7 @@ pub(crate) mod wake;
 
 use std::time::{Duration, Instant};
 
+use engine::policy::WriteBudget;
 use host::manage::{Manager, Recording, Settings, WriteBackAsked};
 use host::report::Report;
 use host::swap::Tier;
@@ -17,7 +18,7 @@ use host::wall::Wall;
 
 use crate::control::ControlServer;
 use crate::error::Error;
-use crate::options::{Algorithm, Millis, Options, Swappiness, a_day};
+use crate::options::{Algorithm, Bytes, Millis, Options, Swappiness};
 use crate::preflight::{self, Chosen};
 use crate::walls;
 
@@ -206,7 +207,7 @@ fn write_back(options: &Options, tier: Tier) -> Option<(WriteBackAsked, Millis)>
     let asked = options.write_back.as_ref()?;
     let device = WriteBackAsked {
         tier,
-        budget: a_day(asked.most_a_day),
+        budget: WriteBudget::a_day(Bytes(asked.most_a_day)),
         dry_run: options.policy.dry_run,
     };
     Some((device, Millis::from(asked.older_than)))

@@ -21,7 +21,7 @@ use super::listen::Wanted;
 use crate::control;
 use crate::error::{Error, ExitCode};
 use crate::http::Address;
-use crate::options::{EvictBy, Millis, Percent, Size, a_day};
+use crate::options::{EvictBy, Millis, Percent, Size};
 use crate::preflight;
 
 /// Where a token is kept that nobody gave a place.
@@ -159,29 +159,22 @@ impl Given {
             by: Some(by),
             dry_run: self.dry_run,
         });
-        let all = given.or(file.policy).map(|policy| (PathBuf::new(), policy));
-        let tenants = file.tenants.iter();
-        let own = tenants.filter_map(|(path, tenant)| Some((path.into(), tenant.policy?)));
+        let all = by_path(file, given.or(file.policy), |tenant| tenant.policy);
         let asked = |Policy { by, dry_run }: Policy| {
             by.map(|EvictBy(settings)| PolicyAsked {
                 settings,
                 dry_run: dry_run || self.dry_run,
             })
         };
-        let all = all.into_iter().chain(own);
         all.map(|(path, policy)| (path, asked(policy))).collect()
     }
-}
 
-impl Given {
     /// What goes on to a disk, and how old that is.
     fn write_back(&self, file: &Config) -> WriteBack {
         let given = self.write_back_older_than.map(Age::After);
         let all = given.or(file.write_back_older_than);
-        let all = all.map(|age| (PathBuf::new(), age));
-        let tenants = file.tenants.iter();
-        let own = tenants.filter_map(|(path, one)| Some((path.into(), one.write_back_older_than?)));
-        let ages = all.into_iter().chain(own).map(|(path, age)| match age {
+        let all = by_path(file, all, |tenant| tenant.write_back_older_than);
+        let ages = all.map(|(path, age)| match age {
             Age::After(age) => (path, Some(age)),
             Age::Never => (path, None),
         });
@@ -196,6 +189,18 @@ impl Given {
             dry_run: self.dry_run,
         }
     }
+}
+
+/// What is meant for all tenants, at the empty path, and what the file has for single ones.
+fn by_path<T>(
+    file: &Config,
+    all: Option<T>,
+    own: impl Fn(&Tenant) -> Option<T>,
+) -> impl Iterator<Item = (PathBuf, T)> {
+    let all = all.map(|all| (PathBuf::new(), all));
+    let tenants = file.tenants.iter();
+    let own = tenants.filter_map(move |(path, tenant)| Some((path.into(), own(tenant)?)));
+    all.into_iter().chain(own)
 }
 
 /// The file of a tree's history: of two trees, two.
@@ -242,7 +247,7 @@ impl WriteBack {
         let tier = is_wanted.then(|| preflight::tier(from)).transpose()?;
         let asked = tier.map(|tier| WriteBackAsked {
             tier,
-            budget: a_day(self.most_a_day),
+            budget: WriteBudget::a_day(Bytes(self.most_a_day)),
             dry_run: self.dry_run,
         });
         tree.tenants.set_write_back(asked, self.ages.clone());

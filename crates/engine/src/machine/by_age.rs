@@ -51,19 +51,14 @@ impl Machine {
         now: Millis,
         memory: &mut M,
     ) -> Shrunk {
-        let mut by_age = self.by_age(memcg, age, most);
-        while !self.go_on_by_age(&mut by_age, now, memory) {}
-        by_age.got
+        let by_age = self.by_age(memcg, age, most);
+        self.finish_by_age(by_age, now, memory)
     }
 
     pub(super) fn by_age(&self, target: MemcgId, age: Millis, most: Pages) -> ByAge {
         ByAge {
-            target,
-            age,
-            most,
             ids: self.tree.pre_order(target).into_iter(),
-            visit: None,
-            got: Shrunk::default(),
+            ..ByAge::own(target, age, most)
         }
     }
 
@@ -126,7 +121,16 @@ impl Machine {
         now: Millis,
         memory: &mut M,
     ) -> Shrunk {
-        let mut by_age = ByAge::own(memcg, age, most);
+        self.finish_by_age(ByAge::own(memcg, age, most), now, memory)
+    }
+
+    /// Goes on until nothing is left to take, whatever pauses memory wants.
+    fn finish_by_age<M: Memory>(
+        &mut self,
+        mut by_age: ByAge,
+        now: Millis,
+        memory: &mut M,
+    ) -> Shrunk {
         while !self.go_on_by_age(&mut by_age, now, memory) {}
         by_age.got
     }

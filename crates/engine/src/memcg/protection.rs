@@ -1,7 +1,7 @@
 //! Effective protection: what of a child's min or low its parent can actually grant.
 //! spec: reclaim-control.md 2.1.
 
-use crate::units::Pages;
+use crate::units::{Pages, scaled};
 
 /// Effective min and low.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,25 +42,16 @@ pub fn effective_protection(input: ProtectionInput) -> Pages {
     let siblings = input.siblings_protected;
     let protected = usage.min(setting);
     if siblings > parent_effective {
-        return scaled(protected, parent_effective, siblings);
+        return Pages(scaled(protected.0, parent_effective.0, siblings.0));
     }
     let shares = parent_usage > siblings && usage > protected && parent_effective > siblings;
     if !input.recursive || !shares {
         return protected;
     }
     let unclaimed = parent_effective.less(siblings);
-    let share = scaled(
-        unclaimed,
-        usage.less(protected),
-        parent_usage.less(siblings),
-    );
-    Pages(protected.0 + share.0)
-}
-
-/// `a * b / c` without overflow; `b <= c` keeps the result within `a`.
-fn scaled(a: Pages, b: Pages, c: Pages) -> Pages {
-    let product = u128::from(a.0) * u128::from(b.0) / u128::from(c.0.max(1));
-    Pages(u64::try_from(product).unwrap_or(u64::MAX))
+    let above = usage.less(protected);
+    let share = scaled(unclaimed.0, above.0, parent_usage.less(siblings).0);
+    Pages(protected.0 + share)
 }
 
 #[cfg(test)]

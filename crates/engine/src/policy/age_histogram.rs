@@ -3,45 +3,18 @@
 //! Invariant: a bin is no wider than 1/64 of its lower edge, which stands for it (an age is never claimed higher than it
 //! is), and every edge divides what is counted exactly: pages of that age or more, and younger ones.
 
-use crate::units::{Millis, Pages};
+use crate::log_bins::LogBins;
+use crate::units::{Millis, Pages, scaled};
 use alloc::vec::Vec;
 
-/// Bins that each doubling is divided into, as a power of two.
-const FINE_BITS: u32 = 6;
-/// Below this, each millisecond has a bin.
-const EXACT: u64 = 2 << FINE_BITS;
+/// See the module.
+type Bins = LogBins<6>;
 
 /// The histogram.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgeHistogram {
     /// As long as the highest age needs.
     bins: Vec<u64>,
-}
-
-/// The bin of an age.
-fn bin(ms: u64) -> usize {
-    if ms < EXACT {
-        return usize::try_from(ms).unwrap_or(usize::MAX);
-    }
-    let shift = ms.ilog2() - FINE_BITS;
-    let fine = (ms >> shift) & ((1 << FINE_BITS) - 1);
-    ((shift as usize + 1) << FINE_BITS) + usize::try_from(fine).unwrap_or(0)
-}
-
-/// The lower edge of a bin, milliseconds.
-const fn edge(bin: usize) -> u64 {
-    let bin = bin as u64;
-    if bin < EXACT {
-        return bin;
-    }
-    let shift = (bin >> FINE_BITS) - 1;
-    let lower = (1 << FINE_BITS) | (bin & ((1 << FINE_BITS) - 1));
-    // The bin after the last one begins beyond all times.
-    if shift + FINE_BITS as u64 >= 64 {
-        u64::MAX
-    } else {
-        lower << shift
-    }
 }
 
 impl AgeHistogram {
@@ -56,7 +29,7 @@ impl AgeHistogram {
         if pages == Pages(0) {
             return;
         }
-        let at = bin(age.0);
+        let at = Bins::bin(age.0);
         if at >= self.bins.len() {
             self.bins.resize(at + 1, 0);
         }
@@ -77,8 +50,7 @@ impl AgeHistogram {
     /// `kept` of `of` parts, rounded down.
     pub fn fade(&mut self, (kept, of): (u64, u64), other: &Self, times: u64) {
         for bin in &mut self.bins {
-            let part = u128::from(*bin) * u128::from(kept) / u128::from(of.max(1));
-            *bin = u64::try_from(part).unwrap_or(u64::MAX);
+            *bin = scaled(*bin, kept, of);
         }
         self.bins.resize(self.bins.len().max(other.bins.len()), 0);
         for (own, more) in self.bins.iter_mut().zip(&other.bins) {
@@ -100,14 +72,14 @@ impl AgeHistogram {
     /// Pages of this age or more; of an age that is no edge, those of the edge below it.
     #[must_use]
     pub fn at_least(&self, age: Millis) -> Pages {
-        let from = bin(age.0).min(self.bins.len());
+        let from = Bins::bin(age.0).min(self.bins.len());
         Pages(self.bins[from..].iter().sum())
     }
 
     /// Younger pages than this: all but [`Self::at_least`].
     #[must_use]
     pub fn younger_than(&self, age: Millis) -> Pages {
-        let to = bin(age.0).min(self.bins.len());
+        let to = Bins::bin(age.0).min(self.bins.len());
         Pages(self.bins[..to].iter().sum())
     }
 
@@ -115,7 +87,7 @@ impl AgeHistogram {
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Millis, Pages)> {
         let bins = self.bins.iter().enumerate();
         bins.filter(|(_, pages)| **pages > 0)
-            .map(|(at, pages)| (Millis(edge(at)), Pages(*pages)))
+            .map(|(at, pages)| (Millis(Bins::edge(at)), Pages(*pages)))
     }
 
     /// The lowest age, `least` or more, of which no more than `most` pages are, older ones counted. What is right
@@ -123,10 +95,10 @@ impl AgeHistogram {
     #[must_use]
     pub fn lowest_with(&self, least: Millis, most: Pages) -> Millis {
         let mut left = most.0;
-        for at in (bin(least.0)..self.bins.len()).rev() {
+        for at in (Bins::bin(least.0)..self.bins.len()).rev() {
             match left.checked_sub(self.bins[at]) {
                 Some(rest) => left = rest,
-                None => return Millis(edge(at + 1)).max(least),
+                None => return Millis(Bins::edge(at + 1)).max(least),
             }
         }
         least
@@ -140,7 +112,7 @@ impl AgeHistogram {
         for at in (0..self.bins.len()).rev() {
             sum += self.bins[at];
             if sum >= wanted.0 && sum > 0 {
-                return Millis(edge(at));
+                return Millis(Bins::edge(at));
             }
         }
         Millis(0)
@@ -162,11 +134,11 @@ mod tests {
     #[test]
     fn bins_follow_each_other_and_are_fine() {
         for at in 0..3776 {
-            assert_eq!(bin(edge(at)), at);
-            assert!(at == 0 || bin(edge(at) - 1) == at - 1);
-            assert!(edge(at + 1) - edge(at) <= (edge(at) / 64).max(1));
+            assert_eq!(Bins::bin(Bins::edge(at)), at);
+            assert!(at == 0 || Bins::bin(Bins::edge(at) - 1) == at - 1);
+            assert!(Bins::edge(at + 1) - Bins::edge(at) <= (Bins::edge(at) / 64).max(1));
         }
-        assert_eq!((bin(u64::MAX), edge(3776)), (3775, u64::MAX));
+        assert_eq!((Bins::bin(u64::MAX), Bins::edge(3776)), (3775, u64::MAX));
     }
 
     #[test]
@@ -195,9 +167,9 @@ mod tests {
     fn the_lowest_age_leaves_no_more_than_allowed() {
         let histogram = of(&[(64, 100), (1024, 10), (4096, 4)]);
         let lowest = |least, most| histogram.lowest_with(Millis(least), Pages(most)).0;
-        assert_eq!(lowest(64, 14), edge(bin(64) + 1));
+        assert_eq!(lowest(64, 14), Bins::edge(Bins::bin(64) + 1));
         assert_eq!(lowest(64, 114), 64);
-        assert_eq!(lowest(2000, 3), edge(bin(4096) + 1));
+        assert_eq!(lowest(2000, 3), Bins::edge(Bins::bin(4096) + 1));
         assert_eq!(lowest(2000, 4), 2000);
         assert_eq!(lowest(8192, 0), 8192);
         for most in 0..120 {

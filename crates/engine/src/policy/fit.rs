@@ -126,7 +126,7 @@ fn need(ages: &AgeHistogram, back: &AgeHistogram, (rate, lasted): (Rate, Millis)
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Shown;
+    use super::super::testing::{Noise, Shown};
     use super::*;
 
     const MINUTE: Millis = Millis(60_000);
@@ -156,13 +156,8 @@ mod tests {
 
     #[test]
     fn a_naive_search_finds_the_same() {
-        let mut noise = 1u64;
-        let mut next = |below: u64| {
-            noise = noise
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (noise >> 33) % below
-        };
+        let mut noise = Noise(1);
+        let mut next = |below: u64| noise.below(below);
         for _ in 0..300 {
             let mut some = || {
                 let mut histogram = AgeHistogram::default();

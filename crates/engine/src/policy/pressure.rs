@@ -10,7 +10,7 @@
 use super::seen::{Order, Seen};
 use super::settings::PressureSettings;
 use super::why::Why;
-use crate::units::{Bytes, Millis};
+use crate::units::{Bytes, Millis, scaled};
 
 /// The limit is lowered by all of `probe` if tasks waited no more than this part of what they may.
 const PROBE_COEFF: u128 = 10;
@@ -58,7 +58,7 @@ impl Pressure {
         let waited = stalled.saturating_sub(before);
         // A period that was late may have waited for longer.
         let may_wait = self.settings.stall.0.saturating_mul(1000);
-        let may_wait = scaled(may_wait, lasted.0.into(), self.settings.every.0.into());
+        let may_wait = scaled(may_wait, lasted.0, self.settings.every.0);
         let from = self.limit.filter(|_| !seen.is_dry).unwrap_or(usage);
         let limit = self.moved(from, usage, (waited, may_wait));
         self.limit = Some(limit);
@@ -84,13 +84,11 @@ impl Pressure {
             ..
         } = self.settings;
         let (waited, may_wait) = (u128::from(waited), u128::from(may_wait).max(1));
-        let highest = usage
-            .0
-            .saturating_add(scaled(usage.0, back_off.into(), WHOLE));
+        let highest = usage.0.saturating_add(scaled(usage.0, back_off, WHOLE));
         if waited > may_wait {
             let err = part(waited, may_wait * BACK_OFF_COEFF);
             let by = scaled(back_off, err, WHOLE).min(back_off);
-            let up = from.0.saturating_add(scaled(from.0, by.into(), WHOLE));
+            let up = from.0.saturating_add(scaled(from.0, by, WHOLE));
             return Bytes(up.min(highest).max(floor.0));
         }
         let err = part(
@@ -98,7 +96,7 @@ impl Pressure {
             waited.max(may_wait.div_ceil(LEAST_PART)) * PROBE_COEFF,
         );
         let by = scaled(probe, err, WHOLE).min(probe);
-        let down = from.0.saturating_sub(scaled(from.0, by.into(), WHOLE));
+        let down = from.0.saturating_sub(scaled(from.0, by, WHOLE));
         Bytes(down.min(highest).max(floor.0))
     }
 }
@@ -107,12 +105,6 @@ impl Pressure {
 fn part(of: u128, whole: u128) -> u128 {
     let share = of.saturating_mul(WHOLE) / whole.max(1);
     share.saturating_mul(share) / WHOLE
-}
-
-/// `number` times a share.
-fn scaled(number: u64, of: u128, whole: u128) -> u64 {
-    let product = u128::from(number).saturating_mul(of);
-    u64::try_from(product / whole.max(1)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::seen::{Order, Seen};
 use super::settings::PromotionRateSettings;
 use super::why::Why;
 use super::windows::Windows;
-use crate::units::{Millis, Pages};
+use crate::units::{Millis, Pages, scaled};
 
 /// Its state.
 #[derive(Clone, Debug)]
@@ -41,8 +41,7 @@ impl Together {
     fn push(&mut self, back: &AgeHistogram, budget: Pages, (lasted, history): (Millis, Millis)) {
         let kept = (history.since(lasted).0, history.0);
         self.back.fade(kept, back, FINE);
-        let before = u128::from(self.budget) * u128::from(kept.0) / u128::from(kept.1.max(1));
-        let before = u64::try_from(before).unwrap_or(u64::MAX);
+        let before = scaled(self.budget, kept.0, kept.1);
         self.budget = before.saturating_add(budget.0.saturating_mul(FINE));
     }
 }

@@ -1,4 +1,4 @@
-//! What a test shows to a policy.
+//! What a test shows to a policy, and numbers that nobody chose.
 
 use super::AgeHistogram;
 use super::seen::Seen;
@@ -29,5 +29,19 @@ impl Shown {
             usage: self.usage,
             is_dry: self.is_dry,
         }
+    }
+}
+
+/// Numbers without a pattern, the same from the same beginning.
+pub(super) struct Noise(pub(super) u64);
+
+impl Noise {
+    /// The next one, below this.
+    pub(super) fn below(&mut self, below: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % below
     }
 }

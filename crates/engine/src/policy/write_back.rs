@@ -18,13 +18,21 @@ pub struct WriteBudget {
     pub per: Millis,
 }
 
+impl WriteBudget {
+    /// So much a day.
+    #[must_use]
+    pub const fn a_day(most: Bytes) -> Self {
+        Self {
+            most,
+            per: Millis(86_400_000),
+        }
+    }
+}
+
 impl Default for WriteBudget {
     /// A GiB a day: 5 years of it are 1.8 TiB, a hundredth of what a small SSD is made for.
     fn default() -> Self {
-        Self {
-            most: Bytes(1 << 30),
-            per: Millis(86_400_000),
-        }
+        Self::a_day(Bytes(1 << 30))
     }
 }
 
@@ -123,6 +131,7 @@ impl WriteBack {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::Noise;
     use super::*;
 
     fn budget(pages: u64, per: u64) -> WriteBudget {
@@ -147,11 +156,8 @@ mod tests {
 
     #[test]
     fn chosen_as_a_naive_model_chooses() {
-        let mut seed = 7_u64;
-        let mut random = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (seed >> 33) % below
-        };
+        let mut noise = Noise(7);
+        let mut random = |below: u64| noise.below(below);
         for _ in 0..500 {
             let (now, older, at_once) = (random(200), random(120), random(30));
             let count = random(60);

@@ -4,7 +4,6 @@
 //! for. A place that was given to another page in that moment is harmless, for whatever is in it is read back from the disk as it is
 //! from memory; it is counted. No page is asked for twice while it is out.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::time::{Duration, Instant};
 
@@ -12,17 +11,17 @@ use engine::memcg::MemcgId;
 use engine::policy::{Chosen, Why, WriteBack, WriteBudget};
 use engine::{FolioId, Millis, Pages};
 
+use super::WORK_SHARE;
+use super::actions::Actions;
 use super::driver::Driver;
 use super::homes::Homes;
 use super::members::Members;
 use super::options::WriteBackAsked;
 use crate::books::Owner;
-use crate::report::{ActionReport, WriteBackReport};
+use crate::report::WriteBackReport;
 use crate::swap::{SwapError, Tier, slots};
 use crate::system::Proc;
 
-/// Writing may take this part of the time.
-const WORK_SHARE: u32 = 10;
 /// Others wait for so long at most, and for the reading of places.
 const SLICE: Duration = Duration::from_millis(20);
 /// Pages that are chosen at once: to read where they are takes some milliseconds.
@@ -31,8 +30,6 @@ const AT_ONCE: Pages = Pages(512);
 const BATCH: usize = 128;
 /// After a refusal: a disk that is full stays so for a while.
 const REFUSED_REST: Duration = Duration::from_secs(60);
-/// Actions that a report tells: the latest.
-const ACTIONS: usize = 32;
 
 /// See the module.
 #[derive(Debug)]
@@ -46,7 +43,7 @@ pub(super) struct Demoter {
     /// Whose pages were written last.
     last: Option<MemcgId>,
     told: WriteBackReport,
-    actions: VecDeque<ActionReport>,
+    actions: Actions,
 }
 
 /// A page that is to go on.
@@ -61,7 +58,7 @@ impl Demoter {
             has_more: false,
             last: None,
             told: WriteBackReport::default(),
-            actions: VecDeque::new(),
+            actions: Actions::default(),
         }
     }
 
@@ -209,18 +206,7 @@ impl Demoter {
         let asked = self.told.asked_pages - before.asked_pages;
         let is_dry = self.asked.dry_run;
         let pages = if is_dry { asked } else { written };
-        if pages > 0 {
-            if self.actions.len() == ACTIONS {
-                self.actions.pop_front();
-            }
-            let (at_ms, why) = (now.0, why.to_string());
-            self.actions.push_back(ActionReport {
-                at_ms,
-                pages,
-                is_dry,
-                why,
-            });
-        }
+        self.actions.note(now, pages, is_dry, &why);
         match refused {
             Some(refused) => Some(format!(
                 "wrote back {written} pages{of} from {device}, then stopped: {refused}"
@@ -242,7 +228,7 @@ impl Demoter {
             older_than_ms: older_than.map(|age| age.0),
             budget_bytes: most.0,
             budget_period_ms: per.0,
-            actions: self.actions.iter().cloned().collect(),
+            actions: self.actions.report(),
             ..self.told.clone()
         }
     }

@@ -51,8 +51,9 @@ pub(super) struct Driver {
     culled: Option<Culled>,
     flags: Flags,
     recorder: Option<Recorder>,
-    /// Where a policy goes by what comes back: what is out, and what was used again since it was asked last.
+    /// Where somebody goes by how old it is: what is out.
     out: Option<Out>,
+    /// Of tenants with a policy: what was used again since it was asked last.
     back: BTreeMap<MemcgId, Back>,
     readings: u64,
     /// The time of the look before the one that is under way, milliseconds of the books.
@@ -195,26 +196,39 @@ impl Driver {
         if let Some(out) = &mut self.out {
             out.drop_tenant(memcg);
         }
-        self.back.remove(&memcg);
+        self.drop_back(memcg);
         for first in self.homes.evacuate(memcg) {
             self.machine.unmap_range(memcg, first, CHUNK_PAGES as usize);
         }
     }
 
-    /// From now on it is known how old what comes back is.
-    pub(super) fn keep_returns(&mut self) {
+    /// From now on it is known how old what leaves is.
+    pub(super) fn keep_out(&mut self) {
         self.out.get_or_insert_default();
+    }
+
+    /// From now on it is known what of a tenant is used again, and how old that was.
+    pub(super) fn keep_back(&mut self, memcg: MemcgId) {
+        self.keep_out();
+        self.back.insert(memcg, Back::default());
+    }
+
+    /// Nobody wants to know any more.
+    pub(super) fn drop_back(&mut self, memcg: MemcgId) {
+        self.back.remove(&memcg);
     }
 
     /// What was used again in the last round without having left.
     fn note_used_again(&mut self) {
-        if self.out.is_none() {
+        if self.back.is_empty() {
             return;
         }
         let books = self.watch.ages().books();
         let before = Millis(books.round_before_ms());
         for (owner, home) in self.homes.all() {
-            let back = self.back.entry(home).or_default();
+            let Some(back) = self.back.get_mut(&home) else {
+                continue;
+            };
             for (last, pages) in books.again(owner) {
                 back.ages.add(before.since(Millis(last)), Pages(pages));
             }
@@ -223,7 +237,8 @@ impl Driver {
 
     /// What of a tenant was used again since this was asked last.
     pub(super) fn take_back(&mut self, memcg: MemcgId) -> Back {
-        self.back.remove(&memcg).unwrap_or_default()
+        let back = self.back.get_mut(&memcg);
+        back.map(std::mem::take).unwrap_or_default()
     }
 
     /// A tenant's own pages in memory by age, those of unknown age left out.
@@ -243,7 +258,7 @@ impl Driver {
         out.unwrap_or_default()
     }
 
-    /// Where pages that are out are, and which processes they are of; what is out is known where returns are kept.
+    /// Where pages that are out are, and which processes they are of; what is out, where it is kept.
     pub(super) fn outside(&mut self) -> (&Homes, &Members, &Proc, Option<&mut Out>) {
         let proc = self.watch.proc();
         (&self.homes, &self.members, proc, self.out.as_mut())

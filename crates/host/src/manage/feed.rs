@@ -84,14 +84,14 @@ pub(super) struct Feed<'a> {
     /// several of them lie in one chunk.
     others: BTreeMap<u64, Open>,
     pub(super) noticed: Noticed,
-    /// Where a policy wants to know what comes back.
+    /// Where somebody wants to know how old what is out is.
     returns: Option<Returns<'a>>,
 }
 
 /// What comes back, by how long it had been idle.
 pub(super) struct Returns<'a> {
     pub(super) out: &'a mut Out,
-    /// By tenant, since it was last taken.
+    /// By tenant with a policy, since it was last taken.
     pub(super) back: &'a mut BTreeMap<MemcgId, Back>,
     /// The look before this one, and this one, milliseconds of the books.
     pub(super) before_ms: u64,
@@ -109,10 +109,13 @@ pub(super) struct Back {
 
 impl Returns<'_> {
     fn came_back(&mut self, memcg: MemcgId, id: FolioId) {
-        let back = self.back.entry(memcg).or_default();
+        let last = self.out.take(memcg, id);
+        let Some(back) = self.back.get_mut(&memcg) else {
+            return;
+        };
         back.refaults.0 += 1;
         // Of what had left before anybody kept times, nothing is known.
-        if let Some(last) = self.out.take(memcg, id) {
+        if let Some(last) = last {
             let idle = Millis(self.before_ms).since(Millis(last));
             back.ages.add(idle, Pages(1));
         }

@@ -3,22 +3,18 @@
 //! Invariant: what decides is the engine's ([`engine::policy`]), which knows numbers alone; what leaves is exactly as old as
 //! ordered, by the books. Whatever it orders takes no more of a processor than other work of ours may.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use engine::memcg::MemcgId;
 use engine::policy::{AgeHistogram, Order, Policy, Seen, Settings};
 use engine::{Millis, Pages};
 
+use super::WORK_SHARE;
+use super::actions::Actions;
 use super::driver::{Driver, How};
 use super::feed::Back;
 use super::tally::Tally;
-use crate::report::{ActionReport, PolicyReport};
-
-/// What a policy orders may take this part of a processor.
-const WORK_SHARE: u32 = 10;
-/// Actions that a report tells: the latest.
-const ACTIONS: usize = 32;
+use crate::report::PolicyReport;
 
 /// What a policy is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +44,7 @@ pub(super) struct Minder {
     orders: u64,
     evicted: u64,
     came_back: u64,
-    actions: VecDeque<ActionReport>,
+    actions: Actions,
 }
 
 impl Minder {
@@ -61,7 +57,7 @@ impl Minder {
             orders: 0,
             evicted: 0,
             came_back: 0,
-            actions: VecDeque::new(),
+            actions: Actions::default(),
         }
     }
 
@@ -152,18 +148,8 @@ impl Minder {
         self.orders += 1;
         self.evicted += tally.evicted;
         let pages = tally.evicted + tally.would.len() as u64;
-        if pages == 0 {
-            return;
-        }
-        if self.actions.len() == ACTIONS {
-            self.actions.pop_front();
-        }
-        self.actions.push_back(ActionReport {
-            at_ms: now.0,
-            pages,
-            is_dry: self.asked.dry_run,
-            why: order.why.to_string(),
-        });
+        let is_dry = self.asked.dry_run;
+        self.actions.note(now, pages, is_dry, &order.why);
     }
 
     /// What it is, and what it did.
@@ -176,7 +162,7 @@ impl Minder {
             orders: self.orders,
             evicted_pages: self.evicted,
             came_back_pages: self.came_back,
-            actions: self.actions.iter().cloned().collect(),
+            actions: self.actions.report(),
         }
     }
 }

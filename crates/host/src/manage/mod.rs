@@ -5,11 +5,12 @@
 //! processes are changed in nothing but accessed bits and in where their pages are, which is the kernel's doing:
 //! whatever becomes of this manager, they run on.
 //!
-//! Floors: `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `homes`, `out`, `tally`, `waits`,
+//! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `homes`, `out`, `tally`, `waits`,
 //! `why`; `feed` (a look tells the engine), `kernel` (the engine's pages leave), `room` (limits as measured); `record` (looks into a
 //! file); `driver` (all of one engine); `minder` (a policy at work), `demote` (what is out goes on to a disk); `act`, `report`; here the clock.
 
 mod act;
+mod actions;
 mod advise;
 mod culled;
 mod demote;
@@ -56,12 +57,13 @@ use waits::Waits;
 
 /// Looks may take this part of a processor, more often than the interval, while reclaim needs fresh ages.
 const LOOKS_SHARE: u32 = 20;
-/// All other looks, and what the policy does, may take this part of it, whatever intervals are asked for.
+/// All other looks, what the policy does, and writing to a disk may take this part of it each, whatever intervals are asked for.
 const WORK_SHARE: u32 = 10;
 /// Between two looks that reclaim needs at least.
 const LOOKS_APART: Duration = Duration::from_millis(200);
 
-/// Without a limit there is nothing to measure; a moment may not be later than a clock can tell.
+/// Without a limit there is nothing to measure, without marks, a policy or a disk nothing is due; a moment may not be later than a
+/// clock can tell.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 
 /// What was done until now.
@@ -139,8 +141,11 @@ impl Manager {
         let mut driver = Driver::new(watch, machine);
         let asked = settings.write_back.clone();
         let demoter = asked.map(|(asked, age)| (Demoter::new(asked, Millis(0)), age));
-        if minder.is_some() || demoter.is_some() {
-            driver.keep_returns();
+        if minder.is_some() {
+            driver.keep_back(memcg);
+        }
+        if demoter.is_some() {
+            driver.keep_out();
         }
         let mut manager = Manager {
             settings,

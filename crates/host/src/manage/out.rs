@@ -11,7 +11,8 @@ use engine::policy::AgeHistogram;
 use engine::{FolioId, Millis, Pages};
 
 /// Pages that have a place together.
-const CHUNK: usize = 512;
+const CHUNK_PAGES: u32 = 512;
+const CHUNK: usize = CHUNK_PAGES as usize;
 /// A time is kept in steps of so many milliseconds, as a power of two: 31 bits are four years.
 const STEP_BITS: u32 = 6;
 
@@ -71,10 +72,16 @@ impl Out {
         chunk.last[at] = step_of(last_ms);
     }
 
+    /// Where a page's time is kept, if there is room for it.
+    fn chunk(&mut self, memcg: MemcgId, id: FolioId) -> Option<&mut Option<Box<Chunk>>> {
+        let (chunk, _) = place(id);
+        self.tenants.get_mut(memcg.index())?.get_mut(chunk)
+    }
+
     /// It is back: when it was last used before it left; none if nobody saw it leave.
     pub(super) fn take(&mut self, memcg: MemcgId, id: FolioId) -> Option<u64> {
-        let (chunk, at) = place(id);
-        let slot = self.tenants.get_mut(memcg.index())?.get_mut(chunk)?;
+        let (_, at) = place(id);
+        let slot = self.chunk(memcg, id)?;
         let chunk = slot.as_mut()?;
         let last = std::mem::take(&mut chunk.last[at]);
         if last == 0 {
@@ -89,17 +96,19 @@ impl Out {
 
     /// So many pages from this one on are its tenant's no more.
     pub(super) fn forget(&mut self, memcg: MemcgId, first: FolioId, pages: u32) {
-        for id in first.0..first.0 + pages {
+        let (mut id, end) = (first.0, first.0 + pages);
+        while id < end {
+            let next = end.min((id / CHUNK_PAGES + 1) * CHUNK_PAGES);
             // A chunk without any is passed at once.
-            let (chunk, _) = place(FolioId(id));
-            let chunks = self.tenants.get(memcg.index());
-            if chunks
-                .and_then(|chunks| chunks.get(chunk)?.as_ref())
-                .is_none()
+            if self
+                .chunk(memcg, FolioId(id))
+                .is_some_and(|chunk| chunk.is_some())
             {
-                continue;
+                for id in id..next {
+                    self.take(memcg, FolioId(id));
+                }
             }
-            self.take(memcg, FolioId(id));
+            id = next;
         }
     }
 
@@ -118,7 +127,7 @@ impl Out {
         let chunks = self.tenants.get(memcg.index()).into_iter().flatten();
         let pages = (0_u32..).zip(chunks).flat_map(|(number, chunk)| {
             let pages = chunk.iter().flat_map(|chunk| chunk.last);
-            (number * 512..).map(FolioId).zip(pages)
+            (number * CHUNK_PAGES..).map(FolioId).zip(pages)
         });
         pages
             .filter(|(_, last)| *last > 0 && last & ASKED == 0)
@@ -127,13 +136,10 @@ impl Out {
 
     /// A page was asked to go on.
     pub(super) fn note_asked(&mut self, memcg: MemcgId, id: FolioId) {
-        let (chunk, at) = place(id);
-        let chunks = self.tenants.get_mut(memcg.index());
-        let chunk = chunks.and_then(|chunks| chunks.get_mut(chunk)?.as_mut());
-        if let Some(last) = chunk
-            .map(|chunk| &mut chunk.last[at])
-            .filter(|last| **last > 0)
-        {
+        let (_, at) = place(id);
+        let chunk = self.chunk(memcg, id).and_then(Option::as_mut);
+        let last = chunk.map(|chunk| &mut chunk.last[at]);
+        if let Some(last) = last.filter(|last| **last > 0) {
             *last |= ASKED;
         }
     }

@@ -9,6 +9,7 @@ use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
 use engine::{Pages, ScanReason};
 
+use super::super::IDLE_MAX;
 use super::super::room::Room;
 use super::super::tally::Tally;
 use super::Tenants;
@@ -16,8 +17,6 @@ use super::under_way::Why;
 
 /// Most pages that one measurement asks for: then usage is measured again.
 const AT_ONCE: u64 = 8192;
-/// Without a limit there is nothing to measure.
-const IDLE_MAX: Duration = Duration::from_secs(3600);
 
 impl Tenants {
     /// Tells the engine what each tenant uses.

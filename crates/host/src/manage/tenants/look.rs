@@ -9,22 +9,15 @@ use std::time::{Duration, Instant};
 use engine::memcg::MemcgId;
 
 use super::super::pause::Pause;
+use super::super::{IDLE_MAX, LOOKS_APART, LOOKS_SHARE, WORK_SHARE};
 use super::Tenants;
 use super::list::Listing;
 use crate::system::Identity;
 use crate::watch::WatchError;
 
-/// Looks may take this part of a processor, more often than the interval, while reclaim needs fresh ages.
-const LOOKS_SHARE: u32 = 20;
-/// All other looks may take this part of it, whatever interval is asked for.
-const WORK_SHARE: u32 = 10;
-/// Between two looks that reclaim needs at least.
-const LOOKS_APART: Duration = Duration::from_millis(200);
 /// Between two of them for reports at least. (Read ten times a second beside a busy machine, 261 of 535 pages that one of 16
 /// tenants used each second were told to be 5 to 7 seconds old. Not explained.)
 const REFRESH_LEAST: Duration = Duration::from_secs(1);
-/// Nobody asked for fresh reports.
-const IDLE_MAX: Duration = Duration::from_secs(3600);
 
 /// A look that is under way.
 #[derive(Debug)]
@@ -136,7 +129,7 @@ impl Tenants {
             }
             let pause = self.driver.look_took() * WORK_SHARE;
             let apart = self.driver.watch.apart();
-            let apart = apart.min(self.look_every.unwrap_or(apart));
+            let apart = apart.min(self.look_every().unwrap_or(apart));
             self.next_look = begun + apart.max(pause);
             self.has_looked = true;
         }

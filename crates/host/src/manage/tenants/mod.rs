@@ -5,11 +5,12 @@
 //! kernel says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time,
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
-//! Floors: `cache`; `tenant`, `under_way` (reclaims in slices); here the tree and its clock; `host` (the host's own groups), `pressure`;
+//! Floors: `by_path` (what holds from a tenant down), `cache`; `tenant`, `under_way` (reclaims in slices); here the tree and its clock; `host` (the host's own groups), `pressure`;
 //! `unmapped` (page cache), `curves`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`, `ask`, `reclaim` (what people ask for),
 //! `figures` (of all at once).
 
 mod ask;
+mod by_path;
 mod cache;
 mod curves;
 pub mod figures;
@@ -109,8 +110,6 @@ pub struct Tenants {
     /// What is out goes on to a disk: of whom, and how old.
     demoter: Option<Demoter>,
     write_back_ages: WriteBackAges,
-    /// Policies need looks so often, if any does.
-    look_every: Option<Duration>,
     /// A look has ended of which policies have not been told.
     has_looked: bool,
     others: fn() -> Vec<u32>,
@@ -184,7 +183,6 @@ impl Tenants {
             policies: Policies::new(),
             demoter: None,
             write_back_ages: WriteBackAges::new(),
-            look_every: None,
             has_looked: false,
             others: settings.others,
             actions: Vec::new(),

@@ -4,8 +4,6 @@
 //! ages, its own threshold, and its own pages alone leave. A policy that goes by size does nothing for a tenant with others
 //! below it, whose memory counts to it. The host's own groups have none.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use engine::machine::Ongoing;
@@ -14,30 +12,19 @@ use engine::policy::Order;
 use engine::{Millis, Pages};
 use rustix::io::Errno;
 
+use super::super::IDLE_MAX;
 use super::super::minder::{Asked, Measured, Minder};
 use super::super::tally::Tally;
 use super::Tenants;
+use super::by_path::{ByPath, nearest};
 use super::under_way::{Ordered, Why};
 
-/// By path below the root, which is empty: a policy, or that there is none from here down.
-pub type Policies = BTreeMap<PathBuf, Option<Asked>>;
-
-/// The policy of the tenant at a path.
-fn asked_of(policies: &Policies, path: &Path) -> Option<Asked> {
-    path.ancestors()
-        .find_map(|at| policies.get(at))
-        .copied()
-        .flatten()
-}
+/// Who has which.
+pub type Policies = ByPath<Asked>;
 
 impl Tenants {
     /// Replaces all policies. One that stays the same goes on with what it has learned.
     pub fn set_policies(&mut self, policies: Policies) {
-        let times = policies
-            .values()
-            .flatten()
-            .map(|asked| asked.settings.look_every());
-        self.look_every = times.min().map(|time| Duration::from_millis(time.0));
         self.policies = policies;
         let all: Vec<MemcgId> = self.tenants.keys().copied().collect();
         for memcg in all {
@@ -51,23 +38,28 @@ impl Tenants {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
-        let asked = asked_of(&self.policies, &tenant.path).filter(|_| !tenant.of_host);
+        let asked = nearest(&self.policies, &tenant.path).filter(|_| !tenant.of_host);
         let has = tenant.minder.as_ref().map(Minder::asked);
         if has == asked {
             return;
         }
         tenant.minder = asked.map(|asked| Minder::new(asked, now));
         // What came back before is none of this policy's.
-        let _ = self.driver.take_back(memcg);
-        if asked.is_some() {
-            self.driver.keep_returns();
+        match asked {
+            Some(_) => self.driver.keep_back(memcg),
+            None => self.driver.drop_back(memcg),
         }
+    }
+
+    /// How far apart looks may be for all policies to work, if there are any.
+    pub(super) fn look_every(&self) -> Option<Duration> {
+        let policies = self.policies.values().flatten();
+        let times = policies.map(|asked| asked.settings.look_every());
+        times.min().map(|time| Duration::from_millis(time.0))
     }
 
     /// Shows policies what there is, of those whose time it is; how long none is due.
     pub(super) fn mind(&mut self, has_looked: bool) -> Duration {
-        /// Without policies nothing is due.
-        const IDLE_MAX: Duration = Duration::from_secs(3600);
         if self.policies.is_empty() {
             return IDLE_MAX;
         }
@@ -168,6 +160,8 @@ impl Tenants {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+
     use engine::policy::Settings;
 
     use super::*;
@@ -193,9 +187,9 @@ mod tests {
             ("ci/quiet/a", None),
             ("cinema", Some("cold-age")),
         ] {
-            let of = asked_of(&policies, Path::new(path));
+            let of = nearest(&policies, Path::new(path));
             assert_eq!(of.map(|of| of.settings.name()), name, "{path}");
         }
-        assert_eq!(asked_of(&Policies::new(), Path::new("a")), None);
+        assert_eq!(nearest(&Policies::new(), Path::new("a")), None);
     }
 }

@@ -9,6 +9,7 @@ use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
 use engine::{Limit, Pages, ScanReason};
 
+use super::super::IDLE_MAX;
 use super::super::tally::Tally;
 use super::Tenants;
 use super::under_way::Why;
@@ -22,8 +23,6 @@ const IN_VAIN: Duration = Duration::from_secs(10);
 const AT_ONCE: u64 = 8192;
 /// A share of the last 10 s in which some task stalled, hundredths of a percent.
 const STALLED: u32 = 1000;
-/// Without marks nothing is due.
-const IDLE_MAX: Duration = Duration::from_secs(3600);
 
 /// How much memory is to be available, bytes (MemAvailable of /proc/meminfo).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

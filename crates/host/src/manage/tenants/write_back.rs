@@ -3,27 +3,20 @@
 //! Invariant: a tenant has the age of the nearest one above it that is given one, itself first; the host's own groups have none. One
 //! budget is for all, the disk's; who has waited longest is served first, so that no tenant uses it up before the others are asked.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::Millis;
 use engine::memcg::MemcgId;
 
+use super::super::IDLE_MAX;
 use super::super::demote::Demoter;
 use super::super::options::WriteBackAsked;
 use super::Tenants;
+use super::by_path::{ByPath, nearest};
 
-/// By path below the root, which is empty: what is out for so long goes on, or that nothing does from here down.
-pub type WriteBackAges = BTreeMap<PathBuf, Option<Millis>>;
-
-/// The age of the tenant at a path.
-fn age_of(ages: &WriteBackAges, path: &Path) -> Option<Millis> {
-    path.ancestors()
-        .find_map(|at| ages.get(at))
-        .copied()
-        .flatten()
-}
+/// What is out for so long goes on.
+pub type WriteBackAges = ByPath<Millis>;
 
 impl Tenants {
     /// Replaces what goes on to a disk, and from where. What was written in this period stays written.
@@ -36,14 +29,12 @@ impl Tenants {
             (demoter, None) => *demoter = None,
         }
         if self.demoter.is_some() {
-            self.driver.keep_returns();
+            self.driver.keep_out();
         }
     }
 
     /// Has the oldest pages written that are out, if it is time; how long it is not.
     pub(super) fn demote(&mut self, has_looked: bool) -> Duration {
-        /// Without a disk nothing is due.
-        const IDLE_MAX: Duration = Duration::from_secs(3600);
         let Some(mut demoter) = self.demoter.take() else {
             return IDLE_MAX;
         };
@@ -64,7 +55,7 @@ impl Tenants {
     fn demoted(&self, last: Option<MemcgId>) -> Vec<(MemcgId, PathBuf, Millis)> {
         let own = self.tenants.values().filter(|tenant| !tenant.of_host);
         let own = own.filter_map(|tenant| {
-            let age = age_of(&self.write_back_ages, &tenant.path)?;
+            let age = nearest(&self.write_back_ages, &tenant.path)?;
             Some((tenant.memcg, tenant.path.clone(), age))
         });
         let mut all: Vec<(MemcgId, PathBuf, Millis)> = own.collect();
@@ -77,6 +68,8 @@ impl Tenants {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -94,7 +87,7 @@ mod tests {
             ("web", Some(9)),
             ("cinema", None),
         ] {
-            assert_eq!(age_of(&ages, Path::new(path)), age.map(Millis), "{path}");
+            assert_eq!(nearest(&ages, Path::new(path)), age.map(Millis), "{path}");
         }
     }
 }
