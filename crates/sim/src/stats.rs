@@ -6,6 +6,29 @@ pub const fn number(count: u64) -> f64 {
     count as f64
 }
 
+/// The whole part of a number that is known to fit: pages, touches.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "callers pass what lies between 0 and some pages"
+)]
+pub const fn whole(x: f64) -> u32 {
+    x as u32
+}
+
+/// The lowest; the highest number of nothing.
+#[must_use]
+pub fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::MAX, f64::min)
+}
+
+/// The highest, 0 at least.
+#[must_use]
+pub fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
+}
+
 /// The mean; 0 of nothing.
 #[must_use]
 pub fn mean(values: &[f64]) -> f64 {

@@ -6,6 +6,7 @@
 use super::file::{PatternName, Work};
 use super::recorded::{Event, Recorded, Replay};
 use crate::rng::Rng;
+use crate::stats::whole;
 use std::sync::Arc;
 use touches::zipf::Zipf;
 
@@ -77,7 +78,7 @@ impl Pattern {
             PatternName::HotCold => {
                 let hot = work.hot.map_or(HOT, |share| share.0) * f64::from(pages);
                 Self::HotCold {
-                    hot: floor(hot).clamp(1, pages),
+                    hot: whole(hot).clamp(1, pages),
                     touches: work.hot_touches.map_or(HOT_TOUCHES, |share| share.0),
                     phase: work.phase.map_or(0, |phase| phase.0),
                 }
@@ -153,16 +154,6 @@ impl Pattern {
             _ => None,
         }
     }
-}
-
-/// Whole part of a number that is known to fit.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "callers pass what lies between 0 and the pages of a mapping"
-)]
-const fn floor(x: f64) -> u32 {
-    x as u32
 }
 
 fn small(n: u64) -> u32 {

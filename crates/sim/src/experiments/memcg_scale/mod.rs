@@ -16,7 +16,7 @@ pub use world::{Caches, Cost, World};
 
 use super::Settings;
 use crate::outcome::{Cell, Claim, Kind, Outcome, Picture, Series, Table};
-use crate::stats::number;
+use crate::stats::{self, least, number};
 use engine::machine::GlobalReclaim;
 
 /// Pages of one reclaim.
@@ -186,8 +186,7 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
         return Vec::new();
     };
     let all: Vec<f64> = rows.iter().map(|row| row.lru.steps()).collect();
-    let least = all.iter().copied().fold(f64::MAX, f64::min);
-    let spread = all.iter().copied().fold(0.0, f64::max) / least;
+    let spread = stats::most(&all) / least(&all);
     let visits = rows.iter().map(|row| row.lru.visited).fold(0.0, f64::max);
     let growth = number(u64::from(most.tenants)) / number(u64::from(fewer.tenants));
     let iterator = most.iterator.steps() / fewer.iterator.steps();

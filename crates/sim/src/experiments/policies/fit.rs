@@ -4,7 +4,7 @@
 //! memory, what would come back (Mattson). Of a loop that halves and doubles it is the larger loop.
 
 use super::super::Settings;
-use super::programs::{Course, Kind, Program};
+use super::programs::{self, Course, Kind, Named, Program, SPECTRUM, STORE};
 use super::world::World;
 use crate::mrc::Stack;
 use crate::outcome::{By, Cell, Claim, Kind as Drawn, Outcome, Picture, Series, Table};
@@ -18,19 +18,9 @@ const BEFORE: u64 = 75;
 const MINUTES: u64 = 60;
 /// The limit may be so far from what is needed, percent.
 const WITHIN: f64 = 10.0;
-/// 1 GiB.
-const PAGES: u64 = 256 << 10;
 
-const PROGRAMS: [(&str, Kind, Course); 4] = [
-    (
-        "spectrum: each page once in 5 s to 10 min, three in ten never",
-        Kind::Spectrum {
-            oftenest: 5.0,
-            rarest: 600.0,
-            never: 0.3,
-        },
-        Course::Steady,
-    ),
+const PROGRAMS: [Named; 4] = [
+    SPECTRUM,
     (
         "cliff: four in ten in a loop of 60 s, ten of the others a second",
         Kind::Loop {
@@ -40,14 +30,7 @@ const PROGRAMS: [(&str, Kind, Course); 4] = [
         },
         Course::Steady,
     ),
-    (
-        "store: 2,000 requests a second, zipf 0.9",
-        Kind::Store {
-            requests: 2000.0,
-            exponent: 0.9,
-        },
-        Course::Steady,
-    ),
+    STORE,
     (
         "loop that doubles and halves each 15 min",
         Kind::Loop {
@@ -83,7 +66,7 @@ struct Run {
 
 fn run_one(task: Task, scale: u64) -> Run {
     let (_, kind, course) = PROGRAMS[task.program];
-    let pages = u32::try_from(PAGES / scale).unwrap_or(u32::MAX);
+    let pages = programs::pages(scale);
     let policy = FitSettings {
         percentile: task.percentile * 10_000,
         ..FitSettings::default()

@@ -4,10 +4,10 @@
 //! its lowest point before, in the last hour: a limit that oscillates makes it, one that still falls does not.
 
 use super::super::Settings;
-use super::programs::{Course, Kind, Program};
+use super::programs::{self, Course, Kind, Named, Program, SPECTRUM, STORE};
 use super::world::World;
 use crate::outcome::{Cell, Claim, Kind as Drawn, Outcome, Picture, Series, Table};
-use crate::stats::{mean, number};
+use crate::stats::{least, mean, most, number};
 use engine::Bytes;
 use engine::policy::{self, PressureSettings};
 
@@ -21,21 +21,11 @@ const MAY_WAIT: f64 = 10.0;
 /// A swing may be so much of what is resident, percent.
 const SWING: f64 = 5.0;
 const SEEDS: u64 = 2;
-/// 1 GiB.
-const PAGES: u64 = 256 << 10;
 /// What a page that comes back costs, microseconds: zram, a good disk, a poor one.
 const COSTS: [u64; 3] = [20, 100, 1000];
 
-const PROGRAMS: [(&str, Kind, Course); 3] = [
-    (
-        "spectrum: each page once in 5 s to 10 min, three in ten never",
-        Kind::Spectrum {
-            oftenest: 5.0,
-            rarest: 600.0,
-            never: 0.3,
-        },
-        Course::Steady,
-    ),
+const PROGRAMS: [Named; 3] = [
+    SPECTRUM,
     (
         "cliff: four in ten in a loop of 60 s, the rest never",
         Kind::Loop {
@@ -45,14 +35,7 @@ const PROGRAMS: [(&str, Kind, Course); 3] = [
         },
         Course::Steady,
     ),
-    (
-        "store: 2,000 requests a second, zipf 0.9",
-        Kind::Store {
-            requests: 2000.0,
-            exponent: 0.9,
-        },
-        Course::Steady,
-    ),
+    STORE,
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +54,7 @@ struct Period {
 
 fn run_one(task: Task, scale: u64) -> Vec<Period> {
     let (_, kind, course) = PROGRAMS[task.program];
-    let pages = u32::try_from(PAGES / scale).unwrap_or(u32::MAX);
+    let pages = programs::pages(scale);
     let policy = PressureSettings {
         floor: Bytes(0),
         ..PressureSettings::default()
@@ -120,12 +103,11 @@ fn came(run: &[Period]) -> Came {
         lowest = lowest.min(*now);
         now - lowest
     });
-    let most = |all: &[f64]| all.iter().copied().fold(0.0, f64::max);
     Came {
         rest_minutes: number(moving as u64 * PERIOD) / 60.0,
         resident: at,
         swing: most(&rises.collect::<Vec<f64>>()) / at * 100.0,
-        limit: [limit.iter().copied().fold(f64::MAX, f64::min), most(&limit)],
+        limit: [least(&limit), most(&limit)],
         waited: mean(&waited),
         worst: most(&waited),
     }

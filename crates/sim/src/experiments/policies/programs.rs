@@ -4,7 +4,7 @@
 //! than once in a stretch one use counts: what a look sees.
 
 use crate::rng::Rng;
-use crate::stats::number;
+use crate::stats::{number, whole};
 use touches::zipf::Zipf;
 
 /// How a program uses its pages.
@@ -37,6 +37,33 @@ pub(super) enum Course {
         seconds: u64,
         frees: bool,
     },
+}
+
+/// What it is called, and how it uses its pages.
+pub(super) type Named = (&'static str, Kind, Course);
+
+/// Each policy is tried on these two, beside others of its own.
+pub(super) const SPECTRUM: Named = (
+    "spectrum: each page once in 5 s to 10 min, three in ten never",
+    Kind::Spectrum {
+        oftenest: 5.0,
+        rarest: 600.0,
+        never: 0.3,
+    },
+    Course::Steady,
+);
+pub(super) const STORE: Named = (
+    "store: 2,000 requests a second, zipf 0.9",
+    Kind::Store {
+        requests: 2000.0,
+        exponent: 0.9,
+    },
+    Course::Steady,
+);
+
+/// Pages of a program of 1 GiB at this scale.
+pub(super) fn pages(scale: u64) -> u32 {
+    u32::try_from((256 << 10) / scale).unwrap_or(u32::MAX)
 }
 
 /// A program.
@@ -176,14 +203,4 @@ impl Program {
         self.owed -= number(due.into());
         due
     }
-}
-
-/// The whole part of a number that is known to fit.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "callers pass pages and touches"
-)]
-const fn whole(x: f64) -> u32 {
-    x as u32
 }

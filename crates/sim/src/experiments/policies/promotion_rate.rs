@@ -5,10 +5,10 @@
 //! minutes, both counted from outside.
 
 use super::super::Settings;
-use super::programs::{Course, Kind, Program};
+use super::programs::{self, Course, Named, Program, SPECTRUM, STORE};
 use super::world::World;
 use crate::outcome::{By, Cell, Claim, Kind as Drawn, Outcome, Picture, Series, Table};
-use crate::stats::{mean, number};
+use crate::stats::{least, mean, most, number};
 use engine::Millis;
 use engine::policy::{self, PromotionRateSettings};
 
@@ -18,22 +18,10 @@ const LOOK: u64 = 10;
 const BEFORE: u64 = 75;
 /// Minutes of which figures are told.
 const MINUTES: u64 = 60;
-/// 1 GiB.
-const PAGES: u64 = 256 << 10;
 /// What is to be held, percent a minute.
 const RATE: f64 = 0.2;
 /// Within this part of it.
 const WITHIN: f64 = 0.2;
-
-const SPECTRUM: Kind = Kind::Spectrum {
-    oftenest: 5.0,
-    rarest: 600.0,
-    never: 0.3,
-};
-const STORE: Kind = Kind::Store {
-    requests: 2000.0,
-    exponent: 0.9,
-};
 
 const fn doubles(frees: bool) -> Course {
     Course::Doubles {
@@ -42,25 +30,17 @@ const fn doubles(frees: bool) -> Course {
     }
 }
 
-const PROGRAMS: [(&str, Kind, Course); 4] = [
-    (
-        "spectrum: each page once in 5 s to 10 min, three in ten never",
-        SPECTRUM,
-        Course::Steady,
-    ),
-    (
-        "store: 2,000 requests a second, zipf 0.9",
-        STORE,
-        Course::Steady,
-    ),
+const PROGRAMS: [Named; 4] = [
+    SPECTRUM,
+    STORE,
     (
         "spectrum that doubles and halves each 15 min, giving back",
-        SPECTRUM,
+        SPECTRUM.1,
         doubles(true),
     ),
     (
         "spectrum that doubles and halves each 15 min, lying idle",
-        SPECTRUM,
+        SPECTRUM.1,
         doubles(false),
     ),
 ];
@@ -98,7 +78,7 @@ struct Minute {
 
 fn run_one(task: Task, scale: u64) -> Vec<Minute> {
     let (_, kind, course) = PROGRAMS[task.program];
-    let pages = u32::try_from(PAGES / scale).unwrap_or(u32::MAX);
+    let pages = programs::pages(scale);
     let policy = PromotionRateSettings {
         percentile: task.percentile * 10_000,
         history: Millis(task.history * 60_000),
@@ -211,14 +191,6 @@ fn rates(runs: &[Vec<Minute>]) -> Vec<f64> {
 fn wild(runs: &[Vec<Minute>]) -> f64 {
     let is_wild = |minute: &Minute| minute.rate > RATE * (1.0 + WITHIN);
     mean_of(runs, |minute| if is_wild(minute) { 100.0 } else { 0.0 })
-}
-
-fn least(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::MAX, f64::min)
-}
-
-fn most(values: &[f64]) -> f64 {
-    values.iter().copied().fold(0.0, f64::max)
 }
 
 fn table(groups: &[Group<'_>]) -> Table {
