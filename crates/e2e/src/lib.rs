@@ -13,6 +13,7 @@ pub mod autopsy;
 pub mod bench;
 pub mod browser;
 pub mod cells;
+pub mod cold_and_hot;
 pub mod compare;
 pub mod control;
 pub mod core;

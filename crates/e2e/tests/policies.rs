@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use e2e::aged::number;
-use e2e::guard::{Run, Running};
+use e2e::cold_and_hot::{self, COLD, HOT, swapped};
+use e2e::guard::Running;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
@@ -14,34 +15,23 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const MIB: u64 = 1 << 20;
-const COLD: u64 = 64 * MIB;
-const HOT: u64 = 8 * MIB;
-/// 64 MiB that are never touched again, and 8 MiB that always are.
-const PROGRAM: &str = "\
-import time
-cold = bytearray(b'abcdefgh' * (8 << 20))
-hot = bytearray(8 << 20)
-print('ready', flush=True)
-while True:
-    for page in range(0, len(hot), 4096):
-        hot[page] = 1
-    time.sleep(0.02)
-";
 
 /// The program under `run` with this policy.
 fn subject(policy: &str) -> Running {
     let own = pagetide::binary();
-    let words = [&own, "run", "--age-every", "1s", "--evict-by", policy, "--"];
-    let words = words.into_iter().chain(["python3", "-c", PROGRAM]);
-    let running = Run::new(words).start();
-    wait::until("the program", LIMIT, || running.stdout().contains("ready"));
+    let words = [
+        own.as_str(),
+        "run",
+        "--age-every",
+        "1s",
+        "--evict-by",
+        policy,
+        "--",
+    ];
+    let running = cold_and_hot::start(&words, LIMIT);
     let listens = || pagetide::on("stat", running.pid()).status.success();
     wait::until("the manager", LIMIT, listens);
     running
-}
-
-fn swapped(pid: u32) -> u64 {
-    proc::number(pid, "VmSwap").unwrap_or(0)
 }
 
 fn policy_of(pid: u32) -> Value {

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use e2e::aged::number;
+use e2e::cold_and_hot::{self, COLD, swapped};
 use e2e::guard::{Run, Running};
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
@@ -15,28 +16,9 @@ use e2e::zram::Swap;
 use e2e::{pagetide, proc, wait};
 
 const LIMIT: Duration = Duration::from_secs(60);
-const COLD: u64 = 64 << 20;
-/// 64 MiB that are never touched again, and 8 MiB that always are.
-const PROGRAM: &str = "\
-import time
-cold = bytearray(b'abcdefgh' * (8 << 20))
-hot = bytearray(8 << 20)
-print('ready', flush=True)
-while True:
-    for page in range(0, len(hot), 4096):
-        hot[page] = 1
-    time.sleep(0.02)
-";
 
 fn subject(wrap: &[&str]) -> Running {
-    let words = wrap.iter().copied().chain(["python3", "-c", PROGRAM]);
-    let running = Run::new(words).start();
-    wait::until("the program", LIMIT, || running.stdout().contains("ready"));
-    running
-}
-
-fn swapped(pid: u32) -> u64 {
-    proc::number(pid, "VmSwap").unwrap_or(0)
+    cold_and_hot::start(wrap, LIMIT)
 }
 
 #[test]
