@@ -147,6 +147,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
         "crates/host/src/wall",
         &[
             &["files", "scope"],
+            &["fresh"],
             &["error", "limits"],
             &["mark", "place", "reclaim"],
             &["guard", "tenant"],

@@ -6,9 +6,11 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::PoisonError;
 
 use rustix::io::Errno;
 
+use super::fresh::Fresh;
 use super::{Wall, files};
 use crate::system::cgroup::{Cache, Version, parse_cache};
 use crate::system::proc::read_path;
@@ -80,6 +82,12 @@ impl Wall {
     /// If the kernel refuses.
     pub fn set_max(&self, bytes: Option<u64>) -> io::Result<()> {
         let bytes = least(bytes, self.0.ceiling.max);
+        // Before the limit stands: lowering it is the first reclaim.
+        self.keep_fresh(bytes.is_some());
+        self.put_max(bytes)
+    }
+
+    fn put_max(&self, bytes: Option<u64>) -> io::Result<()> {
         if self.version() == Version::V2 {
             return self.write(V2_MAX, &word(bytes));
         }
@@ -150,8 +158,19 @@ impl Wall {
     /// The first refusal, if there is one.
     pub fn lift(&self) -> io::Result<()> {
         let _turn = self.turn();
-        lift(&self.0.dir, self.version(), self.0.ceiling)
-            .map_err(|(file, errno)| self.told(file, errno))
+        let lifted = lift(&self.0.dir, self.version(), self.0.ceiling);
+        self.keep_fresh(self.0.ceiling.max.is_some());
+        lifted.map_err(|(file, errno)| self.told(file, errno))
+    }
+
+    /// Whether the kernel's counters of it are to be kept fresh: where it reclaims by itself.
+    pub(super) fn keep_fresh(&self, keep: bool) {
+        let fresh = &mut *self.0.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        match keep {
+            true if fresh.is_none() => *fresh = Fresh::watch(&self.0.dir, self.version()),
+            true => {}
+            false => *fresh = None,
+        }
     }
 
     /// Its hard limit.
@@ -253,10 +272,7 @@ impl Wall {
 
     /// One thread at a time changes limits.
     pub(super) fn turn(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.0
-            .turn
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Version 1's hard limit, for a moment.

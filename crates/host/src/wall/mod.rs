@@ -7,6 +7,7 @@
 
 mod error;
 mod files;
+mod fresh;
 pub mod guard;
 mod limits;
 mod mark;
@@ -31,6 +32,7 @@ use crate::system::cgroup::Version;
 use crate::system::{Group, Groups, Identity, Proc};
 
 pub use error::WallError;
+use fresh::Fresh;
 use limits::Limits;
 use mark::Mark;
 use place::{Leaf, Place, Request};
@@ -53,6 +55,8 @@ struct Inner {
     leaf: Option<Leaf>,
     /// A limit is lowered and put back by one thread at a time.
     turn: Mutex<()>,
+    /// While a limit stands on it: the kernel's counters of it are kept fresh.
+    fresh: Mutex<Option<Fresh>>,
 }
 
 /// For the kernel to take apart who has just ended.
@@ -142,6 +146,7 @@ impl Wall {
             ceiling: mark.ceiling,
             leaf,
             turn: Mutex::new(()),
+            fresh: Mutex::new(None),
         }))
     }
 

@@ -90,17 +90,20 @@ impl Wall {
 
     fn reclaim_v1(&self, before: u64, bytes: u64, swappiness: Option<u8>) -> io::Result<()> {
         let _turn = self.turn();
+        let limit = self.max()?;
+        // A program that allocates meanwhile meets what is lowered.
+        self.keep_fresh(true);
         let usual = swappiness.map(|swappiness| self.replace_swappiness(swappiness));
         let usual = usual.transpose()?;
-        let done = self.lower(before.saturating_sub(bytes));
+        let done = self.lower(before.saturating_sub(bytes), limit);
+        self.keep_fresh(limit.is_some());
         let back = usual.map(|usual| self.replace_swappiness(usual));
         done.and(back.transpose().map(drop))
     }
 
-    /// Down to `goal`, in steps, while the kernel finds something.
-    fn lower(&self, goal: u64) -> io::Result<()> {
+    /// Down to `goal`, in steps, while the kernel finds something; `limit` is put back after each.
+    fn lower(&self, goal: u64, limit: Option<u64>) -> io::Result<()> {
         const FILE: &str = "memory.limit_in_bytes";
-        let limit = self.max()?;
         let mut step = STEP;
         loop {
             let charged = self.charged()?;
