@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use crate::ages::{CLASSES, class_sums, name_of_class};
-use crate::axis::{WHOLE, place, sizes};
+use crate::axis::{WHOLE, place, sizes, times};
 use crate::figure::{Figure, legend};
 use crate::track::{Moment, Track};
 
@@ -48,10 +48,12 @@ pub fn area(track: &Track) -> String {
         title: "Memory by age",
         says: "stacked by age, the oldest at the bottom",
         ys: &sizes(most),
+        xs: &times(track),
+        is_timed: true,
         field: (track.width() * 2, WHOLE, &content),
         legend: &legend(items.into_iter()),
     };
-    figure.html(track)
+    figure.html()
 }
 
 /// Classes with their names, from the ground up.

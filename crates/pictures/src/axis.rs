@@ -92,6 +92,24 @@ pub(crate) fn sizes(most: u64) -> Vec<Mark> {
     )
 }
 
+/// Sizes from `from` over `span`; places from the left.
+pub(crate) fn sizes_between(from: u64, span: u64) -> Vec<Mark> {
+    let step = (span / SIZES).max(1);
+    let step = step.checked_next_power_of_two().unwrap_or(step);
+    let first = from.div_ceil(step).saturating_mul(step);
+    let mut marks: Vec<Mark> = Vec::new();
+    for n in 0..=SIZES {
+        let size = first.saturating_add(step.saturating_mul(n));
+        let name = Bytes(size).to_string();
+        // Two that are named alike would tell nothing.
+        let is_new = marks.last().is_none_or(|(_, last)| *last != name);
+        if size >= from && size - from <= span && is_new {
+            marks.push((place(size - from, span), name));
+        }
+    }
+    marks
+}
+
 /// Counts up to `most`.
 pub(crate) fn counts(most: u64, name: impl Fn(u64) -> String) -> Vec<Mark> {
     levels(most, decimal_step((most / SIZES).max(1)), name)
@@ -154,6 +172,12 @@ mod tests {
             ["0 B", "256 MiB", "512 MiB", "768 MiB"]
         );
         assert_eq!(
+            texts(&sizes_between(50 << 20, 50 << 20)),
+            ["64 MiB", "80 MiB", "96 MiB"]
+        );
+        assert_eq!(sizes_between(50 << 20, 50 << 20)[0].0, 280);
+        assert_eq!(texts(&sizes_between(1 << 40, 1 << 20)), ["1 TiB"]);
+        assert_eq!(
             texts(&counts(700, |n| n.to_string())),
             ["0", "200", "400", "600"]
         );
@@ -166,6 +190,8 @@ mod tests {
         ) {
             let clock = if ago { Clock::Ago } else { Clock::Passed };
             let all = [times(&track(from, step, columns, clock)), sizes(most), counts(most, |n| n.to_string())];
+            let between = sizes_between(from, step);
+            prop_assert!(between.len() <= 6 && between.iter().all(|(at, _)| *at <= WHOLE));
             for marks in all {
                 prop_assert!(!marks.is_empty() && marks.len() <= 6);
                 prop_assert!(marks.iter().all(|(at, _)| *at <= WHOLE));

@@ -4,9 +4,8 @@
 
 use std::fmt::Write;
 
-use crate::axis::{Mark, WHOLE, times};
+use crate::axis::{Mark, WHOLE};
 use crate::text::escaped;
-use crate::track::Track;
 
 /// What a picture is made of.
 pub(crate) struct Figure<'a> {
@@ -17,6 +16,10 @@ pub(crate) struct Figure<'a> {
     pub(crate) says: &'a str,
     /// Marks at its left, from the top.
     pub(crate) ys: &'a [Mark],
+    /// Marks below it, from the left.
+    pub(crate) xs: &'a [Mark],
+    /// Whether a column of it is a time: pages tell the figures of such a one under the pointer.
+    pub(crate) is_timed: bool,
     /// Width and height of the field, and what is in it.
     pub(crate) field: (u64, u64, &'a str),
     /// Below it.
@@ -25,8 +28,9 @@ pub(crate) struct Figure<'a> {
 
 impl Figure<'_> {
     /// All of it.
-    pub(crate) fn html(&self, track: &Track) -> String {
+    pub(crate) fn html(&self) -> String {
         let Figure { class, title, .. } = self;
+        let timed = if self.is_timed { " timed" } else { "" };
         let (width, height, content) = self.field;
         let mut lines = String::new();
         for (at, _) in self.ys {
@@ -35,11 +39,11 @@ impl Figure<'_> {
         }
         format!(
             "<figure class=\"fig\"><figcaption>{title}</figcaption>\n<div class=\"plot {class}\">\n{}\
-             <svg class=\"field\" viewBox=\"0 0 {width} {height}\" preserveAspectRatio=\"none\" role=\"img\" \
+             <svg class=\"field{timed}\" viewBox=\"0 0 {width} {height}\" preserveAspectRatio=\"none\" role=\"img\" \
              aria-label=\"{title}: {}\">{lines}\n{content}</svg>\n{}</div>\n{}</figure>\n",
             at_the_left(self.ys),
             escaped(self.says),
-            below(&times(track)),
+            below(self.xs),
             self.legend
         )
     }

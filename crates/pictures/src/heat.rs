@@ -8,7 +8,7 @@ use std::fmt::Write;
 use engine::Bytes;
 
 use crate::ages::{BINS, EDGES_MS, short};
-use crate::axis::{Mark, place};
+use crate::axis::{Mark, place, times};
 use crate::figure::{Figure, percent};
 use crate::track::{Hints, Track};
 
@@ -48,10 +48,12 @@ pub fn heat(track: &Track, hints: Hints) -> String {
         title: "Page age over time",
         says: &says,
         ys: &marks(rows),
+        xs: &times(track),
+        is_timed: true,
         field: (track.width(), as_length(rows), &content),
         legend: &legend(most),
     };
-    figure.html(track)
+    figure.html()
 }
 
 fn as_length(rows: usize) -> u64 {

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use crate::axis::{Mark, WHOLE, counts, place};
+use crate::axis::{Mark, WHOLE, counts, place, times};
 use crate::figure::Figure;
 use crate::track::{Moment, Track};
 
@@ -74,10 +74,12 @@ fn draw(
         title,
         says: &says,
         ys: &ys,
+        xs: &times(track),
+        is_timed: true,
         field: (track.width(), WHOLE, &content),
         legend: "",
     };
-    figure.html(track)
+    figure.html()
 }
 
 #[cfg(test)]

@@ -1,12 +1,7 @@
 //! Pictures for a row of a table: page age over time without axes, and the ages of now as a bar.
 
-use std::fmt::Write;
-
-use engine::Bytes;
-
 use crate::ages::{CLASSES, name_of_class};
-use crate::axis::{WHOLE, place};
-use crate::figure::percent;
+use crate::bars::{Part, drawn};
 use crate::heat::{cells, shade};
 
 /// Bytes by class of age at evenly spaced times; none where nobody watched.
@@ -33,28 +28,18 @@ pub fn strip(columns: &[Option<[u64; CLASSES]>]) -> String {
 /// Bytes by class of age, then of unknown age, as parts of a bar that is `whole` long.
 #[must_use]
 pub fn age_bar(ages: &[u64; CLASSES], unknown: u64, whole: u64) -> String {
-    let mut svg = "<svg class=\"agebar\" aria-hidden=\"true\">".to_owned();
-    let aged = ages
-        .iter()
-        .enumerate()
-        .map(|(class, bytes)| (format!("a{class}"), name_of_class(class), *bytes));
-    let unknown = ("un".to_owned(), "age unknown".to_owned(), unknown);
-    let mut before = 0u64;
-    for (class, name, bytes) in aged.chain([unknown]).filter(|part| part.2 > 0) {
-        let after = before.saturating_add(bytes);
-        let (x, end) = (place(before, whole), place(after, whole));
-        // Something never looks like nothing.
-        let (x, end) = (x.min(WHOLE - 3), end.max(x + 3).min(WHOLE));
-        let _ = write!(
-            svg,
-            "<rect class=\"{class}\" x=\"{}\" y=\"0\" width=\"{}\" height=\"100%\"><title>{name}: {}</title></rect>",
-            percent(x),
-            percent(end - x),
-            Bytes(bytes)
-        );
-        before = after;
-    }
-    svg + "</svg>"
+    let aged = ages.iter().enumerate().map(|(class, bytes)| Part {
+        class: format!("a{class}"),
+        name: name_of_class(class),
+        bytes: *bytes,
+    });
+    let unknown = Part {
+        class: "un".to_owned(),
+        name: "age unknown".to_owned(),
+        bytes: unknown,
+    };
+    let parts: Vec<Part> = aged.chain([unknown]).collect();
+    drawn(parts.iter(), whole)
 }
 
 #[cfg(test)]

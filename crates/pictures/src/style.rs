@@ -27,17 +27,25 @@ pub const STYLE: &str = "\
 color:var(--dim)}\
 .legend i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.4em}\
 .legend .ramp{width:120px;height:10px}\
+.missed .field,.missed .ys{height:220px}.missed .field{shape-rendering:auto}\
+.curve{fill:none;stroke:var(--a5);stroke-width:2}\
+.upright{fill:none;stroke-dasharray:4 3;stroke-width:1.5}.dot{fill:none;stroke-width:9;stroke-linecap:round}\
+.limit{stroke:var(--a0);background:var(--a0)}.bend{stroke:var(--out);background:var(--out)}\
+table.bars{width:100%;border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}\
+.bars th,.bars td{padding:.15em 0;border:0;font-weight:400}.bars th{width:7.5em;text-align:right;color:var(--dim)}\
+.bars td{padding-left:.7em;white-space:nowrap}.bars td:last-child{width:5.5em}.bars .agebar{height:16px}\
 .strip{display:block;width:100%;height:21px;shape-rendering:crispEdges;background:var(--paper)}\
 .agebar{display:block;width:100%;height:12px}\
 .a0{fill:var(--a0);background:var(--a0)}.a1{fill:var(--a1);background:var(--a1)}\
 .a2{fill:var(--a2);background:var(--a2)}.a3{fill:var(--a3);background:var(--a3)}\
 .a4{fill:var(--a4);background:var(--a4)}.a5{fill:var(--a5);background:var(--a5)}\
 .a6{fill:var(--a6);background:var(--a6)}.un{fill:var(--unknown);background:var(--unknown)}\
-.out{fill:var(--out);background:var(--out)}.back{fill:var(--out)}.waited{fill:var(--wait)}\
+.kind{background:var(--dim)}.file{opacity:.55}.out{fill:var(--out);background:var(--out)}.back{fill:var(--out)}.waited{fill:var(--wait)}\
 .h1{fill:var(--h1)}.h2{fill:var(--h2)}.h3{fill:var(--h3)}.h4{fill:var(--h4)}\
 .h5{fill:var(--h5)}.h6{fill:var(--h6)}.h7{fill:var(--h7)}.h8{fill:var(--h8)}\
 .line{fill:none;stroke:var(--out);stroke-width:1.8;stroke-dasharray:5 3}\
-@media(max-width:520px){.xs .odd{display:none}.plot{grid-template-columns:3.7em minmax(0,1fr)}.legend{padding-left:0}}";
+@media print{.fig{break-inside:avoid}.fig *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\
+@media(max-width:520px){.bars th{width:6em}.xs .odd{display:none}.plot{grid-template-columns:3.7em minmax(0,1fr)}.legend{padding-left:0}}";
 
 #[cfg(test)]
 mod tests {

@@ -118,7 +118,8 @@ impl Track {
     }
 
     /// When a column was, in words.
-    pub(crate) fn time_of(&self, column: usize) -> String {
+    #[must_use]
+    pub fn time_of(&self, column: usize) -> String {
         let column = u64::try_from(column).unwrap_or(u64::MAX);
         match self.clock {
             Clock::Passed => {

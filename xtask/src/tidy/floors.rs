@@ -126,12 +126,12 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/pictures/src",
         &[
-            &["ages", "style", "text"],
+            &["ages", "decades", "share", "style", "text"],
             &["track"],
             &["axis"],
             &["figure"],
-            &["heat"],
-            &["area", "level", "strip"],
+            &["bars", "heat"],
+            &["area", "curve", "level", "strip"],
         ],
     ),
     (
@@ -157,7 +157,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
         "crates/daemon/src",
         &[
             &["options", "hash"],
-            &["error"],
+            &["curves", "error"],
             &["control", "rights", "walls", "record"],
             &["handshake"],
             &["http", "preflight"],

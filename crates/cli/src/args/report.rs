@@ -78,7 +78,7 @@ pub(crate) struct Report {
     pub(crate) refaults: Option<f64>,
     #[command(flatten)]
     pub(crate) tree: Tree,
-    /// Write a page with pictures there; it needs no network. With --watch it is kept up to date
+    /// Write a page with pictures there: one file that loads nothing and runs nothing. With --watch it is kept up to date
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }

@@ -17,8 +17,9 @@ mod words;
 use bins::older_than;
 pub(crate) use history::History;
 pub(crate) use page::html;
+pub(crate) use pictures::per_cent;
 use words::cold;
-pub(crate) use words::{per_cent, source};
+pub(crate) use words::source;
 
 use daemon::options::Bytes;
 use host::report::Report;

@@ -3,6 +3,9 @@
 //! Invariant: nothing that comes out of here moves a cursor, changes a colour, turns the direction of
 //! writing, hides itself, or is markup; what is said to fit so many columns takes no more of them.
 
+pub(crate) use pictures::escaped;
+use pictures::is_hidden;
+
 /// The text with `?` for each character that a terminal would obey rather than show, and, without
 /// Unicode, for each beyond ASCII.
 pub(crate) fn plain(text: &str, unicode: bool) -> String {
@@ -11,14 +14,6 @@ pub(crate) fn plain(text: &str, unicode: bool) -> String {
         c => c,
     };
     text.chars().map(shown).collect()
-}
-
-/// Draws nothing of its own: it moves the cursor, turns the direction, joins, or is invisible.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
-            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Columns of a character. Beyond the alphabets and the signs that are surely narrow it says two:
@@ -107,23 +102,6 @@ pub(crate) fn wrap(text: &str, width: usize, unicode: bool) -> Vec<String> {
     }
     lines.push(rest.to_owned());
     lines
-}
-
-/// As text of a page of HTML, in attributes too.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c if is_hidden(c) => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// A field of comma-separated values (RFC 4180): quoted if it has to be, and always one line.

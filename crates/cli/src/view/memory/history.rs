@@ -4,39 +4,37 @@
 //! ages of a point and its unknown bytes are what was resident then.
 
 use host::report::Report;
+use pictures::{Clock, EDGES_MS, Moment, Track};
 
 use super::bins::{fold, total};
 
 /// Points kept. When there are more, every second one goes, and half as many come.
 const MOST: usize = 512;
-/// Lower edges of the ages, milliseconds.
-pub(super) const EDGES_MS: [u64; AGES] = [0, 1000, 5000, 10_000, 60_000, 600_000, 3_600_000];
-/// How many ages a picture tells apart.
-pub(super) const AGES: usize = 7;
+/// Columns of a picture: no more can be told apart on a phone, and little more on a desk.
+const COLUMNS: u64 = 240;
 
 /// One report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Point {
-    pub(super) wall_ms: u64,
-    /// Bytes by age, the youngest first.
-    pub(super) ages: [u64; AGES],
-    pub(super) unknown: u64,
-    pub(super) swapped: u64,
+struct Point {
+    wall_ms: u64,
+    moment: Moment,
+    /// Pages that had come back until then.
+    refaulted: u64,
 }
 
-impl Point {
-    pub(super) fn of(report: &Report) -> Point {
-        let mut ages = [0; AGES];
-        for (age, row) in ages.iter_mut().zip(fold(report, EDGES_MS.into_iter())) {
-            *age = total(&row);
-        }
-        Point {
-            wall_ms: report.wall_ms,
-            ages,
-            unknown: report.unknown_age_bytes,
-            swapped: report.swapped_bytes,
-        }
+/// A report as it is drawn, but for what needs another one to tell.
+pub(super) fn moment(report: &Report) -> Moment {
+    let mut moment = Moment {
+        unknown: report.unknown_age_bytes,
+        swapped: report.swapped_bytes,
+        waited: report.kernel_says.pressure_some_avg10,
+        ..Moment::default()
+    };
+    let rows = fold(report, EDGES_MS.into_iter());
+    for (age, row) in moment.ages.iter_mut().zip(&rows) {
+        *age = total(row);
     }
+    moment
 }
 
 /// The points so far.
@@ -53,7 +51,11 @@ pub(crate) struct History {
 impl History {
     /// One more report.
     pub(crate) fn push(&mut self, report: &Report) {
-        let point = Point::of(report);
+        let point = Point {
+            wall_ms: report.wall_ms,
+            moment: moment(report),
+            refaulted: report.refaulted_pages,
+        };
         if self.seen.trailing_zeros() >= self.shift {
             self.points.push(point);
         }
@@ -70,7 +72,7 @@ impl History {
     }
 
     /// In the order of time, the newest last.
-    pub(super) fn points(&self) -> Vec<Point> {
+    fn points(&self) -> Vec<Point> {
         let mut points = self.points.clone();
         if let Some(newest) = self.newest
             && points.last() != Some(&newest)
@@ -79,20 +81,78 @@ impl History {
         }
         points
     }
+
+    /// From the first report to the newest; none of so few that there is nothing to be seen. A column has what the last look
+    /// in it found, or, between two looks, the last one before it: looks do not come at even times. What was not looked
+    /// at for longer than that is empty.
+    pub(super) fn track(&self) -> Option<Track> {
+        let points = self.points();
+        let ([first, _, .., last], Some(looks)) = (&points[..], points.len().checked_sub(1)) else {
+            return None;
+        };
+        let span = last.wall_ms.saturating_sub(first.wall_ms);
+        let looks = u64::try_from(looks).unwrap_or(COLUMNS);
+        if looks < 2 || span == 0 {
+            return None;
+        }
+        let columns = looks.min(COLUMNS);
+        let step_ms = span.div_ceil(columns);
+        let held_ms = 2 * step_ms.max(span / looks);
+        let mut before = first;
+        let column = |n: u64| {
+            let end_ms = step_ms.saturating_mul(n).saturating_add(first.wall_ms);
+            let next = points.partition_point(|point| point.wall_ms <= end_ms);
+            let point = points.get(next.checked_sub(1)?)?;
+            if end_ms.saturating_sub(point.wall_ms) > held_ms {
+                return None;
+            }
+            let back = came_back(before, point);
+            before = point;
+            Some(Moment {
+                back,
+                ..point.moment
+            })
+        };
+        Some(Track {
+            from_ms: first.wall_ms,
+            step_ms,
+            columns: (1..=columns).map(column).collect(),
+            clock: Clock::Passed,
+        })
+    }
+}
+
+/// Pages a minute between two reports.
+fn came_back(before: &Point, point: &Point) -> Option<u64> {
+    let pages = u128::from(point.refaulted.saturating_sub(before.refaulted));
+    let passed = u128::from(point.wall_ms.saturating_sub(before.wall_ms));
+    u64::try_from((pages * 60_000).checked_div(passed)?).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn report(wall_ms: u64, swapped_bytes: u64, refaulted_pages: u64) -> Report {
+        Report {
+            wall_ms,
+            swapped_bytes,
+            refaulted_pages,
+            ..Report::default()
+        }
+    }
+
+    fn track(reports: &[Report]) -> Option<Track> {
+        let mut history = History::default();
+        reports.iter().for_each(|report| history.push(report));
+        history.track()
+    }
+
     #[test]
     fn a_long_time_in_few_points() {
         let mut history = History::default();
         for wall_ms in 0..100_000 {
-            history.push(&Report {
-                wall_ms,
-                ..Report::default()
-            });
+            history.push(&report(wall_ms, 0, 0));
         }
         let points = history.points();
         assert!(
@@ -109,5 +169,40 @@ mod tests {
             .collect();
         let inner = &gaps[..gaps.len() - 1];
         assert!(inner.iter().all(|gap| *gap == inner[0]), "evenly spread");
+        let track = history.track().expect("many");
+        assert_eq!(track.columns.len(), 240);
+        assert!(track.columns.iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn looks_at_uneven_times_leave_no_gaps_and_a_pause_does() {
+        let even = [(0, 0), (900, 1), (2_100, 2), (2_900, 3), (4_000, 4)];
+        let even = even.map(|(ms, swapped)| report(ms, swapped, swapped * 10));
+        let track_of = track(&even).expect("five reports");
+        let swapped = track_of.columns.iter();
+        let swapped: Vec<_> = swapped.map(|one| one.map(|one| one.swapped)).collect();
+        // Of the look at 2.1 s nothing is seen at 2 s, and the one at 2.9 s is the newest at 3 s.
+        assert_eq!(swapped, [Some(1), Some(1), Some(3), Some(4)]);
+        assert_eq!((track_of.from_ms, track_of.step_ms), (0, 1_000));
+        let pause = [0, 1_000, 2_000, 100_000].map(|ms| report(ms, 1, 0));
+        let track_of = track(&pause).expect("four reports");
+        let has = track_of.columns.iter().map(Option::is_some);
+        assert_eq!(has.collect::<Vec<_>>(), [true, true, true]);
+        let mut long: Vec<Report> = (0..50).map(|s| report(s * 1_000, 1, 0)).collect();
+        long.push(report(1_000_000, 1, 0));
+        let track_of = track(&long).expect("many reports");
+        let gone = track_of.columns.iter().filter(|one| one.is_none());
+        assert!(gone.count() > 40, "nobody looked");
+    }
+
+    #[test]
+    fn what_came_back_is_told_a_minute() {
+        let reports = [(0, 5), (1_000, 5), (2_000, 25)].map(|(ms, back)| report(ms, 0, back));
+        let track_of = track(&reports).expect("three reports");
+        let back = track_of.columns.iter();
+        let back: Vec<_> = back.map(|one| one.and_then(|one| one.back)).collect();
+        assert_eq!(back, [Some(0), Some(1_200)]);
+        assert!(track(&reports[..2]).is_none(), "one column shows nothing");
+        assert!(track(&[]).is_none());
     }
 }

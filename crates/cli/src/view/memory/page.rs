@@ -1,13 +1,12 @@
-//! A report as one page: pictures as inline SVG over tables. It loads nothing and runs nothing, so
-//! it can be kept and sent.
+//! A report as one page: pictures as inline SVG over tables, drawn as the dashboard's are (`pictures`). It loads nothing and runs
+//! nothing, so it can be kept and sent.
 //!
-//! Invariant: every word from outside goes through `escaped`; numbers in pictures are finite and
-//! inside the picture, whatever the report says.
+//! Invariant: every word from outside goes through `escaped`; a browser is told to load and to run nothing, so that a word that
+//! did not would be no more than ugly. All that pictures tell to who points at them stands in a table, too.
 
-mod area;
 mod bars;
-mod curve;
 mod measured;
+mod over_time;
 mod style;
 mod tables;
 
@@ -16,8 +15,11 @@ use host::report::Report;
 
 use crate::view::text::escaped;
 
-use super::history::{AGES, EDGES_MS};
-use super::{History, cold, per_cent, words};
+use super::{History, cold, curve, per_cent, words};
+
+/// What a browser may do with the page: show it, with its own colours.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// The whole page. `history` holds what was seen until now, this report included.
 pub(crate) fn html(report: &Report, history: &History) -> String {
@@ -25,26 +27,38 @@ pub(crate) fn html(report: &Report, history: &History) -> String {
     let facts = escaped(&words::facts(report));
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>Memory of {about}</title>\n<style>{}</style></head><body>\n\
+         <title>Memory of {about}</title>\n<style>{}{}</style></head><body><main>\n\
          <h1>{about}</h1>\n<p class=\"sub\">{facts}</p>\n",
+        pictures::STYLE,
         style::CSS
     );
     page += &cards(report);
-    page += &section("How old the memory is", &bars::bars(report));
-    let points = history.points();
-    if points.len() > 2 {
-        page += &section("Over time", &area::area(&points));
+    let now = bars::by_kind(report) + &bars::by_age(report);
+    page += &section("How old the memory is", &now);
+    if let Some(track) = history.track() {
+        page += &section("Over time", &over_time::over_time(&track));
     }
     page += &section("Touched again", &bars::again(report));
-    page += &section("What less memory would cost", &curve::curve(report));
+    if let Some(found) = &report.curve {
+        let cost = curve::cost(report, found);
+        page += &section("What less memory would cost", &cost.html());
+    }
     page += &section("Ages", &tables::ages(report));
     page += &section("Age unknown", &tables::unknown(report));
     page += &section("Processes", &tables::processes(report));
     page += &section("How it was measured", &measured::measured(report));
     page += &section("Notes", &measured::notes(report));
-    page + "</body></html>\n"
+    page + "</main></body></html>\n"
+}
+
+/// A table in a box that can be scrolled by keys where it is too wide.
+fn boxed(name: &str, table: &str) -> String {
+    format!(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\">{table}</div>"
+    )
 }
 
 /// A part with its heading; nothing without content.
@@ -87,34 +101,4 @@ fn cards(report: &Report) -> String {
     let bytes = Bytes(report.unknown_age_bytes).to_string();
     text += &card("age unknown", &percent, &bytes);
     format!("<div class=\"cards\">\n{text}</div>\n")
-}
-
-/// What an age is called in a picture.
-fn age_name(n: usize) -> String {
-    use crate::view::bars::age;
-    age(EDGES_MS[n], EDGES_MS.get(n + 1).copied())
-}
-
-/// The colours of the ages that are there, with their names.
-fn legend(shown: &[(String, String)]) -> String {
-    let item = |(class, name): &(String, String)| {
-        format!("<span><i class=\"{class}\"></i>{}</span>\n", escaped(name))
-    };
-    let items: String = shown.iter().map(item).collect();
-    format!("<p class=\"legend\">{items}</p>\n")
-}
-
-/// Class and name of each age up to the oldest of `used`, then of those others that are there.
-fn legend_of(used: [bool; AGES], others: &[(&str, &str, bool)]) -> String {
-    let last = used
-        .iter()
-        .rposition(|used| *used)
-        .map_or(0, |last| last + 1);
-    let mut shown: Vec<_> = (0..last).map(|n| (format!("a{n}"), age_name(n))).collect();
-    for (class, name, there) in others {
-        if *there {
-            shown.push(((*class).to_owned(), (*name).to_owned()));
-        }
-    }
-    legend(&shown)
 }

@@ -74,7 +74,7 @@ fn a_curve_names_a_size_and_what_is_not_known() {
     assert_eq!(format!("What less memory{part}\n"), want, "{text}");
     let page = html(&curved(), &History::default());
     assert!(page.contains("<h2>What less memory would cost</h2>"));
-    assert!(page.contains("<polyline class=\"curve\"") && page.contains("<b>limit</b> 42"));
+    assert!(page.contains("<path class=\"curve\"") && page.contains("<dt>limit</dt><dd>42"));
 }
 
 /// A minute is too short to tell 0.2% of so little.
@@ -95,23 +95,6 @@ fn a_curve_that_is_too_young_names_no_limit() {
     assert!(text.contains("takes 293s to tell"), "{text}");
 }
 
-#[test]
-fn shares_never_lie_about_nothing_and_all() {
-    for (part, whole, want) in [
-        (0, 0, "0%"),
-        (0, 9, "0%"),
-        (1, 1000, "<1%"),
-        (5, 1000, "1%"),
-        (999, 1000, ">99%"),
-        (1000, 1000, "100%"),
-        (2000, 1000, "100%"),
-        (62, 100, "62%"),
-        (u64::MAX - 1, u64::MAX, ">99%"),
-    ] {
-        assert_eq!(per_cent(part, whole), want, "{part} of {whole}");
-    }
-}
-
 /// Everything that could hurt, in every form.
 #[test]
 fn hostile_names_stay_text() {
@@ -128,6 +111,47 @@ fn hostile_names_stay_text() {
     }
     let page = html(&report, &history);
     assert!(!page.contains("<script") && page.contains("&lt;script&gt;"));
+    let names = [
+        "!DOCTYPE",
+        "/",
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "main",
+        "h1",
+        "h2",
+        "p",
+        "div",
+        "b",
+        "span",
+        "small",
+        "figure",
+        "figcaption",
+        "table",
+        "tr",
+        "th",
+        "td",
+        "svg",
+        "rect",
+        "i",
+        "text",
+        "path",
+        "g",
+        "details",
+        "summary",
+        "dl",
+        "dt",
+        "dd",
+        "ul",
+        "li",
+    ];
+    for tag in tags(&page) {
+        let name = tag.split([' ', '\n']).next().unwrap_or_default();
+        assert!(names.contains(&name.trim_start_matches('/')), "{tag}");
+    }
     assert!(!page.contains(|c: char| c.is_control() && c != '\n'));
     let row = csv::row(&report);
     assert!(
@@ -181,9 +205,27 @@ fn the_page_is_whole_and_fetches_nothing() {
     ] {
         assert!(page.contains(&format!("<h2>{part}</h2>")), "{part}");
     }
+    // The dashboard's own pictures.
+    for part in [
+        "Page age over time",
+        "Memory by age",
+        "Pages that came back, a minute",
+        "By kind",
+    ] {
+        assert!(
+            page.contains(&format!("<figcaption>{part}</figcaption>")),
+            "{part}"
+        );
+    }
     assert!(page.contains("prefers-color-scheme:dark") && page.ends_with("</html>\n"));
-    for outside in ["src=", "href=", "http", "url(", "@import", "<script"] {
-        assert!(!page.contains(outside), "{outside}");
+    assert!(
+        page.contains("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';")
+    );
+    assert_eq!(page.matches("http").count(), 1, "the policy's own name");
+    for outside in [
+        "src=", "href=", "url(", "@import", "<script", " on", "<link",
+    ] {
+        assert!(!tags(&page).any(|tag| tag.contains(outside)), "{outside}");
     }
     assert!(page.len() < 200_000, "{}", page.len());
     let plain = html(&Report::default(), &History::default());
@@ -191,6 +233,35 @@ fn the_page_is_whole_and_fetches_nothing() {
         !plain.contains("Over time") && !plain.contains("<svg"),
         "{plain}"
     );
+}
+
+/// What stands between `<` and `>`.
+fn tags(page: &str) -> impl Iterator<Item = &str> {
+    page.split('<')
+        .skip(1)
+        .filter_map(|rest| rest.split('>').next())
+}
+
+/// Bars have the report's own bytes: each kind and each age once, and of both all that is resident.
+#[test]
+fn bars_are_the_reports_figures() {
+    let report = server();
+    let page = html(&report, &History::default());
+    let sum = |from: &str, to: &str| -> u64 {
+        let part = page
+            .split(from)
+            .nth(1)
+            .and_then(|rest| rest.split(to).next());
+        let bytes = part.expect(from).split("data-bytes=\"").skip(1);
+        let bytes = bytes.filter_map(|rest| rest.split('"').next()?.parse::<u64>().ok());
+        bytes.sum()
+    };
+    let kinds = sum("<figcaption>By kind", "</figure>");
+    assert_eq!(kinds, report.resident_bytes + report.swapped_bytes);
+    let ages = sum("<figcaption>By age", "</figure>");
+    assert_eq!(ages, report.resident_bytes - report.unknown_age_bytes);
+    assert_eq!(sum("row\">20s - 30s<", "</tr>"), 240 << 20);
+    assert_eq!(sum("row\">anonymous<", "</tr>"), 960 << 20);
 }
 
 proptest! {

@@ -2,8 +2,9 @@
 
 use daemon::options::{Bytes, Millis};
 use host::report::{AgeGrain, AgeSource, Report};
+use pictures::per_cent;
 
-use crate::view::{clock, count, share};
+use crate::view::{clock, count};
 
 use super::older_than;
 
@@ -35,22 +36,6 @@ pub(super) fn processes(n: u64) -> String {
     match n {
         1 => "1 process".to_owned(),
         n => format!("{} processes", count(n)),
-    }
-}
-
-/// A share of something as a whole number of percent; what is neither nothing nor all never looks
-/// like it.
-pub(crate) fn per_cent(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "0%".to_owned();
-    }
-    let percent = (u128::from(part) * 200 / u128::from(whole)).div_ceil(2);
-    match percent {
-        0 if part > 0 => "<1%".to_owned(),
-        1 if share(part, whole) < 0.005 => "<1%".to_owned(),
-        100.. if part < whole => ">99%".to_owned(),
-        // Figures that contradict each other: they are a look apart.
-        n => format!("{}%", n.min(100)),
     }
 }
 

@@ -4,6 +4,7 @@
 
 use daemon::options::Bytes;
 use host::report::Curve;
+use pictures::{Decades, short_rate};
 
 use crate::view::bars::filled_steps;
 use crate::view::share;
@@ -13,58 +14,6 @@ const ROWS: usize = 10;
 /// Columns of the labels.
 const AXIS: usize = 9;
 
-/// Powers of ten that the rates lie between.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::view::memory) struct Decades {
-    low: f64,
-    high: f64,
-}
-
-impl Decades {
-    /// Of a curve; none where nothing ever comes back.
-    pub(in crate::view::memory) fn of(curve: &Curve) -> Option<Decades> {
-        let rates = curve.points.iter().map(|point| point.refaults_per_minute);
-        let some = rates.filter(|rate| rate.is_finite() && *rate > 0.0);
-        let (least, most) = some.fold((f64::INFINITY, 0.0_f64), |(least, most), rate| {
-            (least.min(rate), most.max(rate))
-        });
-        if most <= 0.0 {
-            return None;
-        }
-        let (low, high) = (least.log10().floor(), most.log10().ceil());
-        let high = if high > low { high } else { low + 1.0 };
-        Some(Decades { low, high })
-    }
-
-    /// From 0, the lowest decade, to 1; below for a rate of nothing.
-    pub(in crate::view::memory) fn height(self, rate: f64) -> Option<f64> {
-        let above = rate.log10() - self.low;
-        (rate > 0.0).then(|| (above / (self.high - self.low)).clamp(0.0, 1.0))
-    }
-
-    /// The ends, as rates.
-    fn ends(self) -> (f64, f64) {
-        (10_f64.powf(self.low), 10_f64.powf(self.high))
-    }
-
-    /// Each power of ten from one end to the other.
-    pub(in crate::view::memory) fn powers(self) -> impl Iterator<Item = f64> {
-        let (low, high) = self.ends();
-        std::iter::successors(Some(low), |power| Some(power * 10.0))
-            .take_while(move |power| *power < high * 2.0)
-    }
-}
-
-/// `1,000,000` is too long: `1M`, `10k`, `100`, `0.1`.
-pub(in crate::view::memory) fn short(rate: f64) -> String {
-    match rate {
-        n if n >= 999_999.0 => format!("{:.0}M", n / 1e6),
-        n if n >= 999.9 => format!("{:.0}k", n / 1e3),
-        n if n >= 0.99 => format!("{n:.0}"),
-        n => format!("{n}"),
-    }
-}
-
 /// Nothing where there is no curve but a point.
 pub(super) fn plot(curve: &Curve, sheet: &mut Sheet) {
     let [first, .., last] = &curve.points[..] else {
@@ -72,7 +21,7 @@ pub(super) fn plot(curve: &Curve, sheet: &mut Sheet) {
     };
     let style = sheet.style();
     let columns = style.width.saturating_sub(AXIS + 2).clamp(8, 64);
-    let decades = Decades::of(curve);
+    let decades = Decades::of(curve.points.iter().map(|point| point.refaults_per_minute));
     let mut cells = vec![vec![' '; columns]; ROWS];
     let mark = if style.unicode { '\u{2022}' } else { '*' };
     for (column, cell) in (0..columns).map(|column| (column, share(column as u64, columns as u64)))
@@ -90,8 +39,8 @@ pub(super) fn plot(curve: &Curve, sheet: &mut Sheet) {
     sheet.dim("  pages back a minute");
     for (n, line) in cells.iter().enumerate() {
         let label = match n {
-            0 if high > 0.0 => short(high),
-            n if n == ROWS - 2 && low > 0.0 => short(low),
+            0 if high > 0.0 => short_rate(high),
+            n if n == ROWS - 2 && low > 0.0 => short_rate(low),
             n if n == ROWS - 1 => "0".to_owned(),
             _ => String::new(),
         };

@@ -30,6 +30,10 @@ pub(super) fn measured(report: &Report) -> String {
         ("watched for", Some(clock(report.wall_ms))),
         ("cost", Some(cost(report))),
         (
+            "hugetlb, not in resident",
+            bytes(Some(report.hugetlb_bytes).filter(|bytes| *bytes > 0)),
+        ),
+        (
             "memory of our own",
             bytes(Some(report.overhead.memory_bytes)),
         ),

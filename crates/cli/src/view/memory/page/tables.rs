@@ -10,7 +10,7 @@ use crate::view::count;
 use crate::view::text::{cut, escaped};
 
 use super::super::bins::{fold, total};
-use super::per_cent;
+use super::{boxed, per_cent};
 
 /// Rows of processes; the rest is in the JSON.
 const PROCESSES: usize = 200;
@@ -24,7 +24,7 @@ pub(super) fn ages(report: &Report) -> String {
     let Some(last) = rows.iter().rposition(|row| total(row) > 0) else {
         return String::new();
     };
-    let mut text = "<div class=\"scroll\"><table><tr><th class=\"name\">untouched for</th>\
+    let mut text = "<table><tr><th class=\"name\">untouched for</th>\
         <th>anonymous</th><th>file</th><th>this and older</th></tr>\n"
         .to_owned();
     let uppers = ROWS_S.iter().skip(1).map(|s| Some(s * 1000));
@@ -42,7 +42,7 @@ pub(super) fn ages(report: &Report) -> String {
             escaped(&per_cent(older, report.resident_bytes)),
         );
     }
-    text + "</table></div>"
+    boxed("ages", &(text + "</table>"))
 }
 
 /// Why some ages are not known.
@@ -50,7 +50,7 @@ pub(super) fn unknown(report: &Report) -> String {
     if report.unknown_because.is_empty() {
         return String::new();
     }
-    let mut text = "<div class=\"scroll\"><table><tr><th>size</th>\
+    let mut text = "<table><tr><th>size</th>\
         <th class=\"name\">why</th></tr>\n"
         .to_owned();
     for unknown in &report.unknown_because {
@@ -61,7 +61,7 @@ pub(super) fn unknown(report: &Report) -> String {
             escaped(&unknown.reason),
         );
     }
-    text + "</table></div>"
+    boxed("unknown ages", &(text + "</table>"))
 }
 
 /// The largest first.
@@ -69,9 +69,9 @@ pub(super) fn processes(report: &Report) -> String {
     if report.processes.is_empty() {
         return String::new();
     }
-    let mut text = "<div class=\"scroll\"><table><tr><th>pid</th><th>resident</th>\
+    let mut text = "<table><tr><th>pid</th><th>resident</th>\
         <th>swapped</th><th>young</th><th>&gt;10s</th><th>&gt;1m</th><th>&gt;10m</th>\
-        <th>unknown</th><th class=\"name\">command</th></tr>\n"
+        <th>unknown</th><th class=\"name command\">command</th></tr>\n"
         .to_owned();
     for process in report.processes.iter().take(PROCESSES) {
         let _ = write!(text, "<tr><td>{}</td>", process.pid);
@@ -90,10 +90,10 @@ pub(super) fn processes(report: &Report) -> String {
         let shown = escaped(&cut(&process.command, COMMAND, true));
         let _ = writeln!(
             text,
-            "<td class=\"name\" title=\"{whole}\">{shown}</td></tr>"
+            "<td class=\"name command\" title=\"{whole}\">{shown}</td></tr>"
         );
     }
-    text += "</table></div>";
+    let mut text = boxed("processes", &(text + "</table>"));
     if let Some(more @ 1..) = report.processes.len().checked_sub(PROCESSES) {
         let _ = write!(text, "<p>and {} more</p>", count(more as u64));
     }

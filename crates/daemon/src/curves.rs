@@ -1,0 +1,252 @@
+//! What less memory would cost, in words and as a part of a page: the same of a report and on the dashboard.
+//!
+//! Invariant: nothing is said of sizes of which nothing is known, and both ends of what is known are named.
+
+use std::fmt::Write;
+
+use engine::{Bytes, Millis};
+use host::report::{Curve, CurvePoint, Recommended};
+use pictures::{CurveAt, escaped, per_cent};
+
+/// Rows of a table.
+const ROWS: usize = 10;
+const PAGE: f64 = 4096.0;
+
+/// A curve, and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost<'a> {
+    /// The curve.
+    pub curve: &'a Curve,
+    /// What is in memory, bytes.
+    pub resident_bytes: u64,
+    /// Of that of unknown age.
+    pub unknown_age_bytes: u64,
+}
+
+/// `1234`, `12.3`, `0.4`: a rate with as many digits as mean something.
+#[must_use]
+pub fn rate(per_minute: f64) -> String {
+    match per_minute {
+        n if n >= 99.95 => format!("{n:.0}"),
+        n => format!("{n:.1}"),
+    }
+}
+
+/// Some of the points, spread evenly; both ends among them.
+pub fn rows(points: &[CurvePoint]) -> impl Iterator<Item = &CurvePoint> {
+    let last = points.len().saturating_sub(1);
+    let rows = ROWS.min(points.len());
+    (0..rows).filter_map(move |row| points.get(row * last / (rows - 1).max(1)))
+}
+
+impl Cost<'_> {
+    /// The size to choose, or why there is none (yet).
+    #[must_use]
+    pub fn limit(&self) -> String {
+        match &self.curve.recommended {
+            Some(chosen) => self.chosen(chosen),
+            None => self.too_early(),
+        }
+    }
+
+    /// The size at the bend, if the curve bends.
+    #[must_use]
+    pub fn bend(&self) -> Option<String> {
+        self.curve.knee.as_ref().map(|knee| self.chosen(knee))
+    }
+
+    /// `76 MiB (29%), looked at each 5s: about 33 pages a minute would come back`.
+    fn chosen(&self, chosen: &Recommended) -> String {
+        #[expect(clippy::cast_precision_loss, reason = "a share that is rounded")]
+        let pages = self.curve.working_set_bytes as f64 / PAGE;
+        let percent = match pages > 0.0 {
+            true => 100.0 * chosen.refaults_per_minute / pages,
+            false => 0.0,
+        };
+        format!(
+            "{} ({}), looked at each {}: about {} pages a minute would come back, {percent:.2}% of the working set ({})",
+            Bytes(chosen.limit_bytes),
+            per_cent(chosen.limit_bytes, self.resident_bytes),
+            Millis(chosen.age_every_ms),
+            rate(chosen.refaults_per_minute),
+            Bytes(self.curve.working_set_bytes),
+        )
+    }
+
+    /// Why no limit is named, and what would change that.
+    fn too_early(&self) -> String {
+        let rule = self.curve.refaults_per_mille;
+        let seconds = (self.curve.needed_ms(rule) / 1000.0).ceil();
+        #[expect(clippy::cast_precision_loss, reason = "a time that is compared")]
+        let watched_ms = self.curve.watched_ms as f64;
+        match seconds.is_finite() && seconds * 1000.0 > watched_ms {
+            true => format!(
+                "not yet: that no more than {}% of the working set come back in a minute takes {seconds:.0}s to tell",
+                rule / 10.0
+            ),
+            false => {
+                "none: at no size below what was seen in use would so little come back".to_owned()
+            }
+        }
+    }
+
+    /// What the curve does not say.
+    #[must_use]
+    pub fn not_known(&self) -> String {
+        let curve = self.curve;
+        let mut text = format!(
+            "below {}, which is in use between two looks, and above {}: {} of what is resident were not touched in {}",
+            Bytes(curve.known_from_bytes),
+            Bytes(curve.known_to_bytes),
+            Bytes(curve.untouched_bytes),
+            Millis(curve.watched_ms),
+        );
+        if curve.blind_ms > 0 {
+            let blind = Millis(curve.blind_ms);
+            text += &format!("; and {blind} in which too many ages were unknown");
+        }
+        if self.unknown_age_bytes > 0 {
+            let bytes = Bytes(self.unknown_age_bytes);
+            text += &format!("; {bytes} of unknown age are taken to be in use");
+        }
+        text
+    }
+
+    /// Picture, words and table.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let mut text = pictures::curve(&self.picture());
+        text += "<dl class=\"cost\">\n";
+        let words = [
+            ("limit", Some(self.limit())),
+            ("bend", self.bend()),
+            ("not known", Some(self.not_known())),
+        ];
+        for (name, words) in words {
+            if let Some(words) = words {
+                let _ = writeln!(text, "<dt>{name}</dt><dd>{}</dd>", escaped(&words));
+            }
+        }
+        text + "</dl>\n" + &self.table()
+    }
+
+    fn picture(&self) -> pictures::Curve {
+        let at = |bytes, per_minute| CurveAt { bytes, per_minute };
+        let points = self.curve.points.iter();
+        let chosen = [
+            ("limit", &self.curve.recommended),
+            ("bend", &self.curve.knee),
+        ];
+        let chosen = chosen.into_iter().filter_map(|(class, one)| {
+            let one = one.as_ref()?;
+            let name = format!("{class}: {}", Bytes(one.limit_bytes));
+            Some((class, name, at(one.bytes, one.refaults_per_minute)))
+        });
+        pictures::Curve {
+            points: points
+                .map(|point| at(point.bytes, point.refaults_per_minute))
+                .collect(),
+            chosen: chosen.collect(),
+        }
+    }
+
+    fn table(&self) -> String {
+        if self.curve.points.is_empty() {
+            return String::new();
+        }
+        let mut text = "<details><summary>The curve in numbers</summary>\
+            <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"the curve in numbers\"><table>\
+            <tr><th>memory</th><th>of all</th><th>idle for</th><th>back a minute</th><th>of the accesses</th></tr>\n"
+            .to_owned();
+        for point in rows(&self.curve.points) {
+            let _ = writeln!(
+                text,
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.3}%</td></tr>",
+                Bytes(point.bytes),
+                escaped(&per_cent(point.bytes, self.resident_bytes)),
+                Millis(point.idle_ms),
+                rate(point.refaults_per_minute),
+                100.0 * point.miss_ratio,
+            );
+        }
+        text + "</table></div></details>\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that uses 40 of its 100 MiB evenly, and the rest now and then, after a minute.
+    fn curve() -> Curve {
+        let point = |mib: u64, idle_ms, refaults| {
+            CurvePoint::new(mib << 20, idle_ms, (refaults, 1_000_000), 60_000)
+        };
+        let curve = Curve {
+            watched_ms: 60_000,
+            working_set_bytes: 44 << 20,
+            known_from_bytes: 24 << 20,
+            known_to_bytes: 48 << 20,
+            untouched_bytes: 52 << 20,
+            points: vec![
+                point(24, 1_000, 180_000),
+                point(36, 5_000, 4_000),
+                point(42, 20_000, 21),
+                point(48, 50_000, 0),
+            ],
+            ..Curve::default()
+        };
+        curve.recommending(2.0)
+    }
+
+    fn cost(curve: &Curve) -> Cost<'_> {
+        Cost {
+            curve,
+            resident_bytes: 100 << 20,
+            unknown_age_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_page_names_what_can_be_chosen_and_what_is_not_known() {
+        let curve = curve();
+        let html = cost(&curve).html();
+        for part in [
+            "<path class=\"curve\" d=\"M0 ",
+            "<path class=\"dot limit\" d=\"M750 ",
+            "<i class=\"limit\"></i>limit: 42.2 MiB",
+            "<dt>limit</dt><dd>42.2 MiB (42%), looked at each 6s: about 21.0 pages a minute",
+            "<dt>bend</dt><dd>36.2 MiB (36%)",
+            "<dt>not known</dt><dd>below 24 MiB",
+            "<td>24 MiB</td><td>24%</td><td>1s</td><td>180000</td><td>18.000%</td>",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_chosen_before_it_can_be_told() {
+        let young = Curve {
+            working_set_bytes: 4 << 20,
+            ..curve()
+        }
+        .recommending(2.0);
+        let html = cost(&young).html();
+        assert!(
+            html.contains("<dt>limit</dt><dd>not yet: that no more than 0.2%"),
+            "{html}"
+        );
+        assert!(!html.contains("class=\"dot limit\""), "{html}");
+        let never = Curve {
+            working_set_bytes: 1 << 40,
+            points: Vec::new(),
+            ..curve()
+        }
+        .recommending(2.0);
+        let html = cost(&never).html();
+        assert!(
+            html.contains("none: at no size") && !html.contains("<svg"),
+            "{html}"
+        );
+    }
+}

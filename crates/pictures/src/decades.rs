@@ -1,0 +1,101 @@
+//! Rates from next to nothing to very much: places by powers of ten.
+//!
+//! Invariant: whatever the rates are, there are [`MOST`] powers at most, the largest rate's among them; a rate of nothing has no
+//! place.
+
+/// Powers of ten between both ends, at most.
+const MOST: f64 = 8.0;
+
+/// Powers of ten that rates lie between.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decades {
+    low: f64,
+    high: f64,
+}
+
+impl Decades {
+    /// Of some rates; none where all are nothing.
+    #[must_use]
+    pub fn of(rates: impl Iterator<Item = f64>) -> Option<Decades> {
+        let some = rates.filter(|rate| rate.is_finite() && *rate > 0.0);
+        let (least, most) = some.fold((f64::INFINITY, 0.0_f64), |(least, most), rate| {
+            (least.min(rate), most.max(rate))
+        });
+        if most <= 0.0 {
+            return None;
+        }
+        let (low, high) = (least.log10().floor(), most.log10().ceil());
+        let high = if high > low { high } else { low + 1.0 };
+        Some(Decades {
+            low: low.max(high - MOST),
+            high,
+        })
+    }
+
+    /// From 0, the lowest decade, to 1; none of a rate of nothing.
+    #[must_use]
+    pub fn height(self, rate: f64) -> Option<f64> {
+        let above = rate.log10() - self.low;
+        (rate > 0.0).then(|| (above / (self.high - self.low)).clamp(0.0, 1.0))
+    }
+
+    /// The ends, as rates.
+    #[must_use]
+    pub fn ends(self) -> (f64, f64) {
+        (10_f64.powf(self.low), 10_f64.powf(self.high))
+    }
+
+    /// Each power of ten from one end to the other.
+    pub(crate) fn powers(self) -> impl Iterator<Item = f64> {
+        let (low, high) = self.ends();
+        std::iter::successors(Some(low), |power| Some(power * 10.0))
+            .take_while(move |power| *power < high * 2.0)
+    }
+}
+
+/// A power of ten in few letters: `1M`, `10k`, `100`, `0.1`.
+#[must_use]
+pub fn short_rate(rate: f64) -> String {
+    match rate {
+        n if n >= 999_999.0 => format!("{:.0}M", n / 1e6),
+        n if n >= 999.9 => format!("{:.0}k", n / 1e3),
+        n if n >= 0.99 => format!("{n:.0}"),
+        n => format!("{n}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn rates_lie_between_powers_of_ten() {
+        let decades = Decades::of([0.0, 0.3, 4_000.0, f64::NAN].into_iter()).expect("some");
+        let powers: Vec<String> = decades.powers().map(short_rate).collect();
+        assert_eq!(powers, ["0.1", "1", "10", "100", "1k", "10k"]);
+        assert_eq!(decades.height(0.0), None);
+        assert_eq!(
+            (decades.height(0.01), decades.height(1e9)),
+            (Some(0.0), Some(1.0))
+        );
+        let middle = decades.height(10_f64.powf(1.5)).expect("something");
+        assert!((middle - 0.5).abs() < 1e-9, "{middle}");
+        assert_eq!(Decades::of([0.0].into_iter()), None);
+        let one = Decades::of([10.0].into_iter()).expect("one");
+        assert_eq!(one.ends(), (10.0, 100.0), "an axis has a length");
+    }
+
+    proptest! {
+        #[test]
+        fn an_axis_has_few_marks(rates in prop::collection::vec(any::<f64>(), 0..9)) {
+            if let Some(decades) = Decades::of(rates.iter().copied()) {
+                let powers = decades.powers().count();
+                prop_assert!((2..=9).contains(&powers), "{powers}");
+                let is_inside = |rate: &f64| decades.height(*rate).is_none_or(|place| (0.0..=1.0).contains(&place));
+                prop_assert!(rates.iter().all(is_inside));
+            }
+        }
+    }
+}
