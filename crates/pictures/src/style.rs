@@ -2,14 +2,14 @@
 //!
 //! Invariant: every colour is one of the variables at the top, which both looks define.
 
-/// The style sheet of what this crate draws. Ages go from warm (in use) to dark blue (cold); what is unknown is grey, what is
+/// The style sheet of what this crate draws. Paper is light. Ages go from warm (in use) to dark blue (cold); what is unknown is grey, what is
 /// out is violet; shades of a heat map go away from the page's own colour.
 pub const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1d2329;--dim:#58616b;--back:#fcfcfb;--paper:#fff;--line:#dfe2e5;\
 --a0:#d9531e;--a1:#ee9336;--a2:#f3c969;--a3:#a9cbd9;--a4:#6ba3c8;--a5:#3a76ae;--a6:#1f4a7d;\
 --unknown:#a6acb2;--out:#8a5aa8;--wait:#b3402c;\
 --h1:#e6f0f5;--h2:#cbe1ec;--h3:#a6cbdf;--h4:#7bb0d0;--h5:#5091bd;--h6:#2f71a4;--h7:#1c5285;--h8:#0f3460}\
-@media(prefers-color-scheme:dark){:root{--ink:#e4e7ea;--dim:#9aa4ae;--back:#14171a;\
+@media screen and (prefers-color-scheme:dark){:root{--ink:#e4e7ea;--dim:#9aa4ae;--back:#14171a;\
 --paper:#1b1f23;--line:#30363c;--a3:#bcdcea;--a4:#7db5da;--a5:#4a88c4;--a6:#3561a3;\
 --unknown:#6d747b;--out:#a779c6;--wait:#e2745f;\
 --h1:#1d2a35;--h2:#1f3a4e;--h3:#224d6b;--h4:#28658d;--h5:#3a82b0;--h6:#5fa3cc;--h7:#93c5e2;--h8:#d3ebf8}}\
@@ -44,7 +44,7 @@ table.bars{width:100%;border-collapse:collapse;font-size:13px;font-variant-numer
 .h1{fill:var(--h1)}.h2{fill:var(--h2)}.h3{fill:var(--h3)}.h4{fill:var(--h4)}\
 .h5{fill:var(--h5)}.h6{fill:var(--h6)}.h7{fill:var(--h7)}.h8{fill:var(--h8)}\
 .line{fill:none;stroke:var(--out);stroke-width:1.8;stroke-dasharray:5 3}\
-@media print{.fig{break-inside:avoid}.fig *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\
+@media print{:root{color-scheme:light}.fig{break-inside:avoid}.fig *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\
 @media(max-width:520px){.bars th{width:6em}.xs .odd{display:none}.plot{grid-template-columns:3.7em minmax(0,1fr)}.legend{padding-left:0}}";
 
 #[cfg(test)]

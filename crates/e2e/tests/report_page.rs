@@ -1,0 +1,51 @@
+//! The page of `report --html`: as a reader's browser shows the file, beside the JSON of the same report.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use e2e::guard::Run;
+use e2e::temp::{TempDir, serial, target_dir};
+use e2e::{browser, pagetide, programs, wait};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// What a program calls itself that would like to be more than words.
+const HOSTILE: &str = "</title></script><script>alert(1)</script><img src=http://127.0.0.1:9/ onerror=alert(2)>\"'&\u{202e}";
+
+/// Everything that `tests/page/read.py` does, in light and dark, wide and narrow, with nothing complained of: bars, heat map and
+/// curve are the report's own figures, the program's name is words, nothing is asked for, and keys reach all.
+#[test]
+fn a_page_shows_what_the_report_says() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let program = programs::c("paced");
+    // Its standard input stays open as long as it is wanted.
+    let command =
+        format!("exec -a \"$0\" {program} tail 64 20000 60 < <(exec sleep 90 2>/dev/null)");
+    let running = Run::new(["bash", "-c", &command, HOSTILE]).start();
+    let pid = wait::poll(SOON, || {
+        let text = running.stdout();
+        text.strip_prefix("ready pid=")?.trim().parse::<u32>().ok()
+    });
+    let pid = pid.expect("it is ready").to_string();
+    let [page, json] = ["page.html", "report.json"].map(|name| folder.file(name));
+    let words = [
+        "report",
+        "--for",
+        "5s",
+        "--age-every",
+        "500ms",
+        "--curve",
+        "--json",
+        "--html",
+        &page,
+        &pid,
+    ];
+    let outcome = pagetide::command(words).finish(SOON);
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    drop(running);
+    std::fs::write(&json, &outcome.stdout).expect("written");
+    let seen = browser::read(&page, &json, &target_dir().join("e2e/page"));
+    let problems = seen["problems"].as_array().expect("a list");
+    assert!(problems.is_empty(), "{problems:#?}");
+}
