@@ -90,7 +90,7 @@ def use_keys(reader):
     page.keyboard.press("ArrowLeft")
     told = page.inner_text(".readout")
     reader.expect(f"figures are told: {told}", "in memory" in told)
-    reader.expect("a line stands in each picture", page.locator(".cursor").count() == page.locator(".field").count())
+    reader.expect("a line stands in each picture", page.locator(".cursor").count() == page.locator(".timed").count())
     page.keyboard.press("ArrowLeft")
     reader.expect("another time has other figures", page.inner_text(".readout") != told)
     page.keyboard.press("Escape")
@@ -117,8 +117,10 @@ def use_pointer(reader):
 def is_fresh(reader):
     """A new page is asked for by itself."""
     before = len(reader.asked)
+    reader.page.locator(".keys summary").click()
     reader.page.wait_for_timeout(11000)
     reader.expect("it asks for a fresh page", len(reader.asked) > before)
+    reader.expect("what was opened is open", reader.page.locator(".keys[open]").count() == 1)
     reader.expect("it is not stale", reader.page.locator(".asof.stale").count() == 0)
 
 
@@ -138,6 +140,7 @@ def main():
                     use_pointer(reader)
                     is_fresh(reader)
                 reader.page.goto(url + "?range=day&tenant=" + (sys.argv[4] if len(sys.argv) > 4 else "/"))
+                is_narrow_enough(reader, f"{name}, one tenant")
                 reader.page.screenshot(path=folder / f"{scheme}-{name}.png", full_page=name == "phone")
                 reader.end()
                 problems += [f"{scheme}, {name}: {problem}" for problem in reader.problems]

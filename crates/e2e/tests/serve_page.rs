@@ -5,12 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use e2e::guard::{Run, Running};
 use e2e::past::{self, Past};
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial, target_dir};
 use e2e::tenants::Tree;
 use e2e::web::Place;
-use e2e::{browser, wait};
+use e2e::{browser, pagetide, programs, wait};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -63,13 +64,15 @@ fn a_reader_sees_and_does_all_that_there_is() {
     for name in names.iter().filter(|name| !name.is_empty()) {
         shown.tree.make(name);
     }
-    let sleepers: Vec<Sleeper> = [("web/a", 64), ("t1", 32), ("t2", 16)]
+    let used = in_use(&shown.tree, "web/a");
+    let sleepers: Vec<Sleeper> = [("t1", 32), ("t2", 16)]
         .iter()
         .map(|(name, mib)| Sleeper::start(shown.tree.inside(name), *mib))
         .collect();
     wait::until("they are seen", SOON, || {
         shown.place.get("/?tenant=/web").body.contains("<b>6")
     });
+    has_curve(&shown, "/web");
     let pictures = target_dir().join("e2e/page");
     let seen = browser::look(&shown.place, &pictures, "/web");
     let problems = seen["problems"].as_array().expect("a list");
@@ -77,7 +80,46 @@ fn a_reader_sees_and_does_all_that_there_is() {
     for name in ["light-wide", "dark-wide", "light-phone", "dark-phone"] {
         assert!(pictures.join(format!("{name}.png")).is_file(), "{name}");
     }
-    drop(sleepers);
+    drop((used, sleepers));
+}
+
+/// A program in a tenant that uses a tenth of its 64 MiB all the time, and the rest now and then.
+fn in_use(tree: &Tree, name: &str) -> Running {
+    let program = programs::c("paced");
+    // Its standard input stays open.
+    let command = format!("exec {program} tail 64 20000 300 < <(exec sleep 300 2>/dev/null)");
+    let words = ["bash".to_owned(), "-c".to_owned(), command];
+    let running = Run::new(tree.inside(name).into_iter().chain(words)).start();
+    wait::until("it has touched all of it", SOON, || {
+        running.stdout().starts_with("ready")
+    });
+    running
+}
+
+/// The page tells the same curve as `report --curve`: from what is in use between two looks on.
+fn has_curve(shown: &Shown, tenant: &str) {
+    wait::until("page and report tell one curve", SOON, || {
+        let page = shown.place.get(&format!("/?tenant={tenant}")).body;
+        let root = shown.tree.root();
+        let words = ["report", "--root", root, "--curve", "--json", tenant];
+        let report = pagetide::command(words).finish(SOON);
+        let report: serde_json::Value = serde_json::from_str(&report.stdout).unwrap_or_default();
+        let known = report["curve"]["known_from_bytes"].as_u64();
+        known.is_some_and(|bytes| {
+            page.contains("<path class=\"curve\" d=\"M0 ")
+                && page.contains(&format!("<dd>below {}, which is in use", in_words(bytes)))
+        })
+    });
+}
+
+/// Some MiB, as the page writes them.
+fn in_words(bytes: u64) -> String {
+    let tenths = (bytes * 10 + (1 << 19)) >> 20;
+    match tenths {
+        1000.. => format!("{} MiB", (tenths + 5) / 10),
+        whole if whole.is_multiple_of(10) => format!("{} MiB", whole / 10),
+        tenths => format!("{}.{} MiB", tenths / 10, tenths % 10),
+    }
 }
 
 /// A figure's path in the page: whether anything is drawn.

@@ -1,21 +1,25 @@
 //! What is shown: metrics, and the page.
 //!
-//! Invariant: the last snapshot, and the history of all; whoever asks, and however often, costs the tree's owner nothing.
+//! Invariant: the last snapshot, the last curve of each tenant that there is, and the history of all; whoever asks, and however often, costs the tree's owner nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+
+use host::report::Curve;
 
 use super::history::History;
 use super::keeper::Keeper;
 use super::metrics;
 use super::page::{self, Query, View};
-use super::snapshot::{Board, Snapshot, now_ms};
+use super::snapshot::{Board, Snapshot, name_of, now_ms};
 use crate::http::{Answer, Head, Site, Status, nonce};
 
 /// See the module.
 pub(super) struct Shown {
     board: Board,
     last: Option<Last>,
+    curves: Curves,
     history: History,
     keeper: Keeper,
     host: String,
@@ -25,6 +29,26 @@ struct Last {
     snapshot: Snapshot,
     /// Once composed.
     metrics: Option<Arc<[u8]>>,
+}
+
+/// The last curve of each tenant, by its name.
+#[derive(Default)]
+struct Curves(BTreeMap<String, Curve>);
+
+impl Curves {
+    /// Those that a snapshot brings. Those that are not known (any more), and of tenants that are gone, go.
+    fn take(&mut self, snapshot: &mut Snapshot) {
+        for (path, curve) in std::mem::take(&mut snapshot.curves) {
+            let name = name_of(&path);
+            match curve {
+                Some(curve) => self.0.insert(name, curve),
+                None => self.0.remove(&name),
+            };
+        }
+        let there = snapshot.figures.tenants.iter();
+        let there: BTreeSet<String> = there.map(|one| name_of(&one.path)).collect();
+        self.0.retain(|name, _| there.contains(name));
+    }
 }
 
 impl Last {
@@ -41,6 +65,7 @@ impl Shown {
         Shown {
             board,
             last: None,
+            curves: Curves::default(),
             history,
             keeper,
             host: host.unwrap_or_default().trim().to_owned(),
@@ -57,10 +82,12 @@ impl Shown {
         let Ok(nonce) = nonce() else {
             return Answer::line(Status::Unavailable, "the kernel has too little chance");
         };
+        let query = Query::of(&head.query);
         let view = View {
             snapshot,
+            curve: self.curves.0.get(&query.tenant),
             history: &self.history,
-            query: Query::of(&head.query),
+            query,
             host: &self.host,
             nonce: &nonce,
             now_ms: now_ms(),
@@ -96,8 +123,9 @@ impl Site for Shown {
     }
 
     fn wake(&mut self) {
-        while let Ok(snapshot) = self.board.snapshots.try_recv() {
+        while let Ok(mut snapshot) = self.board.snapshots.try_recv() {
             self.history.push(&snapshot);
+            self.curves.take(&mut snapshot);
             self.last = Some(Last {
                 snapshot,
                 metrics: None,
@@ -108,5 +136,60 @@ impl Site for Shown {
 
     fn pause(&self) -> Duration {
         self.keeper.pause()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use host::manage::tenants::figures::{Figures, TenantFigures};
+
+    use super::*;
+
+    fn snapshot(there: &[&str], curves: &[(&str, Option<u64>)]) -> Snapshot {
+        let tenant = |path: &&str| TenantFigures {
+            path: path.into(),
+            ..TenantFigures::default()
+        };
+        let curve = |(path, watched_ms): &(&str, Option<u64>)| {
+            let curve = watched_ms.map(|watched_ms| Curve {
+                watched_ms,
+                ..Curve::default()
+            });
+            (PathBuf::from(path), curve)
+        };
+        Snapshot {
+            at_ms: 0,
+            nodes: vec![0],
+            figures: Figures {
+                tenants: there.iter().map(tenant).collect(),
+                ..Figures::default()
+            },
+            curves: curves.iter().map(curve).collect(),
+            actions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn curves_stay_until_they_are_told_anew_or_their_tenants_go() {
+        let mut curves = Curves::default();
+        let mut take = |mut one: Snapshot| {
+            curves.take(&mut one);
+            let all = curves.0.iter();
+            let all = all.map(|(name, curve)| format!("{name} {}", curve.watched_ms));
+            all.collect::<Vec<_>>()
+        };
+        let first = snapshot(
+            &["", "a", "b"],
+            &[("", Some(1)), ("a", Some(2)), ("b", None)],
+        );
+        assert_eq!(take(first), ["/ 1", "/a 2"]);
+        let next = snapshot(&["", "a", "b"], &[("b", Some(3))]);
+        assert_eq!(take(next), ["/ 1", "/a 2", "/b 3"]);
+        // Made anew under its name, it knows nothing yet.
+        let anew = snapshot(&["", "a", "b"], &[("a", None)]);
+        assert_eq!(take(anew), ["/ 1", "/b 3"]);
+        assert_eq!(take(snapshot(&[""], &[])), ["/ 1"], "b is gone");
     }
 }

@@ -1,24 +1,31 @@
 //! What the tree's owner tells whoever shows it: figures after looks, and what was done.
 //!
 //! Invariant: the owner never waits for a reader, and composes nothing that nobody asked for (`--listen`) or that would
-//! take more than its share of a processor. A reader that is slow misses figures, never what was done, but for the oldest
+//! take more than its share of a processor; curves, which are dear, in turn. A reader that is slow misses figures, never what was done, but for the oldest
 //! of very much.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use engine::memcg::MemcgId;
 use host::manage::tenants::Tenants;
 use host::manage::tenants::figures::Figures;
+use host::report::Curve;
 
 /// Composing may take this part of the owner's time.
 const SHARE: u32 = 20;
 /// Snapshots that wait for their reader.
 const WAITING_MAX: usize = 4;
+/// Curves of a snapshot are composed for so long, at least one: of whom next is told with the next snapshot. Nobody waits for the
+/// tree's owner for longer in a reclaim, either.
+const CURVES_TIME: Duration = Duration::from_millis(20);
+/// Tenants whose curves are told, those above first: 6 KiB each.
+const CURVES_MAX: usize = 1000;
 /// What was done, as far back as it is kept for a reader who is slow.
 const ACTIONS_MAX: usize = 1000;
 
@@ -37,6 +44,8 @@ pub(super) struct Snapshot {
     pub(super) at_ms: u64,
     pub(super) nodes: Vec<u32>,
     pub(super) figures: Figures,
+    /// Of some of the tenants what less memory would cost, as far as that is known.
+    pub(super) curves: Vec<(PathBuf, Option<Curve>)>,
     /// Since the snapshot before.
     pub(super) actions: Vec<Action>,
 }
@@ -49,6 +58,8 @@ pub(super) struct Poster {
     /// The looks that were told of.
     looks: u64,
     next: Instant,
+    /// Whose curve is told next, as a place in the list of tenants.
+    turn: usize,
     actions: Vec<Action>,
 }
 
@@ -70,6 +81,7 @@ pub(super) fn open() -> io::Result<(Poster, Board)> {
         bell: ours,
         looks: 0,
         next: Instant::now(),
+        turn: 0,
         actions: Vec::new(),
     };
     let board = Board {
@@ -98,6 +110,7 @@ impl Poster {
             at_ms,
             nodes: tenants.nodes().to_vec(),
             figures: tenants.figures(),
+            curves: self.curves(tenants),
             actions: std::mem::take(&mut self.actions),
         };
         self.next = begin + begin.elapsed() * SHARE;
@@ -110,6 +123,29 @@ impl Poster {
                 self.actions = back.actions;
             }
         }
+    }
+
+    /// Those that are next, as many as there is time for.
+    fn curves(&mut self, tenants: &Tenants) -> Vec<(PathBuf, Option<Curve>)> {
+        let begin = Instant::now();
+        let all = tenants.below(MemcgId::ROOT);
+        let count = all.len().min(CURVES_MAX);
+        let mut told = Vec::new();
+        while told.len() < count {
+            // Some may have gone since.
+            self.turn = if self.turn < count { self.turn } else { 0 };
+            let memcg = all[self.turn];
+            self.turn += 1;
+            let path = tenants.path(memcg).map(Path::to_path_buf);
+            told.push((
+                path.unwrap_or_default(),
+                tenants.curve(memcg).unwrap_or_default(),
+            ));
+            if begin.elapsed() >= CURVES_TIME {
+                break;
+            }
+        }
+        told
     }
 }
 

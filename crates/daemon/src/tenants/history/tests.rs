@@ -46,6 +46,7 @@ fn snapshot(at_ms: u64, tenants: Vec<TenantFigures>) -> Snapshot {
             tenants,
             ..Figures::default()
         },
+        curves: Vec::new(),
         actions: vec![Action {
             at_ms,
             text: "did".to_owned(),

@@ -54,6 +54,7 @@ fn snapshot(paths: &[&[u8]]) -> Snapshot {
                 other: Duration::from_nanos(1),
             },
         },
+        curves: Vec::new(),
         actions: Vec::new(),
     }
 }

@@ -9,6 +9,7 @@ use pictures::{Hints, Moment, Track, area, came_back, escaped, heat, waited};
 use super::super::snapshot::name_of;
 use super::View;
 use super::numbers::{count, percent, share, time};
+use crate::curves::Cost;
 
 /// What was done that is shown.
 const ACTIONS_MAX: usize = 100;
@@ -40,7 +41,29 @@ pub(super) fn detail(view: &View) -> String {
         text += &came_back(&track);
         text += &waited(&track);
     }
+    if let Some(figures) = figures {
+        text += &cost(view, figures);
+    }
     text + &actions(view) + "</section>\n"
+}
+
+/// What less memory would cost it.
+fn cost(view: &View, figures: &TenantFigures) -> String {
+    let heading = "<h3>What less memory would cost</h3>\n";
+    let Some(curve) = view.curve else {
+        let name = escaped(&view.query.tenant);
+        return format!(
+            "{heading}<p class=\"note\">Not known yet: it takes some looks. <code>pagetide report --curve {name}</code> \
+             asks the tree itself.</p>\n"
+        );
+    };
+    let moment = ages_of(figures);
+    let cost = Cost {
+        curve,
+        resident_bytes: moment.resident(),
+        unknown_age_bytes: moment.unknown,
+    };
+    heading.to_owned() + &cost.html()
 }
 
 /// What of a tenant is in memory, on all nodes.

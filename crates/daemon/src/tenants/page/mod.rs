@@ -11,6 +11,7 @@ mod list;
 mod numbers;
 mod query;
 
+use host::report::Curve;
 use pictures::escaped;
 
 use super::history::{History, Range};
@@ -26,6 +27,8 @@ const SCRIPT: &str = include_str!("page.js");
 /// What a page is made of.
 pub(super) struct View<'a> {
     pub(super) snapshot: &'a Snapshot,
+    /// What less memory would cost the tenant that is shown.
+    pub(super) curve: Option<&'a Curve>,
     pub(super) history: &'a History,
     pub(super) query: Query,
     /// This host's name.

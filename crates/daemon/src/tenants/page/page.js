@@ -59,7 +59,7 @@ function tell(which) {
   all(".cursor").forEach((old) => old.remove());
   one(".readout").textContent = column < 0 ? HINT : words(from + column * step, step, columns[column]);
   if (column < 0) { return; }
-  for (const field of all(".field")) {
+  for (const field of all(".timed")) {
     const box = field.viewBox.baseVal;
     const line = document.createElementNS(SVG, "path");
     const x = ((column + 0.5) * box.width) / columns.length;
@@ -70,7 +70,7 @@ function tell(which) {
 }
 
 function point(event) {
-  const field = event.target.closest && event.target.closest(".field");
+  const field = event.target.closest && event.target.closest(".timed");
   if (!field) { return; }
   const box = field.getBoundingClientRect();
   const columns = track().length - 2;
@@ -95,9 +95,11 @@ function replace(text) {
   const isWriting = document.activeElement === search;
   const link = document.activeElement && document.activeElement.title;
   const scrolled = [one(".list .scroll"), one(".actions")].map((box) => (box ? box.scrollTop : 0));
+  const opened = all("details[open] > summary").map((summary) => summary.textContent);
   document.title = main.dataset.title;
   one("main").replaceWith(document.adoptNode(main));
   one("input[type=search]").value = wanted;
+  all("summary").forEach((summary) => { summary.parentElement.open = opened.includes(summary.textContent); });
   begin();
   [one(".list .scroll"), one(".actions")].forEach((box, n) => { if (box) { box.scrollTop = scrolled[n]; } });
   if (isWriting) { one("input[type=search]").focus(); }

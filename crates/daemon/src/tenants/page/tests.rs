@@ -1,6 +1,7 @@
 //! The page as a reader, and an attacker, sees it.
 
 use host::manage::tenants::figures::{Figures, NodeFigures, TenantFigures};
+use host::report::{Curve, CurvePoint};
 use proptest::prelude::*;
 
 use super::super::history::History;
@@ -33,6 +34,7 @@ fn snapshot(paths: &[&str]) -> Snapshot {
             tenants: tenants.collect(),
             ..Figures::default()
         },
+        curves: Vec::new(),
         actions: vec![Action {
             at_ms: NOW,
             text: format!("paged out 7 pages of /{HOSTILE}: over memory.high"),
@@ -46,6 +48,7 @@ fn page(snapshot: &Snapshot, target: &str) -> String {
     let query = http::Query::parse(target).expect("encoded well");
     html(&View {
         snapshot,
+        curve: snapshot.curves.iter().find_map(|(_, curve)| curve.as_ref()),
         history: &history,
         query: Query::of(&query),
         host: "a<b",
@@ -113,6 +116,35 @@ fn all_tenants_and_one_of_them_are_on_it() {
     assert_eq!(found.matches("<tr").count(), 2);
     let missing = page(&snapshot(&[""]), "tenant=%2Fnone");
     assert!(missing.contains("no such tenant"));
+}
+
+#[test]
+fn a_curve_is_on_it_once_it_is_known() {
+    let mut known = snapshot(&["", "a<b"]);
+    let target = "tenant=%2Fa<b".replace('<', "%3C");
+    let without = page(&known, &target);
+    is_sound(&without);
+    assert!(without.contains("Not known yet") && without.contains("report --curve /a&lt;b<"));
+    let point = |mib: u64, refaults| CurvePoint::new(mib << 20, 0, (refaults, 9_000), 60_000);
+    let curve = Curve {
+        points: vec![point(1, 900), point(2, 9)],
+        ..Curve::default()
+    };
+    known.curves = vec![("a<b".into(), Some(curve))];
+    let with = page(&known, &target);
+    is_sound(&with);
+    assert!(!with.contains("Not known yet"));
+    for part in [
+        "<h3>What less memory would cost</h3>",
+        "Pages that would come back a minute, by memory: 1 MiB: 900 pages a minute to 2 MiB: 9.0",
+        "<path class=\"curve\"",
+        // Of what the tenant has in memory.
+        "<td>1 MiB</td><td>33%</td>",
+    ] {
+        assert!(with.contains(part), "{part}: {with}");
+    }
+    let gone = page(&known, "tenant=%2Fgone");
+    assert!(!gone.contains("What less memory"));
 }
 
 #[test]
