@@ -13,9 +13,12 @@ mod tables;
 use daemon::options::Bytes;
 use host::report::Report;
 
-use crate::view::text::escaped;
+use crate::view::text::{cut, escaped};
 
 use super::{History, cold, curve, per_cent, words};
+
+/// Columns of the heading: a command line may be pages long, and the whole of it is shown to who points at it.
+const HEADING: usize = 200;
 
 /// What a browser may do with the page: show it, with its own colours.
 const POLICY: &str =
@@ -23,7 +26,8 @@ const POLICY: &str =
 
 /// The whole page. `history` holds what was seen until now, this report included.
 pub(crate) fn html(report: &Report, history: &History) -> String {
-    let about = escaped(&words::about(report));
+    let whole = escaped(&words::about(report));
+    let about = escaped(&cut(&words::about(report), HEADING, true));
     let facts = escaped(&words::facts(report));
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
@@ -31,7 +35,7 @@ pub(crate) fn html(report: &Report, history: &History) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>Memory of {about}</title>\n<style>{}{}</style></head><body><main>\n\
-         <h1>{about}</h1>\n<p class=\"sub\">{facts}</p>\n",
+         <h1 title=\"{whole}\">{about}</h1>\n<p class=\"sub\">{facts}</p>\n",
         pictures::STYLE,
         style::CSS
     );

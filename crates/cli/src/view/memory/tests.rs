@@ -235,6 +235,24 @@ fn the_page_is_whole_and_fetches_nothing() {
     );
 }
 
+#[test]
+fn a_long_command_line_is_cut_in_the_heading_alone() {
+    let report = Report {
+        command: "java ".to_owned() + &"-Dx=y ".repeat(500),
+        ..Report::default()
+    };
+    let page = html(&report, &History::default());
+    let heading = page
+        .split("<h1")
+        .nth(1)
+        .and_then(|rest| rest.split("</h1>").next());
+    let (whole, shown) = heading
+        .and_then(|text| text.split_once('>'))
+        .expect("a heading");
+    assert_eq!(columns(shown), 200, "{shown}");
+    assert!(whole.len() > 3000);
+}
+
 /// What stands between `<` and `>`.
 fn tags(page: &str) -> impl Iterator<Item = &str> {
     page.split('<')
