@@ -139,6 +139,50 @@ fn where_it_is_allowed_they_are_as_if_made_here() {
     assert!(!std::path::Path::new(&host.path()).join("x").exists());
 }
 
+/// The host budget was of made tenants alone: groups of the host gave nothing for it, and who was protected there was protected by nothing
+/// (`host` stands above them here, and has nothing to share out).
+#[test]
+fn a_budget_is_of_the_host_where_its_groups_give() {
+    let _serial = serial();
+    let _swap = Swap::new(1024);
+    for manages in [true, false] {
+        let host = MemoryGroup::new();
+        let [plain, kept] = [host.below(), host.below()];
+        let (first, second) = (inside(&plain, 96), inside(&kept, 48));
+        let mut options = vec!["--age-every", "500ms"];
+        options.extend(manages.then_some("--manage-host"));
+        let tree = Tree::serve_host(&host, &options);
+        tree.make("made");
+        let made = Sleeper::start(tree.inside("made"), 96);
+        let known = || anon(&tree, "made") >= 96 * MIB && anon(&tree, "host") >= 144 * MIB;
+        wait::until("all are known", SOON, known);
+        // Of the one that came last nobody knows yet what it uses.
+        wait::until("it is idle", SOON, || {
+            tree.try_write("made/memory.reclaim", "8m").is_ok()
+        });
+        if manages {
+            tree.write(&format!("host/{}/memory.low", name(&kept)), "64m");
+        }
+        // The kernel's charge of the group that all of them are below, once; and the root's own where the host is left out.
+        // (So little that no one of them could give it all: the memcg LRU takes of one at a time.)
+        let limit = if manages { 104 * MIB } else { 64 * MIB };
+        let used = || match manages {
+            true => host.number("memory.usage_in_bytes"),
+            false => tree.number("made/memory.current"),
+        };
+        assert!(used() > limit, "{}", used());
+        let all = [&first, &second, &made];
+        let before = all.map(|one| one.status("VmSwap"));
+        tree.write("memory.max", &limit.to_string());
+        wait::until("the budget holds", SOON, || used() <= limit);
+        let out = all.map(|one| one.status("VmSwap"));
+        let gives = [0, 1, 2].map(|one| out[one] > before[one] + 8 * MIB);
+        assert_eq!(gives, [manages, false, true], "{out:?} after {before:?}");
+        assert!(manages || out[0] == 0, "{out:?}");
+        let _ = (first.touch(), second.touch(), made.touch());
+    }
+}
+
 /// Of two that clear accessed bits neither knows an age: who is under `run` is that manager's, also on a host that is served.
 #[test]
 fn who_has_a_manager_is_left_to_it() {

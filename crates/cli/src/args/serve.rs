@@ -16,7 +16,7 @@ pub(crate) struct Serve {
     /// Show the tenants as files in this directory, with the names and formats of cgroup v2
     #[arg(long, value_name = "DIR")]
     pub(crate) mount: Option<PathBuf>,
-    /// What all made tenants together may use [default: as it was; without a limit they give when the host has little]
+    /// What all made tenants together may use, with --manage-host the host's groups, too [default: as it was; without a limit they give when the host has little]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) memory_max: Option<Size>,
     /// The control group that made tenants are below, from the mount of control groups on [default: pagetide]

@@ -173,6 +173,11 @@ impl Machine {
         }
     }
 
+    /// See [`MemcgTree::set_grants_all`].
+    pub fn set_grants_all(&mut self, id: MemcgId) {
+        self.tree.set_grants_all(id);
+    }
+
     /// Sets a tenant's memory.swappiness.
     pub fn set_swappiness(&mut self, id: MemcgId, swappiness: Swappiness) {
         self.tree.set_swappiness(id, swappiness);

@@ -38,6 +38,8 @@ pub(super) struct Node {
     pub(super) parent: Option<MemcgId>,
     pub(super) links: Links,
     online: bool,
+    /// It stands for the root of a hierarchy: what it has itself bounds nobody's protection below it.
+    grants_all: bool,
     /// Its usage was measured: not made of its children's.
     pub(super) measured: bool,
     /// It is among the eventful.
@@ -176,6 +178,12 @@ impl MemcgTree {
         let before = self.protected(id);
         self.node_mut(id).memcg.set_limits(limits);
         self.update_parent(id, before);
+    }
+
+    /// `id` stands for the root of a hierarchy that this tree has among others: those right below it are protected by what is set
+    /// for them, as those below the root are, whatever is set for `id`. spec: reclaim-control.md 2.1.
+    pub fn set_grants_all(&mut self, id: MemcgId) {
+        self.node_mut(id).grants_all = true;
     }
 
     /// Sets memory.swappiness of `id`.
@@ -327,7 +335,7 @@ impl MemcgTree {
             min: limits.min,
             low: limits.low,
         };
-        let protection = if parent_id == root {
+        let protection = if parent_id == root || parent.grants_all {
             own
         } else {
             let granted = parent.memcg.protection();
@@ -440,6 +448,7 @@ impl Node {
             parent,
             links: Links::default(),
             online: true,
+            grants_all: false,
             measured: false,
             is_eventful: false,
             children_min: Pages(0),

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::fresh::Fresh;
 use super::{Wall, files};
-use crate::system::cgroup::{Cache, Version, parse_cache};
+use crate::system::cgroup::{Cache, Version, parse_cache, parse_sum};
 use crate::system::proc::read_path;
 use crate::system::text::{flat, number};
 
@@ -217,15 +217,23 @@ impl Wall {
     }
 
     /// All that counts to it now, page cache and kernel memory too: the counter that the limit is held
-    /// against, with up to 64 pages a processor that are reserved and not yet used.
+    /// against, with up to 64 pages a processor that are reserved and not yet used. The first group of version 2 has no such
+    /// counter: there it is the sum of what is counted by kind.
     ///
     /// # Errors
     /// If it cannot be read.
     pub fn charged(&self) -> io::Result<u64> {
-        self.number(match self.version() {
-            Version::V1 => "memory.usage_in_bytes",
-            Version::V2 => "memory.current",
-        })
+        const V2_USAGE: &str = "memory.current";
+        if self.version() == Version::V1 {
+            return self.number("memory.usage_in_bytes");
+        }
+        match files::read(&self.0.dir, V2_USAGE) {
+            Err(Errno::NOENT) => {
+                let sum = parse_sum(&self.read("memory.stat")?);
+                sum.ok_or_else(|| self.told("memory.stat", Errno::INVAL))
+            }
+            _ => self.number(V2_USAGE),
+        }
     }
 
     /// The most it ever was.

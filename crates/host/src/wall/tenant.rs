@@ -12,6 +12,7 @@ use super::limits::Limits;
 use super::mark::Mark;
 use super::{Wall, files, group_of, place};
 use crate::system::cgroup::{Version, parse_procs};
+use crate::system::text::number;
 use crate::system::{Groups, Identity};
 
 /// What was asked for a tenant, in its manager's words.
@@ -85,6 +86,20 @@ impl Wall {
                 let limits = Limits::of_v2(&self.group().dir);
                 [limits.max, limits.high, limits.swap_max]
             }
+        }
+    }
+
+    /// What the kernel keeps of it from its own reclaim, min and low in bytes, `u64::MAX` for all. Version 1 knows neither, nor
+    /// does the first group of version 2.
+    #[must_use]
+    pub fn kernel_protection(&self) -> [u64; 2] {
+        match self.version() {
+            Version::V1 => [0, 0],
+            Version::V2 => ["memory.min", "memory.low"].map(|name| match self.file(name) {
+                Ok(text) if text.trim_ascii() == b"max" => u64::MAX,
+                Ok(text) => number(text.trim_ascii()).unwrap_or(0),
+                Err(_) => 0,
+            }),
         }
     }
 

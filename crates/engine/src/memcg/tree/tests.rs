@@ -118,6 +118,27 @@ fn recursive_protection() {
     }
 }
 
+/// Groups of a host stand below one more than in their own hierarchy: what it kept of them was nothing, for that one has no protection
+/// to share out.
+#[test]
+fn who_stands_for_a_root_grants_all() {
+    for grants_all in [false, true] {
+        let mut tree = exact();
+        let host = tree.create(MemcgId::ROOT);
+        let (a, b) = (tree.create(host), tree.create(host));
+        if grants_all {
+            tree.set_grants_all(host);
+        }
+        tree.set_limits(a, low(8));
+        for id in [a, b] {
+            tree.try_charge(0, id, Pages(8)).expect("no limit");
+            tree.calculate_path(MemcgId::ROOT, id);
+        }
+        let below = [host, a, b].map(|id| tree.below_low(MemcgId::ROOT, id));
+        assert_eq!(below, [false, grants_all, false]);
+    }
+}
+
 #[test]
 fn offline_ends_protection_and_release_waits_for_the_pages() {
     let mut tree = exact();

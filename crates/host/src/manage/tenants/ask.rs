@@ -64,16 +64,19 @@ pub struct NodeUsage {
 }
 
 impl Tenants {
-    /// What the kernel counts.
+    /// What the kernel counts; of the root with the host's groups, where they give for its budget.
     ///
     /// # Errors
     /// ENODEV.
     pub fn usage(&self, memcg: MemcgId) -> Result<Usage, Errno> {
-        let wall = &self.tenant(memcg)?.wall;
+        let own = &self.tenant(memcg)?.wall;
+        let host = self.budget_of_host().filter(|_| memcg == MemcgId::ROOT);
+        let wall = host.unwrap_or(own);
         let usage = self.groups.usage(wall.group()).ok().flatten();
         let usage = usage.ok_or(Errno::NODEV)?;
+        let current = usage.current.or_else(|| wall.charged().ok());
         Ok(Usage {
-            current: usage.current.unwrap_or(0),
+            current: current.unwrap_or(0),
             peak: usage.peak.unwrap_or(0),
             swap: usage.swap.unwrap_or(0),
         })
@@ -94,6 +97,14 @@ impl Tenants {
                     *limit = Limit::Bytes(Bytes(bytes));
                 }
             }
+            for (limit, kept) in [
+                (&mut limits.min, tenant.kept.min),
+                (&mut limits.low, tenant.kept.low),
+            ] {
+                if limit.pages() < kept {
+                    *limit = Limit::Bytes(kept.bytes());
+                }
+            }
         }
         Ok(limits)
     }
@@ -105,7 +116,7 @@ impl Tenants {
     pub fn set_limits(&mut self, memcg: MemcgId, limits: Limits) -> Result<(), Errno> {
         self.may_change(memcg)?;
         let tenant = self.tenants.get_mut(&memcg).ok_or(Errno::NODEV)?;
-        tenant.set_limits(limits)?;
+        tenant.set_limits(tenant.without_kept(limits))?;
         let limits = tenant.for_engine(true);
         self.driver.machine.set_limits(memcg, limits);
         Ok(())

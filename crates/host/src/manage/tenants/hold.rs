@@ -1,7 +1,8 @@
 //! Limits of all tenants, as the kernel measures them.
 //!
-//! Invariant: usage is never counted from pages: it is what the kernel charges to each group with all below it. How much
-//! a limit asks for is the engine's arithmetic, who gives it the engine's choice, by each tenant's protection.
+//! Invariant: usage is never counted from pages: it is what the kernel charges to each group with all below it, each byte to
+//! whom it is the engine's to take from ([`Tenants::used`]). How much a limit asks for is the engine's arithmetic, who gives
+//! it the engine's choice, by each tenant's protection.
 
 use std::time::{Duration, Instant};
 
@@ -21,11 +22,12 @@ const AT_ONCE: u64 = 8192;
 impl Tenants {
     /// Tells the engine what each tenant uses.
     pub(super) fn measure(&mut self) {
-        for tenant in self.tenants.values() {
-            if let Ok(charged) = tenant.wall.charged() {
-                let usage = Pages(charged / 4096);
-                self.driver.machine.set_measured(tenant.memcg, usage);
-            }
+        let all = self.tenants.values();
+        let used: Vec<(MemcgId, u64)> = all
+            .filter_map(|tenant| Some((tenant.memcg, self.used(tenant).ok()?)))
+            .collect();
+        for (memcg, used) in used {
+            self.driver.machine.set_measured(memcg, Pages(used / 4096));
         }
     }
 
@@ -54,20 +56,22 @@ impl Tenants {
 
     /// One of them; how long it need not be measured.
     fn hold_one(&mut self, memcg: MemcgId) -> Duration {
+        let has_wall = memcg != MemcgId::ROOT || self.budget_of_host().is_none();
+        let used = self.tenants.get(&memcg).map(|tenant| self.used(tenant));
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return IDLE_MAX;
         };
         tenant.next_hold = Instant::now() + IDLE_MAX;
-        let Ok(charged) = tenant.wall.charged() else {
+        let Some(Ok(used)) = used else {
             return IDLE_MAX;
         };
-        let usage = Pages(charged / 4096);
-        tenant.raise_wall(charged);
+        let usage = Pages(used / 4096);
+        tenant.raise_wall();
         let Some(wanted) = Room::wanted(&tenant.limits, usage) else {
             return IDLE_MAX;
         };
         // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall.
-        let cache = match wanted.pages > Pages(0) {
+        let cache = match wanted.pages > Pages(0) && has_wall {
             true => tenant.wall.cache_unmapped().unwrap_or(0),
             false => 0,
         };

@@ -1,15 +1,17 @@
 //! The host's own control groups as tenants below `host`.
 //!
 //! Invariant: they are followed as they are: nothing of theirs is written, and nothing taken from them, unless `manage` was
-//! given. Groups that managers of ours have are none of the host's, nor are processes that other managers look at: of
-//! two that clear accessed bits neither knows an age.
+//! given; then what the host itself protects of them is protected. Groups that managers of ours have are none of the host's, nor
+//! are processes that other managers look at: of two that clear accessed bits neither knows an age.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use engine::memcg::MemcgId;
 use rustix::io::Errno;
 
 use super::Tenants;
+use super::tenant::Tenant;
 use crate::system::{Group, Groups};
 use crate::wall::Wall;
 use crate::watch::WatchError;
@@ -70,6 +72,7 @@ impl Tenants {
         })?;
         let now = self.now();
         let memcg = self.driver.machine.create(MemcgId::ROOT, now);
+        self.driver.machine.set_grants_all(memcg);
         if let Some(host) = &mut self.host {
             host.memcg = memcg;
         }
@@ -86,6 +89,48 @@ impl Tenants {
         match self.tenant(memcg)?.of_host && is_locked {
             true => Err(Errno::PERM),
             false => Ok(()),
+        }
+    }
+
+    /// The wall of `host` where a budget of the root is one of the host's groups, too: where these may be changed. (Where they give
+    /// nothing they are not in it either: a budget of 8 GiB on a host that uses 6 would leave 2 to the tenants that were made for it.)
+    pub(super) fn budget_of_host(&self) -> Option<&Wall> {
+        let host = self.host.as_ref().filter(|host| host.manage)?;
+        self.tenants.get(&host.memcg).map(|tenant| &tenant.wall)
+    }
+
+    /// What a tenant uses, bytes: what the kernel charges to its group with all below it. Two things differ from that. The made
+    /// tenants' groups lie below groups of the host, but they are no tenants of `host`. And the root, where it has the host's budget,
+    /// uses what `host` and the made ones do together, without page cache that nobody maps: no wall is there that would drop it,
+    /// and the kernel does as soon as anybody needs memory.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn used(&self, tenant: &Tenant) -> io::Result<u64> {
+        if tenant.memcg == MemcgId::ROOT
+            && let Some(host) = self.budget_of_host()
+        {
+            return Ok(host.charged()?.saturating_sub(host.cache_unmapped()?));
+        }
+        let charged = tenant.wall.charged()?;
+        let root = self.tenants.get(&MemcgId::ROOT).map(|root| &root.wall);
+        let is_above = |root: &&Wall| root.group().path.starts_with(&tenant.wall.group().path);
+        match root.filter(|_| tenant.of_host).filter(is_above) {
+            Some(root) => Ok(charged.saturating_sub(root.charged()?)),
+            None => Ok(charged),
+        }
+    }
+
+    /// What the host protects of its own groups may have changed: where they give, that counts.
+    pub(super) fn follow_protection(&mut self) {
+        if self.budget_of_host().is_none() {
+            return;
+        }
+        for tenant in self.tenants.values_mut().filter(|one| one.of_host) {
+            if tenant.follow_kept() {
+                let limits = tenant.for_engine(true);
+                self.driver.machine.set_limits(tenant.memcg, limits);
+            }
         }
     }
 

@@ -119,6 +119,7 @@ impl Tenants {
         self.homes = members.filter_map(home).collect();
         let (opens, begun) = (looking.opens, looking.begun);
         self.looking = None;
+        self.follow_protection();
         self.measure();
         self.note_caches();
         self.note_curves();

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use engine::memcg::{MemcgId, MemcgLimits};
+use engine::memcg::{MemcgId, MemcgLimits, Protection};
 use engine::workingset::RefaultCurve;
-use engine::{Bytes, Limit};
+use engine::{Bytes, Limit, Pages};
 use rustix::io::Errno;
 
 use super::super::minder::Minder;
@@ -28,6 +28,8 @@ pub(super) struct Tenant {
     /// One of the host's own groups.
     pub(super) of_host: bool,
     pub(super) limits: Limits,
+    /// What the kernel keeps of a group of the host: that counts, too, whatever is asked for here.
+    pub(super) kept: Protection,
     /// Above this it gives first when all tenants are reclaimed (memory.soft_limit).
     pub(super) soft: Limit,
     pub(super) room: Room,
@@ -61,6 +63,7 @@ impl Tenant {
             serial,
             path,
             limits,
+            kept: Protection::default(),
             soft,
             wall,
             of_host,
@@ -83,6 +86,20 @@ impl Tenant {
         Ok(())
     }
 
+    /// These limits, as [`super::Tenants::limits`] told them and somebody changed one: what is only what the kernel keeps was not
+    /// asked for here.
+    pub(super) fn without_kept(&self, limits: Limits) -> Limits {
+        let asked = |told: Limit, kept: Pages, asked: Limit| {
+            let is_kept = told.pages() == kept && asked.pages() < kept;
+            if is_kept { asked } else { told }
+        };
+        Limits {
+            min: asked(limits.min, self.kept.min, self.limits.min),
+            low: asked(limits.low, self.kept.low, self.limits.low),
+            ..limits
+        }
+    }
+
     /// Replaces its soft limit.
     pub(super) fn set_soft(&mut self, soft: Limit) -> Result<(), Errno> {
         self.wall.note_asked(&print(&self.limits, soft))?;
@@ -93,15 +110,30 @@ impl Tenant {
     /// Its limits as the engine takes them: nobody takes from a group of the host that may not be changed.
     pub(super) fn for_engine(&self, may_change: bool) -> MemcgLimits {
         match may_change {
-            true => MemcgLimits {
-                soft: self.soft,
-                ..for_engine(&self.limits)
-            },
+            true => {
+                let limits = for_engine(&self.limits);
+                MemcgLimits {
+                    min: limits.min.max(self.kept.min),
+                    low: limits.low.max(self.kept.low),
+                    soft: self.soft,
+                    ..limits
+                }
+            }
             false => MemcgLimits {
                 min: Limit::Max.pages(),
                 ..MemcgLimits::default()
             },
         }
+    }
+
+    /// Asks the kernel what it keeps of it; whether that has changed.
+    pub(super) fn follow_kept(&mut self) -> bool {
+        let [min, low] = self.wall.kernel_protection();
+        let kept = Protection {
+            min: Pages(min / 4096),
+            low: Pages(low / 4096),
+        };
+        std::mem::replace(&mut self.kept, kept) != kept
     }
 
     /// Puts the limits on the wall, as far as it takes them: reclaim holds the rest.
@@ -127,8 +159,9 @@ impl Tenant {
     }
 
     /// A hard limit that usage was above takes its place as soon as it is not.
-    pub(super) fn raise_wall(&mut self, usage: u64) {
-        if let Some(due) = self.wall_due.filter(|due| usage <= *due) {
+    pub(super) fn raise_wall(&mut self) {
+        let is_under = |due: &u64| self.wall.charged().is_ok_and(|charged| charged <= *due);
+        if let Some(due) = self.wall_due.filter(is_under) {
             self.wall_due = self.wall.set_max(Some(due)).err().map(|_| due);
         }
     }

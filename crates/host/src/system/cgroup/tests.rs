@@ -235,6 +235,14 @@ fn page_cache_of_each_node() {
     assert_eq!(parse_node_caches(text, &[0]), None);
 }
 
+/// The first group of version 2 has no memory.current.
+#[test]
+fn what_is_counted_by_kind_is_summed() {
+    let text = b"anon 4096\nfile 8192\nkernel 1000\nkernel_stack 900\nshmem 4096\n";
+    assert_eq!(parse_sum(text), Some(13_288));
+    assert_eq!(parse_sum(b"file 8192\n"), None);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

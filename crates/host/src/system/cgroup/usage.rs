@@ -116,6 +116,13 @@ pub fn parse_node_caches(text: &[u8], nodes: &[u32]) -> Option<Vec<Cache>> {
     Some(nodes.iter().map(cache).collect())
 }
 
+/// All that a version 2 `memory.stat` counts by kind: for the first group, which has no `memory.current`.
+#[must_use]
+pub fn parse_sum(text: &[u8]) -> Option<u64> {
+    let programs = flat(text, "anon")?.saturating_add(flat(text, "file")?);
+    Some(programs.saturating_add(parse_kernel(text).unwrap_or(0)))
+}
+
 /// Kernel memory of a version 2 `memory.stat`.
 pub(super) fn parse_kernel(text: &[u8]) -> Option<u64> {
     flat(text, "kernel").or_else(|| {
