@@ -14,7 +14,7 @@ mod units;
 mod write_back;
 
 pub use evict_by::EvictBy;
-pub use units::{Percent, Size, UnitError, bytes, millis};
+pub use units::{CpuShare, Percent, Size, UnitError, bytes, millis};
 pub use write_back::WriteBack;
 
 /// The memory limits of one target, with the meaning of cgroup v2's files of the same names

@@ -9,8 +9,9 @@ use e2e::guard::Run;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
+use e2e::web::Place;
 use e2e::zram::Swap;
-use e2e::{pagetide, wait};
+use e2e::{pagetide, programs, wait};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -315,4 +316,81 @@ fn who_reads_by_sendfile_or_from_the_end_reads_the_same() {
         }
     }
     drop(sleeper);
+}
+
+/// Looks that were done, and how long it took to read tables for them, seconds.
+fn looks(place: &Place) -> (f64, f64) {
+    let text = place.get("/metrics").body;
+    let value = |name: &str| -> f64 {
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let found = lines.find(|(found, _)| found.ends_with(name) && found.contains("walk"));
+        let value = found.and_then(|(_, value)| value.parse().ok());
+        value.unwrap_or_else(|| panic!("no {name} in {text}"))
+    };
+    (value("_count"), value("_sum"))
+}
+
+/// A share of a processor bounds looks, from a SIGHUP on, too; who does nothing costs none of it.
+#[test]
+fn looks_are_as_rare_as_their_budget_asks_for() {
+    const LONG: Duration = Duration::from_secs(4);
+    let _serial = serial();
+    let folder = TempDir::new();
+    let socket = folder.file("metrics.sock");
+    let text = |budget: &str| {
+        format!("age-every = \"100ms\"\nlook-budget = \"{budget}\"\nlisten = \"unix:{socket}\"\n")
+    };
+    let file = config(&folder, &text("100%"));
+    let tree = Tree::serve(&["--config", &file]);
+    for name in ["idle", "busy"] {
+        tree.make(name);
+    }
+    let place = Place::Unix(socket.clone().into());
+    let during = |time: Duration| {
+        let before = looks(&place);
+        std::thread::sleep(time);
+        let after = looks(&place);
+        (after.0 - before.0, after.1 - before.1)
+    };
+    let idle = known(&tree, "idle", 256);
+    let (rest, read_resting) = during(LONG / 2);
+    let toucher = programs::c("toucher");
+    let words = [
+        &toucher,
+        "--mib",
+        "256",
+        "--seconds",
+        "600",
+        "--think-us",
+        "50",
+        "uniform",
+    ];
+    let busy = Run::new(words).under(tree.inside("busy")).start();
+    wait::until("it is known", SOON, || {
+        tree.line("busy/memory.stat", "anon") >= 256 * MIB
+    });
+    let (many, read) = during(LONG);
+    config(&folder, &text("0.1%"));
+    tree.reload();
+    wait::until("it is read", SOON, || {
+        tree.said().contains("read once more")
+    });
+    let (few, _) = during(LONG);
+    eprintln!("{rest} looks at idle ones, {read_resting} s; {many}, {read} s; with 0.1% {few}");
+    assert!(few * 4.0 <= many, "{few} of {many}");
+    // As much memory, of somebody who does nothing.
+    assert!(rest > 0.0 && read_resting * many * 2.0 <= read * rest);
+    drop(busy);
+    let _ = idle.touch();
+
+    for share in ["0%", "much", "5"] {
+        config(&folder, &text(share));
+        let outcome = pagetide::command(["serve", "--config", &file]).finish(SOON);
+        assert_eq!(outcome.status.code(), Some(2), "{}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("share of one processor"),
+            "{}",
+            outcome.stderr
+        );
+    }
 }

@@ -193,7 +193,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/host/src/manage/tenants",
         &[
-            &["by_path", "cache"],
+            &["budget", "by_path", "cache"],
             &["tenant", "under_way"],
             &["host", "pressure"],
             &["unmapped", "list", "curves"],

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use daemon::http::Address;
-use daemon::options::{Bytes, EvictBy, Millis, Size, bytes, millis};
+use daemon::options::{Bytes, CpuShare, EvictBy, Millis, Size, bytes, millis};
 
 use super::knobs::evict_by_help;
 
@@ -26,6 +26,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "TIME")]
     #[arg(value_parser = millis, allow_negative_numbers = true)]
     pub(crate) age_every: Option<Millis>,
+    /// Looks take no more of one processor than this: if they cost more, they are rarer [default: 10%]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub(crate) look_budget: Option<CpuShare>,
     /// Put out of each tenant what this policy says, unless the file gives it another
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]", long_help = evict_by_help())]
     pub(crate) evict_by: Option<EvictBy>,

@@ -39,6 +39,7 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
         root: args.root.clone(),
         memory_max: args.memory_max,
         age_every: args.age_every,
+        look_budget: args.look_budget,
         evict_by: args.evict_by,
         write_back_older_than: args.write_back_older_than,
         write_back_max: args.write_back_max,

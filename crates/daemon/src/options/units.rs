@@ -5,9 +5,11 @@
 
 use engine::units::{Bytes, Millis};
 
+mod cpu_share;
 mod number;
 mod size;
 
+pub use cpu_share::CpuShare;
 use number::Number;
 pub use size::{Percent, Size};
 

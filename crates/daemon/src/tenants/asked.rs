@@ -9,7 +9,7 @@ use engine::memcg::MemcgId;
 use engine::policy::WriteBudget;
 use engine::units::{Bytes, Limit};
 use host::manage::tenants::{
-    HostGroups, Noreuse, NoreuseFiles, Policies, Settings, Watermarks, WriteBackAges,
+    HostGroups, LookBudget, Noreuse, NoreuseFiles, Policies, Settings, Watermarks, WriteBackAges,
 };
 use host::manage::{PolicyAsked, WriteBackAsked};
 use host::system::PathPattern;
@@ -21,7 +21,7 @@ use super::listen::Wanted;
 use crate::control;
 use crate::error::{Error, ExitCode};
 use crate::http::Address;
-use crate::options::{EvictBy, Millis, Percent, Size};
+use crate::options::{CpuShare, EvictBy, Millis, Percent, Size};
 use crate::preflight;
 
 /// Where a token is kept that nobody gave a place.
@@ -44,6 +44,8 @@ pub struct Given {
     pub memory_max: Option<Size>,
     /// See `mount`.
     pub age_every: Option<Millis>,
+    /// See `mount`.
+    pub look_budget: Option<CpuShare>,
     /// What leaves each tenant, unless the file gives it another policy.
     pub evict_by: Option<EvictBy>,
     /// What is out of each tenant and was not accessed for so long goes on to a disk, unless the file says otherwise.
@@ -74,6 +76,7 @@ pub(super) struct Asked {
     pub(super) fixed: Fixed,
     pub(super) memory_max: Option<Limit>,
     pub(super) watermarks: Option<Watermarks>,
+    budget: LookBudget,
     policies: Policies,
     write_back: WriteBack,
     tenants: Vec<(String, Tenant)>,
@@ -140,6 +143,12 @@ impl Given {
                 },
             },
             memory_max: self.memory_max.or(file.memory_max).map(|max| max.of(total)),
+            budget: self
+                .look_budget
+                .or(file.look_budget)
+                .map_or_else(LookBudget::default, |share| {
+                    LookBudget::of_hundredths(share.hundredths())
+                }),
             watermarks: watermarks(
                 file.pressure.available_low,
                 file.pressure.available_high,
@@ -264,6 +273,7 @@ impl Asked {
             by_iterator: self.fixed.global == Global::Iterator,
             host: self.fixed.host.clone(),
             watermarks: self.watermarks,
+            budget: self.budget,
             others: control::managed_pids,
         }
     }
@@ -271,6 +281,7 @@ impl Asked {
     /// Gives the tree its marks, tenants and limits: all that can change while it serves.
     pub(super) fn apply(&self, tree: &mut Tree) -> Result<(), Error> {
         tree.tenants.set_watermarks(self.watermarks);
+        tree.tenants.set_look_budget(self.budget);
         tree.tenants.set_policies(self.policies.clone());
         self.write_back.apply(tree)?;
         if let Some(max) = self.memory_max {
@@ -346,8 +357,7 @@ mod tests {
     #[test]
     fn the_command_line_comes_before_the_file() {
         let folder = std::env::temp_dir().join(format!("pagetide-asked-{}", std::process::id()));
-        let text =
-            "root = \"b\"\nmemory-max = \"25%\"\nhost = \"none\"\n[pressure]\navailable-low = 0\n";
+        let text = "root = \"b\"\nlook-budget = \"1%\"\nmemory-max = \"25%\"\nhost = \"none\"\n[pressure]\navailable-low = 0\n";
         std::fs::write(&folder, text).expect("a file");
         let given = Given {
             config: Some(folder.clone()),
@@ -365,6 +375,7 @@ mod tests {
             Some(Limit::Bytes(Bytes(asked.total.0 / 4)))
         );
         assert_eq!(asked.watermarks, None);
+        assert_eq!(asked.budget, LookBudget::of_hundredths(100));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::error::{Error, ExitCode};
 use crate::http::Address;
-use crate::options::{Bytes, EvictBy, Millis, Size, bytes, millis};
+use crate::options::{Bytes, CpuShare, EvictBy, Millis, Size, bytes, millis};
 
 /// A file.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -30,6 +30,9 @@ pub struct Config {
     /// Between two looks.
     #[serde(deserialize_with = "time")]
     pub age_every: Option<Millis>,
+    /// What looks may take of one processor.
+    #[serde(deserialize_with = "text")]
+    pub look_budget: Option<CpuShare>,
     /// What leaves tenants though no limit asks for it.
     pub policy: Option<Policy>,
     /// What is out of tenants and was not accessed for so long goes on to a disk.
@@ -351,6 +354,7 @@ mod tests {
             root,
             memory_max,
             age_every,
+            look_budget,
             policy,
             write_back_older_than,
             write_back_max,
@@ -366,6 +370,7 @@ mod tests {
             tenants,
         } = config;
         assert!(mount.is_some() && root.is_some() && memory_max.is_some() && age_every.is_some());
+        assert!(look_budget.is_some_and(|share| share.hundredths() == 1000));
         assert!(policy.is_some_and(|policy| policy.by.is_some()));
         assert!(write_back_older_than.is_some() && write_back_max.is_some());
         assert!(write_back_from.is_some());
@@ -408,6 +413,8 @@ mod tests {
             ("memory-max = true", &["line 1", "512M"]),
             ("age-every = \"10\"", &["line 1", "no unit"]),
             ("age-every = \"0s\"", &["line 1", "longer than nothing"]),
+            ("look-budget = \"0%\"", &["line 1", "`0%`", "0.01%"]),
+            ("look-budget = 10", &["line 1", "`10`", "10%"]),
             ("global = \"fair\"", &["line 1", "memcg-lru"]),
             (
                 "listen = \"localhost:1\"",

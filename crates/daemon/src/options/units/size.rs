@@ -28,6 +28,12 @@ impl Percent {
         (percent <= 100).then_some(Percent(percent * 100))
     }
 
+    /// In hundredths of a percent.
+    #[must_use]
+    pub const fn hundredths(self) -> u16 {
+        self.0
+    }
+
     /// This share of `whole`, rounded down.
     #[must_use]
     pub fn of(self, whole: Bytes) -> Bytes {

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use engine::memcg::MemcgId;
 
 use super::super::pause::Pause;
-use super::super::{IDLE_MAX, LOOKS_APART, LOOKS_SHARE, WORK_SHARE};
+use super::super::{IDLE_MAX, LOOKS_APART};
 use super::Tenants;
+use super::budget::LookBudget;
 use super::list::Listing;
 use crate::system::Identity;
 use crate::watch::WatchError;
@@ -46,8 +47,8 @@ impl Tenants {
 
     /// Whether the last look is long enough ago for one between two intervals, by what looks cost.
     pub(super) fn is_look_worth_it(&self) -> bool {
-        let apart = (self.driver.look_took() * LOOKS_SHARE).max(LOOKS_APART);
-        self.driver.look_age() >= apart
+        let apart = self.budget.apart_for_reclaim(self.driver.look_took());
+        self.driver.look_age() >= apart.max(LOOKS_APART)
     }
 
     /// Begins to read between two looks where reports are to be fresh, within what looks may take; how long that is not due. What
@@ -58,7 +59,7 @@ impl Tenants {
         let Some(refresh) = refresh.filter(|refresh| *refresh < interval) else {
             return Ok(IDLE_MAX);
         };
-        let apart = refresh.max(self.driver.look_took() * WORK_SHARE);
+        let apart = refresh.max(self.budget.apart(self.driver.look_took()));
         let left = apart.saturating_sub(self.driver.look_age());
         if left.is_zero() {
             self.begin_look(false)?;
@@ -128,13 +129,26 @@ impl Tenants {
             for memcg in self.tenants.keys() {
                 self.driver.machine.age(*memcg, now);
             }
-            let pause = self.driver.look_took() * WORK_SHARE;
-            let apart = self.driver.watch.apart();
-            let apart = apart.min(self.look_every().unwrap_or(apart));
-            self.next_look = begun + apart.max(pause);
+            self.looked_at = begun;
+            self.plan_look();
             self.has_looked = true;
         }
         Ok(())
+    }
+
+    /// When the next look is due, by the last one.
+    fn plan_look(&mut self) {
+        let apart = self.driver.watch.apart();
+        let apart = apart.min(self.look_every().unwrap_or(apart));
+        let pause = self.budget.apart(self.driver.look_took());
+        self.next_look = self.looked_at + apart.max(pause);
+    }
+
+    /// Looks may take so much of a processor from now on.
+    pub fn set_look_budget(&mut self, budget: LookBudget) {
+        if std::mem::replace(&mut self.budget, budget) != budget {
+            self.plan_look();
+        }
     }
 }
 

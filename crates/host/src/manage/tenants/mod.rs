@@ -5,11 +5,12 @@
 //! kernel says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time,
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
-//! Floors: `by_path` (what holds from a tenant down), `cache`; `tenant`, `under_way` (reclaims in slices); here the tree and its clock; `host` (the host's own groups), `pressure`;
-//! `unmapped` (page cache), `curves`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`, `ask`, `reclaim` (what people ask for),
-//! `figures` (of all at once).
+//! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`; `tenant`, `under_way` (reclaims in slices); here the tree and its
+//! clock; `host` (the host's own groups), `pressure`; `unmapped` (page cache), `curves`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`,
+//! `ask`, `reclaim` (what people ask for), `figures` (of all at once).
 
 mod ask;
+mod budget;
 mod by_path;
 mod cache;
 mod curves;
@@ -39,6 +40,7 @@ use rustix::io::Errno;
 pub use super::noreuse::{Noreuse, NoreuseFiles};
 pub use super::options::Limits;
 pub use ask::{Ages, NodeAges, NodeUsage, Usage};
+pub use budget::LookBudget;
 pub use host::HostGroups;
 pub use policy::Policies;
 pub use pressure::Watermarks;
@@ -76,6 +78,8 @@ pub struct Settings {
     pub host: Option<HostGroups>,
     /// How little memory may be available on the host before tenants give some of theirs; none for never.
     pub watermarks: Option<Watermarks>,
+    /// How much of a processor looks may take.
+    pub budget: LookBudget,
     /// Processes that other managers have, and all their descendants: not ours to look at.
     pub others: fn() -> Vec<u32>,
 }
@@ -92,6 +96,9 @@ pub struct Tenants {
     /// Whose tenant each process was at the last look.
     homes: BTreeMap<Identity, MemcgId>,
     next_look: Instant,
+    /// When the last one began that opened generations, and how much they may take.
+    looked_at: Instant,
+    budget: LookBudget,
     /// The look that is under way: nothing is reclaimed until it is over.
     looking: Option<Looking>,
     /// Reclaims, in turn.
@@ -149,20 +156,9 @@ impl Tenants {
         let watch = opened.inspect_err(|_| {
             let _ = wall.remove_tenant();
         })?;
-        let global = match settings.by_iterator {
-            true => GlobalReclaim::Iterator,
-            false => GlobalReclaim::MemcgLru,
-        };
-        let config = MachineConfig {
-            global,
-            low_last: true,
-            in_turn: true,
-            batch: BATCH,
-            seed: manager.started,
-            ..MachineConfig::default()
-        };
+        let machine = machine(settings.by_iterator, manager.started);
         let mut tenants = Tenants {
-            driver: Driver::new(watch, Machine::new(config, Millis(0))),
+            driver: Driver::new(watch, machine),
             manager,
             groups,
             tenants: BTreeMap::new(),
@@ -171,6 +167,8 @@ impl Tenants {
             next_serial: 0,
             homes: BTreeMap::new(),
             next_look: Instant::now(),
+            looked_at: Instant::now(),
+            budget: settings.budget,
             looking: None,
             under_way: VecDeque::new(),
             ended: Vec::new(),
@@ -387,6 +385,23 @@ impl Tenants {
         }
         self.actions.push(what);
     }
+}
+
+/// The engine of a tree: tenants that are protected give last, and reclaims go on in turn.
+fn machine(by_iterator: bool, seed: u64) -> Machine {
+    let global = match by_iterator {
+        true => GlobalReclaim::Iterator,
+        false => GlobalReclaim::MemcgLru,
+    };
+    let config = MachineConfig {
+        global,
+        low_last: true,
+        in_turn: true,
+        batch: BATCH,
+        seed,
+        ..MachineConfig::default()
+    };
+    Machine::new(config, Millis(0))
 }
 
 /// The root's group, taken up or made.
