@@ -4,6 +4,7 @@
 //! Invariant: what parses is meant; values are checked while they are parsed, combinations right
 //! after it ([`knobs`]), and every complaint has the form of all our complaints.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ErrorKind};
@@ -232,6 +233,18 @@ pub(crate) fn parse() -> Result<Command, Failure> {
             _ => Err(complaint(&error)),
         },
     }
+}
+
+/// Parses words that are nobody's command line: what would print and end the process is a mistake here.
+///
+/// # Errors
+/// Bad usage.
+pub(crate) fn parse_words(words: &[OsString]) -> Result<Command, Failure> {
+    let program = OsString::from("pagetide");
+    let parsed = Cli::try_parse_from(std::iter::once(&program).chain(words));
+    parsed
+        .map(|cli| cli.command)
+        .map_err(|error| complaint(&error))
 }
 
 /// clap's complaint in our form.

@@ -11,7 +11,7 @@ use daemon::{Error, ExitCode};
 
 /// What to tell, and the exit code.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     what: String,
     hint: String,
     exit: u8,
@@ -64,6 +64,24 @@ impl Failure {
                 .max(1),
             ..Failure::new(what, hint.join("\n"))
         })
+    }
+
+    /// What failed, and why.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// What to do, a line each.
+    #[must_use]
+    pub fn hint(&self) -> &str {
+        &self.hint
+    }
+
+    /// The exit code: 1 a failure, 2 bad usage, 3 a missing privilege or feature of the kernel.
+    #[must_use]
+    pub const fn exit(&self) -> u8 {
+        self.exit
     }
 
     /// Not a failure at all: ends with 0 and says nothing.

@@ -81,6 +81,18 @@ pub(crate) trait Watching {
 /// # Errors
 /// No such target, or not the right to look at it.
 pub(crate) fn open(settings: &Settings) -> Result<Box<dyn Watching>, Failure> {
+    open_in(settings, true)
+}
+
+/// Like [`open`], in a process that is not ours: nothing of it is changed.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_as_guest(settings: &Settings) -> Result<Box<dyn Watching>, Failure> {
+    open_in(settings, false)
+}
+
+fn open_in(settings: &Settings, own_process: bool) -> Result<Box<dyn Watching>, Failure> {
     if let Some(asked) = managed::Asked::find(settings) {
         return Ok(Box::new(asked));
     }
@@ -90,7 +102,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Box<dyn Watching>, Failure> {
             settings.age_every,
         )?));
     }
-    Ok(Box::new(Eyes(Watch::open(wanted(settings)?)?)))
+    Ok(Box::new(Eyes(Watch::open(wanted(settings, own_process)?)?)))
 }
 
 /// Watches real processes.
@@ -109,7 +121,7 @@ impl Watching for Eyes {
 }
 
 /// The settings as the library has them: names become what they name.
-fn wanted(settings: &Settings) -> Result<watch::Settings, Failure> {
+fn wanted(settings: &Settings, own_process: bool) -> Result<watch::Settings, Failure> {
     let target = match &settings.target {
         Target::Pid(pid) => family::Target::Descendants(*pid),
         Target::Cgroup(path) => family::Target::Group(group(path)?),
@@ -124,6 +136,7 @@ fn wanted(settings: &Settings) -> Result<watch::Settings, Failure> {
         interval: settings.age_every,
         max_wait: settings.max_wait,
         source: settings.source,
+        own_process,
     })
 }
 

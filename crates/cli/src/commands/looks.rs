@@ -20,7 +20,7 @@ use crate::watching::{Settings, Watching};
 const PULSE: Duration = Duration::from_millis(100);
 
 /// Begins to watch; [`crate::watching::open`], or a test's own.
-pub(super) type Open = fn(&Settings) -> Result<Box<dyn Watching>, Failure>;
+pub(crate) type Open = fn(&Settings) -> Result<Box<dyn Watching>, Failure>;
 
 /// Who uses the reports.
 pub(super) trait User {
@@ -45,28 +45,22 @@ pub(super) fn follow(
     user: &mut impl User,
 ) -> Result<(), Failure> {
     let (give, take) = sync_channel(0);
-    let (settings, any_time) = (plan.settings.clone(), plan.any_time);
-    // Not joined: it may sleep until the next look, which nobody waits for.
-    thread::Builder::new()
+    let planned = plan.clone();
+    let looks = thread::Builder::new()
         .name("looks".to_owned())
-        .spawn(move || look(&settings, any_time, open, &give))
+        .spawn(move || look(&planned, open, &give))
         .map_err(|error| {
             let what = format!("cannot start a thread to look: {error}");
             Failure::new(what, "raise the limit of processes (ulimit -u)")
         })?;
-    // A manager has watched for longer than we ask: enough for one report, but not for a series of them. (Another
-    // manager may follow it, which begins anew.)
-    let mut begun_ms = None;
     while !stop.load(Ordering::Relaxed) {
         match take.recv_timeout(PULSE) {
             Ok(Ok(Look { report, last })) => {
-                let begun_ms = *begun_ms.get_or_insert(match plan.each {
-                    Some(_) => report.wall_ms,
-                    None => 0,
-                });
-                let done = last || enough(report.wall_ms.saturating_sub(begun_ms), plan);
                 user.report(report)?;
-                if done {
+                if last {
+                    // Whoever looks next in this process must not find the processes claimed. What a thread says when it
+                    // ends is known: it has given its last report.
+                    let _ = looks.join();
                     return Ok(());
                 }
             }
@@ -80,11 +74,12 @@ pub(super) fn follow(
             }
         }
     }
+    // Not joined: it may sleep until the next look, which nobody waits for.
     Ok(())
 }
 
-fn look(settings: &Settings, any_time: bool, open: Open, give: &SyncSender<Result<Look, Failure>>) {
-    let mut watching = match open(settings) {
+fn look(plan: &Plan, open: Open, give: &SyncSender<Result<Look, Failure>>) {
+    let mut watching = match open(&plan.settings) {
         Ok(watching) => watching,
         Err(failure) => {
             // Nobody waits any more, which is as well.
@@ -92,10 +87,20 @@ fn look(settings: &Settings, any_time: bool, open: Open, give: &SyncSender<Resul
             return;
         }
     };
+    // A manager has watched for longer than we ask: enough for one report, but not for a series of them. (Another
+    // manager may follow it, which begins anew.)
+    let mut begun_ms = None;
     loop {
         let report = watching.next();
-        let is_enough = any_time && watching.has_watched();
-        let last = is_enough || watching.finished() || report.is_err();
+        let is_enough = report.as_ref().map_or(true, |report| {
+            let begun_ms = *begun_ms.get_or_insert(match plan.each {
+                Some(_) => report.wall_ms,
+                None => 0,
+            });
+            enough(report.wall_ms.saturating_sub(begun_ms), plan)
+        });
+        let is_known = plan.any_time && watching.has_watched();
+        let last = is_enough || is_known || watching.finished();
         if give
             .send(report.map(|report| Look { report, last }))
             .is_err()

@@ -23,28 +23,39 @@ impl From<TraceError> for Failure {
 }
 
 pub(super) fn mrc(args: &Mrc) -> Result<u8, Failure> {
+    let mut progress = Progress::new();
+    let told = &mut |what: &str, share, n| progress.update(what, share, n);
+    let text = text_of(args, Style::of_stdout(), told);
+    progress.close();
+    io::stdout().write_all(text?.as_bytes())?;
+    Ok(0)
+}
+
+/// What the command prints; a page that was asked for is written on the way. `told` hears what is done, how much of it
+/// (0 to 1, if known), and references so far.
+///
+/// # Errors
+/// The trace cannot be read, or the page not be written.
+pub(crate) fn text_of(
+    args: &Mrc,
+    style: Style,
+    told: &mut sim::mrc::Progress<'_>,
+) -> Result<String, Failure> {
     let page = args.html.as_deref();
     let page = page.map(|path| create(path).map(|file| (path, file)));
     let page = page.transpose()?;
-    let mut progress = Progress::new();
-    let told = &mut |what: &str, share, n| progress.update(what, share, n);
-    let result = args.job().run(&args.file, &args.trace(), told);
-    progress.close();
-    let result = result?;
+    let result = args.job().run(&args.file, &args.trace(), told)?;
     let name = args.file.display().to_string();
     if let Some((path, mut file)) = page {
         let text = curves::html(&name, &result);
         let written = file.write_all(text.as_bytes());
         written.map_err(|error| unwritable(path, &error))?;
     }
-    let style = Style::of_stdout();
-    let text = match (args.json, args.csv) {
+    Ok(match (args.json, args.csv) {
         (true, _) => curves::json(&name, &result),
         (_, true) => curves::csv(&result),
         _ => curves::human(&name, &result, style),
-    };
-    io::stdout().write_all(text.as_bytes())?;
-    Ok(0)
+    })
 }
 
 fn create(path: &Path) -> Result<File, Failure> {

@@ -4,6 +4,8 @@
 //! terminal. ^C is a way to end: what was seen until then is the result.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use daemon::options::Millis;
@@ -17,7 +19,7 @@ use crate::view::memory::{self, History};
 use crate::view::text::{json_line, json_lines, plain};
 use crate::watching;
 
-use super::looks::{User, due, follow};
+use super::looks::{Open, User, due, follow};
 use super::page::Page;
 use super::screen::Screen;
 use super::stop::stop_flag;
@@ -25,14 +27,39 @@ use super::stop::stop_flag;
 pub(super) fn report(args: &args::Report) -> Result<u8, Failure> {
     let plan = args.plan()?;
     let stop = stop_flag()?;
+    let bar = progress_bar(&plan);
+    let told = &mut |passed: Option<Duration>| match passed {
+        Some(passed) => bar.set_position(Millis::from(passed).0),
+        None => bar.finish_and_clear(),
+    };
+    let output = (args.form(), Style::of_stdout as fn() -> Style);
+    let how = (watching::open as Open, &stop);
+    write_to(args, &plan, how, output, told, io::stdout().lock())?;
+    Ok(0)
+}
+
+/// Told how long it watches already; nothing when it is over, before the last report is written.
+pub(crate) type Told<'a> = dyn FnMut(Option<Duration>) + 'a;
+
+/// What the command does, with its standard output anywhere. It opens the target by `open`, and ends when `stop` is set, too.
+///
+/// # Errors
+/// Nothing can be seen of the target, or `out` or a page that was asked for cannot be written.
+pub(crate) fn write_to(
+    args: &args::Report,
+    plan: &Plan,
+    (open, stop): (Open, &Arc<AtomicBool>),
+    (form, style): (Form, fn() -> Style),
+    told: &mut Told<'_>,
+    out: impl Write,
+) -> Result<(), Failure> {
     // Before the work, not after it, for what cannot be written.
     let page = args.html.as_deref().map(Page::open).transpose()?;
-    let style = Style::of_stdout;
-    let mut writer = Writer::new(&plan, args.form(), style, page, io::stdout().lock());
+    let mut writer = Writer::new(plan, form, style, page, out);
     writer.per_mille = args.per_mille();
-    follow(&plan, watching::open, &stop, &mut writer)?;
-    writer.end()?;
-    Ok(0)
+    writer.told = Some(told);
+    follow(plan, open, stop, &mut writer)?;
+    writer.end()
 }
 
 /// Writes the reports that are due, in all the forms that were asked for.
@@ -46,7 +73,7 @@ struct Writer<'a, W: Write> {
     per_mille: Option<f64>,
     out: W,
     screen: Screen,
-    progress: ProgressBar,
+    told: Option<&'a mut Told<'a>>,
     started: Instant,
     history: History,
     /// When the last report was written, by the reports' clock.
@@ -67,7 +94,7 @@ impl<'a, W: Write> Writer<'a, W> {
             per_mille: None,
             out,
             screen: Screen::default(),
-            progress: progress_bar(plan),
+            told: None,
             started: Instant::now(),
             history: History::default(),
             written: None,
@@ -113,7 +140,9 @@ impl<'a, W: Write> Writer<'a, W> {
 
     /// What is still to be written when watching is over.
     fn end(mut self) -> Result<(), Failure> {
-        self.progress.finish_and_clear();
+        if let Some(told) = &mut self.told {
+            told(None);
+        }
         let Some((mut report, written)) = self.newest.take() else {
             return Err(Failure::new(
                 format!(
@@ -161,8 +190,10 @@ impl<W: Write> User for Writer<'_, W> {
     }
 
     fn idle(&mut self) {
-        let passed = Millis::from(self.started.elapsed()).0;
-        self.progress.set_position(passed);
+        let passed = self.started.elapsed();
+        if let Some(told) = &mut self.told {
+            told(Some(passed));
+        }
     }
 }
 

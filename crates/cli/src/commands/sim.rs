@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sim::job::Job;
 use sim::outcome::Outcome;
 use sim::show::{self, Heading};
 
@@ -16,18 +17,12 @@ const STEPS: u64 = 1000;
 
 pub(super) fn sim(args: &Sim) -> Result<u8, Failure> {
     if args.list {
-        return list(args.json);
+        std::io::stdout().write_all(list(args.json).as_bytes())?;
+        return Ok(0);
     }
-    let what = args.what.as_deref().unwrap_or_default();
-    let job = sim::job::Job::find(what, &args.set, args.seed, args.scale);
-    let job = job.map_err(|error| match error.is_usage() {
-        true => Failure::usage(error.to_string(), error.hint()),
-        false => Failure::new(error.to_string(), error.hint()),
-    })?;
-    // Before the work, not after it, for what cannot be written.
-    let places = Places::open(args)?;
+    let job = job(args)?;
     let bar = progress_bar(job.name());
-    let (heading, outcome) = job.run(&mut |done| {
+    let simulated = run(args, &job, &mut |done| {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -36,27 +31,66 @@ pub(super) fn sim(args: &Sim) -> Result<u8, Failure> {
         bar.set_position((done.clamp(0.0, 1.0) * 1000.0) as u64);
     });
     bar.finish_and_clear();
-    places.write(&heading, &outcome, args.timings)?;
-    print(args, &heading, &outcome)?;
-    Ok(verdict(&outcome))
+    let Simulated { heading, outcome } = simulated?;
+    std::io::stdout().write_all(text_of(args, &heading, &outcome).as_bytes())?;
+    tell_timings(args, &heading, &outcome);
+    Ok(unmet(&outcome).map_or(0, |failure| failure.tell()))
 }
 
-fn list(json: bool) -> Result<u8, Failure> {
-    let mut out = std::io::stdout().lock();
+/// What the command prints, and what is wrong with it: claims that do not hold. `told` hears the part done.
+///
+/// # Errors
+/// There is no such experiment, or results cannot be written.
+pub(crate) fn printed(
+    args: &Sim,
+    told: &mut dyn FnMut(f64),
+) -> Result<(String, Option<Failure>), Failure> {
+    if args.list {
+        return Ok((list(args.json), None));
+    }
+    let Simulated { heading, outcome } = run(args, &job(args)?, told)?;
+    Ok((text_of(args, &heading, &outcome), unmet(&outcome)))
+}
+
+/// What an experiment gave.
+struct Simulated {
+    heading: Heading,
+    outcome: Outcome,
+}
+
+fn job(args: &Sim) -> Result<Job, Failure> {
+    let what = args.what.as_deref().unwrap_or_default();
+    let job = Job::find(what, &args.set, args.seed, args.scale);
+    job.map_err(|error| match error.is_usage() {
+        true => Failure::usage(error.to_string(), error.hint()),
+        false => Failure::new(error.to_string(), error.hint()),
+    })
+}
+
+/// Runs it, and writes what was asked for beside what is printed.
+fn run(args: &Sim, job: &Job, told: &mut dyn FnMut(f64)) -> Result<Simulated, Failure> {
+    // Before the work, not after it, for what cannot be written.
+    let places = Places::open(args)?;
+    let (heading, outcome) = job.run(told);
+    places.write(&heading, &outcome, args.timings)?;
+    Ok(Simulated { heading, outcome })
+}
+
+/// The built-in experiments.
+fn list(json: bool) -> String {
     if json {
         let all: Vec<_> = sim::experiments::ALL
             .iter()
             .map(|e| serde_json::json!({"name": e.name, "about": e.about, "document": e.document}))
             .collect();
-        writeln!(out, "{:#}", serde_json::Value::from(all))?;
-        return Ok(0);
+        return format!("{:#}\n", serde_json::Value::from(all));
     }
     let width = sim::experiments::ALL.iter().map(|e| e.name.len()).max();
-    for e in sim::experiments::ALL {
-        let width = width.unwrap_or(0);
-        writeln!(out, "{:width$}  {:3}  {}", e.name, e.document, e.about)?;
-    }
-    Ok(0)
+    let width = width.unwrap_or(0);
+    sim::experiments::ALL
+        .iter()
+        .map(|e| format!("{:width$}  {:3}  {}\n", e.name, e.document, e.about))
+        .collect()
 }
 
 /// On a terminal only.
@@ -74,38 +108,39 @@ fn progress_bar(name: &str) -> ProgressBar {
     .with_message(name.to_owned())
 }
 
-fn print(args: &Sim, heading: &Heading, outcome: &Outcome) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{:#}", show::json(heading, outcome, args.timings))?;
-    } else {
-        write!(out, "{}", show::text(heading, outcome, args.timings))?;
+/// What goes to standard output.
+fn text_of(args: &Sim, heading: &Heading, outcome: &Outcome) -> String {
+    match args.json {
+        true => format!("{:#}\n", show::json(heading, outcome, args.timings)),
+        false => show::text(heading, outcome, args.timings),
     }
-    if !args.timings && !outcome.timings.is_empty() {
-        let only = Outcome {
-            tables: outcome.timings.clone(),
-            ..Outcome::default()
-        };
-        let text = show::text(heading, &only, false);
-        let text = text.lines().skip(2).collect::<Vec<_>>().join("\n");
-        // Nobody is left to be told when standard error is gone.
-        let _ = writeln!(std::io::stderr(), "On this machine:\n{text}");
-    }
-    Ok(())
 }
 
-/// 1 if a claim does not hold.
-fn verdict(outcome: &Outcome) -> u8 {
-    let failed = outcome.claims.iter().filter(|c| !c.holds).count();
-    if failed == 0 {
-        return 0;
+/// What depends on this machine, where it is not among the results.
+fn tell_timings(args: &Sim, heading: &Heading, outcome: &Outcome) {
+    if args.timings || outcome.timings.is_empty() {
+        return;
     }
+    let only = Outcome {
+        tables: outcome.timings.clone(),
+        ..Outcome::default()
+    };
+    let text = show::text(heading, &only, false);
+    let text = text.lines().skip(2).collect::<Vec<_>>().join("\n");
+    // Nobody is left to be told when standard error is gone.
+    let _ = writeln!(std::io::stderr(), "On this machine:\n{text}");
+}
+
+/// Claims that do not hold.
+fn unmet(outcome: &Outcome) -> Option<Failure> {
+    let failed = outcome.claims.iter().filter(|c| !c.holds).count();
     let all = outcome.claims.len();
-    Failure::new(
-        format!("{failed} of {all} claims do not hold"),
-        "see the table of claims; at a smaller scale figures are rougher",
-    )
-    .tell()
+    (failed > 0).then(|| {
+        Failure::new(
+            format!("{failed} of {all} claims do not hold"),
+            "see the table of claims; at a smaller scale figures are rougher",
+        )
+    })
 }
 
 /// Where results are written.

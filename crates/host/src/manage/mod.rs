@@ -121,6 +121,7 @@ impl Manager {
             interval,
             max_wait: settings.max_wait,
             source: None,
+            own_process: true,
         })?;
         let policy = match settings.classic {
             true => Policy::ActiveInactive(

@@ -58,6 +58,9 @@ pub struct Settings {
     pub max_wait: Option<Duration>,
     /// A source other than the best that works.
     pub source: Option<AgeSource>,
+    /// Whether this process is pagetide's own: then its memory is locked, and it stays readable to itself. One that
+    /// only calls us keeps its ways.
+    pub own_process: bool,
 }
 
 /// A watch.
@@ -105,7 +108,7 @@ impl Watch {
     /// # Errors
     /// There is no such target, or no right to look at it.
     pub fn open(settings: Settings) -> Result<Watch, WatchError> {
-        own::stay_readable();
+        let own = own::Own::prepared(settings.own_process);
         let proc = Proc::system()?;
         if let Target::Descendants(pid) = settings.target
             && let Some(status) = proc.status(pid)?
@@ -137,7 +140,7 @@ impl Watch {
             _ => None,
         };
         let family = Family::new(proc.clone(), groups.clone(), settings.target.clone())?;
-        if let Err(why) = own::lock_memory(&proc) {
+        if let Err(why) = own.lock_memory(&proc) {
             notes.push(why);
         }
         let places = (proc.clone(), Filesystems::system(&proc)?, proc.nodes()?);

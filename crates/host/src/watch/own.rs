@@ -10,6 +10,30 @@ use crate::system::Proc;
 /// `CAP_IPC_LOCK` in `linux/capability.h`.
 const CAP_IPC_LOCK: u64 = 1 << 14;
 
+/// Whether this process is pagetide's own; to one that only calls us nothing is done.
+pub(super) struct Own(bool);
+
+impl Own {
+    /// It, readable to itself if it is ours.
+    pub(super) fn prepared(is_ours: bool) -> Own {
+        if is_ours {
+            stay_readable();
+        }
+        Own(is_ours)
+    }
+
+    /// [`lock_memory`], of our own process.
+    ///
+    /// # Errors
+    /// Why it is not locked, as a note.
+    pub(super) fn lock_memory(&self, proc: &Proc) -> Result<(), String> {
+        match self.0 {
+            true => lock_memory(proc),
+            false => Ok(()),
+        }
+    }
+}
+
 /// A program with file capabilities belongs to root in `/proc`, and may not read its own page tables there.
 /// Those who lack our capabilities may still not trace us (commoncap checks that apart).
 pub(crate) fn stay_readable() {
@@ -22,7 +46,7 @@ pub(crate) fn stay_readable() {
 ///
 /// # Errors
 /// Why it is not locked, as a note.
-pub(super) fn lock_memory(proc: &Proc) -> Result<(), String> {
+fn lock_memory(proc: &Proc) -> Result<(), String> {
     let is_free = may_lock(proc) || getrlimit(Resource::Memlock).current.is_none();
     if !is_free {
         return Err(

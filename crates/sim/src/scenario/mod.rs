@@ -44,8 +44,11 @@ pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outc
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     let Some(plan) = plans.runs.get(n) else { break };
                     let course = Course::run(plan, &mut |done| {
-                        // A receiver that is gone wants to know nothing.
-                        let _ = tell.send((n, done, None));
+                        // A receiver that is gone was unwound by its caller, who wants no result: nor does it take
+                        // more of the processor.
+                        if tell.send((n, done, None)).is_err() {
+                            std::panic::resume_unwind(Box::new("unwanted"));
+                        }
                     });
                     let _ = tell.send((n, 1.0, Some(course)));
                 }

@@ -151,6 +151,7 @@ impl Tenants {
             interval: settings.interval,
             max_wait: None,
             source: None,
+            own_process: true,
         });
         // A root that nobody is in is not left behind; EBUSY where there are tenants.
         let watch = opened.inspect_err(|_| {
