@@ -3,7 +3,7 @@
 use super::metadata::Metadata;
 
 /// Each crate of the workspace and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("engine", &[]),
     ("pagetables", &[]),
     ("event-log", &[]),
@@ -15,6 +15,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("pictures", &["engine"]),
     ("daemon", &["engine", "memcgfs", "host", "pictures"]),
     ("cli", &["host", "daemon", "pictures", "sim"]),
+    ("python", &["cli"]),
     ("xtask", &["touches"]),
     ("e2e", &[]),
 ];
