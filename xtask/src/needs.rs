@@ -1,6 +1,6 @@
 //! What the tests need from the system: installed when it may be, else named.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A command of the system, the Debian package that has it, and who needs it.
@@ -23,7 +23,7 @@ const NEEDS: [Need; 22] = [
     need(
         "python3",
         "python3 python3-venv",
-        "the CPython workload, and the browser's driver",
+        "the CPython workload, the browser's driver, and the Python package",
     ),
     need("redis-server", "redis-server", "the redis workload"),
     need("sqlite3", "sqlite3", "the in-memory database workload"),
@@ -111,47 +111,76 @@ pub(crate) fn require(commands: &[&str]) -> Result<(), String> {
     }
 }
 
-/// What drives the browser: of a Python of its own, since Debian has no package of it.
-const PLAYWRIGHT: &str = "playwright==1.65.2";
+/// Packages for Python in a folder of the target directory, where the tests look for them: Debian has none of them, or
+/// others than these.
+struct Venv {
+    folder: &'static str,
+    packages: &'static [&'static str],
+    why: &'static str,
+}
 
-/// Has it in the target directory, where the tests look for it.
-///
-/// # Errors
-/// It cannot be installed there.
-fn ensure_browser() -> Result<(), String> {
-    let folder = crate::e2e::target().join("browser");
-    let python = folder.join("bin/python");
-    let has_it = || {
-        let mut asked = Command::new(&python);
-        asked.args(["-c", "import playwright.sync_api"]);
+const VENVS: [Venv; 2] = [
+    Venv {
+        folder: "browser",
+        packages: &["playwright==1.65.2"],
+        why: "the dashboard in a browser",
+    },
+    Venv {
+        folder: "python",
+        packages: &[
+            "maturin==1.16.0",
+            "numpy==2.4.6",
+            "pyarrow==26.0.1",
+            "ray==2.60.0",
+        ],
+        why: "the Python package",
+    },
+];
+
+impl Venv {
+    fn path(&self) -> PathBuf {
+        crate::e2e::target().join(self.folder)
+    }
+
+    /// Whether all of them are there, in these versions.
+    fn is_there(&self) -> bool {
+        let asks = "import sys; from importlib.metadata import version
+sys.exit(any(version(name) != wanted for name, wanted in (word.split('==') for word in sys.argv[1:])))";
+        let mut asked = Command::new(self.path().join("bin/python"));
+        asked.args(["-c", asks]).args(self.packages);
         asked
             .stderr(Stdio::null())
             .status()
             .is_ok_and(|status| status.success())
-    };
-    if has_it() {
-        return Ok(());
     }
-    println!("{PLAYWRIGHT} into {}", folder.display());
-    let mut made = Command::new("python3");
-    let is_made = made.args(["-m", "venv"]).arg(&folder).status();
-    let mut install = Command::new(&python);
-    install.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        PLAYWRIGHT,
-    ]);
-    let is_installed = is_made.is_ok_and(|status| status.success())
-        && install.status().is_ok_and(|status| status.success());
-    match is_installed && has_it() {
-        true => Ok(()),
-        false => Err(format!(
-            "missing: {PLAYWRIGHT} in {} (for the dashboard in a browser)\ninstall it: python3 -m venv (on Debian python3-venv), and pip",
-            folder.display()
-        )),
+
+    /// Installs them if they are missing.
+    ///
+    /// # Errors
+    /// They cannot be installed.
+    fn ensure(&self) -> Result<(), String> {
+        if self.is_there() {
+            return Ok(());
+        }
+        let (folder, names) = (self.path(), self.packages.join(" "));
+        println!("{names} into {}", folder.display());
+        let mut made = Command::new("python3");
+        let is_made = made.args(["-m", "venv"]).arg(&folder).status();
+        let mut install = Command::new(folder.join("bin/python"));
+        install.args(["-m", "pip", "install", "--quiet"]);
+        install
+            .arg("--disable-pip-version-check")
+            .args(self.packages);
+        let is_installed = is_made.is_ok_and(|status| status.success())
+            && install.status().is_ok_and(|status| status.success());
+        match is_installed && self.is_there() {
+            true => Ok(()),
+            false => Err(format!(
+                "missing: {names} in {} (for {})\ninstall it: python3 -m venv (on Debian python3-venv), and pip",
+                folder.display(),
+                self.why
+            )),
+        }
     }
 }
 
@@ -161,7 +190,7 @@ fn ensure_browser() -> Result<(), String> {
 /// The packages that are still missing, by name, and who needs them.
 pub(crate) fn ensure() -> Result<(), String> {
     ensure_packages()?;
-    ensure_browser()
+    VENVS.iter().try_for_each(Venv::ensure)
 }
 
 fn ensure_packages() -> Result<(), String> {

@@ -31,6 +31,7 @@ pub mod past;
 pub mod postgres;
 pub mod proc;
 pub mod programs;
+pub mod python;
 pub mod redis;
 pub mod redis_pairs;
 pub mod report;

@@ -1,0 +1,99 @@
+"""A sweep on Ray of which a worker is killed, and one of which the driver is, beside a serial one: the same bytes, none twice.
+
+Words: a folder for results, a scenario, how many experiments. Prints a JSON object of seconds and counts.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pagetide
+
+FOLDER, SCENARIO, COUNT = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+POLICIES = ("multi-gen", "active-inactive")
+
+
+def experiments():
+    """So many, by policy and seed."""
+    settings = [{"run.policy": policy, "run.duration": "3s"} for policy in POLICIES]
+    return [pagetide.Experiment(SCENARIO, settings[n % 2], n // 2) for n in range(COUNT)]
+
+
+def working():
+    """Workers of our own Ray that have an experiment at hand: they are our raylet's children."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            name, parent = (entry / "cmdline").read_bytes(), int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            above = int(Path(f"/proc/{parent}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError):
+            continue
+        if name.startswith(b"ray::perform") and above == os.getpid():
+            found.append(int(entry.name))
+    return found
+
+
+class Killer:
+    """Kills one worker at its work when a part is done."""
+
+    def __init__(self, share):
+        self.share, self.killed = share, 0
+
+    def __call__(self, what, share):
+        if share >= self.share and not self.killed and (pids := working()):
+            os.kill(pids[0], signal.SIGKILL)
+            self.killed = pids[0]
+
+
+def results(folder):
+    """What is in a folder: each result with the moment when it came."""
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.glob("*.json")}
+
+
+def main():
+    begin = time.monotonic()
+    serial = pagetide.sweep(experiments(), folder=FOLDER / "serial", workers=1, progress=False)
+    took = {"serial_s": time.monotonic() - begin}
+    # The other way round: neither the order of coming nor of asking is in a result.
+    killer, begin = Killer(0.3), time.monotonic()
+    spread = pagetide.sweep(experiments()[::-1], folder=FOLDER / "ray", workers=2, progress=killer)
+    took["ray_s"] = time.monotonic() - begin
+    assert killer.killed, "no worker was killed"
+    assert bytes(serial) == b"".join(map(bytes, reversed(spread))), "Ray gives other bytes"
+    contents = [{name: content for name, (content, _) in results(FOLDER / one).items()} for one in ("serial", "ray")]
+    assert contents[0] == contents[1] and len(contents[0]) == len(set(map(bytes, serial))) == COUNT
+    took |= driver_killed(serial)
+    print(json.dumps(took | {"experiments": COUNT, "killed_worker": killer.killed}))
+
+
+def driver_killed(serial):
+    """Kills a driver when some results are there; the next one does the others."""
+    folder = FOLDER / "driver"
+    driver = subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "drive"])
+    while len(results(folder)) < COUNT // 4:
+        assert driver.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    driver.kill()
+    driver.wait()
+    before = results(folder)
+    assert len(before) < COUNT, "nothing was left to be done"
+    resumed = pagetide.sweep(experiments(), folder=folder, workers=1, progress=False)
+    after = results(folder)
+    assert bytes(resumed) == bytes(serial)
+    assert {name: after[name] for name in before} == before, "what was done was done again"
+    told = [json.loads(line)["key"] for line in (folder / "experiments.jsonl").read_text().splitlines()]
+    assert sorted(f"{key}.json" for key in told) == sorted(after)
+    return {"kept_of_killed_driver": len(before)}
+
+
+if __name__ == "__main__":
+    if sys.argv[4:] == ["drive"]:
+        pagetide.sweep(experiments(), folder=FOLDER / "driver", workers=1, progress=False)
+    else:
+        main()
