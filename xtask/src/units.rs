@@ -7,12 +7,14 @@ use crate::binaries::{self, Binary};
 use crate::summary::Counts;
 
 /// Not the examples, which lints check: fourteen of them took as long to build as a crate. Nor tests in docs: there are
-/// none, and each crate's would be looked for.
-const BUILD: [&str; 8] = [
+/// none, and each crate's would be looked for. Nor the Python package's crate, whose symbols only an interpreter has.
+const BUILD: [&str; 10] = [
     "test",
     "--workspace",
     "--exclude",
     "e2e",
+    "--exclude",
+    "python",
     "--lib",
     "--bins",
     "--tests",
