@@ -111,6 +111,8 @@ def errors():
 
 def interrupts():
     """^C is heard while the work goes on, and so is what the caller's function raises."""
+    # A shell's background job, such as a house check may be, is started with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     long = {"run.duration": "1h"}
     main, begin = os.getpid(), time.monotonic()
     threading.Timer(0.5, os.kill, (main, signal.SIGINT)).start()

@@ -219,6 +219,8 @@ fn reclaim_takes_so_much() {
     // A limit below what is charged reclaims as well; then all that can go.
     assert_eq!(wall.ask("max 83886080"), "ok");
     assert!(wall.number("get", "charged") <= 80 * MIB);
+    // The story: with its counters fresh the kernel always took something of a program that brought it back, and this
+    // ended when the program did.
     let fell = wall.number(&format!("reclaim {} 100", 1000 * MIB), "fell");
     eprintln!("all that can go: {fell}");
     assert_eq!((wall.limit(), wall.number("get", "oom")), (80 * MIB, 0));

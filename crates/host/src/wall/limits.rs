@@ -82,9 +82,11 @@ impl Wall {
     /// If the kernel refuses.
     pub fn set_max(&self, bytes: Option<u64>) -> io::Result<()> {
         let bytes = least(bytes, self.0.ceiling.max);
-        // Before the limit stands: lowering it is the first reclaim.
+        // Not before the limit stands: what is below the memory in use would be reclaimed for without end.
+        self.keep_fresh(false);
+        let put = self.put_max(bytes);
         self.keep_fresh(bytes.is_some());
-        self.put_max(bytes)
+        put
     }
 
     fn put_max(&self, bytes: Option<u64>) -> io::Result<()> {

@@ -17,6 +17,8 @@ use crate::system::text::number;
 const STEP: u64 = 8 << 20;
 /// A step below this that the kernel answers with EBUSY is the end.
 const LEAST: u64 = 256 << 10;
+/// So many steps after which no less is charged than before are the end, too.
+const VAIN: u32 = 8;
 /// Version 2 goes by these: each may take more than was asked for.
 const STEP_V2: u64 = 2 << 20;
 const PAGE: u64 = 4096;
@@ -91,8 +93,8 @@ impl Wall {
     fn reclaim_v1(&self, before: u64, bytes: u64, swappiness: Option<u8>) -> io::Result<()> {
         let _turn = self.turn();
         let limit = self.max()?;
-        // A program that allocates meanwhile meets what is lowered.
-        self.keep_fresh(true);
+        // With fresh counters the kernel always finds something of a program that brings it back, and never answers.
+        self.keep_fresh(false);
         let usual = swappiness.map(|swappiness| self.replace_swappiness(swappiness));
         let usual = usual.transpose()?;
         let done = self.lower(before.saturating_sub(bytes), limit);
@@ -104,10 +106,15 @@ impl Wall {
     /// Down to `goal`, in steps, while the kernel finds something; `limit` is put back after each.
     fn lower(&self, goal: u64, limit: Option<u64>) -> io::Result<()> {
         const FILE: &str = "memory.limit_in_bytes";
-        let mut step = STEP;
+        let (mut step, mut least, mut vain) = (STEP, u64::MAX, 0);
         loop {
             let charged = self.charged()?;
-            if charged < goal.saturating_add(PAGE) {
+            // A program that brings back what was taken would have it taken for ever.
+            (least, vain) = match charged < least {
+                true => (charged, 0),
+                false => (least, vain + 1),
+            };
+            if charged < goal.saturating_add(PAGE) || vain == VAIN {
                 return Ok(());
             }
             let next = charged.saturating_sub(step).max(goal);
