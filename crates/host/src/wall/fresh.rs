@@ -8,8 +8,8 @@
 //!
 //! Invariant: one thread serves all groups and does nothing but that; it wakes when the kernel has scanned 512 pages of
 //! one (version 1: `memory.pressure_level`) or has met its limit (version 2: `memory.events`), and never sooner than
-//! [`APART`] after it last did. Who cannot be watched is as it was: nothing here fails.
-//! The table's lock is the last in order, and no file is read under it.
+//! [`APART`] after it last did. A limit that is being lowered is not watched (`limits.rs` says why). Who cannot
+//! be watched is as it was: nothing here fails. The table's lock is the last in order, and no file is read under it.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
