@@ -3,11 +3,12 @@
  *   toucher [--mib 256] [--seconds 10] [--warm 0] [--hot 10] [--write 0] [--think-us 0] PATTERN
  *
  * PATTERN: hot (the first --hot percent), cold (nothing after the fill), zipf, scan, uniform.
- * Prints one JSON object: touches, per second, and the time of a touch in ns by percentile, from the
- * --warm-th second on. A touch reads one word of one page (and writes it in --write of 100). */
+ * Prints one JSON object: touches, per second, faults that needed reading (from the fill on), and the time of a touch in ns by
+ * percentile, from the --warm-th second on. A touch reads one word of one page (and writes it in --write of 100). */
 #include "common.h"
 
 #include <math.h>
+#include <sys/resource.h>
 
 #define BUCKETS 4096
 
@@ -42,6 +43,14 @@ static size_t pick(const char *pattern, uint64_t number)
     case 's': return number % pages;
     default: return next() % pages;
     }
+}
+
+static uint64_t majors(void)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0)
+        FAIL(1, "toucher: getrusage fails");
+    return (uint64_t)usage.ru_majflt;
 }
 
 static size_t bucket(uint64_t ns)
@@ -89,7 +98,7 @@ int main(int argc, char **argv)
         page_fill(memory + page * WORDS, page, 1);
     uint64_t begin = now_ns(), warm = begin + option(argc, argv, "--warm", 0) * 1000000000;
     uint64_t end = warm + option(argc, argv, "--seconds", 10) * 1000000000;
-    uint64_t touches = 0, number = 0, before = begin;
+    uint64_t touches = 0, number = 0, before = begin, majors_before = majors();
     if (pattern[0] == 'c')
         sleep_us((end - begin) / 1000);
     while (before < end) {
@@ -108,9 +117,10 @@ int main(int argc, char **argv)
             sleep_us(think_us);
     }
     double seconds = (double)(end - warm) / 1e9;
-    printf("{\"pattern\":\"%s\",\"touches\":%lu,\"per_second\":%.0f,\"p50_ns\":%.0f,\"p99_ns\":%.0f,"
+    printf("{\"pattern\":\"%s\",\"touches\":%lu,\"per_second\":%.0f,\"majors\":%lu,\"p50_ns\":%.0f,\"p99_ns\":%.0f,"
            "\"p999_ns\":%.0f,\"max_ns\":%.0f}\n",
-           pattern, (unsigned long)touches, (double)touches / seconds, percentile(touches, 50),
+           pattern, (unsigned long)touches, (double)touches / seconds,
+           (unsigned long)(majors() - majors_before), percentile(touches, 50),
            percentile(touches, 99), percentile(touches, 99.9), percentile(touches, 100));
     return 0;
 }
