@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use e2e::guard::Run;
+use e2e::programs;
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
 use e2e::tenants::Tree;
@@ -74,4 +76,28 @@ fn a_soft_limit_is_kept_and_refused_as_others_are() {
     tree.start();
     assert_eq!(tree.number("a/memory.soft_limit"), 16 * MIB);
     assert_eq!(tree.number("a/memory.low"), 4 * MIB);
+}
+
+/// The story: clearing the bits of a program of 1 GiB would have held it up for longer than it may be, so they stayed set, and all of its pages were
+/// in use for ever. Where no wall is (`memory.high` on version 1, the host's lack of memory) it gave nothing.
+#[test]
+fn who_is_too_large_for_its_bits_to_be_cleared_gives_too() {
+    const ALL: u64 = 1024;
+    let _serial = serial();
+    let _swap = Swap::new(2048);
+    // Nobody may be held up for longer than 5 ms at this interval, which is some 80,000 pages. Here are 262,144, a tenth of which is used.
+    let tree = Tree::serve(&["--age-every", "250ms"]);
+    tree.make("a");
+    let (toucher, all) = (programs::c("toucher"), ALL.to_string());
+    let words = [&toucher, "--mib", &all, "--seconds", "60", "hot"];
+    let mut busy = Run::new(words).under(tree.inside("a")).start();
+    wait::until("it has filled its memory", SOON, || {
+        tree.number("a/memory.current") >= ALL * MIB
+    });
+    tree.write("a/memory.high", "192m");
+    wait::until("it is held", Duration::from_secs(20), || {
+        tree.number("a/memory.current") <= 200 * MIB
+    });
+    assert!(busy.ended().is_none());
+    busy.kill_and_reap();
 }

@@ -198,6 +198,8 @@ pub enum Advice {
     WillNeed,
     /// Write it to swap now and free its frames: `MADV_PAGEOUT`.
     PageOut,
+    /// Forget that it was accessed, and let it be the kernel's next to take: `MADV_COLD`.
+    Cold,
 }
 
 /// Most ranges of one call (`UIO_MAXIOV`).
@@ -213,6 +215,7 @@ pub fn advise(pidfd: &OwnedFd, ranges: &[Range<u64>], advice: Advice) -> io::Res
     let advice = match advice {
         Advice::WillNeed => libc::MADV_WILLNEED,
         Advice::PageOut => libc::MADV_PAGEOUT,
+        Advice::Cold => libc::MADV_COLD,
     };
     let ranges: Vec<libc::iovec> = ranges
         .iter()
@@ -222,8 +225,8 @@ pub fn advise(pidfd: &OwnedFd, ranges: &[Range<u64>], advice: Advice) -> io::Res
             iov_len: usize::try_from(range.end - range.start).unwrap_or(0),
         })
         .collect();
-    // SAFETY: the kernel reads the list, which lives for the call, and changes no memory's contents: both
-    // kinds of advice only move pages between memory and swap.
+    // SAFETY: the kernel reads the list, which lives for the call, and changes no memory's contents: all
+    // kinds of advice only move pages between memory and swap, or on the kernel's lists.
     let done = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,

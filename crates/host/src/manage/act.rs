@@ -249,6 +249,7 @@ impl Manager {
             idle_since,
             dry_run: self.settings.dry_run,
             all: matches!(take, Take::All),
+            ..How::default()
         };
         let memcg = self.memcg;
         let request = |nr: Pages, reason: ScanReason| ReclaimRequest {

@@ -39,6 +39,8 @@ pub(super) struct How {
     pub(super) dry_run: bool,
     /// What cannot be known to be in use goes, too.
     pub(super) all: bool,
+    /// What looks leave set gets a second chance: no wall is there, where the kernel would give it.
+    pub(super) clears: bool,
 }
 
 /// See the module.
@@ -333,6 +335,7 @@ impl Driver {
             idle_since: how.idle_since,
             dry_run: how.dry_run,
             all: how.all,
+            clears: how.clears,
             culled: self.culled.as_mut(),
             out: self.out.as_mut(),
             pause,

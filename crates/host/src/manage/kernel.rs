@@ -22,6 +22,7 @@ use super::members::Members;
 use super::near::{self, Near};
 use super::out::Out;
 use super::pause::Pause;
+use super::second_chance::InUse;
 use super::tally::Tally;
 use super::why::Why;
 use crate::ages::Ages;
@@ -43,6 +44,8 @@ pub(super) struct Kernel<'a> {
     pub(super) dry_run: bool,
     /// Everything is asked for.
     pub(super) all: bool,
+    /// What looks leave set gets a [second chance](super::second_chance), for nobody else clears it.
+    pub(super) clears: bool,
     /// Where pages go that the kernel skips, off the engine's lists; else they are put back.
     pub(super) culled: Option<&'a mut Culled>,
     /// Where a policy wants to know how old what comes back is.
@@ -229,6 +232,27 @@ impl Kernel<'_> {
         }
     }
 
+    /// Whether looks leave the bits of an address space set, and nobody else clears them.
+    fn has_second_chance(&self, owner: Owner) -> bool {
+        let identity = self.members.identity(owner);
+        let space = identity.and_then(|identity| self.ages.space(identity));
+        let is_left = space.is_some_and(|space| !space.is_trusted() && !space.is_hidden());
+        self.clears && !self.dry_run && is_left
+    }
+
+    /// Clears the bits of what a walk found in use.
+    fn give_second_chance(&mut self, owner: Owner, in_use: InUse) {
+        let begin = Instant::now();
+        let pid = self.members.pid(owner);
+        let mappings = pid.map(|pid| self.ages.mappings(pid)).unwrap_or_default();
+        if let Some(pidfd) = self.members.pidfd(owner, self.proc)
+            && let Advised::Refused(error) = in_use.clear(pidfd, &mappings)
+        {
+            self.tally.refused.get_or_insert(error.to_string());
+        }
+        self.tally.took += begin.elapsed();
+    }
+
     /// No more than there is free swap for: a page without becomes active in the kernel's lists.
     fn bound_by_swap(&mut self, leaving: &mut Vec<Leaving>, outcome: &mut [PageOut]) {
         let free = self.proc.swap_free_pages().unwrap_or(0);
@@ -321,7 +345,8 @@ impl Kernel<'_> {
 }
 
 impl Memory for Kernel<'_> {
-    /// Which pages were accessed since the last look. Bits stay as they are: the next look tells ages by them.
+    /// Which pages were accessed since the last look. Bits stay as they are, for the next look tells ages by them; who has no
+    /// ages may get a second chance.
     fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
         let homes = self.homes;
         let ids = homes.ids(memcg);
@@ -332,6 +357,7 @@ impl Memory for Kernel<'_> {
             if self.bits_of(owner) == Bits::Unknown {
                 continue;
             }
+            let mut in_use = self.has_second_chance(owner).then(InUse::default);
             // A process that is gone has nothing young.
             let _ = self
                 .ages
@@ -341,8 +367,12 @@ impl Memory for Kernel<'_> {
                         let Some(first) = ids.id_of(owner, start) else {
                             return;
                         };
-                        for (page, entry) in (first.0..).zip(entries) {
+                        let addresses = (0..).map(|at| start + at * 4096);
+                        for ((page, entry), address) in (first.0..).zip(entries).zip(addresses) {
                             let is_young = entry.is_present() && entry.is_accessed();
+                            if let Some(in_use) = in_use.as_mut().filter(|_| is_young) {
+                                in_use.note(address);
+                            }
                             if is_young && homes.has_recency_of(memcg, FolioId(page)) {
                                 lruvec.young(FolioId(page));
                             }
@@ -355,6 +385,9 @@ impl Memory for Kernel<'_> {
                             .for_each(|id| lruvec.young(id));
                     }
                 });
+            if let Some(in_use) = in_use {
+                self.give_second_chance(owner, in_use);
+            }
         }
     }
 

@@ -134,6 +134,7 @@ impl Minder {
             idle_since: Some(now.since(order.older_than).0),
             dry_run: self.asked.dry_run,
             all: false,
+            ..How::default()
         }
     }
 

@@ -5,7 +5,7 @@
 //! processes are changed in nothing but accessed bits and in where their pages are, which is the kernel's doing:
 //! whatever becomes of this manager, they run on.
 //!
-//! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `homes`, `out`, `tally`, `waits`,
+//! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `homes`, `out`, `second_chance`, `tally`, `waits`,
 //! `why`; `feed` (a look tells the engine), `kernel` (the engine's pages leave), `room` (limits as measured); `record` (looks into a
 //! file); `driver` (all of one engine); `minder` (a policy at work), `demote` (what is out goes on to a disk); `act`, `report`; here the clock.
 
@@ -30,6 +30,7 @@ mod pause;
 mod record;
 mod report;
 mod room;
+mod second_chance;
 mod spent;
 mod stall;
 mod tally;

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
-use engine::{Pages, ScanReason};
+use engine::{Limit, Pages, ScanReason};
 
 use super::super::IDLE_MAX;
 use super::super::room::Room;
 use super::super::tally::Tally;
 use super::Tenants;
 use super::under_way::Why;
+use crate::system::cgroup::Version;
 
 /// Most pages that one measurement asks for: then usage is measured again.
 const AT_ONCE: u64 = 8192;
@@ -57,6 +58,8 @@ impl Tenants {
     /// One of them; how long it need not be measured.
     fn hold_one(&mut self, memcg: MemcgId) -> Duration {
         let has_wall = memcg != MemcgId::ROOT || self.budget_of_host().is_none();
+        // Version 1 has no memory.high.
+        let has_high = self.groups.version == Version::V2;
         let used = self.tenants.get(&memcg).map(|tenant| self.used(tenant));
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return IDLE_MAX;
@@ -86,6 +89,7 @@ impl Tenants {
             usage,
             left: wanted.left,
             most: Pages(pages.0.min(AT_ONCE)),
+            has_wall: has_wall && (has_high || tenant.limits.high == Limit::Max),
         };
         self.set_out(memcg, why);
         Duration::ZERO

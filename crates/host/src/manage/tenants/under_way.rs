@@ -53,11 +53,12 @@ impl Asked {
 pub(super) enum Why {
     /// Somebody asked.
     Asked(Asked),
-    /// A limit: so much was used, so much was left until reclaim begins, and so much was asked of the engine.
+    /// A limit: so much was used, so much was left until reclaim begins, and so much was asked of the engine. Behind it there may be a wall.
     Limit {
         usage: Pages,
         left: Pages,
         most: Pages,
+        has_wall: bool,
     },
     /// The host has so many bytes available, and lacks pages.
     Pressure { available: u64, wanted: Pages },
@@ -94,7 +95,15 @@ impl Tenants {
         let how = match &why {
             Why::Asked(asked) => asked.how(),
             Why::Policy(ordered) => ordered.how,
-            Why::Limit { .. } | Why::Pressure { .. } => How::default(),
+            // At a wall the kernel takes from all, and clears bits as it does.
+            Why::Limit { has_wall, .. } => How {
+                clears: !has_wall,
+                ..How::default()
+            },
+            Why::Pressure { .. } => How {
+                clears: true,
+                ..How::default()
+            },
         };
         // A policy has just been shown a look.
         let has_looked = matches!(why, Why::Policy(_));
@@ -195,7 +204,9 @@ impl Tenants {
         let UnderWay { why, tally, .. } = one;
         match why {
             Why::Asked(asked) => self.end_asked(memcg, asked, tally),
-            Why::Limit { usage, left, most } => {
+            Why::Limit {
+                usage, left, most, ..
+            } => {
                 self.end_hold(memcg, &tally, (usage, left, most));
             }
             Why::Pressure { available, .. } => self.end_relief(&tally, available),
