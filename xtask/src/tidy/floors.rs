@@ -231,7 +231,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/daemon/src/tenants",
         &[
-            &["file", "values", "config", "notify", "snapshot"],
+            &["file", "values", "config", "near", "notify", "snapshot"],
             &["inode", "reports", "metrics", "history"],
             &["content", "keeper", "page"],
             &["desk", "site"],

@@ -24,6 +24,7 @@ use super::content::Written;
 use super::desk::{Desk, Tree};
 use super::directory::{self, Entry};
 use super::inode::Inode;
+use super::near::Near;
 use crate::error::Error;
 
 /// Kept until the kernel is told otherwise: directories of tenants, who says when they go, and all attributes that last.
@@ -78,6 +79,7 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         desk,
         next: AtomicU64::new(1),
         open: Arc::default(),
+        near: Near::default(),
     };
     let mounted = fuser::spawn_mount(files, at, &config).and_then(|session| {
         let notifier = session.notifier();
@@ -111,6 +113,7 @@ struct Files {
     desk: Desk,
     next: AtomicU64,
     open: Open,
+    near: Near,
 }
 
 impl Files {
@@ -191,7 +194,8 @@ fn inode(number: INodeNo) -> Result<Inode, Errno> {
 }
 
 impl Filesystem for Files {
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _answering = self.near.question(request.pid());
         let name = name.to_owned();
         self.desk.ask(move |tree| {
             let found = inode(parent).and_then(|parent| directory::find(tree, parent, &name));
@@ -199,7 +203,8 @@ impl Filesystem for Files {
         });
     }
 
-    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let _answering = self.near.question(request.pid());
         self.desk.ask(move |tree| {
             match inode(number).and_then(|inode| directory::entry(tree, inode)) {
                 Ok(entry) => reply.attr(&kept(&entry), &attributes(&entry)),
@@ -256,14 +261,15 @@ impl Filesystem for Files {
         reply.error(fuser::Errno::EPERM);
     }
 
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let _answering = self.near.question(request.pid());
         // Sizes are not known before a file is read.
         reply.opened(self.handle(), FopenFlags::FOPEN_DIRECT_IO);
     }
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -272,6 +278,7 @@ impl Filesystem for Files {
         _: Option<fuser::LockOwner>,
         reply: ReplyData,
     ) {
+        let _answering = self.near.question(request.pid());
         // The rest of what this handle has read before, its end above all, is here.
         if offset > 0
             && let Some(Opened {
@@ -402,12 +409,13 @@ impl Filesystem for Files {
 
     fn readdir(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         _: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        let _answering = self.near.question(request.pid());
         self.desk.ask(move |tree| {
             let listed = match inode(number).and_then(|inode| directory::list(tree, inode)) {
                 Ok(listed) => listed,

@@ -1,0 +1,164 @@
+//! Answering where the asker runs.
+//!
+//! Invariant: the thread that answers may run wherever it could before; it moves only to a processor that it may run on, and
+//! looks for one no more often than each [`EVERY`] questions of one asker.
+//!
+//! Who asks sleeps until it is answered, and who answers until it is asked: on one processor the two alternate at the cost of
+//! a switch, on two each wakes the other's from its sleep, which under a hypervisor costs more than ten times as much. Where
+//! processors share no cache the kernel leaves both where they are, however that came to be.
+
+use std::sync::{Mutex, PoisonError};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+/// Questions of one asker in a row between two looks where that runs. The kernel parts the two again and again, for it sees two
+/// that could run on two idle processors; a look costs about as much as a question, so the more often the better until
+/// looks are what costs.
+const EVERY: u32 = 16;
+
+/// See the module. Of one thread that answers.
+#[derive(Debug, Default)]
+pub(super) struct Near(Mutex<Row>);
+
+impl Near {
+    /// A question of this thread is being answered: by the time that what this gives is dropped.
+    pub(super) fn question(&self, asker: u32) -> Question<'_> {
+        Question { near: self, asker }
+    }
+
+    fn answered(&self, asker: u32) {
+        let mut row = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if row.asked_by(asker) {
+            // Where it cannot be done we answer from where we are.
+            let _ = move_to(asker);
+        }
+    }
+}
+
+/// A question that is being answered.
+#[must_use]
+pub(super) struct Question<'a> {
+    near: &'a Near,
+    asker: u32,
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        self.near.answered(self.asker);
+    }
+}
+
+/// Questions of one asker.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    asker: u32,
+    /// Since it was looked where that runs.
+    questions: u32,
+}
+
+impl Row {
+    /// Whether to look where the asker runs, after a question of its.
+    fn asked_by(&mut self, asker: u32) -> bool {
+        // Who is in another pid namespace has no number here, and the kernel itself none at all.
+        if asker == 0 {
+            return false;
+        }
+        if asker != self.asker {
+            *self = Row {
+                asker,
+                questions: 0,
+            };
+        }
+        self.questions += 1;
+        let is_due = self.questions == EVERY;
+        if is_due {
+            self.questions = 0;
+        }
+        is_due
+    }
+}
+
+/// Moves this thread to the processor where another ran last, if it may run there: the one where it is then. None where that
+/// cannot be known, or done.
+fn move_to(thread: u32) -> Option<usize> {
+    let stat = std::fs::read(format!("/proc/{thread}/stat")).ok()?;
+    let (there, here) = (processor(&stat)?, sched_getcpu());
+    let allowed = sched_getaffinity(None).ok()?;
+    let may_go = there < CpuSet::MAX_CPU && allowed.is_set(there);
+    if there == here || !may_go {
+        return Some(here);
+    }
+    // What runs is moved at once, and stays there when it may go elsewhere again.
+    let moved = sched_setaffinity(None, &only(allowed, there)).map(|()| sched_getcpu());
+    sched_setaffinity(None, &allowed).ok()?;
+    moved.ok()
+}
+
+/// One processor alone.
+fn only(mut set: CpuSet, place: usize) -> CpuSet {
+    set.clear();
+    set.set(place);
+    set
+}
+
+/// On which processor a thread ran last, by its `stat`: field 39. The name, field 2, may hold anything.
+fn processor(stat: &[u8]) -> Option<usize> {
+    let name = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(&stat[name + 1..]).ok()?;
+    rest.split_ascii_whitespace().nth(36)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::gettid;
+
+    use super::*;
+
+    #[test]
+    fn it_is_looked_after_rows_of_one_asker() {
+        let mut row = Row::default();
+        let mut looks = |askers: &mut dyn Iterator<Item = u32>| {
+            let looks = askers.filter(|asker| row.asked_by(*asker));
+            looks.count()
+        };
+        assert_eq!(looks(&mut (0..10_000).map(|at| 1 + at % 2)), 0);
+        let every = EVERY as usize;
+        assert_eq!(looks(&mut std::iter::repeat_n(7, every - 1)), 0);
+        assert_eq!(looks(&mut std::iter::repeat_n(0, 10_000)), 0);
+        assert_eq!(looks(&mut std::iter::once(7)), 1);
+        assert_eq!(looks(&mut std::iter::repeat_n(7, 100 * every)), 100);
+    }
+
+    /// This thread goes where another one is bound to be, and may run anywhere afterwards.
+    #[test]
+    fn it_moves_to_the_asker_and_is_not_bound() {
+        let allowed = sched_getaffinity(None).expect("ours");
+        let mut places = (0..1024).filter(|place| allowed.is_set(*place));
+        for there in [places.next(), places.next_back()].into_iter().flatten() {
+            let (tell, told) = std::sync::mpsc::channel();
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            let asker = std::thread::spawn(move || {
+                sched_setaffinity(None, &only(allowed, there)).expect("one of ours");
+                tell.send(gettid().as_raw_nonzero().get()).expect("heard");
+                let _ = ended.recv();
+            });
+            let thread = u32::try_from(told.recv().expect("its number")).expect("a number");
+            assert_eq!(move_to(thread), Some(there));
+            assert_eq!(sched_getaffinity(None).expect("ours"), allowed);
+            drop(end);
+            asker.join().expect("it ends");
+        }
+        assert_eq!(move_to(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let rest = (3..=52)
+            .map(|field| format!(" {field}"))
+            .collect::<String>();
+        let stat = format!("12 (a) 1 2 (b c){rest}\n");
+        assert_eq!(processor(stat.as_bytes()), Some(39));
+        assert_eq!(processor(b"12 (a) S 1"), None);
+        assert_eq!(processor(b""), None);
+    }
+}
