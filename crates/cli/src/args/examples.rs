@@ -65,14 +65,14 @@ Examples:
 
 pub(super) const SERVE: &str = "\
 Examples:
-  pagetide serve --mount /run/pagetide
-  pagetide serve --mount /run/pagetide --memory-max 8G
+  pagetide serve --mount /run/pagetide/tenants       a directory, made before
+  pagetide serve --mount /run/pagetide/tenants --memory-max 8G
   pagetide serve --config /etc/pagetide.toml         every key: dist/pagetide.toml
-  pagetide serve --mount /run/pagetide --host none   only what is made there
+  pagetide serve --mount /run/pagetide/tenants --host none
   pagetide serve --listen 127.0.0.1:9477             metrics, and a page; off by default
-  mkdir /run/pagetide/web && echo $$ > /run/pagetide/web/cgroup.procs
-  echo 2G > /run/pagetide/web/memory.low
-  echo 256M > /run/pagetide/memory.reclaim";
+  mkdir /run/pagetide/tenants/web && echo $$ > /run/pagetide/tenants/web/cgroup.procs
+  echo 2G > /run/pagetide/tenants/web/memory.low
+  echo 256M > /run/pagetide/tenants/memory.reclaim";
 
 pub(super) const STAT: &str = "\
 Examples:

@@ -24,6 +24,8 @@ use crate::http::Address;
 use crate::options::{CpuShare, EvictBy, Millis, Percent, Size};
 use crate::preflight;
 
+/// Where pagetide keeps what it must find again: the token, the record of `swap on`.
+const OURS: &str = "/run/pagetide";
 /// Where a token is kept that nobody gave a place.
 const TOKEN_FILE: &str = "/run/pagetide/token";
 /// Where history is kept that nobody gave a place: by the tree's root.
@@ -126,9 +128,18 @@ impl Given {
             true => file.listen,
             false => self.listen.clone(),
         };
+        let listen = Wanted {
+            addresses: listen,
+            token_file: token_file.unwrap_or(TOKEN_FILE.into()),
+            history: (history.as_os_str() != "none").then_some(history),
+        };
+        let mount = self.mount.clone().or(file.mount);
+        if let Some(mount) = &mount {
+            hides_nothing(mount, &listen)?;
+        }
         Ok(Asked {
             fixed: Fixed {
-                mount: self.mount.clone().or(file.mount),
+                mount,
                 root,
                 host: (follow != "none").then_some(HostGroups {
                     group: follow,
@@ -136,11 +147,7 @@ impl Given {
                 }),
                 interval: Duration::from_millis(age_every.0),
                 global: self.global.or(file.global).unwrap_or_default(),
-                listen: Wanted {
-                    addresses: listen,
-                    token_file: token_file.unwrap_or(TOKEN_FILE.into()),
-                    history: (history.as_os_str() != "none").then_some(history),
-                },
+                listen,
             },
             memory_max: self.memory_max.or(file.memory_max).map(|max| max.of(total)),
             budget: self
@@ -210,6 +217,30 @@ fn by_path<T>(
     let tenants = file.tenants.iter();
     let own = tenants.filter_map(move |(path, tenant)| Some((path.into(), own(tenant)?)));
     all.into_iter().chain(own)
+}
+
+/// Refuses to mount over what pagetide itself must find again.
+fn hides_nothing(mount: &Path, listen: &Wanted) -> Result<(), Error> {
+    // A killed one's mount answers nothing: its name is taken as it is.
+    let place = mount.canonicalize().unwrap_or_else(|_| mount.to_owned());
+    let sockets = listen.addresses.iter().filter_map(|one| match one {
+        Address::Unix(path) => Some(path.as_path()),
+        Address::Tcp(_) => None,
+    });
+    let files = [Path::new(OURS), &listen.token_file].into_iter();
+    let mut files = files.chain(listen.history.as_deref()).chain(sockets);
+    match files.find(|file| file.starts_with(&place)) {
+        None => Ok(()),
+        Some(file) => Err(Error::ending(
+            ExitCode::Usage,
+            format!(
+                "cannot mount the tenants at {}: that would hide {}",
+                mount.display(),
+                file.display()
+            ),
+            format!("give a directory of their own, such as {OURS}/tenants"),
+        )),
+    }
 }
 
 /// The file of a tree's history: of two trees, two.
@@ -376,6 +407,27 @@ mod tests {
         );
         assert_eq!(asked.watermarks, None);
         assert_eq!(asked.budget, LookBudget::of_hundredths(100));
+    }
+
+    /// (The story: the README said `--mount /run/pagetide`. That hid the token that a browser needs, and what `swap off` goes by.)
+    #[test]
+    fn a_mount_hides_nothing_of_ours() {
+        let with = |mount: &str, listen: &str, history: &str| {
+            let given = Given {
+                mount: Some(mount.into()),
+                listen: vec![listen.parse().expect("an address")],
+                history: Some(history.into()),
+                ..Given::default()
+            };
+            given.asked().err().map(|error| error.exit_code())
+        };
+        let (tcp, refused) = ("127.0.0.1:9477", Some(2));
+        assert_eq!(with("/run/pagetide/tenants", tcp, "none"), None);
+        assert_eq!(with("/run/pagetide", tcp, "none"), refused);
+        assert_eq!(with("/run/", tcp, "none"), refused);
+        assert_eq!(with("/srv/t", tcp, "/srv/t/history"), refused);
+        assert_eq!(with("/srv/t", "unix:/srv/t/http", "none"), refused);
+        assert_eq!(with("/srv/t", "unix:/srv/http", "/srv/history"), None);
     }
 
     #[test]
