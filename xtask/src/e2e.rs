@@ -13,7 +13,7 @@ use crate::{cargo, needs, root};
 
 /// Files whose tests need no swap: whoever takes its own away has the pages of others brought back, and those of the first
 /// lane count what is out.
-const SECOND: [&str; 9] = [
+const SECOND: [&str; 12] = [
     "poor_hosts",
     "package",
     "shipped",
@@ -22,7 +22,10 @@ const SECOND: [&str; 9] = [
     "report_family",
     "report_truth",
     "report_sums",
+    "whatif",
+    "report_page",
     "python",
+    "serve_page",
 ];
 /// All of them: the programs that only measure are examples, so nothing but tests is built.
 const BUILD: [&str; 6] = ["test", "--package", "e2e", "--test", "*", "--no-run"];
