@@ -1,0 +1,153 @@
+//! `cargo xtask bench cold-age [--seconds 60] [--before 20] [--every 5] [--pipeline 32] [--json]`: redis's own benchmark under the
+//! third document's policy, that what was not used for ten seconds leaves (theirs looks every 40 s): its five operations, one
+//! after the other, of what they push a list and a set grow by hundreds of MiB.
+//!
+//! Two servers, each in a control group of its own, are asked for the same number of operations in turn. They differ by some percent for as
+//! long as they live, though nobody manages them: so each operation is compared on the two before `pagetide attach` is
+//! given one of them, emptied, and the comparison after it is divided by that. Peaks are the kernel's, of the group's charge, from then on.
+//! Servers are on one processor and the client on another.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use e2e::bench::{Args, Findings, median, percents};
+use e2e::guard::{Run, Running};
+use e2e::memcg::MemoryGroup;
+use e2e::pagetide;
+use e2e::resp::{Client, free_port};
+use e2e::temp::TempDir;
+use e2e::zram::Swap;
+
+const MIB: f64 = 1_048_576.0;
+/// Of the benchmark's, in the order in which they are asked for: the list that the first one grows is taken apart by the last.
+const OPERATIONS: [&str; 5] = ["LPUSH", "GET", "SET", "SADD", "LPOP"];
+/// Operations at a time; a third of a second or so.
+const SLICE: &str = "300000";
+/// Of sets and keys.
+const NAMES: &str = "10000000";
+/// For one slice.
+const LIMIT: Duration = Duration::from_secs(60);
+
+struct Server {
+    /// Emptied and removed when it goes, after who runs in it.
+    running: Running,
+    group: MemoryGroup,
+    client: Client,
+    port: u16,
+    _folder: TempDir,
+}
+
+impl Server {
+    fn start() -> Server {
+        let (group, folder, port) = (MemoryGroup::new(), TempDir::new(), free_port());
+        let words = ["taskset", "-c", "0", "redis-server", "--bind", "127.0.0.1"];
+        let more = ["--save", "", "--appendonly", "no", "--port"].map(str::to_owned);
+        let place = [
+            port.to_string(),
+            "--dir".to_owned(),
+            folder.path().display().to_string(),
+        ];
+        let run = Run::new(
+            words
+                .map(str::to_owned)
+                .into_iter()
+                .chain(more)
+                .chain(place),
+        );
+        let running = group.run(&run).start();
+        Server {
+            running,
+            group,
+            client: Client::connect(port),
+            port,
+            _folder: folder,
+        }
+    }
+
+    /// Operations a second, of one slice, as redis's benchmark tells.
+    fn slice(&self, operation: &str, pipeline: &str) -> f64 {
+        let (port, last) = (self.port.to_string(), last_processor());
+        let words = ["taskset", "-c", &last, "redis-benchmark", "-p", &port];
+        let more = ["-t", operation, "-n", SLICE, "-r", NAMES, "-c", "50"];
+        let how = ["-P", pipeline, "--csv"];
+        let done = Run::new(words.into_iter().chain(more).chain(how)).finish(LIMIT);
+        let line = done.stdout.lines().last().unwrap_or_default();
+        let speed = line.split(',').nth(1).map(|word| word.trim_matches('"'));
+        let speed = speed.and_then(|word| word.parse().ok());
+        speed.unwrap_or_else(|| panic!("{}{}", done.stdout, done.stderr))
+    }
+
+    fn empty(&mut self) {
+        self.client.call(&["FLUSHALL"]);
+        std::fs::write(
+            format!("{}/memory.max_usage_in_bytes", self.group.path()),
+            "0",
+        )
+        .expect("the peak can be begun anew");
+    }
+
+    fn peak(&self) -> f64 {
+        self.group.number("memory.max_usage_in_bytes") as f64
+    }
+}
+
+fn last_processor() -> String {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    (all - 1).to_string()
+}
+
+fn main() -> ExitCode {
+    let args = Args::from_env();
+    let mut found = Findings::new("cold-age", &args);
+    let pipeline = args.number("--pipeline", 32).to_string();
+    let _swap = Swap::new(4096);
+    let mut servers = [Server::start(), Server::start()];
+    let time = args.seconds("--before", 20);
+    let before = OPERATIONS.map(|operation| pairs(&servers, operation, &pipeline, time));
+    servers.iter_mut().for_each(Server::empty);
+
+    let policy = format!(
+        "cold-age:older-than=10s,every={}s",
+        args.number("--every", 5)
+    );
+    let pid = servers[1].running.pid().to_string();
+    let attach = pagetide::command(["attach", "--evict-by", &policy, &pid]);
+    let manager = attach.start();
+    let time = args.seconds("--seconds", 60);
+    for (operation, before) in OPERATIONS.iter().zip(before) {
+        let (was, is) = (
+            median(&before),
+            median(&pairs(&servers, operation, &pipeline, time)),
+        );
+        found.figure(&format!("{operation}: unmanaged, of the other's"), was, "%");
+        found.at_least(
+            &format!("{operation}: over that"),
+            100.0 * is / was,
+            "%",
+            99.0,
+        );
+    }
+    let [alone, managed] = [0, 1].map(|side: usize| servers[side].peak());
+    found.figure("peak of who is not managed", alone / MIB, "MiB");
+    found.figure("peak of who is", managed / MIB, "MiB");
+    found.at_least("down by", 100.0 * (1.0 - managed / alone), "%", 50.0);
+    let report = pagetide::report(servers[1].running.pid());
+    let evicted = report["policy"]["evicted_pages"].as_f64();
+    found.figure("pages that it put out", evicted.unwrap_or(f64::NAN), "");
+    drop(manager);
+    found.finish()
+}
+
+/// The second server's speed in percent of the first one's, pair by pair.
+fn pairs(servers: &[Server; 2], operation: &str, pipeline: &str, time: Duration) -> Vec<f64> {
+    let (begin, mut all) = (Instant::now(), [Vec::new(), Vec::new()]);
+    while begin.elapsed() < time {
+        // Each goes first every other time.
+        let turn = all[0].len() % 2;
+        for side in [turn, 1 - turn] {
+            all[side].push(servers[side].slice(operation, pipeline));
+        }
+    }
+    percents(&all[1], &all[0])
+}
