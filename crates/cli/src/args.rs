@@ -78,7 +78,7 @@ pub(crate) enum Command {
     ///
     /// Watches a process with its descendants, a control group, or everything, and says how much of
     /// the memory was in use and how much was not touched for how long. It reads page tables and
-    /// changes nothing; no swap is needed. An age is at most as long as one watched.
+    /// changes nothing but accessed bits; no swap is needed. An age is at most as long as one watched.
     #[command(after_help = examples::REPORT)]
     Report(Report),
     /// Show a live table of all processes or control groups: resident, swapped, cold by age
@@ -183,7 +183,7 @@ pub(crate) struct Sim {
     /// Seed of everything random [default: 1, or what the file says]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
-    /// Divide the document's sizes by this [default: 1]
+    /// Divide the sizes of the published experiment by this [default: 1]
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub(crate) scale: Option<u64>,

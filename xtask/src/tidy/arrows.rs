@@ -3,7 +3,7 @@
 use super::metadata::Metadata;
 
 /// Each crate of the workspace and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("engine", &[]),
     ("pagetables", &[]),
     ("event-log", &[]),
@@ -11,9 +11,8 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("models", &["engine"]),
     ("touches", &[]),
     ("sim", &["engine", "event-log", "models", "touches"]),
-    ("memcgfs", &["engine"]),
     ("pictures", &["engine"]),
-    ("daemon", &["engine", "memcgfs", "host", "pictures"]),
+    ("daemon", &["engine", "host", "pictures"]),
     ("cli", &["host", "daemon", "pictures", "sim"]),
     ("python", &["cli"]),
     ("xtask", &["touches"]),
