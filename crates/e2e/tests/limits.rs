@@ -124,6 +124,40 @@ fn swap_max_bounds_what_is_out() {
 }
 
 /// A dry run says what it would do, and does nothing.
+/// The story: a limit of a program that runs already, and is too large for looks to clear its bits, took nothing: all of it was in use for ever.
+#[test]
+fn who_is_too_large_for_its_bits_to_be_cleared_is_held_without_a_wall() {
+    let _serial = serial();
+    let _swap = Swap::new(2048);
+    let words = [
+        &programs::c("toucher"),
+        "--mib",
+        "1024",
+        "--seconds",
+        "60",
+        "hot",
+    ]
+    .map(str::to_owned);
+    let mut busy = Run::new(words).start();
+    let pid = busy.pid();
+    let resident = || e2e::proc::number(pid, "VmRSS").unwrap_or(0) >> 20;
+    wait::until("it has filled its memory", LIMIT, || resident() >= 1024);
+    let pid_text = pid.to_string();
+    let attach = [
+        "attach",
+        "--memory-max",
+        "192M",
+        "--age-every",
+        "250ms",
+        &pid_text,
+    ];
+    let manager = pagetide::command(attach).start();
+    wait::until("it is held", Duration::from_secs(30), || resident() <= 200);
+    assert!(busy.ended().is_none());
+    drop(manager);
+    busy.kill_and_reap();
+}
+
 #[test]
 fn a_dry_run_pages_nothing_out() {
     let _serial = serial();

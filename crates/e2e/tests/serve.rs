@@ -166,6 +166,29 @@ fn a_limit_holds_and_the_program_is_as_it_was() {
     assert_eq!(tree.line("a/memory.events", "oom_kill"), 0);
 }
 
+/// (The story: a limit below what is in use takes its place later, and one of swap, which on version 1 needs it, was forgotten.)
+#[test]
+fn a_limit_of_swap_waits_for_the_one_of_memory() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    tree.make("a");
+    let sleeper = known(&tree, "a", 96);
+    tree.write("a/memory.max", "48m");
+    tree.write("a/memory.swap.max", "80m");
+    let limit = |name: &str| {
+        let text = std::fs::read_to_string(tree.group(&format!("a/{name}")));
+        text.ok().and_then(|text| text.trim().parse::<u64>().ok())
+    };
+    wait::until("its wall stands", SOON, || {
+        limit("memory.limit_in_bytes") == Some(48 * MIB)
+    });
+    wait::until("that of swap, too", SOON, || {
+        limit("memory.memsw.limit_in_bytes") == Some(128 * MIB)
+    });
+    let _ = sleeper.touch();
+}
+
 /// min is never broken, low only last, while neighbours give.
 #[test]
 fn who_is_protected_keeps_its_pages_while_neighbours_give() {

@@ -139,6 +139,86 @@ fn where_it_is_allowed_they_are_as_if_made_here() {
     assert!(!std::path::Path::new(&host.path()).join("x").exists());
 }
 
+/// The stories: one limit that was written below `host/` wrote all of them, so what the host had limited memory and swap together to was gone;
+/// after a soft limit all of them were, at the next start; and a copy of the host's limit was put back over one that the host gave it later.
+#[test]
+fn what_was_not_asked_for_stays_the_hosts() {
+    const MAX: &str = "memory.limit_in_bytes";
+    const BOTH: &str = "memory.memsw.limit_in_bytes";
+    let _serial = serial();
+    let host = MemoryGroup::new();
+    let group = host.below();
+    let give = |file: &str, mib: u64| {
+        let path = format!("{}/{file}", group.path());
+        std::fs::write(path, (mib * MIB).to_string()).expect("it is the test's");
+    };
+    give(MAX, 64);
+    give(BOTH, 96);
+    let mut tree = Tree::serve_host(&host, &["--age-every", "500ms", "--manage-host"]);
+    let at = format!("host/{}", name(&group));
+    let file = |name: &str| format!("{at}/{name}");
+    assert_eq!(tree.number(&file("memory.max")), 64 * MIB);
+    assert_eq!(tree.number(&file("memory.swap.max")), 32 * MIB);
+    tree.write(&file("memory.low"), "8m");
+    tree.write(&file("memory.soft_limit"), "16m");
+    let now = || [MAX, BOTH].map(|file| group.number(file) / MIB);
+    assert_eq!(now(), [64, 96]);
+    tree.kill();
+    give(BOTH, 200);
+    give(MAX, 128);
+    tree.start();
+    assert_eq!(tree.number(&file("memory.low")), 8 * MIB);
+    assert_eq!(tree.number(&file("memory.soft_limit")), 16 * MIB);
+    assert_eq!(now(), [128, 200]);
+    assert_eq!(tree.number(&file("memory.max")), 128 * MIB);
+    // What is asked for here holds here, alone, and what may be in swap stays what it was.
+    tree.write(&file("memory.max"), "100m");
+    assert_eq!(now(), [100, 172]);
+    tree.kill();
+    tree.start();
+    assert_eq!(now(), [100, 172]);
+    tree.write(&file("memory.max"), "max");
+    assert!(group.number(MAX) > 1 << 60);
+}
+
+/// Who is killed while the kernel reclaims for it leaves the limit lowered and swappiness at 1: nobody put them back. (Here as such a one leaves
+/// them.)
+#[test]
+fn what_a_killed_one_lowered_is_put_back() {
+    let _serial = serial();
+    let host = MemoryGroup::new();
+    let group = host.below();
+    let usual = group.number("memory.swappiness");
+    let leave = |note: &str| {
+        for (file, value) in [
+            ("memory.limit_in_bytes", "8388608"),
+            ("memory.swappiness", "1"),
+        ] {
+            std::fs::write(format!("{}/{file}", group.path()), value).expect("it is the test's");
+        }
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(
+            group.path(),
+            "user.pagetide.lowered",
+            note.as_bytes(),
+            flags,
+        )
+        .expect("it takes notes");
+    };
+    for (note, limit) in [
+        (format!("{} {usual}", 64 * MIB), 64 * MIB),
+        (format!("-1 {usual}"), 0x7fff_ffff_ffff_f000),
+    ] {
+        leave(&note);
+        let tree = Tree::serve_host(&host, &["--age-every", "500ms"]);
+        wait::until("it is found", SOON, || {
+            tree.at(&format!("host/{}", name(&group))).exists()
+        });
+        assert_eq!(group.number("memory.limit_in_bytes"), limit);
+        assert_eq!(group.number("memory.swappiness"), usual);
+    }
+}
+
 /// The host budget was of made tenants alone: groups of the host gave nothing for it, and who was protected there was protected by nothing
 /// (`host` stands above them here, and has nothing to share out).
 #[test]

@@ -11,6 +11,7 @@ use super::content::{self, Place, Written};
 use super::desk::Tree;
 use super::file::File;
 use super::inode::Inode;
+use super::values;
 
 /// In a node's directory.
 const REPORT: &str = "workingset_report";
@@ -230,11 +231,10 @@ pub(super) fn write(
     (text, writer): (&str, u32),
 ) -> Result<Written, Errno> {
     let place = place(tree, inode)?;
-    // To the kernel, 0 is whoever writes: that would be us.
-    let own = writer.to_string();
-    let text = match place.file {
-        File::Procs if text.trim() == "0" => &own,
-        _ => text,
+    let pid = match place.file {
+        File::Procs => Some(values::process(text, writer)?.to_string()),
+        _ => None,
     };
+    let text = pid.as_deref().unwrap_or(text);
     content::write(&mut tree.tenants, &mut tree.reports, place, text)
 }

@@ -54,6 +54,34 @@ pub(super) fn bytes(text: &str) -> Result<u64, Errno> {
     Ok(number.saturating_mul(1 << shift))
 }
 
+/// A process as the kernel reads it from cgroup.procs (kstrtoint, any base), for who writes: 0, however it is spelled, is the writer. To the
+/// kernel that would be us, who write it there.
+///
+/// # Errors
+/// EINVAL for what is no number of a process; ESRCH where the writer has none that we know, as from another pid namespace.
+pub(super) fn process(text: &str, writer: u32) -> Result<u32, Errno> {
+    let text = text.trim();
+    let (is_below, digits) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (digits, base) = match digits {
+        digits if is_hex(digits) => (&digits[2..], 16),
+        digits if digits.len() > 1 && digits.starts_with('0') => (&digits[1..], 8),
+        digits => (digits, 10),
+    };
+    // What from_str_radix takes beyond digits is a sign.
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = i32::from_str_radix(digits, base).map_err(|_| Errno::INVAL)?;
+    match (is_number, u32::try_from(number), writer) {
+        (true, Ok(0), 0) => Err(Errno::SRCH),
+        (true, Ok(0), writer) => Ok(writer),
+        (true, Ok(pid), _) if !is_below => Ok(pid),
+        _ => Err(Errno::INVAL),
+    }
+}
+
 fn is_hex(text: &str) -> bool {
     text.starts_with("0x") || text.starts_with("0X")
 }
@@ -89,6 +117,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// (The story: `00` went to the kernel as it was, and moved the manager itself into the tenant.)
+    #[test]
+    fn processes_are_read_as_the_kernel_reads_them() {
+        for (text, pid) in [
+            ("12\n", Ok(12)),
+            ("+12", Ok(12)),
+            ("0x1f", Ok(31)),
+            ("017", Ok(15)),
+            ("0", Ok(7)),
+            ("00", Ok(7)),
+            ("+0", Ok(7)),
+            ("-0", Ok(7)),
+            ("0x0", Ok(7)),
+            ("-1", Err(Errno::INVAL)),
+            ("08", Err(Errno::INVAL)),
+            ("", Err(Errno::INVAL)),
+            ("1 2", Err(Errno::INVAL)),
+            ("+-1", Err(Errno::INVAL)),
+            ("2147483648", Err(Errno::INVAL)),
+        ] {
+            assert_eq!(process(text, 7), pid, "{text:?}");
+        }
+        assert_eq!(process("0", 0), Err(Errno::SRCH));
+    }
 
     #[test]
     fn sizes_are_read_as_the_kernel_reads_them() {

@@ -156,6 +156,14 @@ impl Ages {
         }
     }
 
+    /// Bits of this process were taken that looks leave set, up to the address where that goes on the next time: what is clear at the
+    /// next reading is unknown, not old, for it may have been set in between.
+    pub fn take_bits(&mut self, identity: Identity, next: u64) {
+        if let Some(space) = self.spaces.get_mut(&identity) {
+            (space.taken, space.take_from) = (true, next);
+        }
+    }
+
     /// The mappings of a process; none if it is gone or may not be read.
     pub fn mappings(&mut self, pid: u32) -> Vec<Mapping> {
         let maps = self.proc.maps(pid, &mut self.filesystems);

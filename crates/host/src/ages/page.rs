@@ -75,6 +75,8 @@ pub(super) struct Teller<'a> {
     books: &'a mut Books,
     owner: Owner,
     hidden: bool,
+    /// Bits were taken since the last reading: one that is clear may have been set in between.
+    taken: bool,
     /// For each part that is cleared by itself.
     trusted: [bool; 2],
     mappings: &'a [Mapping],
@@ -97,6 +99,7 @@ impl<'a> Teller<'a> {
             books,
             owner: space.owner,
             hidden: space.is_hidden(),
+            taken: space.taken,
             trusted: space.trusted,
             mappings,
             advised,
@@ -207,7 +210,7 @@ impl<'a> Teller<'a> {
     fn look_at(&self, entry: Entry, part: usize) -> Look {
         Look {
             accessed: entry.is_accessed(),
-            hidden: self.hidden || entry.is_vague(),
+            hidden: self.hidden || self.taken || entry.is_vague(),
             trusted: self.trusted[part],
         }
     }

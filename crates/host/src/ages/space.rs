@@ -55,6 +55,10 @@ pub struct Space {
     registered: bool,
     has_devices: bool,
     rounds: u32,
+    /// We took bits since the last reading.
+    pub(super) taken: bool,
+    /// From which address on we go on with that.
+    pub(super) take_from: u64,
 }
 
 impl Space {
@@ -73,6 +77,8 @@ impl Space {
             registered: false,
             has_devices: false,
             rounds: 0,
+            taken: false,
+            take_from: 0,
         }
     }
 
@@ -89,6 +95,12 @@ impl Space {
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         self.trusted[Part::Anon as usize]
+    }
+
+    /// From which address on its bits are taken next ([`super::Ages::take_bits`]).
+    #[must_use]
+    pub fn take_from(&self) -> u64 {
+        self.take_from
     }
 
     /// Why ages are unknown, if any are.
@@ -154,6 +166,7 @@ impl Space {
     /// what is in swap counts there.
     pub(super) fn learn(&mut self, reading: &Reading, found: Found, is_first: bool) {
         self.found = found;
+        self.taken = false;
         if !is_first {
             self.found.swapped = 0;
         }

@@ -18,6 +18,7 @@ use super::options::{Ask, Limits, Reclaimed};
 use super::tally::Tally;
 use super::waits::Waits;
 use super::{Manager, room};
+use crate::system::cgroup::Version;
 use crate::system::family::Target;
 use crate::system::{Groups, Identity, Kind};
 use crate::watch::{WatchError, own_cpu};
@@ -113,7 +114,9 @@ impl Manager {
             // Without a wall every process is asked, and there may be thousands.
             let dear = asked.elapsed() * DEAR;
             self.driver.machine.set_measured(self.memcg, usage);
-            self.raise_wall(usage);
+            if let Some(wall) = self.wall.clone() {
+                self.put_due(&wall);
+            }
             let Some(wanted) = room::Room::wanted(&self.settings.limits, usage) else {
                 return Ok(Duration::MAX);
             };
@@ -157,15 +160,6 @@ impl Manager {
                 self.usual_swappiness = None;
             }
             _ => {}
-        }
-    }
-
-    /// A hard limit that usage was above takes its place as soon as it is not.
-    fn raise_wall(&mut self, usage: Pages) {
-        let due = self.wall_due.filter(|due| usage.bytes().0 <= *due);
-        if let (Some(due), Some(wall)) = (due, self.wall.clone()) {
-            self.wall_due = None;
-            self.set_wall(&wall, Some(due));
         }
     }
 
@@ -238,6 +232,13 @@ impl Manager {
         })
     }
 
+    /// Whether the kernel holds what limits ask for.
+    fn has_wall(&self) -> bool {
+        let has_high = self.settings.limits.high == Limit::Max;
+        let wall = self.wall.as_ref();
+        wall.is_some_and(|wall| has_high || wall.version() == Version::V2)
+    }
+
     /// One call of the engine.
     fn reclaim_with(&mut self, take: Take) -> Tally {
         let now = self.now();
@@ -249,7 +250,8 @@ impl Manager {
             idle_since,
             dry_run: self.settings.dry_run,
             all: matches!(take, Take::All),
-            ..How::default()
+            // At a wall the kernel takes from all, and clears bits as it does; version 1 has none for memory.high.
+            clears: matches!(take, Take::Pages(_, ScanReason::Direct)) && !self.has_wall(),
         };
         let memcg = self.memcg;
         let request = |nr: Pages, reason: ScanReason| ReclaimRequest {

@@ -245,10 +245,16 @@ impl Kernel<'_> {
         let begin = Instant::now();
         let pid = self.members.pid(owner);
         let mappings = pid.map(|pid| self.ages.mappings(pid)).unwrap_or_default();
-        if let Some(pidfd) = self.members.pidfd(owner, self.proc)
-            && let Advised::Refused(error) = in_use.clear(pidfd, &mappings)
-        {
-            self.tally.refused.get_or_insert(error.to_string());
+        let identity = self.members.identity(owner);
+        let from = identity.and_then(|one| Some(self.ages.space(one)?.take_from()));
+        if let (Some(identity), Some(pidfd)) = (identity, self.members.pidfd(owner, self.proc)) {
+            let pause = &self.pause;
+            let turn = (from.unwrap_or(0), &mut || pause.is_due());
+            let (advised, next) = in_use.clear(pidfd, &mappings, turn);
+            self.ages.take_bits(identity, next);
+            if let Advised::Refused(error) = advised {
+                self.tally.refused.get_or_insert(error.to_string());
+            }
         }
         self.tally.took += begin.elapsed();
     }

@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 use engine::memcg::{MemcgId, MemcgLimits};
 use engine::{Limit, Machine, MachineConfig, Millis, Policy};
 
-use crate::wall::Wall;
+use crate::wall::{Due, Wall};
 use crate::watch::{self, Watch, WatchError};
 use demote::Demoter;
 use driver::{BATCH, Driver};
@@ -85,8 +85,8 @@ pub struct Manager {
     usual_swappiness: Option<u8>,
     memcg: MemcgId,
     room: Room,
-    /// A hard limit that the wall gets when usage is below it: the kernel would kill for it, or refuse.
-    wall_due: Option<u64>,
+    /// Limits that the wall is to get when usage is below them.
+    due: Due,
     sums: Sums,
     next_look: Instant,
     /// When usage is measured again.
@@ -159,7 +159,7 @@ impl Manager {
             usual_swappiness: None,
             memcg,
             room: Room::default(),
-            wall_due: None,
+            due: Due::default(),
             sums: Sums::default(),
             next_look: now,
             next_hold: now,
@@ -268,23 +268,25 @@ impl Manager {
         let (hard, high, swap) = (of(max), of(high), of(swap_max));
         // Version 1 has no such file; reclaim holds it alone.
         let _ = wall.set_high(high);
-        let is_over = |bytes: u64| wall.charged().is_ok_and(|charged| charged > bytes);
-        self.wall_due = hard.filter(|bytes| is_over(*bytes));
-        if self.wall_due.is_none() {
-            self.set_wall(&wall, hard);
-        }
-        if let Err(error) = wall.set_swap_max(swap) {
-            self.act(format!(
-                "the kernel's own reclaim does not keep to --swap-max: {error}"
-            ));
-        }
+        self.due = Due {
+            max: Some(hard),
+            swap_max: Some(swap),
+        };
+        self.put_due(&wall);
     }
 
-    fn set_wall(&mut self, wall: &Wall, hard: Option<u64>) {
-        if let Err(error) = wall.set_max(hard) {
+    /// Puts limits on the wall, as far as it takes them now.
+    fn put_due(&mut self, wall: &Wall) {
+        let refused = self.due.put(wall);
+        if let Some(error) = refused.max {
             self.act(format!(
                 "the limit holds between looks alone: {} does not take it: {error}",
                 wall.group().path.display()
+            ));
+        }
+        if let Some(error) = refused.swap_max {
+            self.act(format!(
+                "the kernel's own reclaim does not keep to --swap-max: {error}"
             ));
         }
     }

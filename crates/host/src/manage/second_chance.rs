@@ -5,8 +5,8 @@
 //! of it gave nothing for `memory.high` on version 1.) So what the engine's walk finds in use is advised to be cold: that clears as the kernel's
 //! reclaim does, page by page, and faults go on meanwhile.
 //!
-//! Invariants: anonymous pages alone, of an address space whose ages are unknown anyway: no report is wrong by it. What other processes map,
-//! too, keeps its bit, for the kernel passes it over.
+//! Invariants: anonymous pages alone, of an address space that looks do not clear. A bit that is clear at the next reading is unknown and not old
+//! ([`crate::ages::Ages::take_bits`]). What other processes map, too, keeps its bit, for the kernel passes it over, and so do huge pages.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -33,19 +33,36 @@ impl InUse {
         }
     }
 
-    /// Clears their bits, in a process with these mappings; what became of it.
-    pub(super) fn clear(mut self, pidfd: &OwnedFd, mappings: &[Mapping]) -> Advised {
+    /// Clears their bits, in a process with these mappings, from an address on and around, until somebody waits for us; what became of it,
+    /// and from where on the next time.
+    pub(super) fn clear(
+        mut self,
+        pidfd: &OwnedFd,
+        mappings: &[Mapping],
+        (from, is_due): (u64, &mut impl FnMut() -> bool),
+    ) -> (Advised, u64) {
         self.0.sort_unstable_by_key(|range| range.start);
         let anon = mappings.iter().filter(|one| one.kind == Kind::Anon);
         let calls = anon.flat_map(|one| calls(&self.0, one.start..one.end));
-        for ranges in calls {
+        for ranges in in_turn(calls.collect(), from) {
             match advise(pidfd, &ranges, Advice::Cold, Vec::new) {
+                Advised::Done if is_due() => {
+                    let end = ranges.last().map_or(0, |last| last.end);
+                    return (Advised::Done, end);
+                }
                 Advised::Done => {}
-                other => return other,
+                other => return (other, 0),
             }
         }
-        Advised::Done
+        (Advised::Done, 0)
     }
+}
+
+/// Those that begin at an address or behind it before the others.
+fn in_turn(mut calls: Vec<Vec<Range<u64>>>, from: u64) -> Vec<Vec<Range<u64>>> {
+    let first = calls.partition_point(|call| call.first().is_some_and(|one| one.start < from));
+    calls.rotate_left(first);
+    calls
 }
 
 /// What of `ranges`, which ascend, lies in `mapping`, call by call.
@@ -93,5 +110,13 @@ mod tests {
         assert_eq!(bytes, [AT_ONCE, AT_ONCE, PAGE]);
         let end = 4 * PAGE + 2 * AT_ONCE;
         assert_eq!(calls[2][0], end - PAGE..end);
+        let starts = |from: u64| {
+            let turn = in_turn(calls.clone(), from);
+            turn.iter().map(|call| call[0].start).collect::<Vec<_>>()
+        };
+        let [first, second, third] = [0, 1, 2].map(|at: usize| calls[at][0].start);
+        assert_eq!(starts(0), [first, second, third]);
+        assert_eq!(starts(second), [second, third, first]);
+        assert_eq!(starts(third + 1), [first, second, third]);
     }
 }

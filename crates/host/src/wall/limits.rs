@@ -19,7 +19,7 @@ use crate::system::text::{flat, number};
 /// From here on version 1 means no limit: the largest multiple of a page in an `i64`.
 const UNLIMITED: u64 = 0x7fff_ffff_ffff_f000;
 
-const V1_MAX: &str = "memory.limit_in_bytes";
+pub(super) const V1_MAX: &str = "memory.limit_in_bytes";
 const V1_BOTH: &str = "memory.memsw.limit_in_bytes";
 pub(super) const V1_SWAPPINESS: &str = "memory.swappiness";
 const V2_MAX: &str = "memory.max";
@@ -106,10 +106,15 @@ impl Wall {
             self.write(V1_BOTH, &word_v1(both_then))?;
         }
         self.write(V1_MAX, &word_v1(bytes))?;
-        if !grows && both_then != both {
-            self.write(V1_BOTH, &word_v1(both_then))?;
+        if grows || both_then == both {
+            return Ok(());
         }
-        Ok(())
+        let put = self.write(V1_BOTH, &word_v1(both_then));
+        if put.is_err() {
+            // What may be in swap is what both are apart by: with one of them lowered it would be more.
+            let _ = self.set_max_v1(before);
+        }
+        put
     }
 
     /// Where the kernel begins to slow the group down and to reclaim (version 2).
@@ -188,7 +193,7 @@ impl Wall {
     }
 
     /// Version 1's limit of memory and swap together; `None` where swap is not counted.
-    fn both(&self) -> io::Result<Option<Option<u64>>> {
+    pub(super) fn both(&self) -> io::Result<Option<Option<u64>>> {
         match files::read(&self.0.dir, V1_BOTH) {
             Ok(text) => Ok(Some(limit(&text))),
             Err(Errno::NOENT | Errno::OPNOTSUPP) => Ok(None),

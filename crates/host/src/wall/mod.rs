@@ -5,11 +5,13 @@
 //! given, and on version 2 our own manager (`place.rs`), is moved. What is left when a manager is killed is
 //! the group alone: its guard ([`guard`]) lifts the limits, and a later start takes it up ([`Wall::left_behind`]).
 
+mod due;
 mod error;
 mod files;
 mod fresh;
 pub mod guard;
 mod limits;
+mod lowered;
 mod mark;
 mod place;
 mod reclaim;
@@ -31,6 +33,7 @@ use rustix::io::Errno;
 use crate::system::cgroup::Version;
 use crate::system::{Group, Groups, Identity, Proc};
 
+pub use due::{Due, Refused};
 pub use error::WallError;
 use fresh::Fresh;
 use limits::Limits;
@@ -244,7 +247,10 @@ impl Wall {
     pub fn remove(&self) -> io::Result<bool> {
         match self.lift() {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.undo_leaf();
+                return Ok(true);
+            }
             Err(error) => return Err(error),
         }
         let end = Instant::now() + LEAVING;
@@ -259,10 +265,15 @@ impl Wall {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        self.undo_leaf();
+        Ok(true)
+    }
+
+    /// What was made beside it goes, too.
+    fn undo_leaf(&self) {
         if let Some(leaf) = &self.0.leaf {
             leaf.undo();
         }
-        Ok(true)
     }
 
     /// Whether it still is a group.

@@ -1,6 +1,6 @@
 //! Making the kernel reclaim from a wall, so much and no more.
 //!
-//! Invariant: the limit is the same afterwards. What the kernel takes is its own choice; how much is what the
+//! Invariant: the limit is the same afterwards, and whoever is killed before that has left a note ([`super::lowered`]). What the kernel takes is its own choice; how much is what the
 //! charge fell by, less than asked for where it finds nothing more (no error).
 
 use std::io;
@@ -8,7 +8,7 @@ use std::io;
 use rustix::io::Errno;
 
 use super::limits::V1_SWAPPINESS;
-use super::{Wall, files};
+use super::{Wall, files, lowered};
 use crate::system::cgroup::Version;
 use crate::system::text::number;
 
@@ -93,18 +93,25 @@ impl Wall {
     fn reclaim_v1(&self, before: u64, bytes: u64, swappiness: Option<u8>) -> io::Result<()> {
         let _turn = self.turn();
         let limit = self.max()?;
-        // With fresh counters the kernel always finds something of a program that brings it back, and never answers.
-        self.keep_fresh(false);
+        let now = number(self.read(V1_SWAPPINESS)?.trim_ascii()).unwrap_or(0);
+        lowered::note(&self.0.dir, limit, now);
         let usual = swappiness.map(|swappiness| self.replace_swappiness(swappiness));
         let usual = usual.transpose()?;
-        let done = self.lower(before.saturating_sub(bytes), limit);
+        // With fresh counters the kernel always finds something of a program that brings it back, and never answers.
+        self.keep_fresh(false);
+        let done = self.lower(before.saturating_sub(bytes));
         self.keep_fresh(limit.is_some());
-        let back = usual.map(|usual| self.replace_swappiness(usual));
-        done.and(back.transpose().map(drop))
+        let back = usual
+            .map(|usual| self.replace_swappiness(usual))
+            .transpose();
+        if done.is_ok() && back.is_ok() {
+            lowered::forget(&self.0.dir);
+        }
+        done.and(back.map(drop))
     }
 
-    /// Down to `goal`, in steps, while the kernel finds something; `limit` is put back after each.
-    fn lower(&self, goal: u64, limit: Option<u64>) -> io::Result<()> {
+    /// Down to `goal`, in steps, while the kernel finds something; the limit is put back after each.
+    fn lower(&self, goal: u64) -> io::Result<()> {
         const FILE: &str = "memory.limit_in_bytes";
         let (mut step, mut least, mut vain) = (STEP, u64::MAX, 0);
         loop {
@@ -120,10 +127,13 @@ impl Wall {
             let next = charged.saturating_sub(step).max(goal);
             // The kernel reclaims until the charge is below, and only then is this the limit. From there on it
             // would be the program that meets it, so it is put back at once.
+            // Somebody else may have changed it since the last step.
+            let limit = self.max()?;
             let lowered = self.set_max_v1(Some(next));
             if lowered != Err(Errno::BUSY) {
-                self.set_max_v1(limit)
-                    .map_err(|errno| self.told(FILE, errno))?;
+                // Raising one reclaims nothing, so a signal is met here once at most.
+                let put = self.set_max_v1(limit).or_else(|_| self.set_max_v1(limit));
+                put.map_err(|errno| self.told(FILE, errno))?;
             }
             match lowered {
                 Ok(()) => {}

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::limits::Limits;
 use super::mark::Mark;
-use super::{Wall, files, group_of, place};
+use super::{Wall, files, group_of, lowered, place};
 use crate::system::cgroup::{Version, parse_procs};
 use crate::system::text::number;
 use crate::system::{Groups, Identity};
@@ -48,6 +48,17 @@ impl Wall {
         opened
     }
 
+    /// The group of a tenant that was found: one that somebody has removed meanwhile is not made again.
+    ///
+    /// # Errors
+    /// As [`Wall::tenant`].
+    pub fn take_up(groups: &Groups, path: &Path, manager: Identity) -> Result<Wall, Errno> {
+        if let Some(above) = path.parent().filter(|_| groups.has_subtree_control()) {
+            place::hand_down(above)?;
+        }
+        Wall::open_tenant(groups, path, manager, false)
+    }
+
     /// A group of the host's own, as it is: neither marked nor locked, and never removed by us unless asked to.
     ///
     /// # Errors
@@ -59,6 +70,7 @@ impl Wall {
             manager,
             ceiling: Limits::default(),
         };
+        lowered::undo(&dir);
         Ok(Wall::of(groups.clone(), group, dir, &mark, None))
     }
 
@@ -81,7 +93,12 @@ impl Wall {
     #[must_use]
     pub fn kernel_limits(&self) -> [Option<u64>; 3] {
         match self.version() {
-            Version::V1 => [self.max().ok().flatten(), None, None],
+            Version::V1 => {
+                let max = self.max().ok().flatten();
+                let both = self.both().ok().flatten().flatten();
+                let swap = both.zip(max).map(|(both, max)| both.saturating_sub(max));
+                [max, None, swap]
+            }
             Version::V2 => {
                 let limits = Limits::of_v2(&self.group().dir);
                 [limits.max, limits.high, limits.swap_max]
@@ -119,6 +136,7 @@ impl Wall {
             ceiling: Limits::default(),
         };
         mark.set(&dir)?;
+        lowered::undo(&dir);
         let group = group_of(groups, path).ok_or(Errno::NOENT)?;
         Ok(Wall::of(groups.clone(), group, dir, &mark, None))
     }

@@ -115,8 +115,9 @@ impl Tenants {
     /// ENODEV; the kernel's for the group.
     pub fn set_limits(&mut self, memcg: MemcgId, limits: Limits) -> Result<(), Errno> {
         self.may_change(memcg)?;
+        let told = self.limits(memcg)?;
         let tenant = self.tenants.get_mut(&memcg).ok_or(Errno::NODEV)?;
-        tenant.set_limits(tenant.without_kept(limits))?;
+        tenant.set_limits(&told, limits)?;
         let limits = tenant.for_engine(true);
         self.driver.machine.set_limits(memcg, limits);
         Ok(())

@@ -19,6 +19,8 @@ use crate::system::cgroup::Version;
 
 /// Most pages that one measurement asks for: then usage is measured again.
 const AT_ONCE: u64 = 8192;
+/// What could not be measured is tried again after this.
+const AGAIN: Duration = Duration::from_millis(200);
 
 impl Tenants {
     /// Tells the engine what each tenant uses.
@@ -64,12 +66,14 @@ impl Tenants {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return IDLE_MAX;
         };
-        tenant.next_hold = Instant::now() + IDLE_MAX;
         let Some(Ok(used)) = used else {
-            return IDLE_MAX;
+            // One that is gone is dropped by the next look; the host may lack descriptors for a moment.
+            tenant.next_hold = Instant::now() + AGAIN;
+            return AGAIN;
         };
+        tenant.next_hold = Instant::now() + IDLE_MAX;
         let usage = Pages(used / 4096);
-        tenant.raise_wall();
+        let _ = tenant.due.put(&tenant.wall);
         let Some(wanted) = Room::wanted(&tenant.limits, usage) else {
             return IDLE_MAX;
         };

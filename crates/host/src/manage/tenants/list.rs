@@ -110,7 +110,7 @@ impl Tenants {
         let of_host = self.tenants.get(&parent)?.of_host;
         let wall = match of_host {
             true => Wall::of_host(&self.groups, dir, self.manager),
-            false => Wall::tenant(&self.groups, dir, self.manager, true),
+            false => Wall::take_up(&self.groups, dir, self.manager),
         };
         let wall = wall.ok()?;
         let now = self.now();

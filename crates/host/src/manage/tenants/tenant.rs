@@ -15,7 +15,7 @@ use super::super::options::Limits;
 use super::super::room::Room;
 use super::super::stall::Stalls;
 use super::cache::CacheAges;
-use crate::wall::Wall;
+use crate::wall::{Due, Wall};
 
 /// A tenant.
 pub(super) struct Tenant {
@@ -28,6 +28,8 @@ pub(super) struct Tenant {
     /// One of the host's own groups.
     pub(super) of_host: bool,
     pub(super) limits: Limits,
+    /// Which of high, max and swap.max were asked for here: of the host's groups the others stay the host's, whatever becomes of them.
+    asked: [bool; 3],
     /// What the kernel keeps of a group of the host: that counts, too, whatever is asked for here.
     pub(super) kept: Protection,
     /// Above this it gives first when all tenants are reclaimed (memory.soft_limit).
@@ -35,8 +37,8 @@ pub(super) struct Tenant {
     pub(super) room: Room,
     /// When its usage is measured again.
     pub(super) next_hold: Instant,
-    /// A hard limit that the wall gets when usage is below it: the kernel would kill for it, or refuse.
-    pub(super) wall_due: Option<u64>,
+    /// Limits that the wall is to get when usage is below them.
+    pub(super) due: Due,
     /// What its tasks have waited, since somebody asked first.
     pub(super) stalls: Option<Stalls>,
     /// How old its unmapped page cache is on each node, where somebody asks for reports.
@@ -48,6 +50,9 @@ pub(super) struct Tenant {
     pub(super) minder: Option<Minder>,
 }
 
+/// Stands for a limit that is the host's own affair.
+const NOT_ASKED: &str = "-";
+
 impl Tenant {
     /// One that begins with what stands on its group.
     pub(super) fn new(
@@ -57,19 +62,20 @@ impl Tenant {
         of_host: bool,
     ) -> Tenant {
         let asked = wall.asked().and_then(|text| parse(&text));
-        let (limits, soft) = asked.unwrap_or((Limits::default(), Limit::Max));
+        let (limits, soft, asked) = asked.unwrap_or((Limits::default(), Limit::Max, [!of_host; 3]));
         Tenant {
             memcg,
             serial,
             path,
             limits,
+            asked,
             kept: Protection::default(),
             soft,
             wall,
             of_host,
             room: Room::default(),
             next_hold: Instant::now(),
-            wall_due: None,
+            due: Due::default(),
             stalls: None,
             cache: None,
             curve: RefaultCurve::default(),
@@ -78,31 +84,39 @@ impl Tenant {
         }
     }
 
-    /// Replaces its limits.
-    pub(super) fn set_limits(&mut self, limits: Limits) -> Result<(), Errno> {
-        self.wall.note_asked(&print(&limits, self.soft))?;
-        self.limits = limits;
+    /// Replaces its limits, as somebody changed what [`super::Tenants::limits`] had `told`: what is as it was told may be the kernel's
+    /// alone, and was not asked for here.
+    pub(super) fn set_limits(&mut self, told: &Limits, limits: Limits) -> Result<(), Errno> {
+        let (mut next, mut asked) = (self.limits, self.asked);
+        let Limits {
+            min,
+            low,
+            high,
+            max,
+            swap_max,
+        } = limits;
+        let change = |own: &mut Limit, told: Limit, limit: Limit| {
+            let is_changed = told != limit;
+            if is_changed {
+                *own = limit;
+            }
+            is_changed
+        };
+        change(&mut next.min, told.min, min);
+        change(&mut next.low, told.low, low);
+        asked[0] |= change(&mut next.high, told.high, high);
+        asked[1] |= change(&mut next.max, told.max, max);
+        asked[2] |= change(&mut next.swap_max, told.swap_max, swap_max);
+        self.wall.note_asked(&print(&next, self.soft, asked))?;
+        (self.limits, self.asked) = (next, asked);
         self.apply();
         Ok(())
     }
 
-    /// These limits, as [`super::Tenants::limits`] told them and somebody changed one: what is only what the kernel keeps was not
-    /// asked for here.
-    pub(super) fn without_kept(&self, limits: Limits) -> Limits {
-        let asked = |told: Limit, kept: Pages, asked: Limit| {
-            let is_kept = told.pages() == kept && asked.pages() < kept;
-            if is_kept { asked } else { told }
-        };
-        Limits {
-            min: asked(limits.min, self.kept.min, self.limits.min),
-            low: asked(limits.low, self.kept.low, self.limits.low),
-            ..limits
-        }
-    }
-
     /// Replaces its soft limit.
     pub(super) fn set_soft(&mut self, soft: Limit) -> Result<(), Errno> {
-        self.wall.note_asked(&print(&self.limits, soft))?;
+        self.wall
+            .note_asked(&print(&self.limits, soft, self.asked))?;
         self.soft = soft;
         Ok(())
     }
@@ -138,32 +152,21 @@ impl Tenant {
 
     /// Puts the limits on the wall, as far as it takes them: reclaim holds the rest.
     pub(super) fn apply(&mut self) {
-        // A limit that the host gave its own group stays until another is asked for here.
-        if self.of_host && self.wall.asked().is_none() {
-            return;
-        }
         let of = |limit: Limit| match limit {
             Limit::Bytes(bytes) => Some(bytes.0),
             Limit::Max => None,
         };
-        // Version 1 has no such file.
-        let _ = self.wall.set_high(of(self.limits.high));
-        let hard = of(self.limits.max);
-        let is_over = |bytes: &u64| self.wall.charged().is_ok_and(|charged| charged > *bytes);
-        self.wall_due = hard.filter(is_over);
-        if self.wall_due.is_none() {
-            let _ = self.wall.set_max(hard);
+        let [high, max, swap_max] = self.asked;
+        if high {
+            // Version 1 has no such file.
+            let _ = self.wall.set_high(of(self.limits.high));
         }
-        let _ = self.wall.set_swap_max(of(self.limits.swap_max));
+        self.due = Due {
+            max: max.then(|| of(self.limits.max)),
+            swap_max: swap_max.then(|| of(self.limits.swap_max)),
+        };
+        let _ = self.due.put(&self.wall);
         self.next_hold = Instant::now();
-    }
-
-    /// A hard limit that usage was above takes its place as soon as it is not.
-    pub(super) fn raise_wall(&mut self) {
-        let is_under = |due: &u64| self.wall.charged().is_ok_and(|charged| charged <= *due);
-        if let Some(due) = self.wall_due.filter(is_under) {
-            self.wall_due = self.wall.set_max(Some(due)).err().map(|_| due);
-        }
     }
 
     /// Whether anything holds its memory down.
@@ -184,8 +187,8 @@ fn for_engine(limits: &Limits) -> MemcgLimits {
     }
 }
 
-/// As they stand on a group: min, low, high, max, swap.max and the soft limit, in bytes.
-fn print(limits: &Limits, soft: Limit) -> String {
+/// As they stand on a group: min, low, high, max, swap.max and the soft limit, in bytes; `-` is what was not asked for.
+fn print(limits: &Limits, soft: Limit, asked: [bool; 3]) -> String {
     let word = |limit: Limit| match limit {
         Limit::Bytes(bytes) => bytes.0.to_string(),
         Limit::Max => "max".to_owned(),
@@ -197,13 +200,24 @@ fn print(limits: &Limits, soft: Limit) -> String {
         max,
         swap_max,
     } = *limits;
-    [min, low, high, max, swap_max, soft].map(word).join(" ")
+    let own = |(limit, asked): (Limit, bool)| {
+        if asked {
+            word(limit)
+        } else {
+            NOT_ASKED.to_owned()
+        }
+    };
+    let [high, max, swap_max] = [(high, asked[0]), (max, asked[1]), (swap_max, asked[2])].map(own);
+    [word(min), word(low), high, max, swap_max, word(soft)].join(" ")
 }
 
 /// What [`print()`] wrote; an earlier one wrote no soft limit.
-fn parse(text: &str) -> Option<(Limits, Limit)> {
-    let mut words = text.split(' ').map(|word| match word {
+fn parse(text: &str) -> Option<(Limits, Limit, [bool; 3])> {
+    let mut own = text.split(' ').skip(2).map(|word| word != NOT_ASKED);
+    let asked = [own.next()?, own.next()?, own.next()?];
+    let mut words = text.split(' ').enumerate().map(|(at, word)| match word {
         "max" => Some(Limit::Max),
+        NOT_ASKED if (2..5).contains(&at) => Some(Limit::Max),
         word => word.parse().ok().map(|bytes| Limit::Bytes(Bytes(bytes))),
     });
     let mut next = || words.next()?;
@@ -215,7 +229,7 @@ fn parse(text: &str) -> Option<(Limits, Limit)> {
         swap_max: next()?,
     };
     let soft = words.next().unwrap_or(Some(Limit::Max))?;
-    Some((limits, soft))
+    Some((limits, soft, asked))
 }
 
 #[cfg(test)]
@@ -230,9 +244,16 @@ mod tests {
             ..Limits::default()
         };
         let soft = Limit::Bytes(Bytes(8192));
-        assert_eq!(parse(&print(&limits, soft)), Some((limits, soft)));
+        for asked in [[true; 3], [false, true, false]] {
+            let asked_for = Limits {
+                high: if asked[0] { limits.high } else { Limit::Max },
+                ..limits
+            };
+            let text = print(&limits, soft, asked);
+            assert_eq!(parse(&text), Some((asked_for, soft, asked)), "{text}");
+        }
         let earlier = parse("0 0 max max max");
-        assert_eq!(earlier, Some((Limits::default(), Limit::Max)));
+        assert_eq!(earlier, Some((Limits::default(), Limit::Max, [true; 3])));
         for text in [
             "",
             "0",
@@ -240,6 +261,8 @@ mod tests {
             "0 0 max max x",
             "-1 0 0 0 0",
             "0 0 max max max x",
+            "- 0 max max max",
+            "0 0 max max max -",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }

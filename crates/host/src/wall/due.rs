@@ -1,0 +1,48 @@
+//! Limits that a wall is to get.
+//!
+//! Invariant: a hard limit is put when no more than that is charged, for the kernel would kill for it (version 2) or refuse it (version 1); until
+//! then it is due, and so is on version 1 a limit of swap, which is one of both together there. What the kernel refuses for good is told, and due no
+//! more.
+
+use std::io;
+
+use super::Wall;
+use crate::system::cgroup::Version;
+
+/// What is not put yet: bytes, or no limit at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Due {
+    /// Of memory.
+    pub max: Option<Option<u64>>,
+    /// Of what may be in swap.
+    pub swap_max: Option<Option<u64>>,
+}
+
+/// What the kernel refused.
+#[derive(Debug, Default)]
+pub struct Refused {
+    /// The hard limit.
+    pub max: Option<io::Error>,
+    /// The limit of swap.
+    pub swap_max: Option<io::Error>,
+}
+
+impl Due {
+    /// Puts what can be put now.
+    pub fn put(&mut self, wall: &Wall) -> Refused {
+        let mut refused = Refused::default();
+        let is_over = |max: &u64| wall.charged().is_ok_and(|charged| charged > *max);
+        if let Some(max) = self.max.filter(|max| !max.as_ref().is_some_and(is_over)) {
+            match wall.set_max(max) {
+                // It has grown since, and does not stay above that for long: it is reclaimed from.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+                put => (self.max, refused.max) = (None, put.err()),
+            }
+        }
+        if self.max.is_none() || wall.version() == Version::V2 {
+            let put = self.swap_max.take().map(|swap| wall.set_swap_max(swap));
+            refused.swap_max = put.and_then(Result::err);
+        }
+        refused
+    }
+}
