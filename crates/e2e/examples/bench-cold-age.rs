@@ -1,6 +1,8 @@
-//! `cargo xtask bench cold-age [--seconds 60] [--before 20] [--every 5] [--pipeline 32] [--json]`: redis's own benchmark under the
+//! `cargo xtask bench cold-age [--seconds 60] [--before 20] [--every 5] [--pipeline 32]
+//! [--names 0] [--json]`: redis's own benchmark under the
 //! third document's policy, that what was not used for ten seconds leaves (theirs looks every 40 s): its five operations, one
-//! after the other, of what they push a list and a set grow by hundreds of MiB.
+//! after the other; a list grows by hundreds of MiB and is taken apart again. As there, keys and members are the same ones each time, unless there are to
+//! be so many `--names` of them.
 //!
 //! Two servers, each in a control group of its own, are asked for the same number of operations in turn. They differ by some percent for as
 //! long as they live, though nobody manages them: so each operation is compared on the two before `pagetide attach` is
@@ -24,8 +26,6 @@ const MIB: f64 = 1_048_576.0;
 const OPERATIONS: [&str; 5] = ["LPUSH", "GET", "SET", "SADD", "LPOP"];
 /// Operations at a time; a third of a second or so.
 const SLICE: &str = "300000";
-/// Of sets and keys.
-const NAMES: &str = "10000000";
 /// For one slice.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -66,12 +66,12 @@ impl Server {
     }
 
     /// Operations a second, of one slice, as redis's benchmark tells.
-    fn slice(&self, operation: &str, pipeline: &str) -> f64 {
+    fn slice(&self, operation: &str, how: &[String]) -> f64 {
         let (port, last) = (self.port.to_string(), last_processor());
         let words = ["taskset", "-c", &last, "redis-benchmark", "-p", &port];
-        let more = ["-t", operation, "-n", SLICE, "-r", NAMES, "-c", "50"];
-        let how = ["-P", pipeline, "--csv"];
-        let done = Run::new(words.into_iter().chain(more).chain(how)).finish(LIMIT);
+        let more = ["-t", operation, "-n", SLICE, "-c", "50", "--csv"];
+        let words = words.into_iter().chain(more).map(str::to_owned);
+        let done = Run::new(words.chain(how.iter().cloned())).finish(LIMIT);
         let line = done.stdout.lines().last().unwrap_or_default();
         let speed = line.split(',').nth(1).map(|word| word.trim_matches('"'));
         let speed = speed.and_then(|word| word.parse().ok());
@@ -100,11 +100,14 @@ fn last_processor() -> String {
 fn main() -> ExitCode {
     let args = Args::from_env();
     let mut found = Findings::new("cold-age", &args);
-    let pipeline = args.number("--pipeline", 32).to_string();
+    let mut how = vec!["-P".to_owned(), args.number("--pipeline", 32).to_string()];
+    if let names @ 1.. = args.number("--names", 0) {
+        how.extend(["-r".to_owned(), names.to_string()]);
+    }
     let _swap = Swap::new(4096);
     let mut servers = [Server::start(), Server::start()];
     let time = args.seconds("--before", 20);
-    let before = OPERATIONS.map(|operation| pairs(&servers, operation, &pipeline, time));
+    let before = OPERATIONS.map(|operation| pairs(&servers, operation, &how, time));
     servers.iter_mut().for_each(Server::empty);
 
     let policy = format!(
@@ -118,7 +121,7 @@ fn main() -> ExitCode {
     for (operation, before) in OPERATIONS.iter().zip(before) {
         let (was, is) = (
             median(&before),
-            median(&pairs(&servers, operation, &pipeline, time)),
+            median(&pairs(&servers, operation, &how, time)),
         );
         found.figure(&format!("{operation}: unmanaged, of the other's"), was, "%");
         found.at_least(
@@ -140,13 +143,13 @@ fn main() -> ExitCode {
 }
 
 /// The second server's speed in percent of the first one's, pair by pair.
-fn pairs(servers: &[Server; 2], operation: &str, pipeline: &str, time: Duration) -> Vec<f64> {
+fn pairs(servers: &[Server; 2], operation: &str, how: &[String], time: Duration) -> Vec<f64> {
     let (begin, mut all) = (Instant::now(), [Vec::new(), Vec::new()]);
     while begin.elapsed() < time {
         // Each goes first every other time.
         let turn = all[0].len() % 2;
         for side in [turn, 1 - turn] {
-            all[side].push(servers[side].slice(operation, pipeline));
+            all[side].push(servers[side].slice(operation, how));
         }
     }
     percents(&all[1], &all[0])

@@ -149,8 +149,8 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
             &["files", "scope"],
             &["fresh"],
             &["error", "limits"],
-            &["mark", "place", "reclaim"],
-            &["guard", "tenant"],
+            &["due", "lowered", "mark", "place"],
+            &["guard", "reclaim", "tenant"],
         ],
     ),
     (
