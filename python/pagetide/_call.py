@@ -6,10 +6,11 @@ are handled, and progress is told by the caller's own thread.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 
-from ._errors import Failed, error_of
+from ._errors import Failed, UsageError, error_of
 from ._native import Call
 from ._progress import Progress, telling
 
@@ -84,4 +85,6 @@ def time(value: float | str | None) -> str | None:
     """Seconds as a number, or a time as the command line has it: ``"500ms"``, ``"2m"``."""
     if value is None or isinstance(value, str):
         return value
+    if not math.isfinite(value) or 0 < value < 0.001:
+        raise UsageError(f"cannot use {value!r} as a time", "give seconds, no less than 0.001, or a text such as '500ms'")
     return f"{round(value * 1000)}ms"

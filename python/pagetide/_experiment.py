@@ -69,7 +69,9 @@ class Experiment:
         try:
             text = path.read_text(encoding="utf-8")
             # Which texts are names of files only the simulator knows: whatever is one counts.
-            names: list[str] = [*(a or b for a, b in QUOTED.findall(text)), *map(str, self.set.values())]
+            values = [str(value) for value in self.set.values()]
+            quoted = QUOTED.findall("\n".join([text, *values]))
+            names: list[str] = [*(a or b for a, b in quoted), *values]
             named = {name: path.parent / name for name in names if name and "\0" not in name}
             found = {name: digest(file) for name, file in sorted(named.items()) if is_file(file)}
             return {"": digest(path)} | found

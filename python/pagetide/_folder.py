@@ -32,12 +32,15 @@ class Folder:
         try:
             # Gone with this process, however it ends.
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            for left in self.path.glob(".*.part"):
+                left.unlink()
+        except BlockingIOError as error:
             os.close(self._held)
             what = f"cannot use the folder of results {self.path}: another sweep is writing to it"
             raise PagetideError(what, "wait for that one, or give another folder") from error
-        for left in self.path.glob(".*.part"):
-            left.unlink()
+        except OSError as error:
+            os.close(self._held)
+            raise PagetideError(f"cannot use the folder of results {self.path}: {error}", "give another") from error
 
     def close(self) -> None:
         """Lets go of it."""
@@ -49,6 +52,8 @@ class Folder:
             return self._file(key).read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise PagetideError(f"cannot read {self._file(key)}: {error}", "remove it: it is done again then") from error
 
     def write(self, key: str, result: bytes) -> None:
         """Keeps a result."""
@@ -57,7 +62,10 @@ class Folder:
     def describe(self, experiments: Iterable[tuple[str, Experiment]]) -> None:
         """Says which experiments these keys are, beside those that are there."""
         index = self.path / INDEX
-        lines = index.read_text(encoding="utf-8").splitlines() if index.exists() else []
+        try:
+            lines = index.read_text(encoding="utf-8").splitlines() if index.exists() else []
+        except (OSError, UnicodeDecodeError) as error:
+            raise PagetideError(f"cannot read {index}: {error}", "remove it: nothing depends on it") from error
         known = set(lines)
         told = (json.dumps({"key": key} | one.describe()) for key, one in experiments)
         new = [line for line in dict.fromkeys(told) if line not in known]

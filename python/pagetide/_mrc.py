@@ -27,7 +27,7 @@ class Curves(Result):
 def mrc(
     trace: str | os.PathLike[str],
     *,
-    sizes: Iterable[int | str] = (),
+    sizes: Iterable[int | str] | str = (),
     policy: Iterable[str] | str = "lru",
     sampled: float | None = None,
     format: str | None = None,
@@ -57,8 +57,9 @@ def mrc(
         UsageError: The arguments make no sense.
         PagetideError: The trace cannot be read.
     """
+    some = sizes if isinstance(sizes, str) else ",".join(map(str, sizes))
     policies = policy if isinstance(policy, str) else ",".join(policy)
-    words = ["mrc", "--json", *option("policy", policies), *option("sizes", ",".join(map(str, sizes)) or None)]
+    words = ["mrc", "--json", *option("policy", policies), *option("sizes", some or None)]
     words += [*option("sampled", sampled), *option("format", format), *option("columns", columns)]
     words += [*option("delimiter", delimiter), *option("header", header)]
     words += [*option("text-ids", text_ids), *option("cut-off", cut_off)]

@@ -89,12 +89,13 @@ def _outcome(ray: Any, task: Any) -> Outcome:
 
 
 def perform(key: str, experiment: Experiment) -> Outcome:
-    """One experiment, in a worker; refused where files or pagetide are not the driver's."""
+    """One experiment, in this process or in a worker; refused where pagetide or files are not what the key says, before and after."""
     try:
-        own = experiment.key()
+        if experiment.key() == key:
+            outcome = outcome_of(experiment.words(), False)
+            if experiment.key() == key:
+                return outcome
     except PagetideError as error:
         return b"", (1, error.what, error.hint)
-    if own != key:
-        what = "the worker's machine has another pagetide, or other content in a file of the experiment"
-        return b"", (1, what, "install the same version there, and have files at the same paths")
-    return outcome_of(experiment.words(), False)
+    what = "a file of the experiment has changed since the sweep began, or the worker's machine has another one or another pagetide"
+    return b"", (1, what, "sweep again; all machines need the same version, and files at the same paths")

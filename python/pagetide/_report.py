@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterator
 from functools import cached_property
@@ -10,6 +11,12 @@ from ._call import chunks, option, result, time
 from ._errors import UsageError
 from ._progress import Progress
 from ._result import Result, Table
+
+
+PROCESS = ("pid", "command", "resident_bytes", "mapped_bytes", "swapped_bytes", "unknown_age_bytes")
+"""Columns of processes that there always are."""
+POINT = ("bytes", "idle_ms", "refaults_per_minute", "miss_ratio", "refaulted_pages", "watched_ms")
+"""Columns of a curve."""
 
 
 class Report(Result):
@@ -32,17 +39,18 @@ class Report(Result):
     @cached_property
     def processes(self) -> Table:
         """The processes, each with its bytes by what they are (docs/usage.md)."""
-        return _table("Processes", self.data["processes"])
+        return _table("Processes", PROCESS, self.data["processes"])
 
     @cached_property
     def curve(self) -> Table | None:
         """Refaults a minute by memory size, if ``curve=True`` asked for it."""
         curve = self.data.get("curve")
-        return None if curve is None else _table("What less memory would cost", curve["points"])
+        return None if curve is None else _table("What less memory would cost", POINT, curve["points"])
 
 
-def _table(title: str, objects: list[dict[str, object]]) -> Table:
-    names = list(objects[0]) if objects else []
+def _table(title: str, least: tuple[str, ...], objects: list[dict[str, object]]) -> Table:
+    """With the columns of its first row; of none, those that there always are."""
+    names = list(objects[0]) if objects else list(least)
     return Table.of_rows(title, names, [[one.get(name) for name in names] for one in objects])
 
 
@@ -120,6 +128,8 @@ def _words(
     source: str | None,
     root: str | os.PathLike[str] | None,
 ) -> list[str]:
+    if hasattr(target, "__index__") and not isinstance(target, bool):
+        target = operator.index(target)  # type: ignore[arg-type]
     if isinstance(target, bool) or not isinstance(target, (int, str, type(None))):
         raise UsageError(f"cannot report on {target!r}: it is no pid and no tenant", "give a number, or a path")
     words = [*option("cgroup", cgroup), *option("all", all), *option("age-every", time(age_every))]

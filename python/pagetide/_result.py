@@ -74,6 +74,9 @@ class Table:
         columns = {}
         for name, values in self.columns.items():
             is_whole = arrays[name].dtype.kind in "if" and None not in values
+            if arrays[name].dtype.kind == "U":
+                # One column has one type: numbers among texts are texts.
+                values = [None if value is None else str(value) for value in values]
             columns[name] = pyarrow.array(arrays[name] if is_whole else values)
         return pyarrow.table(columns)
 

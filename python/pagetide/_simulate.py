@@ -34,7 +34,11 @@ class Simulated(Result):
 
 def value_text(value: object) -> str:
     """A value as the command line takes it."""
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value
+    # Numbers of numpy are none to json.
+    is_number = hasattr(value, "item") and not isinstance(value, (bool, int, float))
+    return json.dumps(value.item() if is_number else value)  # type: ignore[attr-defined]
 
 
 def words_of(

@@ -10,9 +10,9 @@ from ._errors import Failed, UsageError, PagetideError, error_of
 from ._experiment import Experiment
 from ._folder import Folder
 from ._progress import Progress, Tell, telling
-from ._ray import Outcome, outcomes
+from ._ray import Outcome, outcomes, perform
 from ._result import Table
-from ._simulate import Simulated, outcome_of
+from ._simulate import Simulated
 
 
 class Sweep(Sequence[Simulated]):
@@ -67,6 +67,11 @@ class SweepError(PagetideError):
         first = f"{experiment.scenario} {dict(experiment.set)} seed {experiment.seed}: {error.what}"
         super().__init__(f"{len(failures)} of {of} experiments failed; the first: {first}", error.hint)
         self.failures = tuple(failures)
+        self._of = of
+
+    def __reduce__(self) -> tuple[type[SweepError], tuple[object, int]]:
+        """What another process needs to have it, too."""
+        return SweepError, (self.failures, self._of)
 
 
 def sweep(
@@ -136,6 +141,6 @@ def _outcomes(missing: list[tuple[str, Experiment]], workers: int | None, addres
         return
     if workers == 1:
         for key, one in missing:
-            yield key, outcome_of(one.words(), False)
+            yield key, perform(key, one)
     else:
         yield from outcomes(missing, workers, address)

@@ -80,12 +80,13 @@ def bins(report, kind):
 
 
 def is_to_scale(page, name, bars):
-    """Parts are as long as their bytes, on one scale, to a pixel and the three thousandths that the least has."""
+    """Parts are as long as their bytes, on one scale, to a pixel and the three thousandths that each little one takes of the others."""
     most = max(sum(size for size, _ in parts) for _, parts, _ in bars)
     for label, parts, room in bars:
+        little = max(1, sum(size < 0.003 * most for size, _ in parts))
         for size, drawn in parts:
             wanted = room * size / most
-            page.expect(f"{name}, {label}: {drawn} pixels for {wanted}", abs(drawn - wanted) <= 1 + 0.0045 * room)
+            page.expect(f"{name}, {label}: {drawn} pixels for {wanted}", abs(drawn - wanted) <= 1 + (0.0015 + 0.003 * little) * room)
 
 
 def has_bars(page):

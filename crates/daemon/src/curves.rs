@@ -77,16 +77,23 @@ impl Cost<'_> {
     fn too_early(&self) -> String {
         let rule = self.curve.refaults_per_mille;
         let seconds = (self.curve.needed_ms(rule) / 1000.0).ceil();
+        let needed = self.curve.needed_ms(rule);
         #[expect(clippy::cast_precision_loss, reason = "a time that is compared")]
-        let watched_ms = self.curve.watched_ms as f64;
-        match seconds.is_finite() && seconds * 1000.0 > watched_ms {
-            true => format!(
+        let is_told = |watched_ms: u64| watched_ms as f64 >= needed;
+        let points = &self.curve.points;
+        // Larger sizes were watched for less time: a program that has grown was not that large before.
+        let largest = points.iter().rev().find(|point| is_told(point.watched_ms));
+        let is_early = needed.is_finite() && !is_told(self.curve.watched_ms);
+        match largest {
+            _ if is_early || (largest.is_none() && !points.is_empty()) => format!(
                 "not yet: that no more than {}% of the working set come back in a minute takes {seconds:.0}s to tell",
-                rule / 10.0
+                (rule * 100.0).round() / 1000.0
             ),
-            false => {
-                "none: at no size below what was seen in use would so little come back".to_owned()
-            }
+            Some(point) if points.last().is_some_and(|last| last.bytes > point.bytes) => format!(
+                "none: at no size up to {} would so little come back, and larger ones were not watched for long enough",
+                Bytes(point.bytes)
+            ),
+            _ => "none: at no size below what was seen in use would so little come back".to_owned(),
         }
     }
 
@@ -237,6 +244,16 @@ mod tests {
             "{html}"
         );
         assert!(!html.contains("class=\"dot limit\""), "{html}");
+        // A program that has grown: its smaller sizes are told and too dear, the larger ones were full for too short.
+        let mut grown = curve();
+        for point in &mut grown.points {
+            (point.refaults_per_minute, point.watched_ms) = (1e6, 1 << 40);
+        }
+        let last = grown.points.last_mut().expect("four");
+        (last.refaults_per_minute, last.watched_ms) = (0.0, 1);
+        grown.watched_ms = 1 << 40;
+        let html = cost(&grown.recommending(2.0)).html();
+        assert!(html.contains("none: at no size up to 42 MiB"), "{html}");
         let never = Curve {
             working_set_bytes: 1 << 40,
             points: Vec::new(),

@@ -11,6 +11,9 @@ use crate::axis::{WHOLE, place};
 use crate::figure::{legend, percent};
 use crate::text::escaped;
 
+/// Of no part less is drawn.
+const LEAST: u64 = 3;
+
 /// A part of a bar.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
@@ -72,11 +75,17 @@ pub fn bars(title: &str, all: &[Bar], colours: &[(String, String)]) -> String {
 /// Parts of a bar that is `whole` long.
 pub(crate) fn drawn<'a>(parts: impl Iterator<Item = &'a Part>, whole: u64) -> String {
     let mut svg = "<svg class=\"agebar\" aria-hidden=\"true\">".to_owned();
-    let mut before = 0u64;
-    for Part { class, name, bytes } in parts.filter(|part| part.bytes > 0) {
+    let parts: Vec<&Part> = parts.filter(|part| part.bytes > 0).collect();
+    let (mut before, mut last) = (0u64, 0);
+    for (at, Part { class, name, bytes }) in parts.iter().enumerate() {
         let after = before.saturating_add(*bytes);
-        let (x, end) = (place(before, whole), place(after, whole));
-        let (x, end) = (x.min(WHOLE - 3), end.max(x + 3).min(WHOLE));
+        // Room for each one behind it.
+        let most = WHOLE.saturating_sub(LEAST * (parts.len() - 1 - at) as u64);
+        let x = place(before, whole)
+            .max(last)
+            .min(most.saturating_sub(LEAST));
+        let end = place(after, whole).max(x + LEAST).min(most);
+        last = end;
         let _ = write!(
             svg,
             "<rect class=\"{class}\" x=\"{}\" y=\"0\" width=\"{}\" height=\"100%\" data-bytes=\"{bytes}\">\
@@ -125,6 +134,20 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        // (Two little parts and a large one began at the same place, and the last one hid the others.)
+        let little = bar("d", &[("a0", 1), ("a1", 1), ("a6", 1 << 30), ("un", 1)]);
+        let text = bars("d", &[little], &[]);
+        for part in [
+            ("a0", "0.0%", "0.3%"),
+            ("a1", "0.3%", "0.3%"),
+            ("a6", "0.6%", "99.1%"),
+            ("un", "99.7%", "0.3%"),
+        ] {
+            let (class, x, width) = part;
+            let rect = format!("<rect class=\"{class}\" x=\"{x}\" y=\"0\" width=\"{width}\"");
+            assert!(text.contains(&rect), "{rect}: {text}");
+        }
+        let text = bars("By <kind>", &all, &[]);
         assert!(!text.contains("class=\"out\""), "nothing is not drawn");
         assert_eq!(bars("none", &[], &[]), "");
     }

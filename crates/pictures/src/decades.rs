@@ -5,6 +5,8 @@
 
 /// Powers of ten between both ends, at most.
 const MOST: f64 = 8.0;
+/// Both ends and what lies between.
+const MARKS: usize = 9;
 
 /// Powers of ten that rates lie between.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,6 +52,7 @@ impl Decades {
         let (low, high) = self.ends();
         std::iter::successors(Some(low), |power| Some(power * 10.0))
             .take_while(move |power| *power < high * 2.0)
+            .take(MARKS)
     }
 }
 
@@ -83,6 +86,8 @@ mod tests {
         let middle = decades.height(10_f64.powf(1.5)).expect("something");
         assert!((middle - 0.5).abs() < 1e-9, "{middle}");
         assert_eq!(Decades::of([0.0].into_iter()), None);
+        let least = Decades::of([5e-324].into_iter()).expect("something");
+        assert!(least.powers().count() <= 9, "though the lowest power is 0");
         let one = Decades::of([10.0].into_iter()).expect("one");
         assert_eq!(one.ends(), (10.0, 100.0), "an axis has a length");
     }

@@ -56,6 +56,8 @@ impl Call {
 
     /// Waits for output or the end, `seconds` at most.
     fn wait<'py>(&self, py: Python<'py>, seconds: f64) -> Told<'py> {
+        // What is no number is no time.
+        let seconds = if seconds.is_nan() { 0.0 } else { seconds };
         let time = Duration::from_secs_f64(seconds.clamp(0.0, LONGEST));
         let news = py.detach(|| self.shared.wait(time));
         let (what, share) = news.progress.unzip();
@@ -77,7 +79,7 @@ impl Drop for Call {
 
 fn perform(words: &[OsString], stop: &Arc<AtomicBool>, shared: &Shared) -> End {
     let told = &mut |what: &str, share| shared.progress(what, share);
-    match cli::call::call(words, stop, told, Output(shared)) {
+    match cli::call::call(words, stop, told, Output { shared, stop }) {
         Ok(()) => (0, String::new(), String::new()),
         Err(failure) => (
             failure.exit(),

@@ -61,7 +61,7 @@ pub(super) fn ending() -> Response {
 fn find(tree: &Tree, path: &str) -> Result<MemcgId, Error> {
     let name = path.trim_matches('/');
     tree.tenants.find(Path::new(name)).ok_or_else(|| {
-        let what = format!("there is no tenant {name}");
+        let what = format!("there is no tenant /{name}");
         Error::failed(what, "`pagetide top` shows those that there are")
     })
 }
@@ -104,7 +104,7 @@ fn refused(path: &str, errno: Errno) -> Error {
         Errno::NODEV => "it is gone",
         _ => "see what `pagetide serve` says",
     };
-    Error::failed(format!("cannot do that for tenant {name}: {errno}"), hint)
+    Error::failed(format!("cannot do that for tenant /{name}: {errno}"), hint)
 }
 
 /// Each counter's name and value, in the order of memory.stat: sizes in bytes.

@@ -133,12 +133,14 @@ fn tenants(plans: &Plans, courses: &[Course]) -> Table {
     table
 }
 
-/// A swept value: sizes in MiB, so that they can be drawn.
+/// A swept value: sizes in MiB, so that they can be drawn. What may be a time is told as it is.
 fn cell(value: &Value) -> Cell {
     use serde::Deserialize;
     match value {
         Value::Integer(n) => u64::try_from(*n).map_or(Cell::Empty, Cell::Count),
         Value::Float(x) => Cell::Figure(*x),
+        // `2m` is a time, too, beside `30s`: nobody can tell it from 2 MiB.
+        Value::String(text) if text.trim_end().ends_with('m') => Cell::Text(text.clone()),
         Value::String(text) => match super::values::Size::deserialize(value.clone()) {
             Ok(size) => Cell::Figure(mib(size.0 / 4096)),
             Err(_) => Cell::Text(text.clone()),

@@ -20,6 +20,7 @@ use pictures::{BINS, CLASSES, Clock, Moment, Track, class_sums};
 use super::snapshot::{Action, Snapshot, name_of};
 use actions::Actions;
 use names::Names;
+pub(super) use names::cut;
 use row::{AGES, FIELDS, HAS_WAITED, REFAULTS, Row, STEALS, SWAPPED, UNKNOWN, WAITED_US};
 use tier::Tier;
 

@@ -20,7 +20,7 @@ pub(super) struct Names {
 }
 
 /// As it is kept.
-pub(super) fn cut(name: &str) -> String {
+pub(in super::super) fn cut(name: &str) -> String {
     if name.len() <= NAME_MAX {
         return name.to_owned();
     }
@@ -71,7 +71,7 @@ impl Names {
 
     /// The number of a name.
     pub(super) fn find(&self, name: &str) -> Option<u32> {
-        self.numbers.get(name).copied()
+        self.numbers.get(&cut(name)).copied()
     }
 
     /// All of them.
@@ -112,6 +112,7 @@ mod tests {
         let (one, other) = (names.number_of(&long("a")), names.number_of(&long("b")));
         assert_ne!(one, other);
         assert_eq!(names.number_of(&long("a")), one);
+        assert_eq!(names.find(&long("a")), Some(one), "by its whole name");
         assert!(names.all().all(|(_, name)| name.len() <= NAME_MAX));
         names.retain(&BTreeSet::from([other]));
         assert_eq!((names.get(one), names.all().count()), (None, 1));

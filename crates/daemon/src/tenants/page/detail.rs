@@ -6,6 +6,7 @@ use engine::Bytes;
 use host::manage::tenants::figures::TenantFigures;
 use pictures::{Hints, Moment, Track, area, came_back, escaped, heat, waited};
 
+use super::super::history::cut;
 use super::super::snapshot::name_of;
 use super::View;
 use super::numbers::{count, percent, share, time};
@@ -51,7 +52,7 @@ pub(super) fn detail(view: &View) -> String {
 fn cost(view: &View, figures: &TenantFigures) -> String {
     let heading = "<h3>What less memory would cost</h3>\n";
     let Some(curve) = view.curve else {
-        let name = escaped(&view.query.tenant);
+        let name = escaped(&shell_word(&view.query.tenant));
         return format!(
             "{heading}<p class=\"note\">Not known yet: it takes some looks. <code>pagetide report --curve {name}</code> \
              asks the tree itself.</p>\n"
@@ -64,6 +65,15 @@ fn cost(view: &View, figures: &TenantFigures) -> String {
         unknown_age_bytes: moment.unknown,
     };
     heading.to_owned() + &cost.html()
+}
+
+/// A name as a shell takes it, whatever is in it: who copies the command may be root.
+fn shell_word(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._@:-".contains(c);
+    match name.chars().all(is_plain) {
+        true => name.to_owned(),
+        false => format!("'{}'", name.replace('\'', "'\\''")),
+    }
 }
 
 /// What of a tenant is in memory, on all nodes.
@@ -87,7 +97,7 @@ fn cards(view: &View, figures: &TenantFigures) -> String {
     let resident = moment.resident();
     let recent = view.history.recent(view.now_ms);
     let recent = recent
-        .get(view.query.tenant.as_str())
+        .get(cut(&view.query.tenant).as_str())
         .copied()
         .unwrap_or_default();
     let charged = figures.charged.map_or(String::new(), |bytes| {
@@ -95,9 +105,10 @@ fn cards(view: &View, figures: &TenantFigures) -> String {
     });
     let older =
         |ms: u64, name: &str| format!("{} for {name}", percent(moment.older_than(ms), resident));
-    let back = match count(recent.back).as_str() {
-        "" | "-" => "none comes back".to_owned(),
-        pages => format!("{pages} pages a minute come back"),
+    let back = match recent.back {
+        None => String::new(),
+        Some(0) => "none comes back".to_owned(),
+        back => format!("{} pages a minute come back", count(back)),
     };
     let unknown = match moment.unknown {
         0 => String::new(),
@@ -207,7 +218,14 @@ fn concerns(text: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::concerns;
+    use super::{concerns, shell_word};
+
+    #[test]
+    fn a_command_can_be_copied() {
+        assert_eq!(shell_word("/a-b.slice/c@1"), "/a-b.slice/c@1");
+        assert_eq!(shell_word("/a\\x2db"), "'/a\\x2db'");
+        assert_eq!(shell_word("/it's; rm"), "'/it'\\''s; rm'");
+    }
 
     #[test]
     fn actions_name_their_tenants() {

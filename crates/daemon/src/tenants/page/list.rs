@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use pictures::{CLASSES, age_bar, class_sums, escaped, strip};
 
+use super::super::history::cut;
 use super::super::history::{Recent, Strip};
 use super::super::snapshot::name_of;
 use super::numbers::{count, percent, share, size};
@@ -99,7 +100,7 @@ fn rows(view: &View) -> (Vec<Row>, usize) {
             resident: moment.resident(),
             swapped: figures.swapped,
             cold: moment.older_than(COLD_MS),
-            recent: recent.get(name.as_str()).copied().unwrap_or_default(),
+            recent: recent.get(cut(&name).as_str()).copied().unwrap_or_default(),
             name,
         });
     }
@@ -154,7 +155,7 @@ fn line(view: &View, row: &Row, strips: &BTreeMap<&str, Strip>, whole: u64, text
         _ => &row.name,
     };
     let empty = Strip::new();
-    let history = strips.get(row.name.as_str()).unwrap_or(&empty);
+    let history = strips.get(cut(&row.name).as_str()).unwrap_or(&empty);
     let _ = writeln!(
         text,
         "<tr{class}><th class=\"name d{depth}\" scope=\"row\"><a href=\"{link}\" title=\"{}\"{current}>{}</a></th>\

@@ -42,7 +42,8 @@ function track() {
 }
 
 function words(at, step, figures) {
-  const time = new Date(at + step).toLocaleString();
+  // The last one is not over yet.
+  const time = new Date(Math.min(at + step, Date.now())).toLocaleString();
   if (!figures) { return time + ": nobody looked"; }
   const [unknown, swapped, back, waited, ...ages] = figures;
   const parts = [size(ages.reduce((sum, kib) => sum + kib, unknown)) + " in memory", size(swapped) + " in swap"];
@@ -91,14 +92,15 @@ function replace(text) {
   const main = new DOMParser().parseFromString(part, "text/html").querySelector("main");
   if (!main) { return false; }
   const search = one("input[type=search]");
-  const wanted = search.value;
+  // What was not asked for yet; what was asked for is in the new page.
+  const wanted = search.value === search.defaultValue ? null : search.value;
   const isWriting = document.activeElement === search;
   const link = document.activeElement && document.activeElement.title;
   const scrolled = [one(".list .scroll"), one(".actions")].map((box) => (box ? box.scrollTop : 0));
   const opened = all("details[open] > summary").map((summary) => summary.textContent);
   document.title = main.dataset.title;
   one("main").replaceWith(document.adoptNode(main));
-  one("input[type=search]").value = wanted;
+  if (wanted !== null) { one("input[type=search]").value = wanted; }
   all("summary").forEach((summary) => { summary.parentElement.open = opened.includes(summary.textContent); });
   begin();
   [one(".list .scroll"), one(".actions")].forEach((box, n) => { if (box) { box.scrollTop = scrolled[n]; } });
