@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use e2e::bench::{Args, Findings};
 use e2e::guard::Run;
+use e2e::proc;
 use e2e::programs;
 use e2e::tenants::Tree;
 use e2e::zram::Swap;
@@ -115,11 +116,5 @@ fn pgsteal(line: &str) -> Option<f64> {
 /// Pages that the kernel has swapped out, of the whole host: those that hold nothing but zeros are noted and not
 /// written (since Linux 6.12), and a page of /dev/zero that was only read is one.
 fn swapped_out() -> f64 {
-    let text = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
-    let count = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|count| count.trim().parse().ok())
-            .unwrap_or(0.0)
-    };
-    count("pswpout ") + count("swpout_zero ")
+    (proc::vmstat("pswpout") + proc::vmstat("swpout_zero")) as f64
 }

@@ -124,3 +124,17 @@ pub fn in_path(command: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| Path::new(&folder).join(command).is_file())
 }
+
+/// A counter of the machine since it started; 0 of none.
+#[must_use]
+pub fn vmstat(name: &str) -> u64 {
+    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let count = |line: &str| {
+        line.strip_prefix(name)?
+            .strip_prefix(' ')?
+            .trim()
+            .parse()
+            .ok()
+    };
+    text.lines().find_map(count).unwrap_or(0)
+}

@@ -391,7 +391,7 @@ impl Memory for Kernel<'_> {
                             .for_each(|id| lruvec.young(id));
                     }
                 });
-            if let Some(in_use) = in_use {
+            if let Some(in_use) = in_use.filter(|in_use| !in_use.is_empty()) {
                 self.give_second_chance(owner, in_use);
             }
         }

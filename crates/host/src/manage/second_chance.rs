@@ -33,6 +33,11 @@ impl InUse {
         }
     }
 
+    /// There is nothing to clear.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Clears their bits, in a process with these mappings, from an address on and around, until somebody waits for us; what became of it,
     /// and from where on the next time.
     pub(super) fn clear(
