@@ -124,7 +124,9 @@ fn a_curve_is_on_it_once_it_is_known() {
     let target = "tenant=%2Fa<b".replace('<', "%3C");
     let without = page(&known, &target);
     is_sound(&without);
-    assert!(without.contains("Not known yet") && without.contains("report --curve &#39;/a&lt;b&#39;<"));
+    assert!(
+        without.contains("Not known yet") && without.contains("report --curve &#39;/a&lt;b&#39;<")
+    );
     let point = |mib: u64, refaults| CurvePoint::new(mib << 20, 0, (refaults, 9_000), 60_000);
     let curve = Curve {
         points: vec![point(1, 900), point(2, 9)],
