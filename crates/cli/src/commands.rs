@@ -31,6 +31,12 @@ mod users;
 /// # Errors
 /// What is to be told.
 pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
+    if let Command::Sim(_) | Command::Mrc(_) | Command::Completions { .. } | Command::Man(_) =
+        command
+    {
+        // They look at no process, and read and write what the user names.
+        daemon::rights::drop_capabilities_of_file()?;
+    }
     match command {
         Command::Demo { json } => demo::demo(json),
         Command::Run(args) => run::run(&args),

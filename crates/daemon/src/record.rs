@@ -12,6 +12,7 @@ use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::rights::as_user;
 
 /// Of a longer command line the beginning is kept, bytes.
 const COMMAND_MAX: usize = 4000;
@@ -65,7 +66,7 @@ pub fn create(path: &Path) -> Result<File, Error> {
             "give another file with --record",
         )
     };
-    let file = File::create(path).map_err(|error| refused(error.to_string()))?;
+    let file = as_user(|| File::create(path)).map_err(|error| refused(error.to_string()))?;
     match file.metadata() {
         Ok(meta) if meta.is_file() => Ok(file),
         Ok(_) => Err(refused("it is no regular file".to_owned())),

@@ -42,6 +42,41 @@ pub fn drop_capabilities_of_file() -> Result<(), Error> {
     })
 }
 
+/// Does something with the user's own rights to files: what is named by the user is opened as the user, whatever pagetide's file may. Of this
+/// thread, which has its own again afterwards.
+pub fn as_user<T>(act: impl FnOnce() -> T) -> T {
+    let files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+    let before = match getuid().is_root() {
+        true => None,
+        false => capabilities(None).ok(),
+    };
+    if let Some(before) = before {
+        let mut sets = before;
+        sets.effective = sets.effective.difference(files.difference(ambient()));
+        let _ = set_capabilities(None, sets);
+    }
+    let done = act();
+    if let Some(before) = before {
+        let _ = set_capabilities(None, before);
+    }
+    done
+}
+
+/// Who serves a tree has the rights for it himself: what our file may is for one's own processes.
+///
+/// # Errors
+/// The user has them of our file alone.
+pub(crate) fn is_no_servant_of_a_file() -> Result<(), Error> {
+    let own = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
+    if getuid().is_root() || own.difference(ambient()).is_empty() {
+        return Ok(());
+    }
+    Err(Error::missing(
+        "cannot serve a tree of tenants with the capabilities of pagetide's file: it is about processes of all users",
+        "run it as root",
+    ))
+}
+
 /// Whether the user may manage a process: root and who has CAP_SYS_PTRACE may all that the kernel lets
 /// them, others their own processes that can be traced (ptrace(2), access mode checking).
 ///

@@ -228,6 +228,26 @@ fn capabilities_of_the_file() {
         let refused = nobody(&format!("{copy} {verb} {others}")).finish(SOON);
         assert_refused(&refused, 3, &["another user"]);
     }
+    // (What the user named was opened with the rights of the file: anybody could have replaced /etc/passwd by a report.)
+    let kept = TempDir::new();
+    let (page, secret) = (kept.file("page.html"), kept.file("trace.csv"));
+    for file in [&page, &secret] {
+        std::fs::write(file, "1\n2\n").expect("it is ours");
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).expect("ours");
+    }
+    for words in [
+        format!("report {own} --for 1s --html {page}"),
+        format!("attach {own} --for 1s --record {page}"),
+        format!("mrc {secret}"),
+        format!("man --to {}", kept.path().display()),
+        "serve --host none".to_owned(),
+    ] {
+        let refused = nobody(&format!("{copy} {words}")).finish(SOON);
+        assert!(!refused.status.success(), "{words}: {}", refused.stdout);
+    }
+    let left = std::fs::read_to_string(&page).expect("it is there");
+    assert_eq!(left, "1\n2\n");
+    assert_eq!(std::fs::read_dir(kept.path()).expect("ours").count(), 2);
 }
 
 #[test]

@@ -173,6 +173,7 @@ impl Folios {
         while !rest.is_empty() {
             let neighbours = rest
                 .windows(2)
+                .take(most - 1)
                 .take_while(|two| two[1] == two[0] + 1)
                 .count();
             let (run, later) = rest.split_at((neighbours + 1).min(most));

@@ -158,7 +158,8 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
         &[
             &["options", "hash"],
             &["curves", "error"],
-            &["control", "rights", "walls", "record"],
+            &["control", "rights", "walls"],
+            &["record"],
             &["handshake"],
             &["http", "preflight"],
             &["serve"],

@@ -63,8 +63,10 @@ pub(super) fn attach(args: &Attach) -> Result<u8, Failure> {
         true => json_lines(&report) + "\n",
         false => memory::human(&report, style),
     };
-    std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes())?;
+    let written = std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes());
+    // What failed is told even if nobody reads the report.
     ended?;
+    written?;
     Ok(0)
 }
 

@@ -21,8 +21,8 @@ pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
         let Response::Reclaimed(done) = answer else {
             return Err(unexpected());
         };
-        print(&done, args.json)?;
-        return short(&format!("tenant {path}"), what, &done).map_or(Ok(0), Err);
+        let written = print(&done, args.json);
+        return ended(short(&format!("tenant {path}"), what, &done), written);
     }
     let chosen = chosen(&whose(&told))?;
     let name = chosen.tenant.to_string();
@@ -41,8 +41,16 @@ pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
             );
         })?,
     };
-    print(&done, args.json)?;
-    short(&name, what, &done).map_or(Ok(0), Err)
+    let written = print(&done, args.json);
+    ended(short(&name, what, &done), written)
+}
+
+/// What failed is told even if nobody reads what was done.
+fn ended(failed: Option<Failure>, written: Result<(), Failure>) -> Result<u8, Failure> {
+    match failed {
+        Some(failed) => Err(failed),
+        None => written.map(|()| 0),
+    }
 }
 
 fn print(done: &Done, json: bool) -> Result<(), Failure> {

@@ -1,11 +1,11 @@
 //! Whose manager has a process among its own: asked of all managers that listen here.
 //!
-//! Invariant: a manager that does not answer, or may not be asked, says no within [`WITHIN`]; a stranger
-//! that took a manager's name can at most say no.
+//! Invariant: a manager that does not answer, or may not be asked, says no within [`WITHIN`], and one that does not listen at once;
+//! a stranger that took a manager's name can speak for its own processes and nobody else's.
 
 use std::time::Duration;
 
-use super::client::is_managed;
+use super::client::{is_managed, speaks_for};
 use super::{ControlError, Request, Response, Tenant, ask, manager_of};
 
 /// How long one manager has for its answer.
@@ -33,12 +33,16 @@ pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
         return Ok(None);
     };
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    Ok(managed(&sockets).into_iter().find_map(|tenant| {
-        let answer = ask(&tenant, &Request::Manages { pid }, WITHIN);
-        let has = matches!(answer, Ok(Response::Manages(true)));
-        let manager = manager_of(&tenant).ok().flatten()?;
-        has.then_some(Managed { tenant, manager })
-    }))
+    let believed = |tenant: &Tenant| speaks_for(tenant, pid);
+    Ok(managed(&sockets)
+        .into_iter()
+        .filter(believed)
+        .find_map(|tenant| {
+            let answer = ask(&tenant, &Request::Manages { pid }, WITHIN);
+            let has = matches!(answer, Ok(Response::Manages(true)));
+            let manager = manager_of(&tenant).ok().flatten()?;
+            has.then_some(Managed { tenant, manager })
+        }))
 }
 
 /// Processes that have a manager of their own. Whoever takes such a name without being one can hide its own processes by

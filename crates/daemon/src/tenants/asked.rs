@@ -134,9 +134,6 @@ impl Given {
             history: (history.as_os_str() != "none").then_some(history),
         };
         let mount = self.mount.clone().or(file.mount);
-        if let Some(mount) = &mount {
-            hides_nothing(mount, &listen)?;
-        }
         Ok(Asked {
             fixed: Fixed {
                 mount,
@@ -219,7 +216,15 @@ fn by_path<T>(
     all.into_iter().chain(own)
 }
 
-/// Refuses to mount over what pagetide itself must find again.
+impl Fixed {
+    /// Refuses to mount over what pagetide itself must find again. Asked before anything is mounted: later the mount itself would be asked, by whoever
+    /// is to answer.
+    pub(super) fn hides_nothing(&self) -> Result<(), Error> {
+        let mount = self.mount.as_deref();
+        mount.map_or(Ok(()), |mount| hides_nothing(mount, &self.listen))
+    }
+}
+
 fn hides_nothing(mount: &Path, listen: &Wanted) -> Result<(), Error> {
     // A killed one's mount answers nothing: its name is taken as it is.
     let place = mount.canonicalize().unwrap_or_else(|_| mount.to_owned());
@@ -419,7 +424,14 @@ mod tests {
                 history: Some(history.into()),
                 ..Given::default()
             };
-            given.asked().err().map(|error| error.exit_code())
+            {
+                let asked = given.asked().expect("it is right");
+                asked
+                    .fixed
+                    .hides_nothing()
+                    .err()
+                    .map(|error| error.exit_code())
+            }
         };
         let (tcp, refused) = ("127.0.0.1:9477", Some(2));
         assert_eq!(with("/run/pagetide/tenants", tcp, "none"), None);

@@ -35,6 +35,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::control::{ControlServer, Tenant};
 use crate::error::Error;
 use crate::preflight;
+use crate::rights;
 use crate::serve::wake::Wake;
 pub use asked::Given;
 use asked::{Asked, Fixed};
@@ -70,7 +71,9 @@ const LAST_ANSWER: Duration = Duration::from_secs(1);
 /// # Errors
 /// What cannot be had, before anything is changed; or the groups cannot be read any more.
 pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
+    rights::is_no_servant_of_a_file()?;
     let asked = given.asked()?;
+    asked.fixed.hides_nothing()?;
     let mut notes = Vec::new();
     if let Err(error) = preflight::swap(&crate::options::Options::default()) {
         notes.push(format!(

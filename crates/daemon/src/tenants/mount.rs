@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,9 +35,25 @@ const ASKED: Duration = Duration::ZERO;
 
 /// The mounted tree; dropping it unmounts.
 pub(super) struct Mounted {
-    #[expect(dead_code, reason = "held for its end")]
-    session: BackgroundSession,
+    /// Held for its end.
+    session: Option<BackgroundSession>,
+    at: PathBuf,
     stale: Sender<(INodeNo, OsString)>,
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        drop(self.session.take());
+        // Where somebody's working directory or open file is below it, it stays, and answers nothing any more.
+        detach_dead(&self.at);
+    }
+}
+
+/// Takes a mount away that nobody answers for.
+fn detach_dead(at: &Path) {
+    if rustix::fs::statfs(at).is_err_and(|errno| errno == Errno::NOTCONN) {
+        let _ = unmount(at, UnmountFlags::DETACH);
+    }
 }
 
 impl Mounted {
@@ -63,9 +79,7 @@ fn forget_stale(notifier: &Notifier, stale: &Receiver<(INodeNo, OsString)>) {
 /// There is no such directory, or FUSE cannot be had.
 pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
     // A killed one's mount answers nothing any more, but for what the kernel keeps of it.
-    if rustix::fs::statfs(at).is_err_and(|errno| errno == Errno::NOTCONN) {
-        let _ = unmount(at, UnmountFlags::DETACH);
-    }
+    detach_dead(at);
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         MountOption::FSName("pagetide".to_owned()),
@@ -86,7 +100,11 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         let (stale, names) = channel();
         let thread = std::thread::Builder::new().name("stale-names".to_owned());
         thread.spawn(move || forget_stale(&notifier, &names))?;
-        Ok(Mounted { session, stale })
+        Ok(Mounted {
+            session: Some(session),
+            at: at.to_owned(),
+            stale,
+        })
     });
     mounted.map_err(|error| {
         let what = format!("cannot mount the tenants at {}: {error}", at.display());

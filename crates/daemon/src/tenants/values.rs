@@ -45,6 +45,8 @@ pub(super) fn bytes(text: &str) -> Result<u64, Errno> {
     };
     let number = match digits {
         "" => return Err(Errno::INVAL),
+        // from_str_radix would take a sign, too.
+        digits if digits.contains(['+', '-']) => return Err(Errno::INVAL),
         digits if is_hex(digits) => u64::from_str_radix(&digits[2..], 16),
         digits if digits.len() > 1 && digits.starts_with('0') => u64::from_str_radix(digits, 8),
         digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse(),

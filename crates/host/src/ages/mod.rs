@@ -251,7 +251,8 @@ impl Ages {
             return Looked::Done;
         }
         let stat = match self.proc.stat(identity.pid) {
-            Ok(Some(stat)) => stat,
+            // Another process may have its number by now.
+            Ok(Some(stat)) if stat.identity() == identity => stat,
             _ => return Looked::Gone,
         };
         // From before the reading: what is accessed during it is read in the next round.

@@ -24,7 +24,7 @@ pub(super) fn open_again(dir: &OwnedFd) -> Result<OwnedFd, Errno> {
 }
 
 pub(super) fn read(dir: &OwnedFd, name: &str) -> Result<Vec<u8>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(dir, name, flags, Mode::empty())?;
     let mut text = Vec::with_capacity(4096);
     read_all(&file, usize::MAX, &mut text)?;
@@ -33,7 +33,8 @@ pub(super) fn read(dir: &OwnedFd, name: &str) -> Result<Vec<u8>, Errno> {
 
 /// One write(2): these files take a value whole.
 pub(super) fn write(dir: &OwnedFd, name: &str, text: &str) -> Result<(), Errno> {
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    // In a control group there are no links; in any other directory they could lead anywhere.
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(dir, name, flags, Mode::empty())?;
     rustix::io::write(&file, text.as_bytes()).map(drop)
 }

@@ -57,7 +57,7 @@ impl Watch {
     fn begun(&self) -> Report {
         let (age_source, age_grain) = source::names(self.ages.source());
         Report {
-            wall_ms: self.now_ms,
+            wall_ms: self.ended_ms,
             age_source,
             age_grain,
             interval_ms: self.interval_ms(),
@@ -96,7 +96,7 @@ impl Watch {
         }
         let scanned = self.proc.vmstat().unwrap_or_default().scanned;
         if scanned != self.vmstat.scanned {
-            let pages = scanned.wrapping_sub(self.vmstat.scanned);
+            let pages = scanned.saturating_sub(self.vmstat.scanned);
             report.notes.push(format!(
                 "the kernel's reclaim looked at {pages} pages of this host meanwhile and cleared their \
                  accessed bits: those of them that are watched may look older than they are"
@@ -116,7 +116,7 @@ impl Watch {
 
     /// Processes, their sums, and the histogram.
     fn fill_processes(&self, report: &mut Report, is_one: &dyn Fn(Identity) -> bool) {
-        let mut bins = Bins::new(self.ages.nodes().len(), self.now_ms, self.now_ms);
+        let mut bins = Bins::new(self.ages.nodes().len(), self.ended_ms, self.ended_ms);
         let mut unknown: Vec<(Hidden, u64)> = Vec::new();
         let mut unsure = 0;
         for identity in self.members.iter().filter(|one| is_one(**one)) {
@@ -179,8 +179,8 @@ impl Watch {
     /// more is in swap and by faults that needed reading, which the host's count bounds.
     fn paged(&self) -> (u64, u64) {
         let now = self.proc.vmstat().unwrap_or_default();
-        let out = now.swapped_out.wrapping_sub(self.vmstat.swapped_out);
-        let back = now.swapped_in.wrapping_sub(self.vmstat.swapped_in);
+        let out = now.swapped_out.saturating_sub(self.vmstat.swapped_out);
+        let back = now.swapped_in.saturating_sub(self.vmstat.swapped_in);
         if matches!(self.settings.target, Target::All) {
             return (out, back);
         }

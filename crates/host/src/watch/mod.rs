@@ -96,10 +96,27 @@ pub struct Watch {
     denied: (u64, String),
     /// Time of the last round, milliseconds.
     now_ms: u64,
+    /// When the last look that is over was: what is told is as of then, while another one is under way, too.
+    ended_ms: u64,
     rounds: u64,
     peak_bytes: u64,
     curve: RefaultCurve,
     finished: bool,
+}
+
+/// Who is watched is a process, with all its threads.
+fn is_no_thread(proc: &Proc, target: &Target) -> Result<(), WatchError> {
+    let Target::Descendants(pid) = *target else {
+        return Ok(());
+    };
+    match proc.status(pid)?.filter(|status| status.tgid != pid) {
+        None => Ok(()),
+        Some(status) => {
+            let own = status.tgid;
+            let what = format!("cannot watch {pid}: it is a thread of process {own}");
+            Err(WatchError::failure(what, format!("give {own}")))
+        }
+    }
 }
 
 impl Watch {
@@ -110,16 +127,7 @@ impl Watch {
     pub fn open(settings: Settings) -> Result<Watch, WatchError> {
         let own = own::Own::prepared(settings.own_process);
         let proc = Proc::system()?;
-        if let Target::Descendants(pid) = settings.target
-            && let Some(status) = proc.status(pid)?
-            && status.tgid != pid
-        {
-            let what = format!(
-                "cannot watch {pid}: it is a thread of process {}",
-                status.tgid
-            );
-            return Err(WatchError::failure(what, format!("give {}", status.tgid)));
-        }
+        is_no_thread(&proc, &settings.target)?;
         let chosen = source::choose(settings.source)
             .map_err(|(what, hint)| WatchError::missing(what, hint))?;
         let mut notes = chosen.notes;
@@ -171,6 +179,7 @@ impl Watch {
             round: None,
             denied: (0, String::new()),
             now_ms: 0,
+            ended_ms: 0,
             rounds: 0,
             peak_bytes: 0,
             curve: RefaultCurve::default(),
@@ -214,6 +223,12 @@ impl Watch {
     #[must_use]
     pub fn looked_ms(&self) -> u64 {
         self.now_ms
+    }
+
+    /// The time of the last look that is over: ages are told as of then.
+    #[must_use]
+    pub fn ended_ms(&self) -> u64 {
+        self.ended_ms
     }
 
     /// The next look is now.

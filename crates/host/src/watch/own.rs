@@ -3,7 +3,9 @@
 //! Invariant: nothing that could end us: memory is locked only where no limit can be met later.
 
 use rustix::mm::{MlockAllFlags, mlockall};
-use rustix::process::{DumpableBehavior, Resource, getrlimit, set_dumpable_behavior};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
 
 use crate::system::Proc;
 
@@ -18,6 +20,7 @@ impl Own {
     pub(super) fn prepared(is_ours: bool) -> Own {
         if is_ours {
             stay_readable();
+            raise_descriptors();
         }
         Own(is_ours)
     }
@@ -39,6 +42,18 @@ impl Own {
 pub(crate) fn stay_readable() {
     // Where it cannot be changed, opening our own files says so.
     let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
+}
+
+/// Each process that is watched costs a descriptor (who clears its bits, [`crate::ages`]), and usual is a limit of 1,024, which we may raise.
+fn raise_descriptors() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        let raised = Rlimit {
+            current: maximum,
+            maximum,
+        };
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
 }
 
 /// Our pages must not go while memory is short: that is when we are asked. Under a limit, memory that is

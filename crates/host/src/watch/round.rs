@@ -79,6 +79,7 @@ impl Watch {
 
     fn end_look(&mut self, Round { gone, denied, .. }: Round) -> Result<(), WatchError> {
         self.ages.end_round();
+        self.ended_ms = self.now_ms;
         self.members.retain(|identity| !gone.contains(identity));
         for identity in &self.members {
             if let Some(space) = self.ages.space(*identity) {

@@ -335,7 +335,7 @@ impl Tenants {
     /// ENODEV.
     pub fn page_age(&mut self, memcg: MemcgId, edges: &[Vec<u64>]) -> Result<Ages, Errno> {
         self.tenant(memcg)?;
-        let now = self.driver.watch.elapsed_ms();
+        let now = self.driver.watch.ended_ms();
         let of_node = |(place, node): (usize, &u32)| {
             let edges = edges.get(place).cloned().unwrap_or_default();
             NodeAges {

@@ -162,7 +162,7 @@ impl Tenants {
     /// What is in memory, of each with all below it.
     fn by_node(&self, all: &[MemcgId]) -> BTreeMap<MemcgId, Vec<NodeFigures>> {
         let ages = self.driver.watch.ages();
-        let (now, nodes) = (self.driver.watch.elapsed_ms(), ages.nodes().len().max(1));
+        let (now, nodes) = (self.driver.watch.ended_ms(), ages.nodes().len().max(1));
         let none = || vec![NodeFigures::default(); nodes];
         let mut found: BTreeMap<MemcgId, Vec<NodeFigures>> =
             all.iter().map(|memcg| (*memcg, none())).collect();
