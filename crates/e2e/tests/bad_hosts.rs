@@ -250,6 +250,33 @@ fn capabilities_of_the_file() {
     assert_eq!(std::fs::read_dir(kept.path()).expect("ours").count(), 2);
 }
 
+/// Anybody may take a manager's name that is free: who answered there for every process kept root from managing any of them.
+#[test]
+fn a_stranger_speaks_for_nobody_elses_process() {
+    const STRANGER: &str = "import os, socket\n\
+        server = socket.socket(socket.AF_UNIX)\n\
+        server.bind(f'\\0pagetide.{os.getpid()}')\n\
+        server.listen()\n\
+        print('listens', flush=True)\n\
+        while True:\n\
+        \x20   peer = server.accept()[0]\n\
+        \x20   try:\n\
+        \x20       while peer.recv(4096): peer.sendall(b'{\"manages\":true}\\n')\n\
+        \x20   except OSError: pass\n";
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    let words = NOBODY
+        .split_whitespace()
+        .chain(["/usr/bin/python3", "-c", STRANGER]);
+    let stranger = Run::new(words).start();
+    wait::until("it listens", SOON, || stranger.stdout().contains("listens"));
+    let idle = sleeper();
+    let attach = ["attach", "--for", "1s", &idle.pid().to_string()].map(str::to_owned);
+    let done = pagetide::command(attach).finish(SOON);
+    assert!(done.status.success(), "{}", done.stderr);
+    assert_refused(&pagetide::on("stat", idle.pid()), 1, &["manages"]);
+}
+
 #[test]
 fn two_managers_at_once() {
     let _serial = serial();

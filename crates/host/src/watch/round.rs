@@ -105,3 +105,40 @@ impl Watch {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::system::family::Target;
+    use crate::watch::Settings;
+
+    /// (The story: a look in slices had set its time before it read anything, so what nobody touched less was a whole look older to who asked meanwhile.)
+    #[test]
+    fn what_is_told_during_a_look_is_as_of_the_one_before() {
+        let mut sleeps = Command::new("sleep").arg("60").spawn().expect("sleep");
+        let mut watch = Watch::open(Settings {
+            target: Target::Descendants(sleeps.id()),
+            interval: Duration::from_secs(1),
+            max_wait: None,
+            source: None,
+            own_process: false,
+        })
+        .expect("a process of ours");
+        let told = |watch: &Watch| {
+            let report = watch.report_of(String::new(), &|_| true);
+            (report.wall_ms, report.page_age)
+        };
+        watch.look_now(&mut ()).expect("it is there");
+        let before = told(&watch);
+        std::thread::sleep(Duration::from_millis(30));
+        watch.advance();
+        watch.begin_look(&mut ()).expect("it is there");
+        assert_eq!(told(&watch), before);
+        while !watch.go_on(&mut (), &mut || true).expect("it is there") {}
+        assert!(told(&watch).0 >= before.0 + 30);
+        sleeps.kill().and_then(|()| sleeps.wait()).expect("ours");
+    }
+}

@@ -17,7 +17,8 @@ use crate::system::Identity;
 use crate::watch::WatchError;
 
 /// Between two of them for reports at least. (Read ten times a second beside a busy machine, 261 of 535 pages that one of 16
-/// tenants used each second were told to be 5 to 7 seconds old. Not explained.)
+/// tenants used each second were told to be 5 to 7 seconds old; not measured since ages are told as of the
+/// last look.)
 const REFRESH_LEAST: Duration = Duration::from_secs(1);
 
 /// A look that is under way.
