@@ -44,9 +44,25 @@ pub(super) struct Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         drop(self.session.take());
-        // Where somebody's working directory or open file is below it, it stays, and answers nothing any more.
-        detach_dead(&self.at);
+        // Where somebody's working directory or open file is below it, it is still there, and would answer nothing any more.
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        if is_mounted(&mounts, &self.at) {
+            let _ = unmount(&self.at, UnmountFlags::DETACH);
+        }
     }
+}
+
+/// Whether a tree of ours is mounted there, by a text of `/proc/self/mountinfo`: nothing that would be asked of the mount itself.
+fn is_mounted(mounts: &str, at: &Path) -> bool {
+    // As the kernel writes it.
+    let at = at
+        .to_string_lossy()
+        .replace('\\', "\\134")
+        .replace(' ', "\\040");
+    let last = mounts
+        .lines()
+        .rfind(|line| line.split(' ').nth(4) == Some(&at));
+    last.is_some_and(|line| line.contains(" - fuse pagetide "))
 }
 
 /// Takes a mount away that nobody answers for.
@@ -95,6 +111,7 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         open: Arc::default(),
         near: Near::default(),
     };
+    let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
     let mounted = fuser::spawn_mount(files, at, &config).and_then(|session| {
         let notifier = session.notifier();
         let (stale, names) = channel();
@@ -102,7 +119,7 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         thread.spawn(move || forget_stale(&notifier, &names))?;
         Ok(Mounted {
             session: Some(session),
-            at: at.to_owned(),
+            at: place,
             stale,
         })
     });
@@ -447,5 +464,20 @@ impl Filesystem for Files {
             }
             reply.ok();
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_mount_at_a_place_counts() {
+        let fuse = "90 25 0:50 / /srv/a\\040b rw - fuse pagetide rw\n";
+        let other = "91 25 0:51 / /srv/a\\040b rw - tmpfs none rw\n";
+        let at = Path::new("/srv/a b");
+        assert!(is_mounted(&format!("{other}{fuse}"), at));
+        assert!(!is_mounted(&format!("{fuse}{other}"), at));
+        assert!(!is_mounted(fuse, Path::new("/srv")));
     }
 }
