@@ -30,7 +30,7 @@ pub fn ask(tenant: &Tenant, request: &Request, within: Duration) -> Result<Respo
         within,
     };
     let stream = call.connect()?;
-    call.check_peer(&stream)?;
+    call.check_peer(&stream, tenant.pid())?;
     call.send(&stream, &request.line())?;
     let line = call.receive(&stream)?;
     match serde_json::from_slice(&line) {
@@ -69,7 +69,7 @@ pub(super) fn is_managed(tenant: &Tenant) -> bool {
     tenant.pid().is_some_and(|pid| speaks_for(tenant, pid))
 }
 
-/// Whether who listens for a tenant may say something of a process: root, we ourselves, and its own user. Nobody is waited for: anybody can
+/// Whether we would believe who listens for a tenant if he said something of this process. Nobody is waited for: anybody can
 /// make any number of sockets that never answer.
 pub(super) fn speaks_for(tenant: &Tenant, pid: u32) -> bool {
     let call = Call {
@@ -77,17 +77,8 @@ pub(super) fn speaks_for(tenant: &Tenant, pid: u32) -> bool {
         begin: Instant::now(),
         within: Duration::ZERO,
     };
-    let Ok(stream) = call.connect() else {
-        return false;
-    };
-    let Ok(peer) = rustix::net::sockopt::socket_peercred(&stream) else {
-        return false;
-    };
-    let owner = peer.uid.as_raw();
-    let of_pid = std::fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid());
-    owner == 0
-        || owner == rustix::process::geteuid().as_raw()
-        || of_pid.is_ok_and(|uid| uid == owner)
+    let stream = call.connect();
+    stream.is_ok_and(|stream| call.check_peer(&stream, Some(pid)).is_ok())
 }
 
 /// One question and its deadline.
@@ -144,13 +135,13 @@ impl Call<'_> {
         Ok(stream)
     }
 
-    /// Abstract names can be taken by anybody: do not believe a stranger's report.
-    fn check_peer(&self, stream: &UnixStream) -> Result<(), ControlError> {
+    /// Abstract names can be taken by anybody: do not believe what a stranger says of a process.
+    fn check_peer(&self, stream: &UnixStream, pid: Option<u32>) -> Result<(), ControlError> {
         let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|e| self.io(e))?;
         let owner = peer.uid.as_raw();
         let me = rustix::process::geteuid().as_raw();
         let target = || {
-            let dir = format!("/proc/{}", self.tenant.pid()?);
+            let dir = format!("/proc/{}", pid?);
             std::fs::metadata(dir).ok().map(|meta| meta.uid())
         };
         let trusted = owner == 0 || owner == me || (me == 0 && target() == Some(owner));

@@ -220,31 +220,29 @@ impl Fixed {
     /// Refuses to mount over what pagetide itself must find again. Asked before anything is mounted: later the mount itself would be asked, by whoever
     /// is to answer.
     pub(super) fn hides_nothing(&self) -> Result<(), Error> {
-        let mount = self.mount.as_deref();
-        mount.map_or(Ok(()), |mount| hides_nothing(mount, &self.listen))
-    }
-}
-
-fn hides_nothing(mount: &Path, listen: &Wanted) -> Result<(), Error> {
-    // A killed one's mount answers nothing: its name is taken as it is.
-    let place = mount.canonicalize().unwrap_or_else(|_| mount.to_owned());
-    let sockets = listen.addresses.iter().filter_map(|one| match one {
-        Address::Unix(path) => Some(path.as_path()),
-        Address::Tcp(_) => None,
-    });
-    let files = [Path::new(OURS), &listen.token_file].into_iter();
-    let mut files = files.chain(listen.history.as_deref()).chain(sockets);
-    match files.find(|file| file.starts_with(&place)) {
-        None => Ok(()),
-        Some(file) => Err(Error::ending(
-            ExitCode::Usage,
-            format!(
-                "cannot mount the tenants at {}: that would hide {}",
-                mount.display(),
-                file.display()
-            ),
-            format!("give a directory of their own, such as {OURS}/tenants"),
-        )),
+        let (Some(mount), listen) = (&self.mount, &self.listen) else {
+            return Ok(());
+        };
+        // A killed one's mount answers nothing: its name is taken as it is.
+        let place = mount.canonicalize().unwrap_or_else(|_| mount.to_owned());
+        let sockets = listen.addresses.iter().filter_map(|one| match one {
+            Address::Unix(path) => Some(path.as_path()),
+            Address::Tcp(_) => None,
+        });
+        let files = [Path::new(OURS), &listen.token_file].into_iter();
+        let mut files = files.chain(listen.history.as_deref()).chain(sockets);
+        match files.find(|file| file.starts_with(&place)) {
+            None => Ok(()),
+            Some(file) => Err(Error::ending(
+                ExitCode::Usage,
+                format!(
+                    "cannot mount the tenants at {}: that would hide {}",
+                    mount.display(),
+                    file.display()
+                ),
+                format!("give a directory of their own, such as {OURS}/tenants"),
+            )),
+        }
     }
 }
 

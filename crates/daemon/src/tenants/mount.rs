@@ -17,6 +17,7 @@ use fuser::{
     MountOption, Notifier, OpenFlags, PollEvents, PollFlags, PollNotifier, ReplyAttr, ReplyData,
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyWrite, Request, WriteFlags,
 };
+use host::system::mountinfo::{self, Device};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -38,6 +39,7 @@ pub(super) struct Mounted {
     /// Held for its end.
     session: Option<BackgroundSession>,
     at: PathBuf,
+    device: Option<Device>,
     stale: Sender<(INodeNo, OsString)>,
 }
 
@@ -45,31 +47,22 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         drop(self.session.take());
         // Where somebody's working directory or open file is below it, it is still there, and would answer nothing any more.
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        if is_mounted(&mounts, &self.at) {
+        if self.device.is_some() && fuse_at(&mounts(), &self.at) == self.device {
             let _ = unmount(&self.at, UnmountFlags::DETACH);
         }
     }
 }
 
-/// Whether a tree of ours is mounted there, by a text of `/proc/self/mountinfo`: nothing that would be asked of the mount itself.
-fn is_mounted(mounts: &str, at: &Path) -> bool {
-    // As the kernel writes it.
-    let at = at
-        .to_string_lossy()
-        .replace('\\', "\\134")
-        .replace(' ', "\\040");
-    let last = mounts
-        .lines()
-        .rfind(|line| line.split(' ').nth(4) == Some(&at));
-    last.is_some_and(|line| line.contains(" - fuse pagetide "))
+/// The last mount at a place, if it is of FUSE, by a text of `/proc/self/mountinfo`: nothing that would be asked of the mount itself.
+fn fuse_at(mounts: &[u8], at: &Path) -> Option<Device> {
+    let point = at.as_os_str().as_encoded_bytes();
+    let mounts = mountinfo::parse(mounts);
+    let last = mounts.iter().rfind(|mount| mount.point == point)?;
+    (last.fs_type == b"fuse").then_some(last.device)
 }
 
-/// Takes a mount away that nobody answers for.
-fn detach_dead(at: &Path) {
-    if rustix::fs::statfs(at).is_err_and(|errno| errno == Errno::NOTCONN) {
-        let _ = unmount(at, UnmountFlags::DETACH);
-    }
+fn mounts() -> Vec<u8> {
+    std::fs::read("/proc/self/mountinfo").unwrap_or_default()
 }
 
 impl Mounted {
@@ -95,7 +88,9 @@ fn forget_stale(notifier: &Notifier, stale: &Receiver<(INodeNo, OsString)>) {
 /// There is no such directory, or FUSE cannot be had.
 pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
     // A killed one's mount answers nothing any more, but for what the kernel keeps of it.
-    detach_dead(at);
+    if rustix::fs::statfs(at).is_err_and(|errno| errno == Errno::NOTCONN) {
+        let _ = unmount(at, UnmountFlags::DETACH);
+    }
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         MountOption::FSName("pagetide".to_owned()),
@@ -119,6 +114,7 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         thread.spawn(move || forget_stale(&notifier, &names))?;
         Ok(Mounted {
             session: Some(session),
+            device: fuse_at(&mounts(), &place),
             at: place,
             stale,
         })
@@ -476,8 +472,13 @@ mod tests {
         let fuse = "90 25 0:50 / /srv/a\\040b rw - fuse pagetide rw\n";
         let other = "91 25 0:51 / /srv/a\\040b rw - tmpfs none rw\n";
         let at = Path::new("/srv/a b");
-        assert!(is_mounted(&format!("{other}{fuse}"), at));
-        assert!(!is_mounted(&format!("{fuse}{other}"), at));
-        assert!(!is_mounted(fuse, Path::new("/srv")));
+        let of = |text: &str, at: &Path| fuse_at(text.as_bytes(), at);
+        let ours = Device {
+            major: 0,
+            minor: 50,
+        };
+        assert_eq!(of(&format!("{other}{fuse}"), at), Some(ours));
+        assert_eq!(of(&format!("{fuse}{other}"), at), None);
+        assert_eq!(of(fuse, Path::new("/srv")), None);
     }
 }

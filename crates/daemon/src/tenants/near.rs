@@ -9,6 +9,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use host::system::process::parse_stat;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// Questions of one asker in a row between two looks where that runs. The kernel parts the two again and again, for it sees two
@@ -101,11 +102,9 @@ fn only(mut set: CpuSet, place: usize) -> CpuSet {
     set
 }
 
-/// On which processor a thread ran last, by its `stat`: field 39. The name, field 2, may hold anything.
+/// On which processor a thread ran last, by its `stat`. The name in it may hold anything.
 fn processor(stat: &[u8]) -> Option<usize> {
-    let name = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(&stat[name + 1..]).ok()?;
-    rest.split_ascii_whitespace().nth(36)?.parse().ok()
+    usize::try_from(parse_stat(stat)?.processor).ok()
 }
 
 #[cfg(test)]

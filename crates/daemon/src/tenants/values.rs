@@ -43,17 +43,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, Errno> {
         "e" => 60,
         _ => return Err(Errno::INVAL),
     };
-    let number = match digits {
-        "" => return Err(Errno::INVAL),
-        // from_str_radix would take a sign, too.
-        digits if digits.contains(['+', '-']) => return Err(Errno::INVAL),
-        digits if is_hex(digits) => u64::from_str_radix(&digits[2..], 16),
-        digits if digits.len() > 1 && digits.starts_with('0') => u64::from_str_radix(digits, 8),
-        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse(),
-        _ => return Err(Errno::INVAL),
-    };
-    let number = number.map_err(|_| Errno::INVAL)?;
-    Ok(number.saturating_mul(1 << shift))
+    Ok(number(digits)?.saturating_mul(1 << shift))
 }
 
 /// A process as the kernel reads it from cgroup.procs (kstrtoint, any base), for who writes: 0, however it is spelled, is the writer. To the
@@ -68,6 +58,17 @@ pub(super) fn process(text: &str, writer: u32) -> Result<u32, Errno> {
         Some(b'+') => (false, &text[1..]),
         _ => (false, text),
     };
+    let pid = i32::try_from(number(digits)?).map_err(|_| Errno::INVAL)?;
+    match (pid, writer) {
+        (0, 0) => Err(Errno::SRCH),
+        (0, writer) => Ok(writer),
+        (pid, _) if !is_below => Ok(pid.unsigned_abs()),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// Digits in the base that they begin with, as the kernel reads them: `0x`, a 0, or neither; no sign.
+fn number(digits: &str) -> Result<u64, Errno> {
     let (digits, base) = match digits {
         digits if is_hex(digits) => (&digits[2..], 16),
         digits if digits.len() > 1 && digits.starts_with('0') => (&digits[1..], 8),
@@ -75,13 +76,8 @@ pub(super) fn process(text: &str, writer: u32) -> Result<u32, Errno> {
     };
     // What from_str_radix takes beyond digits is a sign.
     let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let number = i32::from_str_radix(digits, base).map_err(|_| Errno::INVAL)?;
-    match (is_number, u32::try_from(number), writer) {
-        (true, Ok(0), 0) => Err(Errno::SRCH),
-        (true, Ok(0), writer) => Ok(writer),
-        (true, Ok(pid), _) if !is_below => Ok(pid),
-        _ => Err(Errno::INVAL),
-    }
+    let number = u64::from_str_radix(digits, base).ok();
+    number.filter(|_| is_number).ok_or(Errno::INVAL)
 }
 
 fn is_hex(text: &str) -> bool {

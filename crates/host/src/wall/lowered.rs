@@ -17,7 +17,7 @@ const NOTE: &str = "user.pagetide.lowered";
 const NOTE_MAX: usize = 64;
 
 /// Before they are changed. Where the kernel keeps no notes on groups, nobody can be told.
-pub(super) fn note(dir: &OwnedFd, limit: Option<u64>, swappiness: u64) {
+pub(super) fn note(dir: &OwnedFd, limit: Option<u64>, swappiness: u8) {
     let limit = limit.map_or("-1".to_owned(), |limit| limit.to_string());
     let text = format!("{limit} {swappiness}");
     let _ = fsetxattr(dir, NOTE, text.as_bytes(), XattrFlags::empty());

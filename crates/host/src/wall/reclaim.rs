@@ -1,7 +1,8 @@
 //! Making the kernel reclaim from a wall, so much and no more.
 //!
-//! Invariant: the limit is the same afterwards, and whoever is killed before that has left a note ([`super::lowered`]). What the kernel takes is its own choice; how much is what the
-//! charge fell by, less than asked for where it finds nothing more (no error).
+//! Invariant: the limit is the same afterwards, and whoever is killed before that has left a note ([`super::lowered`]).
+//! What the kernel takes is its own choice; how much is what the charge fell by, less than asked for where it finds
+//! nothing more (no error).
 
 use std::io;
 
@@ -49,11 +50,15 @@ impl Wall {
     }
 
     fn replace_swappiness(&self, swappiness: u8) -> io::Result<u8> {
-        let text = self.read(V1_SWAPPINESS)?;
-        let before = number(text.trim_ascii()).and_then(|one| u8::try_from(one).ok());
-        let before = before.ok_or_else(|| self.told(V1_SWAPPINESS, Errno::INVAL))?;
+        let before = self.swappiness()?;
         self.write(V1_SWAPPINESS, &swappiness.to_string())?;
         Ok(before)
+    }
+
+    fn swappiness(&self) -> io::Result<u8> {
+        let text = self.read(V1_SWAPPINESS)?;
+        let now = number(text.trim_ascii()).and_then(|one| u8::try_from(one).ok());
+        now.ok_or_else(|| self.told(V1_SWAPPINESS, Errno::INVAL))
     }
 
     /// In steps: asked for 20 MiB at once, Linux 6.1 took 28.
@@ -93,8 +98,7 @@ impl Wall {
     fn reclaim_v1(&self, before: u64, bytes: u64, swappiness: Option<u8>) -> io::Result<()> {
         let _turn = self.turn();
         let limit = self.max()?;
-        let now = number(self.read(V1_SWAPPINESS)?.trim_ascii()).unwrap_or(0);
-        lowered::note(&self.0.dir, limit, now);
+        lowered::note(&self.0.dir, limit, self.swappiness()?);
         let usual = swappiness.map(|swappiness| self.replace_swappiness(swappiness));
         let usual = usual.transpose()?;
         // With fresh counters the kernel always finds something of a program that brings it back, and never answers.
@@ -125,10 +129,10 @@ impl Wall {
                 return Ok(());
             }
             let next = charged.saturating_sub(step).max(goal);
-            // The kernel reclaims until the charge is below, and only then is this the limit. From there on it
-            // would be the program that meets it, so it is put back at once.
             // Somebody else may have changed it since the last step.
             let limit = self.max()?;
+            // The kernel reclaims until the charge is below, and only then is this the limit. From there on it
+            // would be the program that meets it, so it is put back at once.
             let lowered = self.set_max_v1(Some(next));
             if lowered != Err(Errno::BUSY) {
                 // Raising one reclaims nothing, so a signal is met here once at most.
