@@ -97,6 +97,12 @@ impl Space {
         self.trusted[Part::Anon as usize]
     }
 
+    /// The kernel's number for it at the last reading; another one after an exec.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
     /// From which address on its bits are taken next ([`super::Ages::take_bits`]).
     #[must_use]
     pub fn take_from(&self) -> u64 {

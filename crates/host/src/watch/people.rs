@@ -1,6 +1,6 @@
 //! Who the processes are: command, user, control group. Names for reports, read rarely.
 //!
-//! Invariant: a name may be some rounds old; it never decides anything.
+//! Invariant: a name may be some rounds old, but not from before an exec that a look has seen; it never decides anything.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +16,8 @@ pub(super) struct Person {
     pub(super) uid: u32,
     pub(super) cgroup: String,
     read: u64,
+    /// Its address space then, by the kernel's number: another one is another program.
+    space: u64,
 }
 
 /// All that are watched.
@@ -30,15 +32,20 @@ impl People {
         round: u64,
         proc: &Proc,
         groups: Option<&Groups>,
+        space_of: &dyn Fn(Identity) -> u64,
     ) {
         let mut before = std::mem::take(&mut self.0);
         for identity in members {
             let known = before.remove(identity);
             // The work is spread over rounds by the pid.
             let due = (round + u64::from(identity.pid)).is_multiple_of(EVERY);
+            let space = space_of(*identity);
             let person = match known {
-                Some(person) if !due || person.read == round => person,
-                _ => read(*identity, round, proc, groups),
+                Some(person) if person.space == space && (!due || person.read == round) => person,
+                _ => Person {
+                    space,
+                    ..read(*identity, round, proc, groups)
+                },
             };
             self.0.insert(*identity, person);
         }
@@ -66,5 +73,6 @@ fn read(identity: Identity, round: u64, proc: &Proc, groups: Option<&Groups>) ->
         uid,
         cgroup,
         read: round,
+        space: 0,
     }
 }

@@ -6,7 +6,7 @@
 use std::vec::IntoIter;
 
 use super::{Watch, WatchError};
-use crate::ages::{Listener, Looked};
+use crate::ages::{Listener, Looked, Space};
 use crate::system::Identity;
 
 /// A look that is under way.
@@ -98,8 +98,11 @@ impl Watch {
             ));
         }
         self.denied = denied;
+        let ages = &self.ages;
+        let space_of = |identity| ages.space(identity).map_or(0, Space::id);
+        let groups = self.groups.as_ref();
         self.people
-            .update(&self.members, self.rounds, &self.proc, self.groups.as_ref());
+            .update(&self.members, self.rounds, &self.proc, groups, &space_of);
         self.rounds += 1;
         self.note_peak();
         Ok(())
@@ -115,18 +118,56 @@ mod tests {
     use crate::system::family::Target;
     use crate::watch::Settings;
 
-    /// (The story: a look in slices had set its time before it read anything, so what nobody touched less was a whole look older to who asked meanwhile.)
-    #[test]
-    fn what_is_told_during_a_look_is_as_of_the_one_before() {
-        let mut sleeps = Command::new("sleep").arg("60").spawn().expect("sleep");
-        let mut watch = Watch::open(Settings {
-            target: Target::Descendants(sleeps.id()),
+    fn watch(pid: u32) -> Watch {
+        Watch::open(Settings {
+            target: Target::Descendants(pid),
             interval: Duration::from_secs(1),
             max_wait: None,
             source: None,
             own_process: false,
         })
-        .expect("a process of ours");
+        .expect("a process of ours")
+    }
+
+    /// (The story: what `run` started stood in its report as pagetide, which it was until its exec, for the next ten looks.)
+    #[test]
+    fn who_became_another_program_has_its_name() {
+        let script = "read go; exec sleep 60";
+        let mut shell = Command::new("sh")
+            .args(["-c", script])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .expect("sh");
+        let mut watch = watch(shell.id());
+        let command = |watch: &Watch| {
+            let report = watch.report_of(String::new(), &|_| true);
+            report.processes.first().map(|one| one.command.clone())
+        };
+        watch.look_now(&mut ()).expect("it is there");
+        assert_eq!(
+            command(&watch).as_deref(),
+            Some("sh -c read go; exec sleep 60")
+        );
+        drop(shell.stdin.take());
+        let is_asleep = || {
+            let text = std::fs::read(format!("/proc/{}/cmdline", shell.id()));
+            text.is_ok_and(|text| text == b"sleep\x0060\0")
+        };
+        let end = std::time::Instant::now() + Duration::from_secs(60);
+        while !is_asleep() && std::time::Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        watch.advance();
+        watch.look_now(&mut ()).expect("it is there");
+        assert_eq!(command(&watch).as_deref(), Some("sleep 60"));
+        shell.kill().and_then(|()| shell.wait()).expect("ours");
+    }
+
+    /// (The story: a look in slices had set its time before it read anything, so what nobody touched less was a whole look older to who asked meanwhile.)
+    #[test]
+    fn what_is_told_during_a_look_is_as_of_the_one_before() {
+        let mut sleeps = Command::new("sleep").arg("60").spawn().expect("sleep");
+        let mut watch = watch(sleeps.id());
         let told = |watch: &Watch| {
             let report = watch.report_of(String::new(), &|_| true);
             (report.wall_ms, report.page_age)
