@@ -24,13 +24,15 @@ pub(super) struct Asked {
     every: Duration,
     /// What every report says beside its own notes.
     note: Option<String>,
+    /// What was asked when it was found, and has not been passed on.
+    first: Option<Report>,
     last: Option<(Instant, Report)>,
     is_over: bool,
 }
 
 impl Asked {
-    /// The manager of what is to be watched; none if there is none that answers us, or if it was said how ages
-    /// are to be read.
+    /// The manager of what is to be watched; none if there is none that answers us with a report, or if it was said how
+    /// ages are to be read.
     pub(super) fn find(settings: &Settings) -> Option<Asked> {
         if settings.source.is_some() || settings.max_wait.is_some() {
             return None;
@@ -41,19 +43,31 @@ impl Asked {
             Target::All | Target::Tenant(_) => return None,
         };
         let Managed { tenant, manager } = control::find(&wanted).ok().flatten()?;
-        // Whom it does not answer (another user's) looks with eyes of his own.
-        control::ask(&tenant, &Request::Ping {}, SOON).ok()?;
+        // Whom it does not answer (another user's), or whom something answers that is no manager, looks with eyes of his own.
+        let pong = control::ask(&tenant, &Request::Ping {}, SOON).ok()?;
+        if !matches!(pong, Response::Pong(_)) {
+            return None;
+        }
         let note = (tenant != wanted).then(|| {
             format!("{wanted} is managed with {tenant} (manager {manager}): all that it manages is reported")
         });
-        Some(Asked {
+        let mut asked = Asked {
             tenant,
             request: Request::Report {},
             every: settings.age_every,
             note,
+            first: None,
             last: None,
             is_over: false,
-        })
+        };
+        match asked.ask() {
+            Ok(report) => asked.first = Some(report),
+            // It has ended, or let go, since it was found. One that is only slow is waited for: two who clear bits of one
+            // process know no ages.
+            Err(ControlError::Timeout { .. }) => {}
+            Err(_) => return None,
+        }
+        Some(asked)
     }
 
     /// A tenant of `pagetide serve`.
@@ -68,6 +82,7 @@ impl Asked {
             },
             every,
             note: None,
+            first: None,
             last: None,
             is_over: false,
         })
@@ -91,7 +106,8 @@ impl Watching for Asked {
         if let Some((at, _)) = &self.last {
             sleep(self.every.saturating_sub(at.elapsed()));
         }
-        let report = match (self.ask(), self.last.take()) {
+        let answer = self.first.take().map_or_else(|| self.ask(), Ok);
+        let report = match (answer, self.last.take()) {
             (Ok(report), _) => report,
             // The program has ended, or was let go of: what was said last is the last.
             (Err(error), Some((_, mut report))) => {
