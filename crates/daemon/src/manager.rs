@@ -104,6 +104,10 @@ fn serve() -> Result<(), Error> {
             return Err(error);
         }
     };
+    // What was said of an earlier run is not of this one. (A pipe has no length.)
+    if setup.has_report {
+        let _ = output.set_len(0);
+    }
     // If nobody reads that, the process has ended, which the first look finds.
     let _ = send(&channel, &Reply::Ready(served.notes().to_vec()));
     let _ = receive::<()>(&channel, UNTIL_EXEC);
@@ -133,8 +137,21 @@ fn served(channel: &UnixStream, setup: &Setup) -> Result<Served, Error> {
         let what = format!("cannot manage pid {pid}: it belongs to another user");
         return Err(Error::missing(what, "run pagetide as that user"));
     }
+    if !is_still_ours(pid) {
+        let what = format!("cannot manage pid {pid}: it has ended");
+        return Err(Error::missing(what, "start it again"));
+    }
     let chosen = preflight::own(pid);
     Served::begin(chosen, setup.options.clone(), true)
+}
+
+/// Whether a process is our user's: who made the channel may have ended, and its number be another's. (Not by the owner of /proc/PID, which is
+/// root's while we are undumpable.)
+fn is_still_ours(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ours = rustix::process::getuid().as_raw();
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    ids.is_some_and(|ids| ids.split_whitespace().all(|id| id.parse() == Ok(ours)))
 }
 
 /// The channel that is our standard input.

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use host::manage::Manager;
 
-use crate::control::{Ask, ControlServer, Done};
+use crate::control::{Ask, ControlServer, Done, Response};
 use crate::error::Error;
 use crate::options::Options;
 use crate::preflight::{self, Chosen};
 use crate::serve::once;
 
+/// Who asks meanwhile waits for so long.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(250);
 /// What is watched before the coldest pages are asked for: two looks of this distance.
 const GLANCE: Duration = Duration::from_secs(1);
 
@@ -23,7 +25,7 @@ const GLANCE: Duration = Duration::from_secs(1);
 pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> Result<Done, Error> {
     preflight::swap(&Options::default())?;
     preflight::right(&Options::default())?;
-    let _name = ControlServer::bind(&chosen.tenant)?;
+    let mut name = ControlServer::bind(&chosen.tenant)?;
     let (interval, time) = match what {
         Ask::Bytes(_) => (GLANCE, GLANCE),
         Ask::OlderThan(age) => {
@@ -37,7 +39,7 @@ pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> R
         watching(time);
     }
     let mut manager = Manager::start(once(chosen, interval), None)?;
-    watch(&mut manager, time)?;
+    watch(&mut manager, &mut name, time)?;
     let reclaimed = manager.reclaim(what);
     drop(manager.end());
     Ok(Done::from(reclaimed?))
@@ -49,16 +51,16 @@ pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> R
 /// It cannot be managed, or somebody manages it.
 pub fn bring_back(chosen: Chosen) -> Result<u64, Error> {
     preflight::right(&Options::default())?;
-    let _name = ControlServer::bind(&chosen.tenant)?;
+    let mut name = ControlServer::bind(&chosen.tenant)?;
     let mut manager = Manager::start(once(chosen, GLANCE), None)?;
-    watch(&mut manager, Duration::ZERO)?;
+    watch(&mut manager, &mut name, Duration::ZERO)?;
     let pages = manager.bring_back();
     drop(manager.end());
     Ok(pages?)
 }
 
-/// Looks for `time`, and once at least.
-fn watch(manager: &mut Manager, time: Duration) -> Result<(), Error> {
+/// Looks for `time`, and once at least. Whoever asks meanwhile is answered: it may take hours.
+fn watch(manager: &mut Manager, name: &mut ControlServer, time: Duration) -> Result<(), Error> {
     let end = Instant::now() + time;
     loop {
         let next = manager.work()?;
@@ -66,6 +68,12 @@ fn watch(manager: &mut Manager, time: Duration) -> Result<(), Error> {
         if left.is_zero() || manager.finished() {
             return Ok(());
         }
-        std::thread::sleep(next.min(left).max(Duration::from_millis(1)));
+        name.poll(&mut |_| {
+            let what =
+                "cannot ask who manages it: a `pagetide reclaim` watches it before it reclaims";
+            Response::Error(Error::failed(what, "wait for that, or end it"))
+        });
+        let pause = next.min(left).min(ANSWERED_WITHIN);
+        std::thread::sleep(pause.max(Duration::from_millis(1)));
     }
 }

@@ -43,6 +43,8 @@ impl About {
     /// The recording, which begins now.
     #[must_use]
     pub fn begin(self, file: File) -> Recording {
+        // It is a regular file, and ours to write.
+        let _ = file.set_len(0);
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         // Beyond that the kernel kills who writes (SIGXFSZ), and that would be the manager.
         let of_file = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
@@ -55,7 +57,7 @@ impl About {
     }
 }
 
-/// Makes the file, empty.
+/// Makes the file, or opens it: it is emptied when the recording begins, as a start that fails leaves what is there.
 ///
 /// # Errors
 /// It cannot be written, or is none.
@@ -66,12 +68,18 @@ pub fn create(path: &Path) -> Result<File, Error> {
             "give another file with --record",
         )
     };
-    let file = as_user(|| File::create(path)).map_err(|error| refused(error.to_string()))?;
+    let file = as_user(|| open_to_write(path)).map_err(|error| refused(error.to_string()))?;
     match file.metadata() {
         Ok(meta) if meta.is_file() => Ok(file),
         Ok(_) => Err(refused("it is no regular file".to_owned())),
         Err(error) => Err(refused(error.to_string())),
     }
+}
+
+/// Like [`File::create`], but what is in the file stays.
+pub(crate) fn open_to_write(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).open(path)
 }
 
 #[cfg(test)]

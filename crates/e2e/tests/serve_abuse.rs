@@ -169,12 +169,12 @@ fn ten_thousand_come_and_go() {
     let churn = |numbers: std::ops::Range<u32>| {
         numbers.for_each(|number| comes_and_goes(&tree, number));
         wait::until("only one is left", SOON, || left() == 1);
-        (resident(&tree), open_files(&tree))
+        resident(&tree)
     };
-    let (first, open) = churn(0..1000);
+    let (first, open) = (churn(0..1000), open_files(&tree));
     let is_done = AtomicBool::new(false);
     let begin = Instant::now();
-    let ((last, open_then), (answers, longest)) = std::thread::scope(|scope| {
+    let (last, (answers, longest)) = std::thread::scope(|scope| {
         let asks = scope.spawn(|| asked(&tree, &is_done));
         let after = churn(1000..10_000);
         is_done.store(true, Ordering::Relaxed);
@@ -189,7 +189,64 @@ fn ten_thousand_come_and_go() {
         last.saturating_sub(first) < 4 * MIB,
         "from {first} to {last} bytes"
     );
-    assert_eq!(open_then, open, "descriptors");
+    // The one that keeps processors awake is closed a moment later.
+    wait::until("descriptors are as before", SOON, || {
+        open_files(&tree) <= open
+    });
     assert!(answers > 10 && longest < HELD_UP, "{answers}, {longest:?}");
     let _ = kept.touch();
+}
+
+/// (The stories: any user could lock a tenant's directory, and the next `serve` took it for another manager's; a number from a container's pid
+/// namespace named a process of the host here, 1 its init.)
+#[test]
+fn neither_others_nor_containers_move_or_lock_what_is_not_theirs() {
+    let _serial = serial();
+    let tree = Tree::serve(&[]);
+    tree.make("a");
+    let group = tree.group("a");
+    let as_nobody = |words: &[&str]| {
+        let user = "setpriv --reuid=65534 --regid=65534 --clear-groups --";
+        let words = user.split_whitespace().chain(words.iter().copied());
+        Run::new(words).finish(SOON)
+    };
+    let group = group.to_string_lossy().into_owned();
+    let locked = as_nobody(&["flock", "--nonblock", &group, "true"]);
+    assert!(!locked.status.success(), "{}", locked.stderr);
+    // What the kernel lets everybody read is read by its name as ever.
+    let read = as_nobody(&["cat", &format!("{group}/memory.stat")]);
+    assert!(read.status.success(), "{}", read.stderr);
+    // The inner shell is 2 there; here that is a thread of the kernel, which nobody can move (EINVAL).
+    let procs = tree.at("a/cgroup.procs").to_string_lossy().into_owned();
+    let script = format!("sh -c '/bin/echo $$ > {procs}'; exit $?");
+    let words = ["unshare", "--pid", "--fork", "sh", "-c", &script];
+    let moved = Run::new(words).finish(SOON);
+    assert!(!moved.status.success());
+    assert!(moved.stderr.contains("No such process"), "{}", moved.stderr);
+    // It may move itself by the number that all know.
+    let words = ["unshare", "--pid", "--fork", "sh", "-c"].map(str::to_owned);
+    let script = format!("sh -c 'echo 0 > {procs} && cat /proc/self/cgroup'");
+    let moved = Run::new(words.into_iter().chain([script])).finish(SOON);
+    assert!(moved.stdout.contains("/a\n"), "{moved:?}");
+}
+
+/// (The story: who wrote to memory.reclaim slept until all was done, whatever signal it got: the kernel had been told that it cannot be
+/// interrupted.)
+#[test]
+fn who_asks_for_much_can_be_interrupted() {
+    const MUCH: u64 = 768;
+    let _serial = serial();
+    let _swap = Swap::new(1024);
+    let tree = Tree::serve(&[]);
+    tree.make("a");
+    let _sleeper = Sleeper::start(tree.inside("a"), MUCH);
+    let file = tree.at("a/memory.reclaim").to_string_lossy().into_owned();
+    let script = format!("echo 100g > {file}");
+    let words = ["timeout", "0.2", "sh", "-c", &script];
+    let ended = Run::new(words).finish(SOON);
+    assert_eq!(ended.status.code(), Some(124), "{}", ended.stderr);
+    let left = tree.number("a/memory.current");
+    assert!(left > MUCH / 8 * MIB, "{left}");
+    // What was asked for is over, and the next is answered.
+    assert_eq!(tree.try_write("a/memory.reclaim", "1m"), Ok(()));
 }

@@ -232,6 +232,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/daemon/src/tenants",
         &[
+            &["awake"],
             &["file", "values", "config", "near", "notify", "snapshot"],
             &["inode", "reports", "metrics", "history"],
             &["content", "keeper", "page"],

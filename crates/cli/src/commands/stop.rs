@@ -1,7 +1,8 @@
 //! ^C and its kin.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -28,6 +29,20 @@ pub(super) fn gentle_flag() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(|error| refused(signal, &error))?;
     }
     Ok(flag)
+}
+
+/// Waits so long, or until `stop` is set.
+pub(super) fn pause(stop: &AtomicBool, how_long: Duration) {
+    /// How late ^C may be heard.
+    const PULSE: Duration = Duration::from_millis(50);
+    let end = Instant::now() + how_long;
+    while !stop.load(Ordering::Relaxed) {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(PULSE));
+    }
 }
 
 fn refused(signal: i32, error: &std::io::Error) -> Failure {

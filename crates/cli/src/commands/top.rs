@@ -19,7 +19,7 @@ use crate::watching;
 use super::browse::browse;
 use super::looks::{User, follow};
 use super::screen::Screen;
-use super::stop::stop_flag;
+use super::stop::{pause, stop_flag};
 use super::tenant_rows::tenant_rows;
 use super::users::users;
 
@@ -52,7 +52,7 @@ fn tenants(args: &Top, plan: &Plan, stop: &AtomicBool) -> Result<u8, Failure> {
         if plan.each.is_none() || is_over {
             break;
         }
-        std::thread::sleep(Duration::from_millis(args.every.0));
+        pause(stop, Duration::from_millis(args.every.0));
     }
     tables.end()?;
     Ok(0)

@@ -71,7 +71,11 @@ fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CStrin
     });
     let notes = match companion::start(launch.options, report, record.transpose()?) {
         Ok(notes) => notes,
-        Err(error) if launch.options.best_effort => vec![error.to_string()],
+        Err(error) if launch.options.best_effort => {
+            // Of a program that nobody manages there is no report, and an earlier one is not its own.
+            let _ = launch.report.map(File::create);
+            vec![error.to_string()]
+        }
         Err(error) => {
             let wanted = format!("cannot run {}", program.display());
             return Err(error.wanting(&wanted));
@@ -96,7 +100,7 @@ fn words(command: &[OsString]) -> Result<Vec<CString>, Error> {
 }
 
 fn create(path: &Path) -> Result<File, Error> {
-    File::create(path).map_err(|error| {
+    record::open_to_write(path).map_err(|error| {
         Error::failed(
             format!("cannot write the report to {}: {error}", path.display()),
             "give another file with --report",

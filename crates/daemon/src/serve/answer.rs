@@ -8,7 +8,6 @@ use crate::control::{Done, Pong, Request, Response};
 use crate::error::Error;
 
 use super::Served;
-use super::shares::Shares;
 
 impl Served {
     /// Answers what has arrived.
@@ -30,7 +29,7 @@ impl Served {
                     let mut other = options.clone();
                     other.limits = *limits;
                     other.check().map_err(Error::from).map(|()| {
-                        *shares = Shares::new(*limits, false);
+                        *shares = shares.with(*limits);
                         manager.set_limits(shares.now());
                         Response::Limits(limits)
                     })

@@ -27,6 +27,15 @@ impl Shares {
         }
     }
 
+    /// Other limits, of the same whole.
+    pub(super) fn with(self, limits: Limits) -> Shares {
+        Shares {
+            limits,
+            is_starting: false,
+            ..self
+        }
+    }
+
     /// Limits as given.
     pub(super) fn limits(&self) -> Limits {
         self.limits

@@ -283,19 +283,26 @@ fn watermarks(
 }
 
 impl WriteBack {
-    /// Nothing goes anywhere where nobody asked for it.
-    fn apply(&self, tree: &mut Tree) -> Result<(), Error> {
+    /// As the tree takes it: nothing goes anywhere where nobody asked for it.
+    fn asked(&self) -> Result<Option<WriteBackAsked>, Error> {
         let is_wanted = self.ages.values().any(Option::is_some);
         let from = self.from.as_deref();
         let tier = is_wanted.then(|| preflight::tier(from)).transpose()?;
-        let asked = tier.map(|tier| WriteBackAsked {
+        Ok(tier.map(|tier| WriteBackAsked {
             tier,
             budget: WriteBudget::a_day(Bytes(self.most_a_day)),
             dry_run: self.dry_run,
-        });
-        tree.tenants.set_write_back(asked, self.ages.clone());
-        Ok(())
+        }))
     }
+}
+
+fn cannot_have(path: &str, errno: Errno) -> Error {
+    let what = format!("cannot have the tenant {path} as it is configured: {errno}");
+    let hint = match errno {
+        Errno::BUSY => "are there processes in the group above it? move them to one of their own",
+        _ => "is there a control group of this name that is somebody else's?",
+    };
+    Error::failed(what, hint)
 }
 
 impl Asked {
@@ -313,11 +320,16 @@ impl Asked {
     }
 
     /// Gives the tree its marks, tenants and limits: all that can change while it serves.
+    ///
+    /// # Errors
+    /// A disk that is not there, before anything is changed; else the first tenant that cannot be had. The others have what they were given.
     pub(super) fn apply(&self, tree: &mut Tree) -> Result<(), Error> {
+        let write_back = self.write_back.asked()?;
         tree.tenants.set_watermarks(self.watermarks);
         tree.tenants.set_look_budget(self.budget);
         tree.tenants.set_policies(self.policies.clone());
-        self.write_back.apply(tree)?;
+        tree.tenants
+            .set_write_back(write_back, self.write_back.ages.clone());
         if let Some(max) = self.memory_max {
             self.limit_all(tree, max).map_err(|errno| {
                 let what = format!("cannot limit the tenants' root: {errno}");
@@ -328,14 +340,15 @@ impl Asked {
             paths: self.noreuse_paths.clone(),
             ..Noreuse::default()
         };
+        let mut first = Ok(());
         for (path, tenant) in &self.tenants {
-            let at = self.give(tree, path, tenant).map_err(|errno| {
-                let what = format!("cannot have the tenant {path} as it is configured: {errno}");
-                Error::failed(
-                    what,
-                    "is there a control group of this name that is somebody else's?",
-                )
-            })?;
+            let at = match self.give(tree, path, tenant) {
+                Ok(at) => at,
+                Err(errno) => {
+                    first = first.and(Err(cannot_have(path, errno)));
+                    continue;
+                }
+            };
             let files = match (tenant.noreuse, &tenant.noreuse_paths[..]) {
                 (true, _) => NoreuseFiles::All,
                 (false, []) => continue,
@@ -344,7 +357,7 @@ impl Asked {
             noreuse.tenants.insert(at, files);
         }
         tree.tenants.set_noreuse(noreuse);
-        Ok(())
+        first
     }
 
     fn limit_all(&self, tree: &mut Tree, max: Limit) -> Result<(), Errno> {

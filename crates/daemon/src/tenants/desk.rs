@@ -29,20 +29,46 @@ pub(super) struct Tree {
     pub(super) waiting: Waiting,
 }
 
+/// Whether a signal waits for a thread that it does not block.
+fn has_signal(thread: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    pending(&status)
+}
+
+fn pending(status: &str) -> bool {
+    let mask = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name));
+        value.and_then(|value| u64::from_str_radix(value.trim(), 16).ok())
+    };
+    let [own, shared, blocked] =
+        ["SigPnd:", "ShdPnd:", "SigBlk:"].map(|name| mask(name).unwrap_or(0));
+    (own | shared) & !blocked != 0
+}
+
 /// Answers whoever wrote to memory.reclaim.
 type Answer = Box<dyn FnOnce(Result<Reclaimed, Errno>) + Send>;
 
-/// Those who wait for a reclaim's end, by its number.
+/// Those who wait for a reclaim's end, by its number: the thread that wrote, and how it is answered.
+///
+/// The kernel has asked once whether a write may be interrupted, and the crate of the files said no: from then on who writes sleeps
+/// until it is answered, whatever signal it got. So it is looked for here.
 #[derive(Default)]
-pub(super) struct Waiting(BTreeMap<u64, Answer>);
+pub(super) struct Waiting(BTreeMap<u64, (u32, Answer)>);
 
 impl Waiting {
     pub(super) fn put(
         &mut self,
-        number: u64,
+        (number, writer): (u64, u32),
         answer: impl FnOnce(Result<Reclaimed, Errno>) + Send + 'static,
     ) {
-        self.0.insert(number, Box::new(answer));
+        self.0.insert(number, (writer, Box::new(answer)));
+    }
+
+    /// Those whose writer has a signal to handle, as by ^C or `timeout`.
+    pub(super) fn interrupted(&self) -> Vec<u64> {
+        let all = self.0.iter();
+        let all = all.filter(|(_, (writer, _))| has_signal(*writer));
+        all.map(|(number, _)| *number).collect()
     }
 
     /// Whoever waits for this one is answered; else what it came to is given back.
@@ -52,7 +78,7 @@ impl Waiting {
         got: Result<Reclaimed, Errno>,
     ) -> Option<Result<Reclaimed, Errno>> {
         match self.0.remove(&number) {
-            Some(answer) => {
+            Some((_, answer)) => {
                 answer(got);
                 None
             }
@@ -62,7 +88,7 @@ impl Waiting {
 
     /// We end: as a signal ends the kernel's own.
     pub(super) fn abandon(&mut self) {
-        for answer in std::mem::take(&mut self.0).into_values() {
+        for (_, answer) in std::mem::take(&mut self.0).into_values() {
             answer(Err(Errno::INTR));
         }
     }
@@ -174,5 +200,28 @@ impl Inbox {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_is_not_blocked_waits() {
+        let status = |own: &str, shared: &str, blocked: &str| {
+            format!("Name:\tsh\nSigPnd:\t{own}\nShdPnd:\t{shared}\nSigBlk:\t{blocked}\n")
+        };
+        let none = "0000000000000000";
+        assert!(!pending(&status(none, none, none)));
+        assert!(pending(&status(none, "0000000000004000", none)));
+        assert!(pending(&status("0000000000000100", none, none)));
+        assert!(!pending(&status(
+            none,
+            "0000000000004000",
+            "0000000000004000"
+        )));
+        // It is gone.
+        assert!(!pending(""));
     }
 }

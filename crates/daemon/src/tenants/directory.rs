@@ -224,7 +224,15 @@ pub(super) fn read(tree: &mut Tree, inode: Inode) -> Result<Vec<u8>, Errno> {
     content::read(&mut tree.tenants, &mut tree.reports, place)
 }
 
-/// Writes to a file, for a process.
+/// Whether a process is in our pid namespace: the numbers that it writes are of its own.
+fn counts_as_we_do(writer: u32) -> bool {
+    let namespace = |who: &str| std::fs::read_link(format!("/proc/{who}/ns/pid")).ok();
+    writer != 0
+        && namespace("self").is_some_and(|ours| namespace(&writer.to_string()) == Some(ours))
+}
+
+/// Writes to a file, for a process. A number of another pid namespace names somebody else here: it is ESRCH, as is a process that nobody
+/// can see from there.
 pub(super) fn write(
     tree: &mut Tree,
     inode: Inode,
@@ -232,7 +240,13 @@ pub(super) fn write(
 ) -> Result<Written, Errno> {
     let place = place(tree, inode)?;
     let pid = match place.file {
-        File::Procs => Some(values::process(text, writer)?.to_string()),
+        File::Procs => {
+            let pid = values::process(text, writer)?;
+            if pid != writer && !counts_as_we_do(writer) {
+                return Err(Errno::SRCH);
+            }
+            Some(pid.to_string())
+        }
         _ => None,
     };
     let text = pid.as_deref().unwrap_or(text);

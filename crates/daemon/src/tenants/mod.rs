@@ -3,10 +3,11 @@
 //! Invariant: one thread has the tree ([`host::manage::tenants`]); whoever else wants something of it leaves a job at its
 //! desk. Ended in any way, it leaves the tenants, their processes and their limits as they are.
 //!
-//! Floors: `file`, `values`, `config`, `near`, `notify`, `snapshot`; `inode`, `reports`, `metrics`, `history`; `content`, `desk`, `keeper`,
+//! Floors: `awake`; `file`, `values`, `config`, `near`, `notify`, `snapshot`; `inode`, `reports`, `metrics`, `history`; `content`, `desk`, `keeper`,
 //! `page`; `site`; `listen`; `asked`, `directory`; `mount`, `talk`; here the loop.
 
 mod asked;
+mod awake;
 pub mod config;
 mod content;
 mod desk;
@@ -148,6 +149,9 @@ impl Ears {
         self.inbox.work(tree);
         self.control
             .poll_later(&mut |request| talk::answer(tree, request));
+        for number in tree.waiting.interrupted() {
+            tree.tenants.cancel(number);
+        }
         for (number, got) in tree.tenants.reclaimed() {
             if let Some(got) = tree.waiting.answer(number, got) {
                 self.control.complete(number, &talk::reclaimed(got));

@@ -104,7 +104,7 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         desk,
         next: AtomicU64::new(1),
         open: Arc::default(),
-        near: Near::default(),
+        near: Near::begin(),
     };
     let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
     let mounted = fuser::spawn_mount(files, at, &config).and_then(|session| {
@@ -352,6 +352,11 @@ impl Filesystem for Files {
         self.desk.ask(move |tree| {
             let ready = PollEvents::POLLIN | PollEvents::POLLOUT;
             let found = inode(number).ok();
+            // As the kernel's files of a group that is gone: whoever asks for changes alone would wait for ever.
+            let is_there = found.is_some_and(|inode| directory::entry(tree, inode).is_ok());
+            if !is_there {
+                return reply.poll(ready | PollEvents::POLLPRI | PollEvents::POLLERR);
+            }
             let Some(serial) = found.and_then(|inode| directory::report_of(tree, inode)) else {
                 return reply.poll(ready);
             };
@@ -385,7 +390,8 @@ impl Filesystem for Files {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let text = match std::str::from_utf8(data) {
             // The kernel takes a page at most.
-            Ok(text) if data.len() < 4096 => text.to_owned(),
+            _ if data.len() > 4096 => return reply.error(refusal(Errno::TOOBIG)),
+            Ok(text) => text.to_owned(),
             _ => return reply.error(fuser::Errno::EINVAL),
         };
         let writer = request.pid();
@@ -393,7 +399,7 @@ impl Filesystem for Files {
             match inode(number).and_then(|inode| directory::write(tree, inode, (&text, writer))) {
                 Ok(Written::Done) => reply.written(length),
                 Ok(Written::Reclaiming { number, pages }) => {
-                    tree.waiting.put(number, move |got| match got {
+                    tree.waiting.put((number, writer), move |got| match got {
                         Ok(got) if got.evicted_pages < pages => reply.error(fuser::Errno::EAGAIN),
                         Ok(_) => reply.written(length),
                         Err(errno) => reply.error(refusal(errno)),

@@ -8,28 +8,48 @@
 //! processors share no cache the kernel leaves both where they are, however that came to be.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use host::system::process::parse_stat;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+use super::awake::Awake;
 
 /// Questions of one asker in a row between two looks where that runs. The kernel parts the two again and again, for it sees two
 /// that could run on two idle processors; a look costs about as much as a question, so the more often the better until
 /// looks are what costs.
 const EVERY: u32 = 16;
+/// So many questions within this time are somebody who reads one file after the other.
+const FAST: Duration = Duration::from_millis(5);
 
 /// See the module. Of one thread that answers.
-#[derive(Debug, Default)]
-pub(super) struct Near(Mutex<Row>);
+#[derive(Debug)]
+pub(super) struct Near {
+    row: Mutex<Row>,
+    awake: Awake,
+}
 
 impl Near {
+    /// From now on.
+    pub(super) fn begin() -> Near {
+        Near {
+            row: Mutex::default(),
+            awake: Awake::begin(),
+        }
+    }
+
     /// A question of this thread is being answered: by the time that what this gives is dropped.
     pub(super) fn question(&self, asker: u32) -> Question<'_> {
         Question { near: self, asker }
     }
 
     fn answered(&self, asker: u32) {
-        let mut row = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if row.asked_by(asker) {
+        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = row.asked_by(asker, Instant::now());
+        if due == Due::Fast {
+            self.awake.row();
+        }
+        if due != Due::Nothing {
             // Where it cannot be done we answer from where we are.
             let _ = move_to(asker);
         }
@@ -49,33 +69,50 @@ impl Drop for Question<'_> {
     }
 }
 
+/// What is due after a question.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Due {
+    Nothing,
+    /// To look where the asker runs.
+    Look,
+    /// That, and the row came fast.
+    Fast,
+}
+
 /// Questions of one asker.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     asker: u32,
     /// Since it was looked where that runs.
     questions: u32,
+    /// When that was, or when it began to ask.
+    since: Option<Instant>,
 }
 
 impl Row {
-    /// Whether to look where the asker runs, after a question of its.
-    fn asked_by(&mut self, asker: u32) -> bool {
+    /// What is due after a question of an asker.
+    fn asked_by(&mut self, asker: u32, now: Instant) -> Due {
         // Who is in another pid namespace has no number here, and the kernel itself none at all.
         if asker == 0 {
-            return false;
+            return Due::Nothing;
         }
         if asker != self.asker {
             *self = Row {
                 asker,
                 questions: 0,
+                since: Some(now),
             };
         }
         self.questions += 1;
-        let is_due = self.questions == EVERY;
-        if is_due {
-            self.questions = 0;
+        if self.questions < EVERY {
+            return Due::Nothing;
         }
-        is_due
+        self.questions = 0;
+        let began = self.since.replace(now);
+        match began.is_some_and(|began| now.saturating_duration_since(began) < FAST) {
+            true => Due::Fast,
+            false => Due::Look,
+        }
     }
 }
 
@@ -117,7 +154,8 @@ mod tests {
     fn it_is_looked_after_rows_of_one_asker() {
         let mut row = Row::default();
         let mut looks = |askers: &mut dyn Iterator<Item = u32>| {
-            let looks = askers.filter(|asker| row.asked_by(*asker));
+            let now = Instant::now();
+            let looks = askers.filter(|asker| row.asked_by(*asker, now) != Due::Nothing);
             looks.count()
         };
         assert_eq!(looks(&mut (0..10_000).map(|at| 1 + at % 2)), 0);
@@ -126,6 +164,18 @@ mod tests {
         assert_eq!(looks(&mut std::iter::repeat_n(0, 10_000)), 0);
         assert_eq!(looks(&mut std::iter::once(7)), 1);
         assert_eq!(looks(&mut std::iter::repeat_n(7, 100 * every)), 100);
+    }
+
+    /// Who reads three files a second keeps no processor awake.
+    #[test]
+    fn a_row_is_fast_by_its_time() {
+        let (mut row, begin) = (Row::default(), Instant::now());
+        let mut asked = |each: Duration| {
+            let due = (0..EVERY).map(|at| row.asked_by(7, begin + each * at));
+            due.last()
+        };
+        assert_eq!(asked(FAST / EVERY / 2), Some(Due::Fast));
+        assert_eq!(asked(FAST), Some(Due::Look));
     }
 
     /// This thread goes where another one is bound to be, and may run anywhere afterwards.

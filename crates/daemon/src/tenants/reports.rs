@@ -232,9 +232,18 @@ impl Reports {
         }
     }
 
-    /// The tenants that are there; settings of others go.
+    /// The tenants that are there; settings of others go, and whoever waits for their reports is woken: there will be none.
     pub(super) fn retain(&mut self, is_there: impl Fn(u64) -> bool) {
-        self.by_serial.retain(|serial, _| is_there(*serial));
+        self.by_serial.retain(|serial, settings| {
+            let stays = is_there(*serial);
+            if !stays {
+                for (_, who) in std::mem::take(&mut settings.waiting) {
+                    // It is closed already.
+                    let _ = who.notify();
+                }
+            }
+            stays
+        });
     }
 }
 

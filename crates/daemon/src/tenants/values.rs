@@ -91,13 +91,14 @@ pub(super) fn reclaim(text: &str) -> Result<(u64, Option<Swappiness>), Errno> {
     let mut swappiness = None;
     for word in words {
         let value = word.strip_prefix("swappiness=").ok_or(Errno::INVAL)?;
-        let value = match value {
-            "max" => 201,
-            value => value.parse().map_err(|_| Errno::INVAL)?,
-        };
-        // 200 is the most that the engine tells from anonymous memory alone.
-        let value = if value == 201 { 200 } else { value };
-        swappiness = Some(Swappiness::new(value).ok_or(Errno::INVAL)?);
+        swappiness = Some(match value {
+            "max" => Swappiness::ANON_ONLY,
+            value => {
+                let value = value.parse().map_err(|_| Errno::INVAL)?;
+                let known = Swappiness::new(value).filter(|_| value <= Swappiness::MAX);
+                known.ok_or(Errno::INVAL)?
+            }
+        });
     }
     Ok((size, swappiness))
 }
@@ -167,9 +168,13 @@ mod tests {
         assert_eq!(reclaim("256m\n"), Ok((256 << 20, None)));
         let full = reclaim("1g swappiness=0").expect("both");
         assert_eq!(full, (1 << 30, Swappiness::new(0)));
+        let most = reclaim("1g swappiness=max").expect("both");
+        assert_eq!(most.1, Some(Swappiness::ANON_ONLY));
         for text in [
             "",
             "swappiness=1",
+            // `max` alone stands for anonymous memory alone.
+            "1g swappiness=201",
             "1g swappiness=202",
             "1g x",
             "1g swappiness=",

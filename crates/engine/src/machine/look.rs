@@ -64,6 +64,18 @@ impl Machine {
         memcg.usage().less(limits.min.max(limits.low))
     }
 
+    /// How many pages of `memcg` a reclaim of `target` may take for their age: what neither its min nor its low, nor what it inherits of
+    /// those above it up to `target`, protects.
+    pub fn unprotected_from(&mut self, target: MemcgId, memcg: MemcgId) -> Pages {
+        if memcg == target || memcg == MemcgId::ROOT {
+            return self.unprotected(memcg);
+        }
+        self.tree.calculate_path(target, memcg);
+        let memcg = self.tree.get(memcg);
+        let effective = memcg.protection();
+        memcg.usage().less(effective.min.max(effective.low))
+    }
+
     /// `memcg` uses so many pages, as measured: on a host, page cache counts, too, and pages that no walk
     /// has seen yet. It takes the place of what is counted, for limits and protection; see
     /// [`crate::memcg::MemcgTree::set_measured`].

@@ -21,6 +21,7 @@ use super::{Manager, room};
 use crate::system::cgroup::Version;
 use crate::system::family::Target;
 use crate::system::{Groups, Identity, Kind};
+use crate::wall::Wall;
 use crate::watch::{WatchError, own_cpu};
 
 /// Most pages that one measurement asks for: then usage is measured again.
@@ -32,6 +33,10 @@ const HOLD_MAX: Duration = Duration::from_millis(50);
 /// of the program itself, read in a moment ago: it was thrown out and read again, and sqlite in half its memory took a
 /// sixth longer.
 const PREFERRED: u64 = 16;
+/// The swappiness by which the kernel takes hardly any anonymous memory.
+const CACHE_ALONE: u8 = 1;
+/// While it is preferred, it is asked this often whether there is any.
+const PREFERRED_PAUSE: Duration = Duration::from_millis(20);
 
 /// Asking for the usage may take this part of the time.
 const DEAR: u32 = 50;
@@ -125,15 +130,25 @@ impl Manager {
             let Some(wanted) = room::Room::wanted(&self.settings.limits, usage) else {
                 return Ok(Duration::MAX);
             };
-            let cache = self.unmapped_cache(wanted.pages);
+            let is_preferred = self.usual_swappiness.is_some();
+            let cache = self.unmapped_cache(if is_preferred { usage } else { wanted.pages });
             // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall.
             let pages = wanted.pages.less(cache);
-            if wanted.pages > Pages(0) {
-                let is_much = cache.0 * PREFERRED >= usage.0;
+            let is_much = cache.0 * PREFERRED >= usage.0;
+            if wanted.pages > Pages(0) || !is_much {
                 self.prefer_cache(pages == Pages(0) && is_much);
             }
             if pages == Pages(0) || begin.elapsed() > HOLD_MAX {
-                return Ok(self.room.pause(usage, wanted.left).max(dear));
+                if pages == Pages(0) {
+                    self.drop_cache(wanted.pages);
+                }
+                let pause = self.room.pause(usage, wanted.left).max(dear);
+                // Cache that has gone is not preferred any longer.
+                let most = match self.usual_swappiness {
+                    Some(_) => PREFERRED_PAUSE,
+                    None => Duration::MAX,
+                };
+                return Ok(pause.min(most));
             }
             self.look_if_worth_it()?;
             let most = Pages(pages.0.min(AT_ONCE));
@@ -150,16 +165,26 @@ impl Manager {
         }
     }
 
+    /// Where no wall does (version 1 has no memory.high), the kernel is asked to drop page cache that nobody maps.
+    fn drop_cache(&mut self, wanted: Pages) {
+        let may = wanted > Pages(0) && !self.has_wall() && !self.settings.dry_run;
+        if let Some(wall) = self.wall.clone().filter(|_| may) {
+            let got = wall
+                .reclaim(wanted.0 * 4096, Some(CACHE_ALONE))
+                .unwrap_or(0);
+            self.room.note(Pages(got / 4096), wanted);
+        }
+    }
+
     /// While there is page cache that nobody maps, what meets the wall takes that, and hardly any anonymous
     /// memory: 12 MiB of 200 that were used once a second had left for a file that was read. With 0 the
     /// kernel would rather kill than swap.
     fn prefer_cache(&mut self, prefer: bool) {
-        const HARDLY: u8 = 1;
         let wall = self.wall.clone().filter(|_| !self.settings.dry_run);
         match (wall, self.usual_swappiness) {
             // On version 2 there is no such setting, and nothing is changed.
             (Some(wall), None) if prefer => {
-                self.usual_swappiness = wall.set_swappiness(HARDLY).ok()
+                self.usual_swappiness = wall.set_swappiness(CACHE_ALONE).ok()
             }
             (Some(wall), Some(usual)) if !prefer => {
                 let _ = wall.set_swappiness(usual);
@@ -173,12 +198,17 @@ impl Manager {
     /// no more than were skipped, and chooses itself. Not of files, which may be charged elsewhere (the C library
     /// is); nor where swap is limited, as it takes no notice on version 1. How many pages that got.
     fn reclaim_shared(&mut self, most: Pages, tally: &Tally) -> u64 {
+        // To lower the limit makes whoever charges meanwhile meet it: once a look.
+        if self.shared_at == self.driver.readings() {
+            return 0;
+        }
         let short = most.less(Pages(tally.evicted)).0.min(tally.shared_anon);
         let may = !self.settings.dry_run && self.settings.limits.swap_max == Limit::Max;
         let wall = self.wall.clone().filter(|_| may);
         let (Some(wall), true, false) = (wall, short > 0, tally.no_swap) else {
             return 0;
         };
+        self.shared_at = self.driver.readings();
         let begin = Instant::now();
         let got = wall.reclaim(short * 4096, None);
         self.sums.took += begin.elapsed();
@@ -313,10 +343,14 @@ impl Manager {
     /// The target cannot be read any more.
     pub fn bring_back(&mut self) -> Result<u64, WatchError> {
         self.look()?;
+        // Whoever asks lets go: below the limit it would be taken again as it comes.
+        if let Some(Err(error)) = self.wall.as_ref().map(Wall::lift) {
+            self.act(format!("it is read back below its limit: {error}"));
+        }
         let members: Vec<Identity> = self.driver.watch.members().to_vec();
         let mut pages = 0;
         for identity in members {
-            let ranges = self.swapped(identity);
+            let (ranges, known) = self.swapped(identity);
             let Some(owner) = self
                 .driver
                 .watch
@@ -335,16 +369,13 @@ impl Manager {
                 self.act(format!("the kernel refused to read back: {error}"));
                 continue;
             }
-            pages += ranges
-                .iter()
-                .map(|range| (range.end - range.start) / 4096)
-                .sum::<u64>();
+            pages += known;
         }
         Ok(pages)
     }
 
-    /// What of a process is in swap, or may be: entries of shared memory do not say.
-    fn swapped(&mut self, identity: Identity) -> Vec<Range<u64>> {
+    /// What of a process is in swap, or may be, as entries of shared memory do not say; and how many pages are known to be.
+    fn swapped(&mut self, identity: Identity) -> (Vec<Range<u64>>, u64) {
         let mappings = self.driver.watch.mappings(identity.pid);
         let (ages, _) = self.driver.watch.ages_and_proc();
         let is_read = |kind: Kind| matches!(kind, Kind::Anon | Kind::File);
@@ -373,6 +404,6 @@ impl Manager {
             .iter()
             .filter(|mapping| mapping.kind == Kind::Shmem);
         ranges.extend(shared.map(|mapping| mapping.start..mapping.end));
-        ranges
+        (ranges, swapped.len() as u64)
     }
 }

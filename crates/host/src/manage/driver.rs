@@ -49,7 +49,7 @@ pub(super) struct Driver {
     pub(super) machine: Machine,
     pub(super) members: Members,
     homes: Homes,
-    /// Of a tree of tenants: with one tenant there is nobody else to ask.
+    /// Pages that the kernel skips are off the lists.
     culled: Option<Culled>,
     flags: Flags,
     recorder: Option<Recorder>,

@@ -60,6 +60,9 @@ use waits::Waits;
 const LOOKS_SHARE: u32 = 20;
 /// All other looks, what the policy does, and writing to a disk may take this part of it each, whatever intervals are asked for.
 const WORK_SHARE: u32 = 10;
+/// Woken for the usage alone, up to 500 times a second, nobody asks more often who lives: without process events that is a reading of
+/// all of /proc.
+const FOLLOW_APART: Duration = Duration::from_millis(250);
 /// Between two looks that reclaim needs at least.
 const LOOKS_APART: Duration = Duration::from_millis(200);
 
@@ -91,6 +94,10 @@ pub struct Manager {
     next_look: Instant,
     /// When usage is measured again.
     next_hold: Instant,
+    /// When it was asked last who lives.
+    followed: Instant,
+    /// Looks until the kernel was asked last for pages that are skipped as shared.
+    shared_at: u64,
     minder: Option<Minder>,
     /// What of it is out goes on to a disk, and how old that is.
     demoter: Option<(Demoter, Millis)>,
@@ -143,6 +150,8 @@ impl Manager {
         let mut driver = Driver::new(watch, machine);
         let asked = settings.write_back.clone();
         let demoter = asked.map(|(asked, age)| (Demoter::new(asked, Millis(0)), age));
+        // What the kernel skips (forked workers' shared pages) would be asked for at each wake: half of our processor time, and in its way.
+        driver.cull();
         if minder.is_some() {
             driver.keep_back(memcg);
         }
@@ -163,6 +172,8 @@ impl Manager {
             sums: Sums::default(),
             next_look: now,
             next_hold: now,
+            followed: now,
+            shared_at: 0,
             generation_ms: 0,
             has_opened: false,
             actions: Vec::new(),
@@ -182,8 +193,10 @@ impl Manager {
         let is_due = begin >= self.next_look;
         if is_due {
             self.look()?;
-        } else {
+            self.followed = begin;
+        } else if begin < self.next_hold || self.followed.elapsed() >= FOLLOW_APART {
             self.driver.watch.follow()?;
+            self.followed = begin;
         }
         self.mind(is_due)?;
         self.demote(is_due);

@@ -47,16 +47,28 @@ impl Near {
         same.then(|| Near::on(one)).flatten()
     }
 
-    /// On the processor where this process ran last; none if the kernel does not let us. Pages that came in there
+    /// On the processor where a thread of this process runs, or its first one ran last; none if the kernel does not let us. Pages that came in there
     /// wait there for their list, some thirty of them, and only a call from there takes them off.
     pub(super) fn to_last(proc: &Proc, pid: u32) -> Option<Near> {
-        Near::on(proc.stat(pid).ok().flatten()?)
+        let first = proc.stat(pid).ok().flatten()?;
+        let threads = match first.threads {
+            0 | 1 => Vec::new(),
+            _ => proc.threads(pid).unwrap_or_default(),
+        };
+        let stat = |thread: &u32| proc.thread_stat(pid, *thread).ok().flatten();
+        let mut running = threads
+            .iter()
+            .take(THREADS_MAX)
+            .filter_map(stat)
+            .filter(is_running);
+        Near::on(running.next().unwrap_or(first))
     }
 
     fn on(stat: Stat) -> Option<Near> {
         let before = sched_getaffinity(None).ok()?;
         let processor = usize::try_from(stat.processor).ok()?;
-        if processor >= CpuSet::MAX_CPU {
+        // Those that we were not given are not ours to run on.
+        if processor >= CpuSet::MAX_CPU || !before.is_set(processor) {
             return None;
         }
         let mut one = CpuSet::new();

@@ -57,6 +57,11 @@ fn parse(text: &[u8]) -> Option<(Option<u64>, u64)> {
 }
 
 #[cfg(test)]
+pub(super) fn is_noted(dir: &OwnedFd) -> bool {
+    fgetxattr(dir, NOTE, &mut [0; NOTE_MAX]).is_ok()
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

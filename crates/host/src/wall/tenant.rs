@@ -1,8 +1,10 @@
 //! Walls with names that people give: the groups of a tree of tenants.
 //!
 //! Invariant: a group is a tenant's if it carries our mark and lies below the tree's root; who can lock its directory
-//! has no living manager before it. What was asked for it stands on it, so that whoever takes it up knows.
+//! has no living manager before it. What was asked for it stands on it, so that whoever takes it up knows: what stands on a group
+//! whose directory others own or may write was written by anybody, and is not believed.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, XattrFlags, fgetxattr, flock, fsetxattr};
@@ -19,6 +21,16 @@ use crate::system::{Groups, Identity};
 const ASKED: &str = "user.pagetide.asked";
 /// Longer than any of these.
 const ASKED_MAX: usize = 512;
+/// Others may go through a tenant's directory and read its files by name, and not open it: whoever can, can lock it, and who holds
+/// the lock is its manager.
+const PASSED_THROUGH: u32 = 0o711;
+
+/// Whether what stands on a group was written by us: its attributes are writable to whoever may write the directory, and the
+/// service manager gives users' slices to them, with limits that stay root's.
+fn has_our_notes(dir: &OwnedFd) -> bool {
+    let me = rustix::process::geteuid().as_raw();
+    rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == me && stat.st_mode & 0o022 == 0)
+}
 
 impl Wall {
     /// Makes a group for a tenant at `path`, or takes up the one that is there if nobody else has it. On version 2 the
@@ -36,7 +48,7 @@ impl Wall {
         if let Some(above) = path.parent().filter(|_| groups.has_subtree_control()) {
             place::hand_down(above)?;
         }
-        let made = match rustix::fs::mkdir(path, 0o755.into()) {
+        let made = match rustix::fs::mkdir(path, PASSED_THROUGH.into()) {
             Ok(()) => true,
             Err(Errno::EXIST) if take_up => false,
             Err(errno) => return Err(errno),
@@ -70,7 +82,9 @@ impl Wall {
             manager,
             ceiling: Limits::default(),
         };
-        lowered::undo(&dir);
+        if has_our_notes(&dir) {
+            lowered::undo(&dir);
+        }
         Ok(Wall::of(groups.clone(), group, dir, &mark, None))
     }
 
@@ -130,13 +144,17 @@ impl Wall {
         if !made && Mark::of(&dir).is_none() {
             return Err(Errno::EXIST);
         }
+        // One that was made by an earlier version, too.
+        let _ = rustix::fs::fchmod(&dir, PASSED_THROUGH.into());
         flock(&dir, FlockOperation::NonBlockingLockExclusive).map_err(|_| Errno::EXIST)?;
         let mark = Mark {
             manager,
             ceiling: Limits::default(),
         };
         mark.set(&dir)?;
-        lowered::undo(&dir);
+        if has_our_notes(&dir) {
+            lowered::undo(&dir);
+        }
         let group = group_of(groups, path).ok_or(Errno::NOENT)?;
         Ok(Wall::of(groups.clone(), group, dir, &mark, None))
     }
@@ -222,6 +240,9 @@ impl Wall {
     /// What was asked for it, if anything.
     #[must_use]
     pub fn asked(&self) -> Option<String> {
+        if !has_our_notes(self.dir()) {
+            return None;
+        }
         let mut text = [0; ASKED_MAX];
         let length = fgetxattr(self.dir(), ASKED, &mut text[..]).ok()?;
         Some(String::from_utf8_lossy(text.get(..length)?).into_owned())

@@ -241,3 +241,30 @@ proptest! {
         let _ = Mark::parse(&bytes);
     }
 }
+
+/// (The story: the service manager gives a user's slice to that user, with limits that stay root's. An attribute on it, which the user may
+/// write, was taken for what a killed `serve` had been asked for: root wrote the limits that it named.)
+#[test]
+fn what_stands_on_a_group_of_somebody_elses_is_not_believed() {
+    let own = OwnGroup::new("notes");
+    let groups = Groups::find(&Proc::system().unwrap()).unwrap();
+    let dir = own.dir.join("user.slice");
+    let wall = Wall::make_for_host(&groups, &dir, MANAGER).unwrap();
+    wall.note_asked("0 0 max max max max").unwrap();
+    lowered::note(wall.dir(), None, 17);
+    let found = || Wall::of_host(&groups, &dir, MANAGER).unwrap();
+    let is_noted = |wall: &Wall| lowered::is_noted(wall.dir());
+    rustix::fs::chown(&dir, Some(rustix::fs::Uid::from_raw(65534)), None).unwrap();
+    assert_eq!(found().asked(), None);
+    assert!(is_noted(&found()), "nothing is done by it");
+    rustix::fs::chown(&dir, Some(rustix::process::geteuid()), None).unwrap();
+    rustix::fs::chmod(&dir, 0o777.into()).unwrap();
+    assert_eq!(found().asked(), None);
+    rustix::fs::chmod(&dir, 0o755.into()).unwrap();
+    assert!(
+        !is_noted(&found()),
+        "of a killed one of ours it is put back"
+    );
+    assert_eq!(found().asked().as_deref(), Some("0 0 max max max max"));
+    std::fs::remove_dir(&dir).unwrap();
+}

@@ -5,6 +5,7 @@
 mod app;
 mod draw;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use crate::view::top::{By, Row, Table};
 use crate::watching;
 
 use super::ask::{LONG, of_tenant, unexpected};
+use super::stop::gentle_flag;
 use super::tenant_rows::tenant_rows;
 use app::{App, Deed};
 
@@ -35,7 +37,7 @@ enum News {
     Ended(Failure),
 }
 
-/// Shows rows until `q`.
+/// Shows rows until `q`, ^C or a signal that asks for the end.
 ///
 /// # Errors
 /// Nobody can be looked at, or there is no terminal after all.
@@ -49,9 +51,10 @@ pub(super) fn browse(args: &Top, plan: &Plan) -> Result<u8, Failure> {
         Ok(News::Ended(failure)) => return Err(failure),
         _ => return Ok(0),
     }
+    let stop = gentle_flag()?;
     let color = Style::of_stdout().color;
     let mut terminal = ratatui::try_init().map_err(no_terminal)?;
-    let ended = shown(args, &mut app, &news, &give, |app| {
+    let ended = shown((args, &stop), &mut app, &news, &give, |app| {
         terminal
             .draw(|frame| draw::draw(frame, app, color))
             .map(drop)
@@ -61,13 +64,13 @@ pub(super) fn browse(args: &Top, plan: &Plan) -> Result<u8, Failure> {
 }
 
 fn shown(
-    args: &Top,
+    (args, stop): (&Top, &AtomicBool),
     app: &mut App,
     news: &Receiver<News>,
     give: &Sender<News>,
     mut draw: impl FnMut(&App) -> std::io::Result<()>,
 ) -> Result<(), Failure> {
-    loop {
+    while !stop.load(Ordering::Relaxed) {
         draw(app).map_err(no_terminal)?;
         loop {
             match news.try_recv() {
@@ -98,6 +101,7 @@ fn shown(
             }
         }
     }
+    Ok(())
 }
 
 /// Rows again and again, on a thread of their own.

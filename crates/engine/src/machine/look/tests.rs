@@ -139,3 +139,20 @@ fn a_page_is_explained() {
     assert!(told.idle_at_least >= Millis(97), "{told:?}");
     assert_eq!(machine.oldest_age(ONE, Millis(100)), Some(Millis(100)));
 }
+
+/// (The story: `reclaim / --older-than` took a step of the root that reached all below it, and by it what a tenant's low protects.)
+#[test]
+fn what_a_tenant_protects_is_no_reclaim_by_age_of_those_above() {
+    let mut machine = cold(64, Policy::default(), [10, 0]);
+    assert_eq!(machine.unprotected_from(MemcgId::ROOT, ONE), Pages(10));
+    let limits = MemcgLimits {
+        low: Pages(4),
+        ..MemcgLimits::default()
+    };
+    machine.set_limits(ONE, limits);
+    assert_eq!(machine.unprotected_from(MemcgId::ROOT, ONE), Pages(6));
+    // Whoever asks it alone goes by its own limits as they stand.
+    assert_eq!(machine.unprotected_from(ONE, ONE), Pages(6));
+    let child = machine.create(ONE, Millis(0));
+    assert_eq!(machine.unprotected_from(MemcgId::ROOT, child), Pages(0));
+}

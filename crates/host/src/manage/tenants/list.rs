@@ -112,7 +112,19 @@ impl Tenants {
             true => Wall::of_host(&self.groups, dir, self.manager),
             false => Wall::take_up(&self.groups, dir, self.manager),
         };
-        let wall = wall.ok()?;
+        let wall = match wall {
+            Ok(wall) => wall,
+            // Ours, and somebody else holds its lock: nothing that was asked for it holds.
+            Err(errno) if !of_host && Wall::is_marked(dir) && self.unheld.insert(path.clone()) => {
+                self.act(format!(
+                    "/{} is not managed: another manager has it, or it cannot be had ({errno})",
+                    path.display()
+                ));
+                return None;
+            }
+            Err(_) => return None,
+        };
+        self.unheld.remove(&path);
         let now = self.now();
         let memcg = self.driver.machine.create(parent, now);
         self.admit(memcg, path, wall, of_host);
@@ -120,7 +132,7 @@ impl Tenants {
     }
 
     /// Whoever keeps names of tenants is to hear that one is not there any more.
-    fn note_gone(&mut self, memcg: MemcgId) {
+    pub(super) fn note_gone(&mut self, memcg: MemcgId) {
         let Some(tenant) = self.tenants.get(&memcg) else {
             return;
         };

@@ -124,6 +124,8 @@ pub struct Tenants {
     actions: Vec<String>,
     /// Tenants that were reclaimed since somebody asked, though nobody had asked for that.
     pressed: BTreeSet<MemcgId>,
+    /// Groups with our mark that could not be had, each told of once.
+    unheld: BTreeSet<PathBuf>,
     /// Who went by another's hand since somebody asked: the number of the one above, and the name there.
     gone: Vec<(u64, OsString)>,
 }
@@ -186,6 +188,7 @@ impl Tenants {
             others: settings.others,
             actions: Vec::new(),
             pressed: BTreeSet::new(),
+            unheld: BTreeSet::new(),
             gone: Vec::new(),
         };
         tenants.driver.cull();
@@ -328,6 +331,11 @@ impl Tenants {
         }
         self.may_change(memcg)?;
         self.tenant(memcg)?.wall.remove_tenant()?;
+        // The kernel had none below it any more: those went by another's hand, and no look has seen it yet.
+        for gone in self.below(memcg).into_iter().skip(1).rev() {
+            self.note_gone(gone);
+            self.drop_tenant(gone);
+        }
         self.drop_tenant(memcg);
         Ok(())
     }

@@ -51,6 +51,7 @@ impl Tenants {
     pub(super) fn steps_asked(&mut self, memcg: MemcgId, asked: &mut Asked) -> Vec<Ongoing> {
         if let Ask::Bytes(bytes) = asked.ask
             && memcg != MemcgId::ROOT
+            && asked.swappiness != Some(Swappiness::ANON_ONLY)
         {
             asked.dropped = self.take_cache(memcg, bytes) / 4096;
         }
@@ -66,8 +67,11 @@ impl Tenants {
             let machine = &mut self.driver.machine;
             below.iter().for_each(|id| machine.age(*id, now));
             // The books know each page's age: the engine offers all but its youngest two generations.
-            let step =
-                |id: &MemcgId| Ongoing::older_than(*id, Millis(0), machine.unprotected(*id), now);
+            // Each gives of its own alone: a step of all below would take from those whose own protection keeps theirs.
+            let step = |id: &MemcgId| {
+                let most = machine.unprotected_from(memcg, *id);
+                Ongoing::own_older_than(*id, Millis(0), most, now)
+            };
             return below.iter().map(step).collect();
         }
         let request = ReclaimRequest {

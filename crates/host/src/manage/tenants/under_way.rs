@@ -118,6 +118,16 @@ impl Tenants {
         });
     }
 
+    /// Whoever asked for one wants it no more: it ends with EINTR, and what has left stays where it is.
+    pub fn cancel(&mut self, number: u64) {
+        let is_it =
+            |one: &UnderWay| matches!(&one.why, Why::Asked(asked) if asked.number == number);
+        if let Some(at) = self.under_way.iter().position(is_it) {
+            self.under_way.remove(at);
+            self.ended.push((number, Err(Errno::INTR)));
+        }
+    }
+
     /// Whether a tenant is reclaimed from for a limit of its own.
     pub(super) fn is_held_down(&self, memcg: MemcgId) -> bool {
         let serial = self.serial(memcg);
