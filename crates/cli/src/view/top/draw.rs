@@ -61,11 +61,17 @@ fn head(table: &Table, sheet: &mut Sheet) {
     );
     let parts: Vec<_> = std::iter::once(sizes).chain(shares).collect();
     sheet.line(&parts.join(", "));
+    let each = Millis(table.interval_ms);
+    // Of tenants it is `serve` that watches, and says elsewhere for how long and at what cost. (It was told as "for 213503982334d".)
+    if table.wall_ms == u64::MAX {
+        sheet.dim(&format!("each {each}; ages from {}", table.source));
+        sheet.blank();
+        return;
+    }
     let cost = table.overhead.cpu_ms.saturating_mul(1000);
     let cost = cost.checked_div(table.wall_ms).unwrap_or(0);
     sheet.dim(&format!(
-        "each {}, for {}; costs {}.{}% of a CPU; ages from {}",
-        Millis(table.interval_ms),
+        "each {each}, for {}; costs {}.{}% of a CPU; ages from {}",
         clock(table.wall_ms),
         cost / 10,
         cost % 10,
