@@ -149,9 +149,7 @@ fn served(channel: &UnixStream, setup: &Setup) -> Result<Served, Error> {
 /// root's while we are undumpable.)
 fn is_still_ours(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ours = rustix::process::getuid().as_raw();
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    ids.is_some_and(|ids| ids.split_whitespace().all(|id| id.parse() == Ok(ours)))
+    crate::rights::are_all(&status, "Uid:", rustix::process::getuid().as_raw())
 }
 
 /// The channel that is our standard input.

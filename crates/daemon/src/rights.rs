@@ -16,7 +16,8 @@ fn ambient() -> CapabilitySet {
     CapabilitySet::from_bits_retain(hex(&status, "CapAmb:").unwrap_or(0))
 }
 
-fn hex(status: &str, name: &str) -> Option<u64> {
+/// The hexadecimal number of a line of a process's status.
+pub(crate) fn hex(status: &str, name: &str) -> Option<u64> {
     let text = status.lines().find_map(|line| line.strip_prefix(name))?;
     u64::from_str_radix(text.trim(), 16).ok()
 }
@@ -112,13 +113,15 @@ pub(crate) fn may_page_out() -> Result<(), Error> {
     }
 }
 
+/// Whether all ids of a line of a process's status are this one.
+pub(crate) fn are_all(status: &str, name: &str, id: u32) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.is_some_and(|ids| ids.split_whitespace().all(|one| one.parse() == Ok(id)))
+}
+
 /// Why a user may not trace a process, by its status and the owner of its directory in /proc.
 fn reason(status: &str, owner: u32, (uid, gid): (u32, u32)) -> Option<&'static str> {
-    let all = |name: &str, id: u32| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.is_some_and(|ids| ids.split_whitespace().all(|one| one.parse() == Ok(id)))
-    };
-    if !all("Uid:", uid) || !all("Gid:", gid) {
+    if !are_all(status, "Uid:", uid) || !are_all(status, "Gid:", gid) {
         return Some("it belongs to another user or group");
     }
     if hex(status, "CapPrm:") != Some(0) {

@@ -18,6 +18,7 @@ use host::manage::tenants::{Bell, Tenants};
 use rustix::io::Errno;
 
 use super::reports::Reports;
+use crate::rights::hex;
 
 /// Jobs are done for so long at a time: then what is due by itself has its turn.
 const TURN: Duration = Duration::from_millis(20);
@@ -36,12 +37,8 @@ fn has_signal(thread: u32) -> bool {
 }
 
 fn pending(status: &str) -> bool {
-    let mask = |name: &str| {
-        let value = status.lines().find_map(|line| line.strip_prefix(name));
-        value.and_then(|value| u64::from_str_radix(value.trim(), 16).ok())
-    };
     let [own, shared, blocked] =
-        ["SigPnd:", "ShdPnd:", "SigBlk:"].map(|name| mask(name).unwrap_or(0));
+        ["SigPnd:", "ShdPnd:", "SigBlk:"].map(|name| hex(status, name).unwrap_or(0));
     (own | shared) & !blocked != 0
 }
 

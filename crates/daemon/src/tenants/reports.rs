@@ -38,6 +38,16 @@ struct Settings {
     waiting: BTreeMap<u64, PollNotifier>,
 }
 
+impl Settings {
+    /// Whoever waits has to ask anew.
+    fn wake(&mut self) {
+        for (_, who) in std::mem::take(&mut self.waiting) {
+            // It is closed already.
+            let _ = who.notify();
+        }
+    }
+}
+
 /// All settings.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
@@ -225,10 +235,7 @@ impl Reports {
         };
         if settings.threshold.iter().enumerate().any(is_due) {
             settings.told += 1;
-            for (_, who) in std::mem::take(&mut settings.waiting) {
-                // It is closed already.
-                let _ = who.notify();
-            }
+            settings.wake();
         }
     }
 
@@ -237,10 +244,7 @@ impl Reports {
         self.by_serial.retain(|serial, settings| {
             let stays = is_there(*serial);
             if !stays {
-                for (_, who) in std::mem::take(&mut settings.waiting) {
-                    // It is closed already.
-                    let _ = who.notify();
-                }
+                settings.wake();
             }
             stays
         });
