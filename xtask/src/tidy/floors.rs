@@ -191,6 +191,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
                 "tally",
                 "waits",
                 "why",
+                "workers",
             ],
             &["feed", "kernel", "room"],
             &["record"],

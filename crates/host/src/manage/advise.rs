@@ -1,6 +1,6 @@
 //! Advice on ranges of another process, all of them: a call stops where nothing is mapped.
 //!
-//! Invariant: all is advised that takes the advice; a page may be twice.
+//! Invariant: all is advised that takes the advice; a page may be twice. No call is of more than [`BYTES_MAX`].
 
 use std::io;
 use std::ops::Range;
@@ -8,6 +8,10 @@ use std::os::fd::OwnedFd;
 
 use pagetables::{ADVICE_RANGES_MAX, Advice};
 use rustix::io::Errno;
+
+/// Bytes of one call. The kernel holds the lock that mmap and munmap take for all of a call, and takes what is longer than 2 GiB less
+/// a page for so much, without a word. (The story: of a program of 8 GiB that was brought back 6 stayed in swap.)
+const BYTES_MAX: u64 = 32 << 20;
 
 /// What became of it.
 #[derive(Debug)]
@@ -29,33 +33,89 @@ pub(super) fn advise(
     advice: Advice,
     edges: impl FnOnce() -> Vec<u64>,
 ) -> Advised {
-    let (mut ranges, mut done, mut edges) = (ranges.to_vec(), 0, Some(edges));
+    let pieces = pieces(ranges);
+    match until_stopped(pidfd, &pieces, advice) {
+        Ok(done) => advise_rest(pidfd, &pieces[done..], advice, edges),
+        Err(what) => what,
+    }
+}
+
+/// The same of ranges of which the first one is known to stop a call, if there is any.
+pub(super) fn advise_rest(
+    pidfd: &OwnedFd,
+    ranges: &[Range<u64>],
+    advice: Advice,
+    edges: impl FnOnce() -> Vec<u64>,
+) -> Advised {
+    if ranges.is_empty() {
+        return Advised::Done;
+    }
+    let pieces = cut(ranges, &edges());
+    let mut left = &pieces[..];
+    loop {
+        match until_stopped(pidfd, left, advice) {
+            // The one that it stopped at is left out.
+            Ok(done) => left = left.get(done + 1..).unwrap_or_default(),
+            Err(what) => return what,
+        }
+        if left.is_empty() {
+            return Advised::Done;
+        }
+    }
+}
+
+/// Gives `advice` until a range does not take it: how many before it did. None is longer than [`BYTES_MAX`].
+pub(super) fn until_stopped(
+    pidfd: &OwnedFd,
+    ranges: &[Range<u64>],
+    advice: Advice,
+) -> Result<usize, Advised> {
+    let mut done = 0;
     while done < ranges.len() {
-        let part = &ranges[done..ranges.len().min(done + ADVICE_RANGES_MAX)];
-        let stopped = match pagetables::advise(pidfd, part, advice) {
+        let part = &ranges[done..][..at_once(&ranges[done..])];
+        match pagetables::advise(pidfd, part, advice) {
             Ok(bytes) => {
                 let whole = whole_ranges(part, bytes);
                 done += whole;
-                whole < part.len()
+                if whole < part.len() {
+                    break;
+                }
             }
             Err(error) => match Errno::from_io_error(&error) {
-                Some(Errno::SRCH) => return Advised::Gone,
+                Some(Errno::SRCH) => return Err(Advised::Gone),
                 // Nothing is mapped at the first one, or it is of a kind that takes no such advice.
-                Some(Errno::NOMEM | Errno::INVAL) => true,
-                Some(Errno::INTR | Errno::AGAIN) => false,
-                _ => return Advised::Refused(error),
+                Some(Errno::NOMEM | Errno::INVAL) => break,
+                Some(Errno::INTR | Errno::AGAIN) => {}
+                _ => return Err(Advised::Refused(error)),
             },
-        };
-        match edges.take_if(|_| stopped) {
-            Some(edges) => {
-                ranges = cut(&ranges[done..], &edges());
-                done = 0;
-            }
-            // The one that it stopped at is left out.
-            None => done += usize::from(stopped),
         }
     }
-    Advised::Done
+    Ok(done)
+}
+
+/// The same ranges, none longer than a call may be.
+fn pieces(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut pieces = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let mut start = range.start;
+        while start < range.end {
+            let end = range.end.min(start + BYTES_MAX);
+            pieces.push(start..end);
+            start = end;
+        }
+    }
+    pieces
+}
+
+/// How many of them one call takes, one at least.
+fn at_once(ranges: &[Range<u64>]) -> usize {
+    let mut bytes = 0;
+    let fits = |range: &&Range<u64>| {
+        bytes += range.end - range.start;
+        bytes <= BYTES_MAX
+    };
+    let most = ranges.iter().take(ADVICE_RANGES_MAX);
+    most.take_while(fits).count().max(1)
 }
 
 /// The same ranges, none of them across an edge; `edges` ascend.
@@ -97,6 +157,23 @@ mod tests {
         let pieces = [0..4096, 4096..8192, 12288..16384, 16384..20480];
         assert_eq!(cut(&ranges, &[4096, 16384]), pieces);
         assert_eq!(cut(&ranges[1..], &[4096, 16384]), pieces[2..]);
+    }
+
+    #[test]
+    fn no_call_is_longer_than_the_kernel_takes() {
+        let all = 4096..(5 << 30) + 8192;
+        let pieces = pieces(&[all.clone(), 6 << 30..(6 << 30) + 4096]);
+        let bytes: u64 = pieces.iter().map(|one| one.end - one.start).sum();
+        assert_eq!(bytes, all.end - all.start + 4096);
+        assert!(pieces.windows(2).all(|two| two[0].end <= two[1].start));
+        let mut left = &pieces[..];
+        while !left.is_empty() {
+            let (call, rest) = left.split_at(at_once(left));
+            assert!(!call.is_empty());
+            let bytes: u64 = call.iter().map(|one| one.end - one.start).sum();
+            assert!(bytes <= BYTES_MAX);
+            left = rest;
+        }
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub(super) struct Driver {
     /// Pages that the kernel skips are off the lists.
     culled: Option<Culled>,
     flags: Flags,
+    /// Processors that we may use, as it was at the beginning.
+    processors: usize,
     recorder: Option<Recorder>,
     /// Where somebody goes by how old it is: what is out.
     out: Option<Out>,
@@ -76,6 +78,7 @@ impl Driver {
     pub(super) fn new(watch: Watch, machine: Machine) -> Driver {
         Driver {
             flags: Flags::open(watch.proc()),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
             watch,
             machine,
             members: Members::default(),
@@ -332,6 +335,7 @@ impl Driver {
             ages,
             proc,
             flags: &self.flags,
+            processors: self.processors,
             idle_since: how.idle_since,
             dry_run: how.dry_run,
             all: how.all,
@@ -341,8 +345,10 @@ impl Driver {
             pause,
             tally: std::mem::take(tally),
         };
+        let by_others = kernel.tally.by_others;
         let answer = reclaim(&mut self.machine, &mut kernel);
-        self.spent.page_out += thread_cpu().saturating_sub(of_thread);
+        let by_others = kernel.tally.by_others.saturating_sub(by_others);
+        self.spent.page_out += thread_cpu().saturating_sub(of_thread) + by_others;
         *tally = kernel.tally;
         answer
     }

@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use engine::memcg::MemcgId;
 use engine::{FolioId, Lruvec, Memory, PageOut};
-use pagetables::{Advice, Entry, Kind as EntryKind, Piece};
+use pagetables::{Entry, Kind as EntryKind, Piece};
 
-use super::advise::{Advised, advise};
+use super::advise::Advised;
 use super::culled::Culled;
 use super::flags::Flags;
 use super::homes::Homes;
@@ -25,6 +25,7 @@ use super::pause::Pause;
 use super::second_chance::InUse;
 use super::tally::Tally;
 use super::why::Why;
+use super::workers;
 use crate::ages::Ages;
 use crate::books::Owner;
 use crate::system::Proc;
@@ -39,6 +40,8 @@ pub(super) struct Kernel<'a> {
     pub(super) ages: &'a mut Ages,
     pub(super) proc: &'a Proc,
     pub(super) flags: &'a Flags,
+    /// Processors that we may use.
+    pub(super) processors: usize,
     /// Pages that were accessed after this time of the books (milliseconds) stay.
     pub(super) idle_since: Option<u64>,
     pub(super) dry_run: bool,
@@ -137,7 +140,13 @@ impl Kernel<'_> {
         let pays = near::pays(leaving.len(), ranges.len(), dirty);
         let near = pays.then(|| Near::to(self.proc, pid)).flatten();
         let is_near = near.is_some();
-        self.advise(owner, &ranges);
+        // Bound to a processor, a second thread of ours would wait for the first.
+        let workers = if is_near {
+            1
+        } else {
+            workers::free(self.proc, self.processors)
+        };
+        self.advise(owner, &ranges, workers);
         drop(near);
         self.verify(owner, &leaving, &addresses, outcome);
         self.note_out((memcg, owner), &leaving, outcome);
@@ -146,7 +155,7 @@ impl Kernel<'_> {
             // (The story: twenty pages that had come in for a process that then slept stayed for as long.)
             let near = Near::to_last(self.proc, pid);
             let addresses = addresses_of(&leaving);
-            self.advise(owner, &page_ranges(&addresses));
+            self.advise(owner, &page_ranges(&addresses), 1);
             drop(near);
             self.verify(owner, &leaving, &addresses, outcome);
             self.note_out((memcg, owner), &leaving, outcome);
@@ -271,16 +280,18 @@ impl Kernel<'_> {
         }
     }
 
-    /// Advises pages of one process to leave.
-    fn advise(&mut self, owner: Owner, ranges: &[Range<u64>]) {
+    /// Advises pages of one process to leave, by up to so many threads.
+    fn advise(&mut self, owner: Owner, ranges: &[Range<u64>], workers: usize) {
         let begin = Instant::now();
         let pid = self.members.pid(owner);
         let ages = &mut *self.ages;
         let edges = || mapping_starts(ages, pid);
-        if let Some(pidfd) = self.members.pidfd(owner, self.proc)
-            && let Advised::Refused(error) = advise(pidfd, ranges, Advice::PageOut, edges)
-        {
-            self.tally.refused.get_or_insert(error.to_string());
+        if let Some(pidfd) = self.members.pidfd(owner, self.proc) {
+            let work = workers::page_out(pidfd, ranges, workers, edges);
+            self.tally.by_others += work.others;
+            if let Advised::Refused(error) = work.advised {
+                self.tally.refused.get_or_insert(error.to_string());
+            }
         }
         self.tally.took += begin.elapsed();
     }

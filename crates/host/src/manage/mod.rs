@@ -37,6 +37,7 @@ mod tally;
 pub mod tenants;
 mod waits;
 mod why;
+mod workers;
 
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,8 @@ const WORK_SHARE: u32 = 10;
 /// Woken for the usage alone, up to 500 times a second, nobody asks more often who lives: without process events that is a reading of
 /// all of /proc.
 const FOLLOW_APART: Duration = Duration::from_millis(250);
+/// Looks at a target that is new are so far apart at least.
+const YOUNG: Duration = Duration::from_secs(1);
 /// Between two looks that reclaim needs at least.
 const LOOKS_APART: Duration = Duration::from_millis(200);
 
@@ -92,6 +95,8 @@ pub struct Manager {
     due: Due,
     sums: Sums,
     next_look: Instant,
+    /// When the target became what it is, where that was a moment ago.
+    young_since: Option<Instant>,
     /// When usage is measured again.
     next_hold: Instant,
     /// When it was asked last who lives.
@@ -171,6 +176,7 @@ impl Manager {
             due: Due::default(),
             sums: Sums::default(),
             next_look: now,
+            young_since: None,
             next_hold: now,
             followed: now,
             shared_at: 0,
@@ -329,8 +335,20 @@ impl Manager {
         self.driver.watch.note_curve(noticed.came_back);
         self.sums.noticed.add(noticed);
         let pause = self.driver.look_took() * WORK_SHARE;
-        self.next_look = begin + self.driver.watch.apart().max(pause);
+        let apart = match self.young_since {
+            // As long again as it has been there: who asks in its first seconds is not told of its first moment.
+            Some(since) => self.driver.watch.apart().min(since.elapsed().max(YOUNG)),
+            None => self.driver.watch.apart(),
+        };
+        self.next_look = begin + apart.max(pause);
         Ok(())
+    }
+
+    /// The target has just become another program: it is looked at at once, and more often than later until it is as old as an
+    /// interval. (The story: for ten seconds the report told of pagetide itself, which the program had been until its exec.)
+    pub fn begin_anew(&mut self) {
+        let now = Instant::now();
+        (self.young_since, self.next_look) = (Some(now), now);
     }
 
     /// Opens the engine's youngest generation, unless this look did.

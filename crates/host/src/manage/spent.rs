@@ -1,7 +1,7 @@
 //! What looking and paging out have taken until now.
 //!
-//! Invariant: all of it only grows; processor time is that of the thread that has the driver, so what other threads of
-//! this process do meanwhile (files, metrics) is in neither part.
+//! Invariant: all of it only grows; processor time is that of the thread that has the driver and of those
+//! that page out with it, so what other threads of this process do meanwhile (files, metrics) is in neither part.
 
 use std::time::Duration;
 

@@ -24,6 +24,8 @@ pub(super) struct Tally {
     pub(super) no_swap: bool,
     /// In kernel calls that page out.
     pub(super) took: Duration,
+    /// Processor time of other threads that did so.
+    pub(super) by_others: Duration,
     /// Why the kernel refused, if it did.
     pub(super) refused: Option<String>,
     /// In a dry run: pages that would have left.

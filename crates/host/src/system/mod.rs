@@ -10,6 +10,7 @@ pub mod error;
 pub mod events;
 pub mod family;
 pub mod filesystems;
+pub mod load;
 pub mod maps;
 pub mod mountinfo;
 pub mod nodes;

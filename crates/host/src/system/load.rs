@@ -1,0 +1,48 @@
+//! How many threads want a processor at this moment: `/proc/loadavg`.
+//!
+//! Invariant: of the whole machine, whatever part of it we may use.
+
+use super::proc::Proc;
+use super::text::{number, words};
+
+/// The fourth word of `0.00 0.01 0.05 1/132 4567`, up to the stroke.
+fn parse(text: &[u8]) -> Option<usize> {
+    let word = words(text).nth(3)?;
+    let end = word.iter().position(|&byte| byte == b'/')?;
+    number(&word[..end]).and_then(|all| usize::try_from(all).ok())
+}
+
+impl Proc {
+    /// Threads that run or are ready to, the caller among them; none where the kernel does not tell.
+    #[must_use]
+    pub fn runnable(&self) -> Option<usize> {
+        parse(&self.read_own("loadavg").ok()??)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn as_the_kernel_writes_it() {
+        assert_eq!(parse(b"0.20 0.18 0.12 3/80 11206\n"), Some(3));
+        for bad in [
+            &b""[..],
+            b"0.20 0.18 0.12",
+            b"0.20 0.18 0.12 3 80",
+            b"1 1 1 x/80 1",
+        ] {
+            assert_eq!(parse(bad), None);
+        }
+        assert!(Proc::system().unwrap().runnable() >= Some(1));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text(text: Vec<u8>) {
+            let _ = parse(&text);
+        }
+    }
+}
