@@ -73,6 +73,9 @@ pub(crate) enum Command {
         /// Read back in what is out; works also where nobody manages the process
         #[arg(long)]
         bring_back: bool,
+        /// Print how many pages were asked back in, as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Show what processes really need: memory by page age, without managing them
     ///

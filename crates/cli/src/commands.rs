@@ -41,7 +41,11 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
         Command::Demo { json } => demo::demo(json),
         Command::Run(args) => run::run(&args),
         Command::Attach(args) => attach::attach(&args),
-        Command::Detach { whose, bring_back } => ask::detach(&whose, bring_back),
+        Command::Detach {
+            whose,
+            bring_back,
+            json,
+        } => ask::detach(&whose, bring_back, json),
         Command::Report(args) => report::report(&args),
         Command::Top(args) => top::top(&args),
         Command::Stat {

@@ -9,6 +9,8 @@ use daemon::control::ControlError;
 use daemon::options::OptionsError;
 use daemon::{Error, ExitCode};
 
+use crate::view::text::plain;
+
 /// What to tell, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
@@ -95,14 +97,19 @@ impl Failure {
     /// Tells it on standard error; the exit code to end with.
     pub(crate) fn tell(&self) -> u8 {
         if self.exit != 0 {
-            let mut text = format!("pagetide: {}\n", self.what);
-            for line in self.hint.lines() {
-                text += &format!("  hint: {line}\n");
-            }
             // Nobody is left to be told when standard error is gone.
-            let _ = io::stderr().write_all(text.as_bytes());
+            let _ = io::stderr().write_all(self.text().as_bytes());
         }
         self.exit
+    }
+
+    /// As it is told. Words of it may be another process's: a manager's, or who passes for one.
+    fn text(&self) -> String {
+        let mut text = format!("pagetide: {}\n", plain(&self.what, true));
+        for line in self.hint.lines() {
+            text += &format!("  hint: {}\n", plain(line, true));
+        }
+        text
     }
 }
 
@@ -111,7 +118,8 @@ impl From<Error> for Failure {
         Failure {
             what: error.to_string(),
             hint: error.hint().to_owned(),
-            exit: error.exit_code(),
+            // It may be another process's word, too: a failure is no success.
+            exit: error.exit_code().max(ExitCode::Failure as u8),
         }
     }
 }
@@ -138,5 +146,20 @@ impl From<io::Error> for Failure {
             format!("cannot write the output: {error}"),
             "is the disk full?",
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// (The story: whoever takes a manager's name could move root's cursor, and end root's command with success.)
+    #[test]
+    fn the_words_of_others_move_no_cursor_and_end_nothing_well() {
+        let error = r#"{"what":"\u001b]0;x\u0007a","hint":"b\u001b[2J","exit":0}"#;
+        let error: Error = serde_json::from_str(error).expect("an error of another process");
+        let failure = Failure::from(error);
+        assert_eq!(failure.exit(), 1);
+        assert_eq!(failure.text(), "pagetide: ?]0;x?a\n  hint: b?[2J\n");
     }
 }

@@ -38,6 +38,8 @@ fn dispatch() -> Result<u8, Failure> {
         return Ok(daemon::manager::main(&words.collect::<Vec<_>>()));
     }
     if hidden == host::wall::guard::ARGUMENT {
+        // What it lifts is of its user's own groups; with the rights of our file a user could lift anybody's wall.
+        daemon::rights::drop_capabilities_of_file()?;
         return Ok(host::wall::guard::main(&words.collect::<Vec<_>>()));
     }
     if hidden == commands::demo::WORKLOAD {

@@ -97,6 +97,13 @@ fn open_in(settings: &Settings, own_process: bool) -> Result<Box<dyn Watching>, 
         return Ok(Box::new(asked));
     }
     if let Target::Tenant(tenant) = &settings.target {
+        if settings.source.is_some() || settings.max_wait.is_some() {
+            let what = format!(
+                "cannot watch {} in another way than `pagetide serve` does",
+                tenant.path
+            );
+            return Err(Failure::usage(what, "ask without --source and --max-wait"));
+        }
         return Ok(Box::new(managed::Asked::of_tenant(
             tenant,
             settings.age_every,
@@ -128,7 +135,10 @@ fn wanted(settings: &Settings, own_process: bool) -> Result<watch::Settings, Fai
         Target::All => family::Target::All,
         Target::Tenant(tenant) => {
             let what = format!("cannot watch {}: only `pagetide serve` can", tenant.path);
-            return Err(Failure::new(what, "ask it without --source and --max-wait"));
+            return Err(Failure::new(
+                what,
+                "give its processes or its control group",
+            ));
         }
     };
     Ok(watch::Settings {

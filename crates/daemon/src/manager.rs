@@ -112,6 +112,7 @@ fn serve() -> Result<(), Error> {
     let _ = send(&channel, &Reply::Ready(served.notes().to_vec()));
     let _ = receive::<()>(&channel, UNTIL_EXEC);
     drop(channel);
+    served.begin_anew();
     // From the program's own pages on: until the exec it was this program of ours.
     if let Some(about) = setup.record {
         served.record(about.begin(record));

@@ -97,21 +97,42 @@ pub fn group(typed: &str) -> Result<Chosen, Error> {
     })
 }
 
-/// Whether pages have somewhere to go.
+/// Whether pages have somewhere to go, those of who is meant if somebody is.
 ///
 /// # Errors
 /// There is no swap, or no right to page out, and it would be used.
-pub fn swap(options: &Options) -> Result<(), Error> {
+pub fn swap(options: &Options, chosen: Option<&Chosen>) -> Result<(), Error> {
     if options.policy.dry_run || options.limits.swap_max == Size::ZERO {
         return Ok(());
     }
-    if Proc::system()?.memory()?.swap_total > 0 {
+    let proc = Proc::system()?;
+    if proc.memory()?.swap_total > 0 {
+        // The kernel would make active what cannot go, and kill at a limit. (Containers often may use no swap.)
+        if chosen.is_some_and(|chosen| has_no_swap(&proc, &chosen.target)) {
+            return Err(Error::missing(
+                "the control group may use no swap (memory.swap.max is 0), so cold memory has nowhere to go",
+                "raise memory.swap.max of the group, or of the container\n--best-effort goes on without",
+            ));
+        }
         return rights::may_page_out();
     }
     Err(Error::missing(
         "this host has no swap, so cold memory has nowhere to go",
         "`pagetide swap on` makes compressed swap in memory\n--best-effort goes on without",
     ))
+}
+
+/// Whether the kernel lets nothing of a target be in swap.
+fn has_no_swap(proc: &Proc, target: &Target) -> bool {
+    let Ok(groups) = Groups::find(proc) else {
+        return false;
+    };
+    let group = match target {
+        Target::Descendants(pid) => groups.of_process(proc, *pid).ok().flatten(),
+        Target::Group(group) => Some(group.clone()),
+        Target::All => None,
+    };
+    group.is_some_and(|group| groups.swap_limit(&group) == Some(0))
 }
 
 /// The zram that is to be written back from, the one of `swap on` unless another is named.

@@ -9,7 +9,7 @@ use daemon::preflight::{self, Chosen};
 use crate::args::{Told, Tree, Who, Whose};
 use crate::failure::Failure;
 use crate::view::count;
-use crate::view::text::json_line;
+use crate::view::text::{json_line, plain};
 
 /// A manager answers between two looks.
 pub(super) const QUICK: Duration = Duration::from_secs(20);
@@ -28,16 +28,40 @@ pub(super) fn chosen(whose: &Whose) -> Result<Chosen, Failure> {
     }
 }
 
-/// Who manages a target, if anybody does.
-pub(super) fn manager(tenant: &Tenant) -> Result<Option<Managed>, Failure> {
-    Ok(find(tenant)?)
+/// Who is meant: all that a manager manages, or a target that nobody manages.
+pub(super) enum Whole {
+    Managed(Managed),
+    Alone(Chosen),
+}
+
+/// Who is meant. Managers are asked first, for one outlives the first process of those that it manages.
+pub(super) fn whose_manager(whose: &Whose) -> Result<Whole, Failure> {
+    let Some(pid) = whose.pid else {
+        let chosen = chosen(whose)?;
+        let managed = find(&chosen.tenant)?;
+        return Ok(managed.map_or(Whole::Alone(chosen), Whole::Managed));
+    };
+    let Some(managed) = find(&Tenant::Pid(pid))? else {
+        return Ok(Whole::Alone(chosen(whose)?));
+    };
+    if managed.tenant != Tenant::Pid(pid) {
+        // Beside the result, which is of all of them; no failure when nobody reads it.
+        let _ = writeln!(
+            std::io::stderr(),
+            "pid {pid} is managed together with {} (by pid {}): all that is managed so is meant",
+            managed.tenant,
+            managed.manager
+        );
+    }
+    Ok(Whole::Managed(managed))
 }
 
 /// Asks the manager of a target; a target that is not managed is a failure that says so.
 fn question(whose: &Whose, request: &Request, within: Duration) -> Result<Response, Failure> {
-    let tenant = chosen(whose)?.tenant;
-    let managed = manager(&tenant)?;
-    let tenant = managed.map_or(tenant, |managed| managed.tenant);
+    let tenant = match whose_manager(whose)? {
+        Whole::Managed(managed) => managed.tenant,
+        Whole::Alone(chosen) => chosen.tenant,
+    };
     Ok(ask(&tenant, request, within)?)
 }
 
@@ -80,7 +104,7 @@ pub(super) fn stat(told: &Told, tree: &Tree, json: bool) -> Result<u8, Failure> 
         return Ok(0);
     }
     for (name, value) in stat {
-        writeln!(out, "{name} {value}")?;
+        writeln!(out, "{} {value}", field(&name))?;
     }
     Ok(0)
 }
@@ -105,25 +129,38 @@ pub(super) fn stats(told: &Told, tree: &Tree, json: bool) -> Result<u8, Failure>
     writeln!(out, "tenant {}", stats.names.join(" "))?;
     for (name, row) in stats.tenants {
         let row: Vec<String> = row.iter().map(u64::to_string).collect();
-        writeln!(out, "/{name} {}", row.join(" "))?;
+        writeln!(out, "/{} {}", field(&name), row.join(" "))?;
     }
     Ok(0)
 }
 
-pub(super) fn detach(whose: &Whose, bring_back: bool) -> Result<u8, Failure> {
-    let chosen = chosen(whose)?;
-    let pages = match manager(&chosen.tenant)? {
-        None if bring_back => daemon::reclaim::bring_back(chosen)?,
-        managed => {
-            let tenant = managed.map_or(chosen.tenant, |managed| managed.tenant);
-            match ask(&tenant, &Request::Detach { bring_back }, LONG)? {
+/// One word of a line, safe to show: names of control groups are their owners'.
+fn field(name: &str) -> String {
+    plain(name, false).replace(' ', "?")
+}
+
+pub(super) fn detach(whose: &Whose, bring_back: bool, json: bool) -> Result<u8, Failure> {
+    let pages = match whose_manager(whose)? {
+        Whole::Managed(managed) => {
+            match ask(&managed.tenant, &Request::Detach { bring_back }, LONG)? {
                 Response::Detached { pages } => pages,
                 _ => return Err(unexpected()),
             }
         }
+        Whole::Alone(chosen) if bring_back => daemon::reclaim::bring_back(chosen)?,
+        Whole::Alone(chosen) => {
+            let what = format!(
+                "nobody manages {}: there is nothing to let go of",
+                chosen.tenant
+            );
+            let hint = "`--bring-back` reads back in what is out, whoever put it there";
+            return Err(Failure::new(what, hint));
+        }
     };
-    if bring_back {
-        let mut out = std::io::stdout().lock();
+    let mut out = std::io::stdout().lock();
+    if json {
+        writeln!(out, "{}", json_line(&serde_json::json!({ "pages": pages })))?;
+    } else if bring_back {
         writeln!(out, "asked back in: {} pages", count(pages))?;
     }
     Ok(0)

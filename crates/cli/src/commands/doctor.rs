@@ -17,7 +17,7 @@ pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
     let findings = of(Part::Reading, reading.reading);
     let findings = findings.chain(of(Part::Paging, reading.paging)).collect();
     let wanted = daemon::options::Options::default();
-    let paging = preflight::swap(&wanted).and_then(|()| preflight::right(&wanted));
+    let paging = preflight::swap(&wanted, None).and_then(|()| preflight::right(&wanted));
     let paging = paging.is_ok();
     let health = Health {
         findings,

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use daemon::rights::as_user;
@@ -15,8 +16,16 @@ use crate::failure::Failure;
 #[derive(Debug)]
 pub(super) struct Page {
     path: PathBuf,
-    /// Beside it, to be renamed; none where a rename would be wrong.
-    draft: Option<PathBuf>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Written beside it, and renamed.
+    Draft(PathBuf),
+    /// No regular file, or one without a name: written to as it was opened. (The story: where /dev/stdout leads to a pipe it has
+    /// no path, and root's link was replaced by a file.)
+    Open(File),
 }
 
 impl Page {
@@ -32,33 +41,22 @@ impl Page {
         let told = |error: io::Error| unwritable(path, &error);
         // The kernel says whether it may be written by this name: links of others in /tmp are not followed (fs.protected_symlinks),
         // and finding out where they lead would go around that.
-        match File::options().write(true).open(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(told(error)),
-            _ => {}
-        }
-        let page = match fs::canonicalize(path) {
-            Ok(real) if real.is_file() => Page {
-                draft: Some(draft_of(&real)),
-                path: real,
+        let path = match File::options().write(true).open(path) {
+            Ok(file) => match named(path, &file) {
+                Some(real) => real,
+                None => {
+                    let (path, place) = (path.to_owned(), Place::Open(file));
+                    return Ok(Page { path, place });
+                }
             },
-            Ok(real) => Page {
-                path: real,
-                draft: None,
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Page {
-                path: path.to_owned(),
-                draft: Some(draft_of(path)),
-            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
             Err(error) => return Err(told(error)),
         };
-        match &page.draft {
-            Some(draft) => {
-                create(draft).map_err(told)?;
-                fs::remove_file(draft).map_err(told)?;
-            }
-            None => drop(File::options().write(true).open(&page.path).map_err(told)?),
-        }
-        Ok(page)
+        let draft = draft_of(&path);
+        create(&draft).map_err(told)?;
+        fs::remove_file(&draft).map_err(told)?;
+        let place = Place::Draft(draft);
+        Ok(Page { path, place })
     }
 
     /// Puts `text` there.
@@ -70,9 +68,12 @@ impl Page {
     }
 
     fn put(&self, text: &str) -> io::Result<()> {
-        let Some(draft) = &self.draft else {
-            let mut file = File::options().write(true).open(&self.path)?;
-            return file.write_all(text.as_bytes());
+        let draft = match &self.place {
+            Place::Draft(draft) => draft,
+            Place::Open(file) => {
+                let mut file = file;
+                return file.write_all(text.as_bytes());
+            }
         };
         let mut file = create(draft)?;
         let done = file.write_all(text.as_bytes());
@@ -82,6 +83,15 @@ impl Page {
         }
         done
     }
+}
+
+/// The path of a regular file that was opened by this one; none where there is no such file by that path.
+fn named(path: &Path, file: &File) -> Option<PathBuf> {
+    let opened = file.metadata().ok().filter(fs::Metadata::is_file)?;
+    let real = fs::canonicalize(path).ok()?;
+    let there = fs::metadata(&real).ok()?;
+    let is_same = (there.dev(), there.ino()) == (opened.dev(), opened.ino());
+    is_same.then_some(real)
 }
 
 /// Of this process alone.
@@ -147,6 +157,30 @@ mod tests {
         let null = Page::open(Path::new("/dev/null")).expect("a device");
         null.write("gone").expect("written");
         assert!(!Path::new("/dev/null").is_file());
+        fs::remove_dir_all(dir).expect("ours");
+    }
+
+    /// (The story: `sudo pagetide report --html /dev/stdout | ...` put a file in the place of /dev/stdout.)
+    #[test]
+    fn a_link_to_a_pipe_stays_and_the_pipe_has_the_page() {
+        use std::io::Read;
+        use std::os::fd::AsRawFd;
+
+        let dir = dir("pipe");
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        let link = dir.join("out");
+        let fd = format!("/proc/self/fd/{}", writer.as_raw_fd());
+        std::os::unix::fs::symlink(&fd, &link).expect("a link");
+        for path in [&link, Path::new(&fd)] {
+            let page = Page::open(path).expect("writable");
+            page.write("page").expect("written");
+        }
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).expect("a pipe");
+        assert_eq!(text, "pagepage");
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_dir(&dir).expect("there").count(), 1);
         fs::remove_dir_all(dir).expect("ours");
     }
 

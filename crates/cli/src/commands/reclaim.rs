@@ -12,7 +12,7 @@ use crate::args::{Reclaim, Who};
 use crate::failure::Failure;
 use crate::view::count;
 
-use super::ask::{LONG, chosen, manager, of_tenant, unexpected, whose};
+use super::ask::{LONG, Whole, of_tenant, unexpected, whose, whose_manager};
 
 pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
     let (told, what) = args.plan()?;
@@ -24,22 +24,24 @@ pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
         let written = print(&done, args.json);
         return ended(short(&format!("tenant {path}"), what, &done), written);
     }
-    let chosen = chosen(&whose(&told))?;
-    let name = chosen.tenant.to_string();
-    let done = match manager(&chosen.tenant)? {
-        Some(managed) => match ask(&managed.tenant, &Request::Reclaim { what }, LONG)? {
-            Response::Reclaimed(done) => done,
+    let (done, name) = match whose_manager(&whose(&told))? {
+        Whole::Managed(managed) => match ask(&managed.tenant, &Request::Reclaim { what }, LONG)? {
+            Response::Reclaimed(done) => (done, managed.tenant.to_string()),
             _ => return Err(unexpected()),
         },
-        None => daemon::reclaim::alone(chosen, what, &mut |time| {
-            let ms = Millis::from(time).0;
-            // Progress: no result, and no failure when nobody reads it.
-            let _ = writeln!(
-                std::io::stderr(),
-                "nobody watched {name} until now: watching it for {}",
-                Millis(ms)
-            );
-        })?,
+        Whole::Alone(chosen) => {
+            let name = chosen.tenant.to_string();
+            let done = daemon::reclaim::alone(chosen, what, &mut |time| {
+                let ms = Millis::from(time).0;
+                // Progress: no result, and no failure when nobody reads it.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "nobody watched {name} until now: watching it for {}",
+                    Millis(ms)
+                );
+            })?;
+            (done, name)
+        }
     };
     let written = print(&done, args.json);
     ended(short(&name, what, &done), written)
@@ -59,11 +61,15 @@ fn print(done: &Done, json: bool) -> Result<(), Failure> {
         writeln!(out, "{}", crate::view::text::json_line(done))?;
         return Ok(());
     }
+    let (did, pages) = match done.would_pages {
+        0 => ("put out", done.evicted_pages),
+        would => ("its manager only tries (--dry-run): would put out", would),
+    };
     writeln!(
         out,
-        "put out {} ({} pages)",
-        Pages(done.evicted_pages).bytes(),
-        count(done.evicted_pages)
+        "{did} {} ({} pages)",
+        Pages(pages).bytes(),
+        count(pages)
     )?;
     let stayed = stayed(done);
     if !stayed.is_empty() {
@@ -89,8 +95,8 @@ fn stayed(done: &Done) -> String {
 }
 
 /// The failure, if less left than was asked for (as memory.reclaim has it).
-fn short(name: &str, what: Ask, done: &Done) -> Option<Failure> {
-    let out = Pages(done.evicted_pages).bytes();
+pub(super) fn short(name: &str, what: Ask, done: &Done) -> Option<Failure> {
+    let out = Pages(done.evicted_pages + done.would_pages).bytes();
     if let Some(why) = &done.refused {
         let what = format!("cannot page out memory of {name}: the kernel refuses: {why}");
         return Some(Failure::from(Error::missing(
@@ -99,7 +105,7 @@ fn short(name: &str, what: Ask, done: &Done) -> Option<Failure> {
         )));
     }
     if done.no_swap {
-        let what = format!("cannot reclaim more of {name}: swap is full ({out} left)");
+        let what = format!("cannot reclaim more of {name}: swap is full; {out} went out before");
         return Some(Failure::new(what, "make more room: `pagetide swap status`"));
     }
     match what {
@@ -134,7 +140,16 @@ mod tests {
             no_swap: true,
             ..done
         };
-        assert!(format!("{:?}", short("pid 5", Ask::All, &full)).contains("swap is full"));
+        let told = format!("{:?}", short("pid 5", Ask::All, &full));
+        assert!(
+            told.contains("swap is full; 1 MiB went out before"),
+            "{told}"
+        );
+        let tried = Done {
+            would_pages: 256,
+            ..Done::default()
+        };
+        assert!(short("pid 5", Ask::Bytes(1 << 20), &tried).is_none());
         let refused = Done {
             refused: Some("EPERM".to_owned()),
             ..Done::default()

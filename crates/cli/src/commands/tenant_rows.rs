@@ -4,18 +4,30 @@ use daemon::control::{Response, TenantAsk, TenantRow};
 
 use crate::args::Tree;
 use crate::failure::Failure;
-use crate::view::top::Row;
+use crate::view::top::{Row, Watched};
 
 use super::ask::{QUICK, of_tenant, unexpected};
 
-/// All of them, those above first; each has the sums of all below it.
+/// All of them, those above first, and how they are watched; each has the sums of all below it.
 ///
 /// # Errors
 /// Nobody serves, or answers us.
-pub(super) fn tenant_rows(tree: &Tree) -> Result<Vec<Row>, Failure> {
+pub(super) fn tenant_rows(tree: &Tree) -> Result<(Vec<Row>, Watched), Failure> {
     match of_tenant(tree, "/", TenantAsk::Rows, QUICK)? {
-        Response::Tenants(tenants) => Ok(tenants.iter().map(row).collect()),
+        Response::Tenants(tenants) => {
+            let rows = tenants.iter().map(row).collect();
+            Ok((rows, tenants.first().map(watched).unwrap_or_default()))
+        }
         _ => Err(unexpected()),
+    }
+}
+
+/// One manager watches all of them.
+fn watched(tenant: &TenantRow) -> Watched {
+    Watched {
+        wall_ms: tenant.wall_ms,
+        interval_ms: tenant.interval_ms,
+        age_source: tenant.age_source,
     }
 }
 
@@ -26,15 +38,18 @@ fn row(tenant: &TenantRow) -> Row {
         old.map(|bin| bin.anon_bytes + bin.file_bytes).sum()
     };
     Row {
+        pid: None,
+        uid: None,
+        command: None,
         cgroup: Some(tenant.tenant.clone()),
         processes: tenant.processes,
         resident_bytes: tenant.resident_bytes,
         swapped_bytes: tenant.swapped_bytes,
+        young_bytes: tenant.young_bytes,
         older_than_10s_bytes: older(10_000),
         older_than_1m_bytes: older(60_000),
         older_than_10m_bytes: older(600_000),
         unknown_age_bytes: tenant.unknown_age_bytes,
-        ..Row::default()
     }
 }
 
@@ -53,6 +68,7 @@ mod tests {
         };
         let tenant = TenantRow {
             tenant: "/a".to_owned(),
+            young_bytes: 42,
             page_age: vec![NodeAge {
                 node: 0,
                 bins: vec![bin(0, 100), bin(10_000, 20), bin(59_000, 7), bin(70_000, 3)],
@@ -61,5 +77,6 @@ mod tests {
         };
         let row = row(&tenant);
         assert_eq!((row.older_than_10s_bytes, row.older_than_1m_bytes), (33, 4));
+        assert_eq!(row.young_bytes, 42);
     }
 }

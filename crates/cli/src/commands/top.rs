@@ -46,8 +46,8 @@ fn tenants(args: &Top, plan: &Plan, stop: &AtomicBool) -> Result<u8, Failure> {
     let mut tables = Tables::new(args, plan, Style::of_stdout, io::stdout().lock());
     let begin = Instant::now();
     while !stop.load(Ordering::Relaxed) {
-        let rows = tenant_rows(&args.tree)?;
-        tables.draw(Table::of_tenants(rows, args.sort, args.every.0))?;
+        let (rows, watched) = tenant_rows(&args.tree)?;
+        tables.draw(Table::of_tenants(rows, args.sort, watched))?;
         let is_over = plan.time.is_some_and(|time| begin.elapsed() >= time);
         if plan.each.is_none() || is_over {
             break;

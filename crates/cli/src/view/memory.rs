@@ -19,7 +19,7 @@ pub(crate) use history::History;
 pub(crate) use page::html;
 pub(crate) use pictures::per_cent;
 use words::cold;
-pub(crate) use words::source;
+pub(crate) use words::{source, source_of};
 
 use daemon::options::Bytes;
 use host::report::Report;

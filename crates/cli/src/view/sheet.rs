@@ -10,6 +10,11 @@ use super::text::{cut, wrap};
 /// A colour.
 pub(crate) type Ink = fn(Style, &str) -> String;
 
+/// Columns that a text has beside what it hangs from, or it goes below that.
+const LEAST: usize = 16;
+/// So far in.
+const BELOW: usize = 5;
+
 /// Lines, as far as there are any.
 pub(crate) struct Sheet {
     style: Style,
@@ -79,9 +84,19 @@ impl Sheet {
 
     /// `first` and the text; further lines of the text stand below its start.
     pub(crate) fn hanging(&mut self, first: &str, text: &str) {
-        let indent = first.chars().count();
+        let (mut start, mut indent) = (first.to_owned(), first.chars().count());
+        if indent > BELOW && self.style.width < indent + LEAST {
+            // No word has room beside it: it stands below, but for a mark.
+            let mark = first.trim();
+            if mark.len() + 2 < BELOW {
+                start = format!("  {mark} ");
+            } else {
+                self.line(first);
+                start = " ".repeat(BELOW);
+            }
+            indent = start.len();
+        }
         let room = self.style.width.saturating_sub(indent);
-        let mut start = first.to_owned();
         for line in wrap(text, room, self.style.unicode) {
             self.line(&format!("{start}{line}"));
             start = " ".repeat(indent);

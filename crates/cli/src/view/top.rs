@@ -7,7 +7,7 @@ mod draw;
 mod rows;
 
 pub(crate) use draw::human;
-pub(crate) use rows::{By, Row, Sort, Table};
+pub(crate) use rows::{By, Row, Sort, Table, Watched};
 
 #[cfg(test)]
 mod tests;

@@ -72,7 +72,9 @@ impl ControlError {
         match self {
             ControlError::NotManaged { tenant } => match tenant {
                 Tenant::Pid(pid) => format!("manage it with `pagetide attach {pid}`"),
-                Tenant::Group(_) => "manage it with `pagetide attach --cgroup PATH`".to_owned(),
+                Tenant::Group(_) | Tenant::GroupNamed(_) => {
+                    "manage it with `pagetide attach --cgroup PATH`".to_owned()
+                }
                 Tenant::Tree(root) => format!(
                     "start `pagetide serve --root {}`, or give the --root that serves",
                     root.display()

@@ -3,6 +3,7 @@
 //! Invariant: a manager that does not answer, or may not be asked, says no within [`WITHIN`], and one that does not listen at once;
 //! a stranger that took a manager's name can speak for its own processes and nobody else's.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::client::{is_managed, speaks_for};
@@ -25,7 +26,8 @@ pub struct Managed {
 /// # Errors
 /// [`ControlError`] of the tenant's own name.
 pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
-    if let Some(manager) = manager_of(tenant)? {
+    let is_believed = |_: &u32| tenant.pid().is_none_or(|pid| speaks_for(tenant, pid));
+    if let Some(manager) = manager_of(tenant)?.filter(is_believed) {
         let tenant = tenant.clone();
         return Ok(Some(Managed { tenant, manager }));
     }
@@ -45,6 +47,13 @@ pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
         }))
 }
 
+/// Whether somebody listens under the name of a tenant's manager whom nobody believes: names are anybody's.
+#[must_use]
+pub fn is_held_by_a_stranger(tenant: &Tenant) -> bool {
+    let has_name = manager_of(tenant).is_ok_and(|held| held.is_some());
+    has_name && tenant.pid().is_some_and(|pid| !speaks_for(tenant, pid))
+}
+
 /// Processes that have a manager of their own. Whoever takes such a name without being one can hide its own processes by
 /// it, and nobody else's.
 #[must_use]
@@ -55,17 +64,21 @@ pub fn managed_pids() -> Vec<u32> {
     tenants.filter_map(|tenant| tenant.pid()).collect()
 }
 
-/// Processes that have a manager, by a text of `/proc/net/unix`.
+/// What has a manager, by a text of `/proc/net/unix`: processes, and then control groups, whose paths nobody can tell from there.
 #[must_use]
 pub fn managed(sockets: &str) -> Vec<Tenant> {
     let names = sockets
         .lines()
         .filter_map(|line| line.split_whitespace().last());
-    let pids = names.filter_map(|name| name.strip_prefix("@pagetide.")?.parse().ok());
-    let mut pids: Vec<u32> = pids.collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids.into_iter().map(Tenant::Pid).collect()
+    let (mut pids, mut groups) = (BTreeSet::new(), BTreeSet::new());
+    for name in names.filter_map(|name| name.strip_prefix("@pagetide.")) {
+        pids.extend(name.parse::<u32>().ok());
+        let hash = name.strip_prefix("group.");
+        groups.extend(hash.and_then(|hash| u64::from_str_radix(hash, 16).ok()));
+    }
+    let pids = pids.into_iter().map(Tenant::Pid);
+    pids.chain(groups.into_iter().map(Tenant::GroupNamed))
+        .collect()
 }
 
 #[cfg(test)]
@@ -80,6 +93,6 @@ mod tests {
             000: 00000002 00000000 00010000 0001 01 14 /run/systemd/notify\n\
             000: 00000002 00000000 00010000 0001 01 15\n\
             000: 00000002 00000000 00010000 0001 01 16 @pagetide.group.00ff\n";
-        assert_eq!(managed(text), [Tenant::Pid(77)]);
+        assert_eq!(managed(text), [Tenant::Pid(77), Tenant::GroupNamed(0xff)]);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 pub use host::manage::Ask;
 use host::manage::Reclaimed;
-use host::report::{LimitsReport, NodeAge, Report};
+use host::report::{AgeSource, LimitsReport, NodeAge, Report};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -101,6 +101,18 @@ pub struct TenantRow {
     pub page_age: Vec<NodeAge>,
     /// Resident bytes whose age is not known.
     pub unknown_age_bytes: u64,
+    /// Resident bytes that the last look found in use.
+    #[serde(default)]
+    pub young_bytes: u64,
+    /// For how long it has been watched: older than that nothing can be known to be, milliseconds.
+    #[serde(default)]
+    pub wall_ms: u64,
+    /// Between two looks, milliseconds.
+    #[serde(default)]
+    pub interval_ms: u64,
+    /// Where its ages come from.
+    #[serde(default)]
+    pub age_source: AgeSource,
     /// How many processes it has.
     pub processes: u64,
     /// One of the host's own groups.
@@ -126,6 +138,9 @@ pub struct Done {
     pub asked_pages: u64,
     /// Pages that left, by the kernel's word.
     pub evicted_pages: u64,
+    /// Pages that would have left, where the manager only tries (`--dry-run`).
+    #[serde(default)]
+    pub would_pages: u64,
     /// Stayed: mapped more than once.
     pub shared_pages: u64,
     /// Stayed: locked.
@@ -150,6 +165,7 @@ impl From<Reclaimed> for Done {
         Done {
             asked_pages: reclaimed.asked_pages,
             evicted_pages: reclaimed.evicted_pages,
+            would_pages: reclaimed.would_pages,
             shared_pages: kept.shared,
             locked_pages: kept.locked,
             lazyfree_pages: kept.lazyfree,

@@ -36,7 +36,8 @@ pub enum Answer {
 /// Listens for the commands about one target.
 #[derive(Debug)]
 pub struct ControlServer {
-    listener: UnixListener,
+    /// None where a stranger has the name.
+    listener: Option<UnixListener>,
     clients: Vec<Client>,
     owner: u32,
 }
@@ -80,17 +81,28 @@ impl ControlServer {
             },
         })?;
         Ok(ControlServer {
-            listener,
+            listener: Some(listener),
             clients: Vec::new(),
             owner: rustix::process::geteuid().as_raw(),
         })
+    }
+
+    /// One that nobody can ask.
+    #[must_use]
+    pub fn deaf() -> ControlServer {
+        ControlServer {
+            listener: None,
+            clients: Vec::new(),
+            owner: rustix::process::geteuid().as_raw(),
+        }
     }
 
     /// What to wait for before the next [`ControlServer::poll`]: whoever comes, asks, or takes its answer.
     pub fn fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         // Who comes while there is no room stays in the backlog, and would end each wait at once.
         let has_room = self.clients.len() < CLIENTS_MAX;
-        let listener = has_room.then(|| PollFd::new(&self.listener, PollFlags::IN));
+        let listener = self.listener.as_ref().filter(|_| has_room);
+        let listener = listener.map(|one| PollFd::new(one, PollFlags::IN));
         let clients = self.clients.iter().map(Client::awaited);
         listener.into_iter().chain(clients)
     }
@@ -150,11 +162,14 @@ impl ControlServer {
     }
 
     fn accept(&mut self) {
+        let Some(listener) = &self.listener else {
+            return;
+        };
         let is_waiting = |client: &&Client| matches!(client.phase, Phase::Waiting(_));
         let waiting = self.clients.iter().filter(is_waiting).count();
         while self.clients.len() < CLIENTS_MAX + waiting.min(WAITING_MAX) {
             // Any error ends the round: WouldBlock is the normal one, EMFILE and the like pass.
-            let Ok((stream, _)) = self.listener.accept() else {
+            let Ok((stream, _)) = listener.accept() else {
                 return;
             };
             if let Some(client) = Client::admit(stream, self.owner) {

@@ -15,6 +15,8 @@ pub enum Tenant {
     Pid(u32),
     /// The processes of a control group, by its path below the mount.
     Group(PathBuf),
+    /// The same, where only the name of its manager's socket is known: the hash of its path.
+    GroupNamed(u64),
     /// The tree of tenants below a root (`serve`).
     Tree(PathBuf),
 }
@@ -26,10 +28,10 @@ impl Tenant {
     pub fn socket_name(&self) -> String {
         match self {
             Tenant::Pid(pid) => format!("pagetide.{pid}"),
-            Tenant::Group(path) => format!(
-                "pagetide.group.{:016x}",
-                fnv1a(path.to_string_lossy().as_bytes())
-            ),
+            Tenant::Group(path) => {
+                Tenant::GroupNamed(fnv1a(path.to_string_lossy().as_bytes())).socket_name()
+            }
+            Tenant::GroupNamed(hash) => format!("pagetide.group.{hash:016x}"),
             Tenant::Tree(root) => format!("pagetide.tree.{:016x}", fnv1a(plain(root).as_bytes())),
         }
     }
@@ -39,7 +41,7 @@ impl Tenant {
     pub fn pid(&self) -> Option<u32> {
         match self {
             Tenant::Pid(pid) => Some(*pid),
-            Tenant::Group(_) | Tenant::Tree(_) => None,
+            Tenant::Group(_) | Tenant::GroupNamed(_) | Tenant::Tree(_) => None,
         }
     }
 }
@@ -49,6 +51,7 @@ impl fmt::Display for Tenant {
         match self {
             Tenant::Pid(pid) => write!(f, "pid {pid}"),
             Tenant::Group(path) => write!(f, "control group {}", path.display()),
+            Tenant::GroupNamed(_) => write!(f, "its control group"),
             Tenant::Tree(root) => write!(f, "the tenants below {}", root.display()),
         }
     }

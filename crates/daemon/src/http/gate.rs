@@ -75,7 +75,8 @@ fn admit_with(head: &Head, token: &Token, (session, port): (&Token, u16)) -> Res
     // Cookies are of a host, whatever the port.
     let name = format!("pagetide-{port}");
     if let Some(given) = head.query.get(PARAMETER) {
-        if !token.is(given) {
+        // In a query a `+` is a space, and a token has none.
+        if !token.is(&given.replace(' ', "+")) {
             return Err(unauthorized("the token is wrong"));
         }
         let cookie = format!(

@@ -73,7 +73,7 @@ pub struct Served {
 
 impl Served {
     /// Checks everything, takes the tenant's name, raises a wall where one is wanted and begins; nothing is
-    /// read of the target yet.
+    /// read of the target before it may be.
     ///
     /// # Errors
     /// What cannot be had; then nothing is left behind.
@@ -87,7 +87,7 @@ impl Served {
             }
             other => other,
         };
-        need(preflight::swap(&options))?;
+        need(preflight::swap(&options, Some(&chosen)))?;
         need(preflight::right(&options))?;
         let mut tier = None;
         if let Some(asked) = &options.write_back {
@@ -102,7 +102,15 @@ impl Served {
                 "ask that manager instead, or end it first with `pagetide detach`",
             ));
         }
-        let server = ControlServer::bind(&chosen.tenant)?;
+        let mut unheard = None;
+        let server = match ControlServer::bind(&chosen.tenant) {
+            // A stranger's socket manages nothing, and keeps nothing from being managed.
+            Err(error) if crate::control::is_held_by_a_stranger(&chosen.tenant) => {
+                unheard = Some(format!("no command reaches this manager: {error}"));
+                ControlServer::deaf()
+            }
+            bound => bound?,
+        };
         let wake = Wake::new(chosen.tenant.pid())?;
         let mut wall = None;
         if let (true, true, Some(pid)) = (wants_wall, options.limits.hold(), chosen.tenant.pid()) {
@@ -118,6 +126,7 @@ impl Served {
             walls::fall(manager.end());
             return Err(error);
         }
+        notes.extend(unheard);
         Ok(Served {
             manager,
             server,
@@ -128,6 +137,11 @@ impl Served {
             notes,
             is_detached: false,
         })
+    }
+
+    /// The target has just become another program.
+    pub fn begin_anew(&mut self) {
+        self.manager.begin_anew();
     }
 
     /// Records all looks from now on.

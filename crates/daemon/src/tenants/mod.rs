@@ -76,7 +76,7 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
     let asked = given.asked()?;
     asked.fixed.hides_nothing()?;
     let mut notes = Vec::new();
-    if let Err(error) = preflight::swap(&crate::options::Options::default()) {
+    if let Err(error) = preflight::swap(&crate::options::Options::default(), None) {
         notes.push(format!(
             "nothing can leave but pages of files: {error}; {}",
             error.hint().replace('\n', "; ")

@@ -78,6 +78,8 @@ pub struct Ages {
     rounds: u64,
     /// The machine's count of pages moved, at the beginning of this round.
     moved: u64,
+    /// The time between this round and the one before.
+    apart: Duration,
     /// [`Ages::swapped_pages`] of processes that are gone.
     of_gone: (i64, u64),
 }
@@ -103,6 +105,7 @@ impl Ages {
             read: BTreeSet::new(),
             rounds: 0,
             moved: 0,
+            apart: Duration::ZERO,
             of_gone: (0, 0),
         }
     }
@@ -205,6 +208,8 @@ impl Ages {
             self.forget(identity, listener);
         }
         self.moved = moved;
+        let before_ms = self.books.last_round_ms();
+        self.apart = Duration::from_millis(now_ms.saturating_sub(before_ms));
         self.books.begin_round(now_ms);
         self.read.clear();
     }
@@ -288,7 +293,7 @@ impl Ages {
         };
         space.look_for_devices(&self.proc, pid);
         let is_ours = self.source.grain() == Grain::None || space.claim(identity);
-        let at_most = self.pauses.at_most(space.kept, now);
+        let at_most = self.pauses.at_most(space.kept, now, self.apart);
         let at_most = is_ours.then_some(at_most);
         listener.begin(space.owner, identity, &maps);
         let done = self.read_and_clear((pid, &maps.mappings), &mut space, at_most, listener);

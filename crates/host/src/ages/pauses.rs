@@ -22,30 +22,33 @@ const QUIET_MAX: Duration = Duration::from_millis(250);
 /// The bounds of a watch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pauses {
-    /// For a program that takes faults.
-    busy: Duration,
-    /// For one that took none since the last look.
-    quiet: Duration,
+    /// What the user allows.
+    max_wait: Option<Duration>,
+    interval: Duration,
 }
 
 impl Pauses {
     /// With what the user allows, and the time between two looks.
     #[must_use]
     pub fn new(max_wait: Option<Duration>, interval: Duration) -> Pauses {
-        let part = (interval / BUSY_PART).min(QUIET_MAX);
-        let busy = max_wait.unwrap_or(part.max(BUSY));
-        let quiet = (interval / QUIET_PART).min(QUIET_MAX).max(busy);
-        Pauses { busy, quiet }
+        Pauses { max_wait, interval }
     }
 
-    /// The bound for a process that was like `before` at the last look, and is like `now`. One that is
+    /// For a program that takes faults, where the last look was so long ago: a limit is looked for more often than each interval.
+    fn busy(&self, apart: Duration) -> Duration {
+        let part = (self.interval.min(apart) / BUSY_PART).min(QUIET_MAX);
+        self.max_wait.unwrap_or(part.max(BUSY))
+    }
+
+    /// The bound for a process that was like `before` at the last look, `apart` ago, and is like `now`. One that is
     /// seen for the first time may do anything.
-    pub(super) fn at_most(&self, before: Kept, now: Kept) -> Duration {
+    pub(super) fn at_most(&self, before: Kept, now: Kept, apart: Duration) -> Duration {
+        let busy = self.busy(apart);
         let is_new = before == Kept::default();
         if is_new || before.faults != now.faults {
-            self.busy
+            busy
         } else {
-            self.quiet
+            (self.interval / QUIET_PART).min(QUIET_MAX).max(busy)
         }
     }
 }
@@ -67,11 +70,12 @@ mod tests {
     #[test]
     fn only_a_program_without_faults_is_held_longer() {
         let ms = Duration::from_millis;
-        let pauses = Pauses::new(Some(ms(5)), Duration::from_secs(10));
-        assert_eq!(pauses.at_most(after(7), after(7)), ms(200));
-        assert_eq!(pauses.at_most(after(7), after(8)), ms(5));
+        let apart = Duration::from_secs(10);
+        let pauses = Pauses::new(Some(ms(5)), apart);
+        assert_eq!(pauses.at_most(after(7), after(7), apart), ms(200));
+        assert_eq!(pauses.at_most(after(7), after(8), apart), ms(5));
         assert_eq!(
-            pauses.at_most(Kept::default(), after(7)),
+            pauses.at_most(Kept::default(), after(7), apart),
             ms(5),
             "seen for the first time"
         );
@@ -80,18 +84,22 @@ mod tests {
     #[test]
     fn a_rare_look_may_take_longer() {
         let ms = Duration::from_millis;
-        let busy = |interval| Pauses::new(None, interval).at_most(after(7), after(8));
+        let busy = |interval| Pauses::new(None, interval).at_most(after(7), after(8), interval);
         assert_eq!(busy(ms(1000)), ms(5));
         assert_eq!(busy(ms(20_000)), ms(40));
         assert_eq!(busy(ms(3_600_000)), ms(250));
+        // Looks that a limit asks for in between are not rare.
+        let often = Pauses::new(None, ms(20_000));
+        assert_eq!(often.at_most(after(7), after(8), ms(200)), ms(5));
     }
 
     #[test]
     fn the_part_is_bounded_on_both_sides() {
         let ms = Duration::from_millis;
         let long = Pauses::new(Some(ms(5)), Duration::from_secs(3600));
-        assert_eq!(long.at_most(after(7), after(7)), ms(250));
+        let apart = Duration::from_secs(3600);
+        assert_eq!(long.at_most(after(7), after(7), apart), ms(250));
         let short = Pauses::new(Some(ms(5)), ms(100));
-        assert_eq!(short.at_most(after(7), after(7)), ms(5));
+        assert_eq!(short.at_most(after(7), after(7), apart), ms(5));
     }
 }

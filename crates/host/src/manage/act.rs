@@ -262,6 +262,7 @@ impl Manager {
         Ok(Reclaimed {
             asked_pages: asked.0,
             evicted_pages: tally.evicted,
+            would_pages: tally.would.len() as u64,
             kept: tally.kept(),
             no_swap: tally.no_swap,
             refused: tally.refused,

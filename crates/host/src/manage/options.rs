@@ -93,6 +93,8 @@ pub struct Reclaimed {
     pub asked_pages: u64,
     /// Pages that left, by the kernel's tables.
     pub evicted_pages: u64,
+    /// Pages that would have, in a dry run.
+    pub would_pages: u64,
     /// Pages that did not.
     pub kept: Kept,
     /// It ended because there is no free swap.

@@ -144,6 +144,9 @@ fn stand() -> io::Result<()> {
     let (line, manager) = (line.as_fd(), manager.as_fd());
     let group = group.as_fd().try_clone_to_owned()?;
     let mark = Mark::of(&group).ok_or(io::ErrorKind::InvalidData)?;
+    if rustix::fs::fstat(&group)?.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
     rustix::io::write(line, &std::process::id().to_ne_bytes())?;
     let mut has_line = true;
     loop {

@@ -260,13 +260,22 @@ impl Wall {
                 Err(Errno::BUSY | Errno::NOTEMPTY) => {}
                 Err(errno) => return Err(self.told("", errno)),
             }
-            if !self.pids().unwrap_or_default().is_empty() || Instant::now() >= end {
+            // Who is in it, and groups that somebody made below it, do not go by waiting.
+            let is_used = self.has_below() || !self.pids().unwrap_or_default().is_empty();
+            if is_used || Instant::now() >= end {
                 return Ok(false);
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         self.undo_leaf();
         Ok(true)
+    }
+
+    /// Whether there are groups below it.
+    fn has_below(&self) -> bool {
+        let entries = std::fs::read_dir(&self.0.group.dir).into_iter().flatten();
+        let mut kinds = entries.flatten().filter_map(|entry| entry.file_type().ok());
+        kinds.any(|kind| kind.is_dir())
     }
 
     /// What was made beside it goes, too.

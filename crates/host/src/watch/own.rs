@@ -42,6 +42,17 @@ impl Own {
 pub(crate) fn stay_readable() {
     // Where it cannot be changed, opening our own files says so.
     let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
+    if !rustix::process::geteuid().is_root() {
+        // A core would have addresses of the kernel's in it, which our user is not to know.
+        let none = Some(0);
+        let _ = setrlimit(
+            Resource::Core,
+            Rlimit {
+                current: none,
+                maximum: none,
+            },
+        );
+    }
 }
 
 /// Each process that is watched costs a descriptor (who clears its bits, [`crate::ages`]), and usual is a limit of 1,024, which we may raise.

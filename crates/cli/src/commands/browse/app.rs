@@ -43,6 +43,8 @@ pub(super) struct App {
     by: By,
     pub(super) sort: Sort,
     rows: Vec<Row>,
+    /// For how long they have been watched, milliseconds: nobody knows of an older age.
+    pub(super) wall_ms: u64,
     /// Where we are: names from the root on.
     pub(super) under: Vec<String>,
     pub(super) filter: String,
@@ -57,6 +59,7 @@ impl App {
             by,
             sort,
             rows: Vec::new(),
+            wall_ms: 0,
             under: Vec::new(),
             filter: String::new(),
             mode: Mode::default(),
@@ -70,12 +73,12 @@ impl App {
     }
 
     /// Newer rows: the selection stays on the same name, if that is still there.
-    pub(super) fn take(&mut self, rows: Vec<Row>) {
+    pub(super) fn take(&mut self, rows: Vec<Row>, wall_ms: u64) {
         let before = self
             .lines()
             .get(self.selected)
             .map(|line| line.name.clone());
-        self.rows = rows;
+        (self.rows, self.wall_ms) = (rows, wall_ms);
         let lines = self.lines();
         let same = lines
             .iter()
@@ -256,13 +259,16 @@ mod tests {
         let line = |name: &str, resident, below| (name.to_owned(), resident, below);
         // Tenants have the sums of all below them.
         let mut app = App::new(By::Tenant, Sort::Resident);
-        app.take(vec![
-            row("/", 90),
-            row("/a", 60),
-            row("/a/b", 50),
-            row("/a/b/c", 5),
-            row("/d", 30),
-        ]);
+        app.take(
+            vec![
+                row("/", 90),
+                row("/a", 60),
+                row("/a/b", 50),
+                row("/a/b/c", 5),
+                row("/d", 30),
+            ],
+            700_000,
+        );
         assert_eq!(
             shown(&app),
             [
@@ -283,14 +289,14 @@ mod tests {
         assert_eq!(shown(&app).len(), 3);
         // Groups without a daemon have what is theirs alone.
         let mut app = App::new(By::Cgroup, Sort::Resident);
-        app.take(vec![row("/", 7), row("/a/b", 50), row("/a/c", 5)]);
+        app.take(vec![row("/", 7), row("/a/b", 50), row("/a/c", 5)], 700_000);
         assert_eq!(shown(&app), [line("a", 55, true), line(".", 7, false)]);
     }
 
     #[test]
     fn a_reclaim_is_asked_for_twice() {
         let mut app = App::new(By::Tenant, Sort::Resident);
-        app.take(vec![row("/", 90), row("/a", 60)]);
+        app.take(vec![row("/", 90), row("/a", 60)], 700_000);
         let keys = [KeyCode::Down, KeyCode::Char('r')];
         assert_eq!(press(&mut app, &keys), Deed::Nothing);
         assert_eq!(app.key(KeyCode::Char('n')), Deed::Nothing);
@@ -302,7 +308,7 @@ mod tests {
         let keys = [KeyCode::Char('r'), KeyCode::Char('y')];
         assert_eq!(press(&mut app, &keys), Deed::Reclaim("/a".to_owned()));
         let mut app = App::new(By::Process, Sort::Resident);
-        app.take(vec![row("/", 90)]);
+        app.take(vec![row("/", 90)], 700_000);
         let keys = [KeyCode::Char('r'), KeyCode::Char('y')];
         assert_eq!(press(&mut app, &keys), Deed::Nothing);
         assert!(app.said.contains("pagetide reclaim"));
@@ -311,7 +317,10 @@ mod tests {
     #[test]
     fn a_filter_is_written_and_taken_back_and_the_selection_stays() {
         let mut app = App::new(By::Tenant, Sort::Resident);
-        app.take(vec![row("/web", 60), row("/db", 50), row("/Webmail", 5)]);
+        app.take(
+            vec![row("/web", 60), row("/db", 50), row("/Webmail", 5)],
+            700_000,
+        );
         press(
             &mut app,
             &[
@@ -325,12 +334,12 @@ mod tests {
         press(&mut app, &[KeyCode::Enter, KeyCode::Down]);
         assert_eq!(app.selected, 1);
         // It is the largest now.
-        app.take(vec![row("/web", 60), row("/Webmail", 500)]);
+        app.take(vec![row("/web", 60), row("/Webmail", 500)], 700_000);
         assert_eq!(app.selected, 0);
         press(&mut app, &[KeyCode::Char('/'), KeyCode::Esc]);
         assert_eq!(app.filter, "");
         assert_eq!(app.key(KeyCode::Char('q')), Deed::Quit);
-        app.take(Vec::new());
+        app.take(Vec::new(), 700_000);
         press(
             &mut app,
             &[

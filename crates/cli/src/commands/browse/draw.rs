@@ -1,22 +1,27 @@
 //! The browser as it looks.
 //!
 //! Invariant: a bar is as long as its row's share of the largest, and its parts are the ages of its pages; without colours
-//! parts are told by their letters.
+//! parts are told by their letters. However narrow the terminal is, a row has its name.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
+use ratatui::style::{Color, Modifier, Style as Ink};
 use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState};
 
+use crate::terminal::Style;
 use crate::view::share;
-use crate::view::text::{plain, short_size};
+use crate::view::text::{cut, short_size};
 use crate::view::top::{By, Row, Sort};
 
 use super::app::{App, Line, Mode};
 
-/// Of a bar.
+/// Columns of a bar, where there is room.
 const BAR: u16 = 30;
+/// Of a name at least: the bar gives way to it.
+const NAME: u16 = 24;
+/// Of the figures between them.
+const FIGURES: [u16; 4] = [6, 9, 8, 8];
 /// Parts of a bar: what they are, their letter without colours, and their colour.
 const PARTS: [(&str, char, Color); 5] = [
     ("used within 10s", '#', Color::Red),
@@ -27,7 +32,7 @@ const PARTS: [(&str, char, Color); 5] = [
 ];
 
 /// Draws all of it.
-pub(super) fn draw(frame: &mut Frame<'_>, app: &App, has_color: bool) {
+pub(super) fn draw(frame: &mut Frame<'_>, app: &App, style: Style) {
     let areas = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -42,30 +47,38 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, has_color: bool) {
     };
     let at = format!(" pagetide top: {what} below /{}", app.under.join("/"));
     frame.render_widget(
-        Paragraph::new(at).style(Style::new().add_modifier(Modifier::BOLD)),
+        Paragraph::new(at).style(Ink::new().add_modifier(Modifier::BOLD)),
         title,
     );
-    frame.render_widget(Paragraph::new(key_of_colors(has_color)), legend);
-    table(frame, body, app, has_color);
+    frame.render_widget(Paragraph::new(key_of_colors(style)), legend);
+    table(frame, body, app, style);
     frame.render_widget(
-        Paragraph::new(below(app)).style(Style::new().add_modifier(Modifier::DIM)),
+        Paragraph::new(below(app, style.unicode)).style(Ink::new().add_modifier(Modifier::DIM)),
         foot,
     );
 }
 
-fn paint(part: usize, has_color: bool) -> Style {
-    match has_color {
-        true => Style::new().fg(PARTS[part].2),
-        false => Style::new(),
+/// What a part of a bar is drawn with.
+fn mark(part: usize, style: Style) -> char {
+    match style.color && style.unicode {
+        true => '█',
+        false => PARTS[part].1,
     }
 }
 
-fn key_of_colors(has_color: bool) -> Text<'static> {
+fn paint(part: usize, has_color: bool) -> Ink {
+    match has_color {
+        true => Ink::new().fg(PARTS[part].2),
+        false => Ink::new(),
+    }
+}
+
+fn key_of_colors(style: Style) -> Text<'static> {
     let parts = PARTS.iter().enumerate();
-    let spans = parts.flat_map(|(number, (name, letter, _))| {
-        let mark = if has_color { '█' } else { *letter };
+    let spans = parts.flat_map(|(number, (name, _, _))| {
+        let mark = mark(number, style);
         [
-            Span::styled(format!(" {mark} "), paint(number, has_color)),
+            Span::styled(format!(" {mark} "), paint(number, style.color)),
             Span::raw(*name),
         ]
     });
@@ -73,27 +86,49 @@ fn key_of_colors(has_color: bool) -> Text<'static> {
 }
 
 /// What keys do, or what was said.
-fn below(app: &App) -> String {
+fn below(app: &App, unicode: bool) -> String {
     match &app.mode {
         Mode::Filter => format!(
             " filter: {}_  (Enter keeps it, Esc takes it back)",
             app.filter
         ),
         _ if !app.said.is_empty() => format!(" {}", app.said),
-        _ => " q quit  ↑↓ select  Enter descend  ← up  s sort  / filter  r reclaim".to_owned(),
+        _ => {
+            let (select, up) = if unicode {
+                ("↑↓", "←")
+            } else {
+                ("arrows", "Left")
+            };
+            let keys = "s sort  / filter  r reclaim";
+            format!(" q quit  {select} select  Enter descend  {up} up  {keys}")
+        }
     }
 }
 
-fn table(frame: &mut Frame<'_>, area: Rect, app: &App, has_color: bool) {
+fn table(frame: &mut Frame<'_>, area: Rect, app: &App, style: Style) {
     let lines = app.lines();
     let largest = lines
         .iter()
         .map(|line| line.row.resident_bytes)
         .max()
         .unwrap_or(0);
-    let rows = lines.iter().map(|line| table_row(line, largest, has_color));
+    // A column's gap before each of the figures and the bar.
+    let figures = FIGURES.iter().map(|columns| columns + 1).sum::<u16>() + 1;
+    let bar = BAR.min(area.width.saturating_sub(figures + NAME));
+    let name = area
+        .width
+        .saturating_sub(figures + bar)
+        .max(NAME.min(area.width));
+    let columns = Columns {
+        name: usize::from(name),
+        bar: usize::from(bar),
+        largest,
+        wall_ms: app.wall_ms,
+    };
+    let rows = lines.iter().map(|line| table_row(line, &columns, style));
+    let arrow = if style.unicode { "↓" } else { "v" };
     let mark = |sort: Sort, name: &str| match app.sort == sort {
-        true => format!("{name}↓"),
+        true => format!("{name}{arrow}"),
         false => name.to_owned(),
     };
     let head = TableRow::new([
@@ -104,37 +139,55 @@ fn table(frame: &mut Frame<'_>, area: Rect, app: &App, has_color: bool) {
         mark(Sort::Swapped, "swapped"),
         "age of pages".to_owned(),
     ]);
-    let widths = [
-        Constraint::Fill(1),
-        Constraint::Length(6),
-        Constraint::Length(9),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Length(BAR),
-    ];
+    // A column that may not be smaller comes before those that should have their length.
+    let widths = std::iter::once(Constraint::Min(name))
+        .chain(FIGURES.map(Constraint::Length))
+        .chain(std::iter::once(Constraint::Length(bar)));
     let table = Table::new(rows, widths)
-        .header(head.style(Style::new().add_modifier(Modifier::UNDERLINED)))
-        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+        .header(head.style(Ink::new().add_modifier(Modifier::UNDERLINED)))
+        .row_highlight_style(Ink::new().add_modifier(Modifier::REVERSED));
     let mut state = TableState::new().with_selected((!lines.is_empty()).then_some(app.selected));
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn table_row(line: &Line, largest: u64, has_color: bool) -> TableRow<'static> {
+/// What rows have in common.
+struct Columns {
+    /// Columns that a name may take, and a bar.
+    name: usize,
+    bar: usize,
+    /// Resident bytes of the longest bar.
+    largest: u64,
+    /// For how long all have been watched, milliseconds.
+    wall_ms: u64,
+}
+
+fn table_row(line: &Line, columns: &Columns, style: Style) -> TableRow<'static> {
     let row = &line.row;
     let below = if line.has_below { "/" } else { "" };
-    let name = plain(&line.name, true) + below;
+    let room = columns.name.saturating_sub(below.len());
+    let name = cut(&line.name, room, style.unicode) + below;
+    // An age longer than the watching is not there yet.
+    let old = match row.older_than_10s_bytes {
+        0 if columns.wall_ms < 10_000 => "-".to_owned(),
+        bytes => short_size(bytes),
+    };
     TableRow::new([
         Cell::from(name),
         Cell::from(row.processes.to_string()),
         Cell::from(short_size(row.resident_bytes)),
-        Cell::from(short_size(row.older_than_10s_bytes)),
+        Cell::from(old),
         Cell::from(short_size(row.swapped_bytes)),
-        Cell::from(bar(row, largest, has_color)),
+        Cell::from(bar(row, columns, style)),
     ])
 }
 
 /// Bytes of each part.
-fn parts(row: &Row) -> [u64; PARTS.len()] {
+fn parts(row: &Row, wall_ms: u64) -> [u64; PARTS.len()] {
+    if wall_ms < 10_000 {
+        // What was not used in the last look may have been a moment before anybody watched.
+        let young = row.young_bytes.min(row.resident_bytes);
+        return [young, 0, 0, 0, row.resident_bytes - young];
+    }
     let [ten, minute, long] = [
         row.older_than_10s_bytes,
         row.older_than_1m_bytes,
@@ -150,16 +203,16 @@ fn parts(row: &Row) -> [u64; PARTS.len()] {
     ]
 }
 
-fn bar(row: &Row, largest: u64, has_color: bool) -> Text<'static> {
+fn bar(row: &Row, columns: &Columns, style: Style) -> Text<'static> {
     let (mut sum, mut drawn) = (0, 0);
     let mut spans = Vec::new();
-    for (number, bytes) in parts(row).into_iter().enumerate() {
+    for (number, bytes) in parts(row, columns.wall_ms).into_iter().enumerate() {
         sum += bytes;
-        let until = crate::view::bar_steps(share(sum, largest), usize::from(BAR));
-        let mark = if has_color { '█' } else { PARTS[number].1 };
+        let until = crate::view::bar_steps(share(sum, columns.largest), columns.bar);
+        let mark = mark(number, style);
         let text: String = std::iter::repeat_n(mark, until.saturating_sub(drawn)).collect();
         drawn = drawn.max(until);
-        spans.push(Span::styled(text, paint(number, has_color)));
+        spans.push(Span::styled(text, paint(number, style.color)));
     }
     Text::from(spans)
 }
@@ -171,28 +224,38 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_screen_of_two_tenants() {
+    fn app(wall_ms: u64) -> App {
         let mut app = App::new(By::Tenant, Sort::Resident);
         let row = |name: &str, resident: u64, cold: u64| Row {
             cgroup: Some(name.to_owned()),
             processes: 3,
             resident_bytes: resident << 20,
+            young_bytes: 1 << 20,
             older_than_10s_bytes: cold << 20,
             older_than_1m_bytes: cold << 19,
             swapped_bytes: 5 << 20,
             ..Row::default()
         };
-        app.take(vec![
+        let rows = vec![
             row("/web", 90, 30),
             row("/web/a", 1, 0),
             row("/db\u{1b}[2J", 30, 30),
-        ]);
-        let mut terminal = Terminal::new(TestBackend::new(100, 7)).expect("no terminal");
+        ];
+        app.take(rows, wall_ms);
+        app
+    }
+
+    fn screen(app: &App, width: u16, style: Style) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, 7)).expect("no terminal");
         terminal
-            .draw(|frame| draw(frame, &app, false))
+            .draw(|frame| draw(frame, app, style))
             .expect("drawn");
-        let screen = terminal.backend().to_string();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn a_screen_of_two_tenants() {
+        let screen = screen(&app(700_000), 100, Style::PLAIN);
         for part in ["tenants below /", "web/", "90M", "30M", "5M", "r reclaim"] {
             assert!(screen.contains(part), "{part}:\n{screen}");
         }
@@ -206,5 +269,34 @@ mod tests {
             "{screen}"
         );
         assert!(!screen.contains('\u{1b}'), "{screen}");
+        assert!(screen.is_ascii(), "{screen}");
+    }
+
+    /// (The story: at 66 columns and less there were figures alone, of nobody.)
+    #[test]
+    fn a_narrow_screen_has_names() {
+        for width in [30, 40, 60, 66, 80] {
+            let screen = screen(&app(700_000), width, Style::PLAIN);
+            assert!(screen.contains("web/"), "{width}:\n{screen}");
+        }
+    }
+
+    /// (The story: in its first seconds all of a host was drawn as in use.)
+    #[test]
+    fn what_nobody_can_know_yet_is_not_told() {
+        let mut young = app(1_000);
+        let mut rows = vec![Row {
+            cgroup: Some("/web".to_owned()),
+            resident_bytes: 90 << 20,
+            young_bytes: 3 << 20,
+            ..Row::default()
+        }];
+        young.take(std::mem::take(&mut rows), 1_000);
+        let screen = screen(&young, 100, Style::PLAIN);
+        assert!(
+            screen.contains(&("#".to_owned() + &"?".repeat(29))),
+            "{screen}"
+        );
+        assert!(screen.contains(" - "), "{screen}");
     }
 }

@@ -21,6 +21,7 @@ use crate::view::top::{By, Row, Table};
 use crate::watching;
 
 use super::ask::{LONG, of_tenant, unexpected};
+use super::reclaim::short;
 use super::stop::gentle_flag;
 use super::tenant_rows::tenant_rows;
 use app::{App, Deed};
@@ -32,7 +33,8 @@ const COLD: Duration = Duration::from_secs(10);
 
 /// What comes from other threads.
 enum News {
-    Rows(Vec<Row>),
+    /// With the time that they have been watched, milliseconds.
+    Rows(Vec<Row>, u64),
     Said(String),
     Ended(Failure),
 }
@@ -47,16 +49,16 @@ pub(super) fn browse(args: &Top, plan: &Plan) -> Result<u8, Failure> {
     let mut app = App::new(args.by, args.sort);
     // Not before there is something: a failure is told on the terminal as it was.
     match news.recv() {
-        Ok(News::Rows(rows)) => app.take(rows),
+        Ok(News::Rows(rows, wall_ms)) => app.take(rows, wall_ms),
         Ok(News::Ended(failure)) => return Err(failure),
         _ => return Ok(0),
     }
     let stop = gentle_flag()?;
-    let color = Style::of_stdout().color;
+    let style = Style::of_stdout();
     let mut terminal = ratatui::try_init().map_err(no_terminal)?;
     let ended = shown((args, &stop), &mut app, &news, &give, |app| {
         terminal
-            .draw(|frame| draw::draw(frame, app, color))
+            .draw(|frame| draw::draw(frame, app, style))
             .map(drop)
     });
     ratatui::restore();
@@ -74,7 +76,7 @@ fn shown(
         draw(app).map_err(no_terminal)?;
         loop {
             match news.try_recv() {
-                Ok(News::Rows(rows)) => app.take(rows),
+                Ok(News::Rows(rows, wall_ms)) => app.take(rows, wall_ms),
                 Ok(News::Said(text)) => app.said = text,
                 Ok(News::Ended(failure)) => return Err(failure),
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
@@ -120,8 +122,8 @@ fn look(args: Top, plan: Plan, give: Sender<News>) -> Result<(), Failure> {
 
 fn each_tenant_row(args: &Top, give: &Sender<News>) -> Result<(), Failure> {
     loop {
-        let rows = tenant_rows(&args.tree)?;
-        if give.send(News::Rows(rows)).is_err() {
+        let (rows, watched) = tenant_rows(&args.tree)?;
+        if give.send(News::Rows(rows, watched.wall_ms)).is_err() {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(args.every.0));
@@ -133,7 +135,7 @@ fn each_row(args: &Top, plan: &Plan, give: &Sender<News>) -> Result<(), Failure>
     loop {
         let report = watching.next()?;
         let rows = Table::of(&report, args.by, args.sort).rows;
-        if give.send(News::Rows(rows)).is_err() {
+        if give.send(News::Rows(rows, report.wall_ms)).is_err() {
             return Ok(());
         }
     }
@@ -145,7 +147,11 @@ fn reclaim(args: Top, tenant: String, give: Sender<News>) -> Result<(), Failure>
         let ask = TenantAsk::Reclaim(Ask::OlderThan(COLD));
         let text = match of_tenant(&args.tree, &tenant, ask, LONG) {
             Ok(Response::Reclaimed(done)) => {
-                format!("{tenant}: {} left", Pages(done.evicted_pages).bytes())
+                let name = format!("tenant {tenant}");
+                match short(&name, Ask::OlderThan(COLD), &done) {
+                    Some(failure) => failure.to_string(),
+                    None => format!("{tenant}: put out {}", Pages(done.evicted_pages).bytes()),
+                }
             }
             Ok(_) => unexpected().to_string(),
             Err(failure) => failure.to_string(),

@@ -68,7 +68,12 @@ pub(super) fn cold(report: &Report) -> Option<String> {
 
 /// Where ages come from, and what one age stands for.
 pub(crate) fn source(report: &Report) -> &'static str {
-    match (report.age_source, report.age_grain) {
+    source_of(report.age_source, report.age_grain)
+}
+
+/// The same of a source that is told by itself.
+pub(crate) fn source_of(source: AgeSource, grain: AgeGrain) -> &'static str {
+    match (source, grain) {
         (AgeSource::PageTables, AgeGrain::Mapping) => "page tables, a whole mapping at a time",
         (AgeSource::PageTables, _) => "page tables, each page",
         (AgeSource::IdleBitmap, AgeGrain::Mapping) => "idle page bitmap, a whole mapping at a time",

@@ -26,7 +26,7 @@ pub(crate) fn human(
     style: Style,
 ) -> String {
     let mut sheet = Sheet::new(style);
-    head(table, &mut sheet);
+    head(table, by, &mut sheet);
     // A line stays free for the cursor, and one for what is left out.
     let fit = style.height.saturating_sub(HEAD + 2).max(1);
     let most = rows.unwrap_or(usize::MAX).min(fit);
@@ -41,7 +41,7 @@ pub(crate) fn human(
     sheet.finish()
 }
 
-fn head(table: &Table, sheet: &mut Sheet) {
+fn head(table: &Table, by: By, sheet: &mut Sheet) {
     let totals = &table.totals;
     let old = [
         (totals.older_than_10s_bytes, 10_000),
@@ -62,20 +62,19 @@ fn head(table: &Table, sheet: &mut Sheet) {
     let parts: Vec<_> = std::iter::once(sizes).chain(shares).collect();
     sheet.line(&parts.join(", "));
     let each = Millis(table.interval_ms);
-    // Of tenants it is `serve` that watches, and says elsewhere for how long and at what cost. (It was told as "for 213503982334d".)
-    if table.wall_ms == u64::MAX {
-        sheet.dim(&format!("each {each}; ages from {}", table.source));
+    let (wall, source) = (clock(table.wall_ms), table.source);
+    // Of tenants it is `serve` that watches, and tells elsewhere at what cost.
+    if by == By::Tenant {
+        sheet.dim(&format!("each {each}, for {wall}; ages from {source}"));
         sheet.blank();
         return;
     }
     let cost = table.overhead.cpu_ms.saturating_mul(1000);
     let cost = cost.checked_div(table.wall_ms).unwrap_or(0);
     sheet.dim(&format!(
-        "each {each}, for {}; costs {}.{}% of a CPU; ages from {}",
-        clock(table.wall_ms),
+        "each {each}, for {wall}; costs {}.{}% of a CPU; ages from {source}",
         cost / 10,
         cost % 10,
-        table.source,
     ));
     sheet.blank();
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use host::report::{AgeSource, Overhead, Process, Report};
+use host::report::{AgeGrain, AgeSource, Overhead, Process, Report};
 use serde::Serialize;
+
+use crate::view::memory::{source, source_of};
 
 /// What a row is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -104,6 +106,16 @@ impl Row {
     }
 }
 
+/// How tenants are watched by their manager.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Watched {
+    /// For how long until now.
+    pub(crate) wall_ms: u64,
+    /// Between two looks.
+    pub(crate) interval_ms: u64,
+    pub(crate) age_source: AgeSource,
+}
+
 /// All rows in their order, and what they have in common.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Table {
@@ -137,7 +149,7 @@ impl Table {
             overhead: report.overhead,
             totals,
             rows,
-            source: crate::view::memory::source(report),
+            source: source(report),
         }
     }
 }
@@ -153,18 +165,18 @@ fn order(rows: &mut [Row], sort: Sort) {
 
 impl Table {
     /// Of tenants, of which the first is the root and has the sums of all.
-    pub(crate) fn of_tenants(mut rows: Vec<Row>, sort: Sort, interval_ms: u64) -> Table {
+    pub(crate) fn of_tenants(mut rows: Vec<Row>, sort: Sort, watched: Watched) -> Table {
         let totals = rows.first().cloned().unwrap_or_default();
         order(&mut rows, sort);
         Table {
-            // Their manager has watched them for as long as it says; ages are known.
-            wall_ms: u64::MAX,
-            interval_ms,
-            age_source: AgeSource::PageTables,
+            wall_ms: watched.wall_ms,
+            interval_ms: watched.interval_ms,
+            age_source: watched.age_source,
+            // It is their manager's, which tells it elsewhere.
             overhead: Overhead::default(),
             totals,
             rows,
-            source: "page tables, by `pagetide serve`",
+            source: source_of(watched.age_source, AgeGrain::default()),
         }
     }
 }

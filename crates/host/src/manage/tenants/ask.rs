@@ -341,7 +341,7 @@ impl Tenants {
         report.policy = self.tenant(memcg)?.minder.as_ref().map(Minder::report);
         report.charged_bytes = Some(usage.current);
         report.resident_peak_bytes = usage.peak;
-        report.swapped_bytes = usage.swap.max(report.swapped_bytes);
+        report.swapped_bytes = self.swapped(self.tenant(memcg)?, report.swapped_bytes);
         // By whoever asked; the same pages stand once more by type.
         let by_type = sum("pgsteal_anon") + sum("pgsteal_file");
         report.evicted_pages = sum("pgsteal_") - by_type;

@@ -143,15 +143,23 @@ impl Tenants {
         nodes: Vec<NodeFigures>,
         swapped: u64,
     ) -> Option<TenantFigures> {
-        let usage = self.usage(memcg).ok();
-        let pressure = self.pressure(memcg).ok();
+        // The root is all: where the host's groups are followed, its own group lies below the first of them, and what the
+        // kernel says of that one is of the whole.
+        let host = self.host.as_ref().filter(|_| memcg == MemcgId::ROOT);
+        let host = host.map(|host| host.memcg);
+        let whole = host.unwrap_or(memcg);
+        let usage = self.usage(whole).ok();
+        let pressure = self.pressure(whole).ok();
         let stat = self.driver.machine.memory_stat(memcg);
         let tenant = self.tenants.get(&memcg)?;
         let count = |event| stat.events.get(event);
         Some(TenantFigures {
             path: tenant.path.clone(),
             nodes,
-            swapped: usage.map_or(0, |usage| usage.swap).max(swapped),
+            swapped: match host {
+                Some(_) => usage.map_or(0, |usage| usage.swap).max(swapped),
+                None => self.swapped(tenant, swapped),
+            },
             charged: usage.map(|usage| usage.current),
             refaults: REFAULTS.map(count),
             steals: STEALS.map(|(name, event)| (name, count(event))),

@@ -113,12 +113,31 @@ impl Tenants {
             return Ok(host.charged()?.saturating_sub(host.cache_unmapped()?));
         }
         let charged = tenant.wall.charged()?;
-        let root = self.tenants.get(&MemcgId::ROOT).map(|root| &root.wall);
-        let is_above = |root: &&Wall| root.group().path.starts_with(&tenant.wall.group().path);
-        match root.filter(|_| tenant.of_host).filter(is_above) {
+        match self.made_below(tenant) {
             Some(root) => Ok(charged.saturating_sub(root.charged()?)),
             None => Ok(charged),
         }
+    }
+
+    /// The root's wall, where that lies below this group of the host: what the kernel counts there is in the group's
+    /// figures, and not the tenant's.
+    fn made_below(&self, tenant: &Tenant) -> Option<&Wall> {
+        let root = self.tenants.get(&MemcgId::ROOT).map(|root| &root.wall);
+        let is_above = |root: &&Wall| root.group().path.starts_with(&tenant.wall.group().path);
+        root.filter(|_| tenant.of_host).filter(is_above)
+    }
+
+    /// What of a tenant, with all below it, is in swap, bytes: what the kernel counts for its group, or what tables say where that is more.
+    pub(super) fn swapped(&self, tenant: &Tenant, by_tables: u64) -> u64 {
+        let of = |wall: &Wall| {
+            let usage = self.groups.usage(wall.group()).ok().flatten();
+            usage.and_then(|usage| usage.swap).unwrap_or(0)
+        };
+        let host = self.budget_of_host();
+        let whole = host.filter(|_| tenant.memcg == MemcgId::ROOT);
+        let made = self.made_below(tenant).map_or(0, of);
+        let counted = of(whole.unwrap_or(&tenant.wall));
+        counted.saturating_sub(made).max(by_tables)
     }
 
     /// What the host protects of its own groups may have changed: where they give, that counts.

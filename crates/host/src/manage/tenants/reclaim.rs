@@ -95,6 +95,7 @@ impl Tenants {
         let got = Reclaimed {
             asked_pages: all,
             evicted_pages: tally.evicted + dropped,
+            would_pages: 0,
             kept: tally.kept(),
             no_swap: tally.no_swap,
             refused: tally.refused,

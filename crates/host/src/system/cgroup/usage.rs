@@ -137,6 +137,20 @@ pub(super) fn parse_kernel(text: &[u8]) -> Option<u64> {
 }
 
 impl Groups {
+    /// How much of a group may be in swap: the least of its own limit and those of the groups above that are seen from here, bytes. None
+    /// where nobody limits it, and on version 1, where a limit is of memory and swap together: what leaves for swap stays in it.
+    #[must_use]
+    pub fn swap_limit(&self, group: &Group) -> Option<u64> {
+        if self.version == Version::V1 {
+            return None;
+        }
+        let above = group.path.ancestors().count();
+        let dirs = group.dir.ancestors().take(above);
+        // `max` is no number.
+        dirs.filter_map(|dir| value(&dir.join("memory.swap.max")).ok()?)
+            .min()
+    }
+
     /// What a group holds; `None` if it is gone.
     ///
     /// # Errors
