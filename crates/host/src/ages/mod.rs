@@ -247,13 +247,14 @@ impl Ages {
         let Ok(Some(resident)) = self.proc.resident(identity.pid) else {
             return Looked::Gone;
         };
-        if let Some(space) = self.spaces.get(&identity)
-            && space.has_rested(cpu, self.moved)
-            && space.slept(resident)
-        {
-            self.read.insert(space.id);
-            self.books.keep(space.owner);
-            return Looked::Done;
+        let mut has_rested = false;
+        if let Some(space) = self.spaces.get_mut(&identity) {
+            has_rested = space.has_rested(cpu, self.moved);
+            if has_rested && space.slept(resident) && !space.is_due_at_rest() {
+                self.read.insert(space.id);
+                self.books.keep(space.owner);
+                return Looked::Done;
+            }
         }
         let stat = match self.proc.stat(identity.pid) {
             // Another process may have its number by now.
@@ -268,7 +269,7 @@ impl Ages {
             majors: stat.major_faults,
             moved: self.moved,
         };
-        match self.read(identity, now, listener) {
+        match self.read(identity, (now, has_rested), listener) {
             Ok(true) => Looked::Done,
             Ok(false) => Looked::Gone,
             Err(error) => Looked::Denied(error),
@@ -279,7 +280,7 @@ impl Ages {
     fn read(
         &mut self,
         identity: Identity,
-        now: Kept,
+        (now, has_rested): (Kept, bool),
         listener: &mut dyn Listener,
     ) -> io::Result<bool> {
         let pid = identity.pid;
@@ -293,7 +294,11 @@ impl Ages {
         };
         space.look_for_devices(&self.proc, pid);
         let is_ours = self.source.grain() == Grain::None || space.claim(identity);
-        let at_most = self.pauses.at_most(space.kept, now, self.apart);
+        space.begin_reading(has_rested);
+        let at_most = match has_rested {
+            true => self.pauses.at_rest(),
+            false => self.pauses.at_most(space.kept, now, self.apart),
+        };
         let at_most = is_ours.then_some(at_most);
         listener.begin(space.owner, identity, &maps);
         let done = self.read_and_clear((pid, &maps.mappings), &mut space, at_most, listener);

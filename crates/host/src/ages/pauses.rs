@@ -16,6 +16,8 @@ const BUSY: Duration = Duration::from_millis(5);
 const BUSY_PART: u32 = 500;
 /// Of a program without faults: held for at most this part of the interval.
 const QUIET_PART: u32 = 50;
+/// Of one that sleeps, for this long at least: of 3 GiB.
+const REST: Duration = Duration::from_millis(50);
 /// And never for longer than this.
 const QUIET_MAX: Duration = Duration::from_millis(250);
 
@@ -38,6 +40,11 @@ impl Pauses {
     fn busy(&self, apart: Duration) -> Duration {
         let part = (self.interval.min(apart) / BUSY_PART).min(QUIET_MAX);
         self.max_wait.unwrap_or(part.max(BUSY))
+    }
+
+    /// The bound for a process that does nothing at all, which is tried ever less often.
+    pub(super) fn at_rest(&self) -> Duration {
+        (self.interval / QUIET_PART).clamp(REST, QUIET_MAX)
     }
 
     /// The bound for a process that was like `before` at the last look, `apart` ago, and is like `now`. One that is

@@ -1,7 +1,8 @@
 //! One address space from round to round.
 //!
 //! Invariant: `trusted` is true only of a part of which every accessed bit that the last reading saw set
-//! was cleared after it; then a bit that is set now was set since.
+//! was cleared after it; then a bit that is set now was set since. And of one that did nothing since then: what is set there was
+//! set before, and is told as set now, which makes no page older than it is.
 
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub struct Space {
     registered: bool,
     has_devices: bool,
     rounds: u32,
+    /// Rounds in which it had rested, since it was read last for another reason than that.
+    rests: u32,
     /// We took bits since the last reading.
     pub(super) taken: bool,
     /// From which address on we go on with that.
@@ -77,6 +80,7 @@ impl Space {
             registered: false,
             has_devices: false,
             rounds: 0,
+            rests: 0,
             taken: false,
             take_from: 0,
         }
@@ -132,6 +136,24 @@ impl Space {
         self.rounds > 0 && !self.is_hidden() && is_same
     }
 
+    /// It has rested once more: whether it is read all the same, and its bits cleared, for they were left set when it did
+    /// something last. That is tried ever less often. (The story: of what a program had used right before it slept nothing left, for ever.)
+    pub(super) fn is_due_at_rest(&mut self) -> bool {
+        self.rests = self.rests.saturating_add(1);
+        let is_left = |why: &Option<Hidden>| matches!(why, Some(Hidden::Stall(_)));
+        self.rests.is_power_of_two() && self.not_cleared.iter().any(is_left)
+    }
+
+    /// It is about to be read, and did nothing since before the last reading (`has_rested`): a bit that is set was set then. So
+    /// what it tells is known, and no page looks older than it is.
+    pub(super) fn begin_reading(&mut self, has_rested: bool) {
+        if has_rested {
+            self.trusted = [true; 2];
+        } else {
+            self.rests = 0;
+        }
+    }
+
     /// Whether nothing was taken from one that rested.
     pub(super) fn slept(&self, resident: u64) -> bool {
         self.kept.resident == resident
@@ -178,5 +200,29 @@ impl Space {
         }
         self.id = reading.space;
         self.registered = reading.hides == Some(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// (The story: a process of which bits were left set, as it took faults, and which then slept for good, was never read again:
+    /// what it had used last was unknown for ever, and stayed.)
+    #[test]
+    fn who_rests_with_bits_set_is_read_again_ever_less_often() {
+        let mut space = Space::new(crate::books::Books::new(0).add_owner().expect("the first"));
+        let due = |space: &mut Space| (0..20).filter(|_| space.is_due_at_rest()).count();
+        assert_eq!(due(&mut space), 0, "all is cleared");
+        space.begin_reading(false);
+        space.not_cleared[0] = Some(Hidden::Stall(Duration::from_millis(9)));
+        assert_eq!(due(&mut space), 5, "1, 2, 4, 8, 16");
+        space.begin_reading(true);
+        assert!(
+            space.is_trusted(),
+            "nothing was accessed since the last reading"
+        );
+        space.not_cleared[0] = None;
+        assert_eq!(due(&mut space), 0);
     }
 }
