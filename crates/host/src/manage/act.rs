@@ -21,7 +21,7 @@ use super::{Manager, room};
 use crate::system::cgroup::Version;
 use crate::system::family::Target;
 use crate::system::{Groups, Identity, Kind};
-use crate::wall::Wall;
+use crate::wall::{Due, Wall};
 use crate::watch::{WatchError, own_cpu};
 
 /// Most pages that one measurement asks for: then usage is measured again.
@@ -120,7 +120,9 @@ impl Manager {
         let begin = Instant::now();
         loop {
             let asked = Instant::now();
+            self.drop_written();
             let usage = room::usage(&self.driver.watch, self.wall.as_ref());
+            let usage = usage.less(self.written.pages());
             // Without a wall every process is asked, and there may be thousands.
             let dear = asked.elapsed() * DEAR;
             self.driver.machine.set_measured(self.memcg, usage);
@@ -130,6 +132,10 @@ impl Manager {
             let Some(wanted) = room::Room::wanted(&self.settings.limits, usage) else {
                 return Ok(Duration::MAX);
             };
+            if let Some(left) = self.thrash.left(asked).filter(|_| self.stands()) {
+                self.prefer_cache(false);
+                return Ok(left);
+            }
             let is_preferred = self.usual_swappiness.is_some();
             let cache = self.unmapped_cache(if is_preferred { usage } else { wanted.pages });
             // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall.
@@ -157,11 +163,24 @@ impl Manager {
                 &tally,
                 "over --memory-high, or too near to --memory-max; the oldest first",
             );
+            if self.wall.is_some() {
+                let (reading, proc) = (self.driver.readings(), self.driver.watch.proc());
+                self.written.note(Pages(tally.evicted), reading, proc);
+            }
             let got = Pages(tally.evicted + self.reclaim_shared(most, &tally));
             self.room.note(got, most);
             if got == Pages(0) {
                 return Ok(self.room.pause(usage, wanted.left).max(dear));
             }
+        }
+    }
+
+    /// Has the kernel let go of what it has written to a disk since the last look.
+    fn drop_written(&mut self) {
+        let due = self.written.take(self.driver.readings());
+        if let (Some(pages), Some(wall)) = (due, self.wall.clone()) {
+            // What cannot be freed yet is asked for once more, as it counts again.
+            let _ = wall.reclaim(pages.0 * 4096, None);
         }
     }
 
@@ -274,6 +293,11 @@ impl Manager {
         let has_high = self.settings.limits.high == Limit::Max;
         let wall = self.wall.as_ref();
         wall.is_some_and(|wall| has_high || wall.version() == Version::V2)
+    }
+
+    /// Whether it holds them at this moment: a limit below what is used is put when that has come down.
+    fn stands(&self) -> bool {
+        self.has_wall() && self.due == Due::default()
     }
 
     /// One call of the engine.

@@ -35,9 +35,11 @@ mod spent;
 mod stall;
 mod tally;
 pub mod tenants;
+mod thrash;
 mod waits;
 mod why;
 mod workers;
+mod written;
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +57,9 @@ pub use options::{Ask, Kept, Limits, Reclaimed, Settings, WriteBackAsked};
 pub use record::Recording;
 use room::Room;
 use tally::Tally;
+use thrash::Thrash;
 use waits::Waits;
+use written::Written;
 
 /// Looks may take this part of a processor, more often than the interval, while reclaim needs fresh ages.
 const LOOKS_SHARE: u32 = 20;
@@ -103,6 +107,9 @@ pub struct Manager {
     followed: Instant,
     /// Looks until the kernel was asked last for pages that are skipped as shared.
     shared_at: u64,
+    /// What was paged out and is charged still.
+    written: Written,
+    thrash: Thrash,
     minder: Option<Minder>,
     /// What of it is out goes on to a disk, and how old that is.
     demoter: Option<(Demoter, Millis)>,
@@ -180,6 +187,8 @@ impl Manager {
             next_hold: now,
             followed: now,
             shared_at: 0,
+            written: Written::default(),
+            thrash: Thrash::new(),
             generation_ms: 0,
             has_opened: false,
             actions: Vec::new(),
@@ -334,6 +343,11 @@ impl Manager {
         let noticed = self.driver.read(&|_| memcg)?;
         self.driver.watch.note_curve(noticed.came_back);
         self.sums.noticed.add(noticed);
+        if self.wall.is_some() {
+            let (_, faults) = self.driver.watch.ages().swapped_pages();
+            let usage = room::usage(&self.driver.watch, self.wall.as_ref());
+            self.thrash.measure(Instant::now(), faults, usage);
+        }
         let pause = self.driver.look_took() * WORK_SHARE;
         let apart = match self.young_since {
             // As long again as it has been there: who asks in its first seconds is not told of its first moment.
