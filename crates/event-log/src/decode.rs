@@ -52,9 +52,9 @@ pub struct Look {
     pub accessed: Vec<Unit>,
     /// Pages that their program removed, or that ended with it.
     pub unmapped: Vec<Unit>,
-    /// Pages that left memory,
+    /// Pages that left memory since the look before.
     pub left: u64,
-    /// and that came back.
+    /// Pages that came back since then.
     pub back: u64,
     /// Pages of which nobody knew whether they were accessed: among the accessed.
     pub unknown: u64,

@@ -23,10 +23,11 @@ const PART: u64 = 1 << 30;
 /// large one, which is a folio for all its pages, again and again: so all pages of a table are asked
 /// about where one of these is a part of a large folio.
 const SAMPLES: usize = 4;
-/// Readings for which a mark that was seen is remembered. Meanwhile idle pages of small folios are asked
-/// about, too,
+/// Readings, of whatever process, for which it is remembered that somebody else was seen to clear bits: for so long
+/// idle pages of small folios are asked about, too ([`ASKED_MAX`]).
 const REMEMBERED: u32 = 2048;
-/// so many in a reading at most (some milliseconds); of more, others in each reading.
+/// Idle pages of one process that are asked about in a reading because of that, some milliseconds; where there are more,
+/// each reading asks about others.
 const ASKED_MAX: usize = 128 << 10;
 
 /// The source that reads page tables, and knows what others took away.

@@ -20,9 +20,9 @@ const FOR: Millis = Millis(10_000);
 const LOOKS: u64 = 3;
 /// No two looks are closer: each costs the processes a miss of their translations.
 const CLOSEST: Millis = Millis(100);
-/// About so many looks in a long time of watching ...
+/// A long time of watching is divided into about so many looks.
 const MANY: u64 = 120;
-/// ... but none rarer than this, or cold memory could not be told by 10 s.
+/// Most milliseconds between two looks, however long is watched, or cold memory could not be told by 10 s.
 const RAREST: u64 = 10_000;
 
 /// Whose memory, for how long, and how it is shown.

@@ -41,9 +41,9 @@ pub(crate) const WORKLOAD: &str = "__demo-workload";
 const COLD: Duration = Duration::from_secs(2);
 /// The program alone, before anything is managed.
 const ALONE: Duration = Duration::from_secs(1);
-/// Watching, until everything cold is older than [`COLD`] by some looks,
+/// How long it watches at first: until everything cold is older than [`COLD`] by some looks.
 const WATCH: Duration = Duration::from_secs(4);
-/// and so often again for a second, where a busy machine made looks late.
+/// How often it is asked then whether all that is cold was found, a second apart: a busy machine makes looks late.
 const PATIENT: usize = 6;
 /// After the cold part has left, and again after the manager was killed.
 const PART: Duration = Duration::from_secs(3);

@@ -72,8 +72,8 @@ pub struct Served {
 }
 
 impl Served {
-    /// Checks everything, takes the tenant's name, raises a wall where one is wanted and begins; nothing is
-    /// read of the target before it may be.
+    /// Checks everything, takes the tenant's name, raises a wall where one is wanted, and looks at the target once: what cannot be
+    /// read is said before anything starts. What `run` starts is pagetide itself at that time ([`Served::begin_anew`]).
     ///
     /// # Errors
     /// What cannot be had; then nothing is left behind.

@@ -33,42 +33,44 @@ const HISTORY: &str = "/var/lib/pagetide/history";
 /// Between two looks.
 const AGE_EVERY: Millis = Millis(10_000);
 
-/// What the command line asks for.
+/// What the command line asks for. What it leaves out (none, an empty list, false) the configuration may say, by the key of that name
+/// (`policy` for `evict_by`); what neither says is as told here behind the semicolon.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
-    /// The file that says the rest.
+    /// The file of the configuration; none for none.
     pub config: Option<PathBuf>,
-    /// As the file's keys.
+    /// The directory at which the tenants are mounted as files; nowhere.
     pub mount: Option<PathBuf>,
-    /// See `mount`.
+    /// The control group that made tenants are below, from the mount of control groups on; `pagetide`.
     pub root: Option<PathBuf>,
-    /// See `mount`.
+    /// What all tenants together may use, bytes or a share of the host's memory; what was asked for last.
     pub memory_max: Option<Size>,
-    /// See `mount`.
+    /// Time between two looks; 10 s.
     pub age_every: Option<Millis>,
-    /// See `mount`.
+    /// What looks may take of one processor; a tenth.
     pub look_budget: Option<CpuShare>,
-    /// What leaves each tenant, unless the file gives it another policy.
+    /// What leaves each tenant that the configuration gives no policy of its own; nothing.
     pub evict_by: Option<EvictBy>,
-    /// What is out of each tenant and was not accessed for so long goes on to a disk, unless the file says otherwise.
+    /// What is out of each tenant and was not accessed for so long goes on to a disk, unless the configuration gives that tenant
+    /// another time; nothing.
     pub write_back_older_than: Option<Millis>,
-    /// See `mount`.
+    /// Most bytes that go on to the disk in a day, of all tenants; a GiB.
     pub write_back_max: Option<Bytes>,
-    /// See `mount`.
+    /// The zram from which they go; the one that `swap on` made.
     pub write_back_from: Option<PathBuf>,
-    /// No policy moves anything.
+    /// Policies and writing back decide and say why, and move nothing.
     pub dry_run: bool,
-    /// See `mount`.
+    /// How a reclaim of all tenants goes about; by the memcg LRU.
     pub global: Option<Global>,
-    /// See `mount`.
+    /// The first of the host's own groups that are tenants, too, or `none`; all of them, from `/` on.
     pub host: Option<String>,
-    /// See `mount`.
+    /// Whether these may be changed and reclaimed from; no.
     pub manage_host: bool,
-    /// See `mount`.
+    /// Where metrics and the page are served; nowhere.
     pub listen: Vec<Address>,
-    /// See `mount`.
+    /// The file of the token that TCP takes, which is made if it is not there; `/run/pagetide/token`.
     pub token_file: Option<PathBuf>,
-    /// See `mount`.
+    /// The file that keeps what the page shows of the past, or `none`; `/var/lib/pagetide/history`, for another root with its name.
     pub history: Option<PathBuf>,
 }
 

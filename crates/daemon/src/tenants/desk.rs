@@ -45,10 +45,11 @@ fn pending(status: &str) -> bool {
 /// Answers whoever wrote to memory.reclaim.
 type Answer = Box<dyn FnOnce(Result<Reclaimed, Errno>) + Send>;
 
-/// Those who wait for a reclaim's end, by its number: the thread that wrote, and how it is answered.
+/// Those who wrote to memory.reclaim and wait for its end, by the reclaim's number: the thread that wrote, and how it is answered.
 ///
-/// The kernel has asked once whether a write may be interrupted, and the crate of the files said no: from then on who writes sleeps
-/// until it is answered, whatever signal it got. So it is looked for here.
+/// Such a thread sleeps until it is answered, whatever signal it gets: the first time that one had to be interrupted the kernel asked
+/// for it (FUSE_INTERRUPT), was told by the crate `fuser` that nobody handles that, and never asks again. So the tree's owner looks,
+/// time and again, whether a signal waits for one of them.
 #[derive(Default)]
 pub(super) struct Waiting(BTreeMap<u64, (u32, Answer)>);
 

@@ -28,10 +28,11 @@ use super::inode::Inode;
 use super::near::Near;
 use crate::error::Error;
 
-/// Kept until the kernel is told otherwise: directories of tenants, who says when they go, and all attributes that last.
+/// For so long the kernel may keep an answer without asking again: for ever, for it is told when a name goes ([`Mounted::forget`]). So
+/// it may keep names of directories, and attributes that do not change.
 const KEPT: Duration = Duration::from_secs(1 << 30);
-/// Asked for anew each time. Names of files are, since what sendfile(2) once read of a file is its size to the kernel until
-/// it asks again.
+/// The kernel asks each time. It must, for names of files: what sendfile(2) once read of a file is its size to the kernel until it
+/// asks again.
 const ASKED: Duration = Duration::ZERO;
 
 /// The mounted tree; dropping it unmounts.

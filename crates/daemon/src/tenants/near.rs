@@ -3,9 +3,10 @@
 //! Invariant: the thread that answers may run wherever it could before; it moves only to a processor that it may run on, and
 //! looks for one no more often than each [`EVERY`] questions of one asker.
 //!
-//! Who asks sleeps until it is answered, and who answers until it is asked: on one processor the two alternate at the cost of
-//! a switch, on two each wakes the other's from its sleep, which under a hypervisor costs more than ten times as much. Where
-//! processors share no cache the kernel leaves both where they are, however that came to be.
+//! Whoever reads a file sleeps until our thread has answered, and our thread sleeps until somebody reads. On one processor the two
+//! take turns, and each turn costs a switch. On two, each turn wakes the other processor from its sleep, which under a
+//! hypervisor costs more than ten times as much. Where processors share no cache, the kernel's scheduler leaves both threads where
+//! they happen to be.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,9 +16,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 
 use super::awake::Awake;
 
-/// Questions of one asker in a row between two looks where that runs. The kernel parts the two again and again, for it sees two
-/// that could run on two idle processors; a look costs about as much as a question, so the more often the better until
-/// looks are what costs.
+/// After so many questions of one asker in a row it is looked where that runs. The scheduler parts the two threads again and again,
+/// because there is an idle processor for each. A look costs about as much as a question: one in 16 is cheap, and a row is not
+/// slow for long.
 const EVERY: u32 = 16;
 /// So many questions within this time are somebody who reads one file after the other.
 const FAST: Duration = Duration::from_millis(5);
@@ -38,7 +39,7 @@ impl Near {
         }
     }
 
-    /// A question of this thread is being answered: by the time that what this gives is dropped.
+    /// A question of this thread is being answered, until what this returns is dropped.
     pub(super) fn question(&self, asker: u32) -> Question<'_> {
         Question { near: self, asker }
     }
@@ -83,9 +84,9 @@ enum Due {
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     asker: u32,
-    /// Since it was looked where that runs.
+    /// Its questions since it was last looked where it runs.
     questions: u32,
-    /// When that was, or when it began to ask.
+    /// When that was; before the first look, when its row began.
     since: Option<Instant>,
 }
 

@@ -33,9 +33,9 @@ const fn key(name: &'static str, unit: Unit) -> Key {
 /// Of `cold-age`; by default the third document's, spec: workingset-report.md 9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdAgeSettings {
-    /// What was not used for so long leaves,
+    /// What was not used for so long leaves.
     pub older_than: Millis,
-    /// so often.
+    /// How often that is asked.
     pub every: Millis,
 }
 

@@ -11,59 +11,59 @@ use core::fmt;
 pub enum Why {
     /// `cold-age`.
     ColdAge {
-        /// It was not used for so long,
+        /// What leaves was not used for so long.
         older_than: Millis,
-        /// which is asked so often.
+        /// How often that is asked.
         every: Millis,
     },
     /// `promotion-rate`.
     PromotionRate {
-        /// It was not used for so long,
+        /// What leaves was not used for so long.
         threshold: Millis,
-        /// because so much of
+        /// The part of what is in use that may come back in a minute.
         rate: Rate,
-        /// these pages, used within `min-age`,
+        /// Pages that were in use at the end of the last window: used within `min-age`.
         in_use: Pages,
-        /// which is so many in a window, may come back,
+        /// Pages that may come back in a window, by these two.
         may_come_back: Pages,
-        /// and so many of what was as old were used in the last one.
+        /// Pages that had been idle for `threshold` or longer and were used again in the last window.
         came_back: Pages,
     },
     /// `pressure`.
     Pressure {
-        /// More than this was used, which was moved
+        /// The limit at the end of the last period; more than that was used.
         limit: Bytes,
-        /// because tasks waited so many microseconds for memory
+        /// How long tasks waited for memory in that period, microseconds.
         waited_us: u64,
-        /// where they might have waited so many
+        /// How long they might have waited, microseconds: if they waited for longer the limit went up, else down.
         may_wait_us: u64,
-        /// in this time.
+        /// How long that period was.
         lasted: Millis,
     },
     /// `fit`.
     Fit {
-        /// More than this was used; with less,
+        /// The limit; more than that was used.
         limit: Bytes,
-        /// more than this would have come back.
+        /// The part that may come back in a minute: with a lower limit it would have been more.
         rate: Rate,
-        /// The last window needed so many pages,
+        /// Pages that the last window needed.
         last: Pages,
-        /// those that were used within this,
+        /// Those pages were used within this.
         younger_than: Millis,
-        /// and so many did come back
+        /// Pages that did come back in that window.
         refaults: Pages,
-        /// in this time.
+        /// How long that window was.
         lasted: Millis,
     },
     /// `write-back`.
     WriteBack {
-        /// It was not used for so long,
+        /// What is written was not used for so long.
         older_than: Millis,
-        /// and so many pages were written before in this period
+        /// Pages that were written before in this period.
         written: Pages,
-        /// where so much may be
+        /// What may be written in a period.
         most: Bytes,
-        /// in one of this length.
+        /// How long a period is.
         per: Millis,
     },
 }

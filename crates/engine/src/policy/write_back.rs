@@ -12,9 +12,9 @@ use crate::units::{Bytes, Millis, Pages};
 /// How much may be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteBudget {
-    /// So much
+    /// Most bytes that are written in a period.
     pub most: Bytes,
-    /// in each period of this.
+    /// How long a period is.
     pub per: Millis,
 }
 

@@ -1,4 +1,4 @@
-//! Who hears of each page while its table is read, right after the books did.
+//! Who hears of each page that a reading finds, right after the books did.
 //!
 //! Invariant: between two calls of [`Listener::end`] for an owner, each page of its readable mappings is
 //! told once at most; what is not told was not mapped, or could not be read this time (`whole` is false then).
@@ -33,7 +33,7 @@ pub trait Listener {
     /// An address space with these mappings is about to be told.
     fn begin(&mut self, owner: Owner, identity: Identity, maps: &Maps);
 
-    /// One piece of a mapping, in ascending order of addresses.
+    /// One piece of a mapping; pieces come in any order (holes and huge pages before the tables beside them).
     fn hear(&mut self, told: Told<'_>, piece: Piece<'_>);
 
     /// All of an address space was told.

@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use super::space::Kept;
 
-/// What a program that takes faults waits at most, unless the user says otherwise ...
+/// What a program that takes faults waits at most, unless the user says otherwise or [`BUSY_PART`] is longer.
 const BUSY: Duration = Duration::from_millis(5);
-/// ... or this part of the interval, where that is longer: of a rare look a longer wait is as small a loss.
+/// The part of the time between two looks that it waits at most: of a rare look a longer wait is as small a loss.
 const BUSY_PART: u32 = 500;
-/// Of a program without faults: held for at most this part of the interval.
+/// The part of the interval for which a program without faults is held at most.
 const QUIET_PART: u32 = 50;
-/// Of one that sleeps, for this long at least: of 3 GiB.
+/// One that sleeps is held for this long at least: for 3 GiB.
 const REST: Duration = Duration::from_millis(50);
-/// And never for longer than this.
+/// None of these parts counts as longer than this.
 const QUIET_MAX: Duration = Duration::from_millis(250);
 
 /// The bounds of a watch.

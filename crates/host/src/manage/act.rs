@@ -1,7 +1,8 @@
 //! Pages leave: by age, for a limit, because somebody asks; and come back, because somebody asks.
 //!
-//! Invariant: each of these is one call of the engine with the host as its memory; what it got is counted in one
-//! place ([`Manager::reclaim_with`]) and said with its reason.
+//! Invariant: which pages leave by our hand the engine says, in one call with the host as its memory, and what that came to is
+//! counted once ([`Manager::add`]) and said with its reason. What the kernel takes because we ask for it (page cache, pages that
+//! several processes map) is its own choice, and is not counted as ours.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

@@ -22,13 +22,13 @@ use crate::report::WriteBackReport;
 use crate::swap::{SwapError, Tier, slots};
 use crate::system::Proc;
 
-/// Others wait for so long at most, and for the reading of places.
+/// Asking goes on for so long at a time. Whoever else wants the engine waits for that, and before it for the reading of all places.
 const SLICE: Duration = Duration::from_millis(20);
 /// Pages that are chosen at once: to read where they are takes some milliseconds.
 const AT_ONCE: Pages = Pages(512);
-/// Pages between whose reading and asking nothing else is done.
+/// Pages whose places in swap are read together, and asked for before anything else is done.
 const BATCH: usize = 128;
-/// After a refusal: a disk that is full stays so for a while.
+/// After a refusal nothing is asked for so long: a disk that is full stays so for a while.
 const REFUSED_REST: Duration = Duration::from_secs(60);
 
 /// See the module.
@@ -36,9 +36,9 @@ const REFUSED_REST: Duration = Duration::from_secs(60);
 pub(super) struct Demoter {
     asked: WriteBackAsked,
     policy: WriteBack,
-    /// Nothing is written before.
+    /// Nothing is asked for before, so that it takes no more than its share of the time.
     rest_until: Instant,
-    /// There may be more that is old enough.
+    /// There may be more that is old enough: a look has ended since, or the last pass did not come to the end.
     has_more: bool,
     /// Whose pages were written last.
     last: Option<MemcgId>,
@@ -90,7 +90,8 @@ impl Demoter {
         self.has_more = false;
     }
 
-    /// Has the oldest pages of a tenant written that are out and were not used for `older_than`; what was done, in words after `of`.
+    /// Has pages of a tenant written to the disk that are out and were not used for `older_than`, the oldest first, [`AT_ONCE`] at most.
+    /// What was done, in words, in which the tenant is called `of`.
     pub(super) fn demote(
         &mut self,
         driver: &mut Driver,

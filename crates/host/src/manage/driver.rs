@@ -37,9 +37,9 @@ pub(super) struct How {
     pub(super) idle_since: Option<u64>,
     /// None leaves.
     pub(super) dry_run: bool,
-    /// What cannot be known to be in use goes, too.
+    /// Pages of which nobody knows whether they are in use leave, too; else they stay.
     pub(super) all: bool,
-    /// What looks leave set gets a second chance: no wall is there, where the kernel would give it.
+    /// Walks clear the bits of processes whose bits looks leave set (a second chance): no wall is there, at which the kernel would.
     pub(super) clears: bool,
 }
 

@@ -74,14 +74,15 @@ pub(super) struct Feed<'a> {
     homes: &'a mut Homes,
     /// Whose tenant a process is.
     home_of: &'a dyn Fn(Identity) -> MemcgId,
-    /// That of the address space that is told.
+    /// The tenant of the address space that is being told.
     memcg: MemcgId,
     members: &'a mut Members,
+    /// The number of this reading.
     reading: u64,
-    /// The one that pages are told of.
+    /// The chunk that the last page was told of.
     open: Option<Open>,
-    /// Others of this address space, by their first address: mappings are not told in the order of addresses, and
-    /// several of them lie in one chunk.
+    /// Further chunks of this address space of which pages were told, by their first address. They stay open until all is told:
+    /// pieces come in any order, and several mappings may lie in one chunk.
     others: BTreeMap<u64, Open>,
     pub(super) noticed: Noticed,
     /// Where somebody wants to know how old what is out is.

@@ -45,9 +45,10 @@ pub(super) struct Kernel<'a> {
     /// Pages that were accessed after this time of the books (milliseconds) stay.
     pub(super) idle_since: Option<u64>,
     pub(super) dry_run: bool,
-    /// Everything is asked for.
+    /// Pages of which nobody knows whether they are in use leave, too; else they stay.
     pub(super) all: bool,
-    /// What looks leave set gets a [second chance](super::second_chance), for nobody else clears it.
+    /// Walks clear the bits of processes whose bits looks leave set (a [second chance](super::second_chance)): no wall is there, at
+    /// which the kernel would.
     pub(super) clears: bool,
     /// Where pages go that the kernel skips, off the engine's lists; else they are put back.
     pub(super) culled: Option<&'a mut Culled>,
@@ -58,14 +59,14 @@ pub(super) struct Kernel<'a> {
     pub(super) tally: Tally,
 }
 
-/// What accessed bits of an address space say.
+/// What to make of accessed bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bits {
-    /// Nothing, and its pages may be in use.
+    /// Accesses may leave none (a secondary MMU), or somebody else clears them: every page counts as in use.
     Hidden,
-    /// What was accessed.
+    /// A page counts as in use if its bit is set.
     Tell,
-    /// Nothing about since when: they could not be cleared without holding the process up.
+    /// No page counts as in use: a set bit may be as old as the process, or says nothing of further accesses.
     Unknown,
 }
 
@@ -227,7 +228,7 @@ impl Kernel<'_> {
         match identity.and_then(|identity| self.ages.space(identity)) {
             None => Bits::Hidden,
             Some(space) if space.is_hidden() => Bits::Hidden,
-            // Somebody asks for everything, so what cannot be known to be in use goes.
+            // Where everything is asked for, a bit that was never cleared keeps nothing.
             Some(space) if self.all && !space.is_trusted() => Bits::Unknown,
             Some(_) => Bits::Tell,
         }

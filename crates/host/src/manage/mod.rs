@@ -5,8 +5,8 @@
 //! processes are changed in nothing but accessed bits and in where their pages are, which is the kernel's doing:
 //! whatever becomes of this manager, they run on.
 //!
-//! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `homes`, `out`, `second_chance`, `tally`, `waits`,
-//! `why`; `feed` (a look tells the engine), `kernel` (the engine's pages leave), `room` (limits as measured); `record` (looks into a
+//! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `culled`, `homes`, `out`,
+//! `second_chance`, `tally`, `waits`, `why`, `workers`; `feed` (a look tells the engine), `kernel` (the engine's pages leave), `room` (limits as measured); `record` (looks into a
 //! file); `driver` (all of one engine); `minder` (a policy at work), `demote` (what is out goes on to a disk); `act`, `report`; here the clock.
 
 mod act;
@@ -65,16 +65,16 @@ use written::Written;
 const LOOKS_SHARE: u32 = 20;
 /// All other looks, what the policy does, and writing to a disk may take this part of it each, whatever intervals are asked for.
 const WORK_SHARE: u32 = 10;
-/// Woken for the usage alone, up to 500 times a second, nobody asks more often who lives: without process events that is a reading of
-/// all of /proc.
+/// Where the usage alone is due, which is up to 500 times a second, it is asked no more often than this who lives: without process
+/// events that is a reading of all of /proc.
 const FOLLOW_APART: Duration = Duration::from_millis(250);
-/// Looks at a target that is new are so far apart at least.
+/// Between two looks at a target that has just become what it is, at least ([`Manager::begin_anew`]).
 const YOUNG: Duration = Duration::from_secs(1);
-/// Between two looks that reclaim needs at least.
+/// Between two looks, at least, where reclaim needs fresh ages before the interval is over.
 const LOOKS_APART: Duration = Duration::from_millis(200);
 
-/// Without a limit there is nothing to measure, without marks, a policy or a disk nothing is due; a moment may not be later than a
-/// clock can tell.
+/// How far ahead "nothing is due" is set where there is no limit to measure, no mark, no policy and no disk: a clock cannot tell a
+/// moment that never comes.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 
 /// What was done until now.
@@ -105,7 +105,7 @@ pub struct Manager {
     next_hold: Instant,
     /// When it was asked last who lives.
     followed: Instant,
-    /// Looks until the kernel was asked last for pages that are skipped as shared.
+    /// The number of the look after which the kernel was asked last to take pages that we skip as shared: once a look is enough.
     shared_at: u64,
     /// What was paged out and is charged still.
     written: Written,

@@ -1,12 +1,14 @@
-//! Pages that get a second chance: their accessed bits are cleared, and who is met with a clear one later was not used in between.
+//! Pages that get a second chance: an accessed bit that reclaim finds set is cleared, and a page that it meets again with the bit
+//! still clear may leave, for nobody used it in between.
 //!
-//! Looks clear bits by whole address spaces, and not those of who would wait too long for it ([`crate::ages`]). Such a one is all in use for
-//! ever, unless the kernel's own reclaim clears bits; where no wall is, it does not. (The story: a program of 1 GiB that used a tenth
-//! of it gave nothing for `memory.high` on version 1.) So what the engine's walk finds in use is advised to be cold: that clears as the kernel's
-//! reclaim does, page by page, and faults go on meanwhile.
+//! This is for processes whose bits looks leave set, because clearing them all at once would hold the process up for too long
+//! ([`crate::ages`]). All of such a process would count as in use for ever. At a wall the kernel's own reclaim clears bits; where no wall is,
+//! nobody does. (The story: a program of 1 GiB that used a tenth of it gave nothing for `memory.high` on version 1.) So what the engine's
+//! walk finds in use is advised to be cold (MADV_COLD), which clears page by page while faults go on.
 //!
-//! Invariants: anonymous pages alone, of an address space that looks do not clear. A bit that is clear at the next reading is unknown and not old
-//! ([`crate::ages::Ages::take_bits`]). What other processes map, too, keeps its bit, for the kernel passes it over, and so do huge pages.
+//! Invariants: anonymous pages alone, of an address space that looks do not clear. A bit that the next look finds clear makes its page's age
+//! unknown, not old ([`crate::ages::Ages::take_bits`]). Pages that other processes map, too, and huge pages keep their bits: the
+//! kernel passes them over.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -38,8 +40,8 @@ impl InUse {
         self.0.is_empty()
     }
 
-    /// Clears their bits, in a process with these mappings, from an address on and around, until somebody waits for us; what became of it,
-    /// and from where on the next time.
+    /// Clears their bits, in a process with these mappings: from the address `from` upwards and then from the lowest one, until all is
+    /// done or `is_due` says that somebody waits for us. What became of it, and the address to go on from the next time.
     pub(super) fn clear(
         mut self,
         pidfd: &OwnedFd,
@@ -63,7 +65,7 @@ impl InUse {
     }
 }
 
-/// Those that begin at an address or behind it before the others.
+/// Calls that begin at the address `from` or above it come first, the others after them.
 fn in_turn(mut calls: Vec<Vec<Range<u64>>>, from: u64) -> Vec<Vec<Range<u64>>> {
     let first = calls.partition_point(|call| call.first().is_some_and(|one| one.start < from));
     calls.rotate_left(first);

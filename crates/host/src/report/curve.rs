@@ -52,9 +52,9 @@ pub struct CurvePoint {
     pub refaults_per_minute: f64,
     /// Of the pages that a look found accessed, the part that would not have been there.
     pub miss_ratio: f64,
-    /// Pages that would have come back while that memory was full,
+    /// Pages that would have come back in all of `watched_ms`.
     pub refaulted_pages: u64,
-    /// so long, milliseconds.
+    /// How long memory of this size was full, milliseconds: before, nothing would have left it.
     pub watched_ms: u64,
 }
 

@@ -16,9 +16,9 @@ pub struct WriteBackReport {
     pub dry_run: bool,
     /// What is out and was not accessed for so long goes on, milliseconds; none for a tree, where tenants differ.
     pub older_than_ms: Option<u64>,
-    /// No more is written than so many bytes
+    /// Most bytes that are written in a period of `budget_period_ms`.
     pub budget_bytes: u64,
-    /// in each period of so many milliseconds.
+    /// How long such a period is, milliseconds.
     pub budget_period_ms: u64,
     /// Pages that were asked for.
     pub asked_pages: u64,

@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-/// Of the interval, at most this part ...
+/// A look is late by less than this part of the interval.
 const PART: u32 = 16;
-/// ... and never more: longer than any gap between reading and clearing that was seen.
+/// It is never late by more, however long the interval is: longer than any gap between reading and clearing that was seen.
 const MOST: Duration = Duration::from_millis(50);
 
 /// How late look number `round` is. By the golden ratio, whose multiples lie the farthest apart (Weyl), so no run of looks

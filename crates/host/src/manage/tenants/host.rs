@@ -92,17 +92,17 @@ impl Tenants {
         }
     }
 
-    /// The wall of `host` where a budget of the root is one of the host's groups, too: where these may be changed. (Where they give
-    /// nothing they are not in it either: a budget of 8 GiB on a host that uses 6 would leave 2 to the tenants that were made for it.)
+    /// The wall of `host`, where the root's budget is for the host's groups, too. That is so if they may be changed. Otherwise they give
+    /// nothing, and do not count: else a budget of 8 GiB on a host that uses 6 would leave 2 to the tenants that it was made for.
     pub(super) fn budget_of_host(&self) -> Option<&Wall> {
         let host = self.host.as_ref().filter(|host| host.manage)?;
         self.tenants.get(&host.memcg).map(|tenant| &tenant.wall)
     }
 
-    /// What a tenant uses, bytes: what the kernel charges to its group with all below it. Two things differ from that. The made
-    /// tenants' groups lie below groups of the host, but they are no tenants of `host`. And the root, where it has the host's budget,
-    /// uses what `host` and the made ones do together, without page cache that nobody maps: no wall is there that would drop it,
-    /// and the kernel does as soon as anybody needs memory.
+    /// What a tenant uses, bytes: what the kernel charges to its group with all below it, but for two cases. From a group of the host
+    /// below which our root lies, the root's charge is taken off, since made tenants are none of `host`'s. And the root, where its budget
+    /// is for the host's groups, too, uses what `host` and the made tenants do together, less page cache that nobody maps: no wall
+    /// makes the kernel drop that, and it does so by itself as soon as anybody needs memory.
     ///
     /// # Errors
     /// It cannot be read.
@@ -119,8 +119,8 @@ impl Tenants {
         }
     }
 
-    /// The root's wall, where that lies below this group of the host: what the kernel counts there is in the group's
-    /// figures, and not the tenant's.
+    /// The root's wall, if the root's group lies below this tenant's, which is the host's: the kernel's figures of the upper group have
+    /// those of the root in them, and the tenant's must not.
     fn made_below(&self, tenant: &Tenant) -> Option<&Wall> {
         let root = self.tenants.get(&MemcgId::ROOT).map(|root| &root.wall);
         let is_above = |root: &&Wall| root.group().path.starts_with(&tenant.wall.group().path);

@@ -25,15 +25,15 @@ const SLICE: Duration = Duration::from_millis(20);
 /// A reclaim that somebody asked for.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// By which the answer is known.
+    /// The number that whoever asked was given, and by which the end is told ([`Tenants::reclaimed`]).
     pub(super) number: u64,
     pub(super) ask: Ask,
     pub(super) swappiness: Option<Swappiness>,
-    /// The time of the books before which a page must have been accessed to leave, if by age.
+    /// Where reclaim is by age: pages that were accessed after this time of the books (milliseconds) stay.
     pub(super) idle_since: Option<u64>,
     /// Pages that the engine is asked for.
     pub(super) pages: Pages,
-    /// Page cache that went before.
+    /// Pages of page cache that went before, by the kernel's hand.
     pub(super) dropped: u64,
 }
 
@@ -48,16 +48,20 @@ impl Asked {
     }
 }
 
-/// Why, and what becomes of it at its end.
+/// Why memory is taken: whom its end is told, and what for.
 #[derive(Debug)]
 pub(super) enum Why {
     /// Somebody asked.
     Asked(Asked),
-    /// A limit: so much was used, so much was left until reclaim begins, and so much was asked of the engine. Behind it there may be a wall.
+    /// A limit.
     Limit {
+        /// What the tenant used when that was measured.
         usage: Pages,
+        /// What was left then until reclaim begins.
         left: Pages,
+        /// What the engine is asked for.
         most: Pages,
+        /// Whether the kernel holds the limit, too.
         has_wall: bool,
     },
     /// The host has so many bytes available, and lacks pages.
@@ -78,13 +82,13 @@ pub(super) struct Ordered {
 /// A reclaim.
 #[derive(Debug)]
 pub(super) struct UnderWay {
-    /// Its tenant's: the engine gives ids once more.
+    /// Its tenant, by serial: the engine's id of one that is removed is given to another.
     serial: u64,
     pub(super) why: Why,
     how: How,
-    /// Ages are to be fresh before it begins.
+    /// Whether ages are fresh enough to begin, or a look for that has been made.
     has_looked: bool,
-    /// What the engine is to do, one after the other, each for the tenant of a serial; none before it begins.
+    /// What the engine is still to do, in this order, each step with the serial of its tenant; none before the first slice.
     steps: Option<VecDeque<(u64, Ongoing)>>,
     tally: Tally,
 }
