@@ -34,43 +34,43 @@ const HISTORY: &str = "/var/lib/pagetide/history";
 const AGE_EVERY: Millis = Millis(10_000);
 
 /// What the command line asks for. What it leaves out (none, an empty list, false) the configuration may say, by the key of that name
-/// (`policy` for `evict_by`); what neither says is as told here behind the semicolon.
+/// (`policy` for `evict_by`); else the default holds.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
-    /// The file of the configuration; none for none.
+    /// The file of the configuration.
     pub config: Option<PathBuf>,
-    /// The directory at which the tenants are mounted as files; nowhere.
+    /// The directory at which the tenants are mounted as files. Default: nowhere.
     pub mount: Option<PathBuf>,
-    /// The control group that made tenants are below, from the mount of control groups on; `pagetide`.
+    /// The control group that made tenants are below, from the mount of control groups on. Default: `pagetide`.
     pub root: Option<PathBuf>,
-    /// What all tenants together may use, bytes or a share of the host's memory; what was asked for last.
+    /// What all tenants together may use, bytes or a share of the host's memory. Default: what was asked for last.
     pub memory_max: Option<Size>,
-    /// Time between two looks; 10 s.
+    /// Time between two looks. Default: 10 s.
     pub age_every: Option<Millis>,
-    /// What looks may take of one processor; a tenth.
+    /// What looks may take of one processor. Default: a tenth.
     pub look_budget: Option<CpuShare>,
-    /// What leaves each tenant that the configuration gives no policy of its own; nothing.
+    /// What leaves each tenant that the configuration gives no policy of its own. Default: nothing.
     pub evict_by: Option<EvictBy>,
     /// What is out of each tenant and was not accessed for so long goes on to a disk, unless the configuration gives that tenant
-    /// another time; nothing.
+    /// another time. Default: nothing.
     pub write_back_older_than: Option<Millis>,
-    /// Most bytes that go on to the disk in a day, of all tenants; a GiB.
+    /// Most bytes that go on to the disk in a day, of all tenants. Default: a GiB.
     pub write_back_max: Option<Bytes>,
-    /// The zram from which they go; the one that `swap on` made.
+    /// The zram from which they go. Default: the one that `swap on` made.
     pub write_back_from: Option<PathBuf>,
     /// Policies and writing back decide and say why, and move nothing.
     pub dry_run: bool,
-    /// How a reclaim of all tenants goes about; by the memcg LRU.
+    /// How a reclaim of all tenants goes about. Default: by the memcg LRU.
     pub global: Option<Global>,
-    /// The first of the host's own groups that are tenants, too, or `none`; all of them, from `/` on.
+    /// The first of the host's own groups that are tenants, too, or `none`. Default: all of them, from `/` on.
     pub host: Option<String>,
-    /// Whether these may be changed and reclaimed from; no.
+    /// Whether these may be changed and reclaimed from. Default: no.
     pub manage_host: bool,
-    /// Where metrics and the page are served; nowhere.
+    /// Where metrics and the page are served. Default: nowhere.
     pub listen: Vec<Address>,
-    /// The file of the token that TCP takes, which is made if it is not there; `/run/pagetide/token`.
+    /// The file of the token that TCP takes, which is made if it is not there. Default: `/run/pagetide/token`.
     pub token_file: Option<PathBuf>,
-    /// The file that keeps what the page shows of the past, or `none`; `/var/lib/pagetide/history`, for another root with its name.
+    /// The file that keeps what the page shows of the past, or `none`. Default: `/var/lib/pagetide/history`, for another root with its name.
     pub history: Option<PathBuf>,
 }
 

@@ -26,7 +26,7 @@ use crate::system::Proc;
 const SLICE: Duration = Duration::from_millis(20);
 /// Pages that are chosen at once: to read where they are takes some milliseconds.
 const AT_ONCE: Pages = Pages(512);
-/// Pages whose places in swap are read together, and asked for before anything else is done.
+/// Pages whose places in swap are read once more together, right before they are asked for.
 const BATCH: usize = 128;
 /// After a refusal nothing is asked for so long: a disk that is full stays so for a while.
 const REFUSED_REST: Duration = Duration::from_secs(60);

@@ -1,11 +1,12 @@
 //! The wall: one control group of our own around what `run` starts, with the kernel's limits on it.
 //!
-//! Invariant: of `run`, limits are put on no group but one that carries our name and our mark (`mark.rs`) and whose lock
-//! we hold; of `serve`, on tenants with that mark and lock and, where it may change them, on the host's own groups, which have
-//! neither (`tenant.rs`; whether or not it may, what a killed one had lowered there is put back: `lowered.rs`). The limits of groups above hold as before: on version 2 one of them is told to hand memory down, and
-//! nothing else. Nobody but the processes that [`Wall::enter`] and [`Wall::take`] are given, and on version 2 our own manager
-//! (`place.rs`), is moved. What is left when a manager is killed is
-//! the group alone: its guard ([`guard`]) lifts the limits, and a later start takes it up ([`Wall::left_behind`]).
+//! Invariant: of `run`, limits are put on no group but one that carries our name and our mark (`mark.rs`) and
+//! whose lock we hold; of `serve`, on tenants with that mark and lock and, where it may change them, on the host's
+//! own groups, which have neither (`tenant.rs`; whether or not it may, what a killed one had lowered there is put
+//! back: `lowered.rs`). The limits of groups above hold as before: on version 2 one of them is told to hand memory
+//! down, and nothing else. Nobody but the processes that [`Wall::enter`] and [`Wall::take`] are given, and on
+//! version 2 our own manager (`place.rs`), is moved. What is left when a manager is killed is the group alone: its
+//! guard ([`guard`]) lifts the limits, and a later start takes it up ([`Wall::left_behind`]).
 
 mod due;
 mod error;
