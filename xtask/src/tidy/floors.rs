@@ -21,7 +21,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/engine/src/policy",
         &[
-            &["age_histogram", "rate"],
+            &["age_histogram", "pace", "rate"],
             &["settings", "why", "windows"],
             &["seen"],
             &["testing"],

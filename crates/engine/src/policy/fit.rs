@@ -8,6 +8,7 @@
 //! warm-up. What has no known age counts as needed.
 
 use super::AgeHistogram;
+use super::pace::Pace;
 use super::rate::Rate;
 use super::seen::{Order, Seen};
 use super::settings::FitSettings;
@@ -20,6 +21,7 @@ use crate::units::{Bytes, Millis, Pages};
 pub(super) struct Fit {
     pub(super) settings: FitSettings,
     began: Millis,
+    pace: Pace,
     since: Millis,
     back: AgeHistogram,
     refaults: Pages,
@@ -40,6 +42,7 @@ impl Fit {
         Self {
             settings,
             began: now,
+            pace: Pace::since(now),
             since: now,
             back: AgeHistogram::new(),
             refaults: Pages(0),
@@ -54,10 +57,11 @@ impl Fit {
     }
 
     pub(super) fn decide(&mut self, seen: &Seen<'_>) -> Option<Order> {
+        self.pace.note(seen.now);
         self.back.merge(seen.back);
         self.refaults.0 += seen.refaults.0;
         let lasted = seen.now.since(self.since);
-        if lasted < self.settings.window {
+        if !self.pace.is_over(lasted, self.settings.window) {
             return None;
         }
         let mut ages = seen.ages.clone();
@@ -74,7 +78,9 @@ impl Fit {
         let unknown = seen.usage.less(seen.ages.total());
         let limit = Pages(needed.0.saturating_add(unknown.0));
         self.limit = Some(limit.bytes());
-        let is_warm = seen.now.since(self.began) >= self.settings.warm_up;
+        // It ends with a window: nothing leaves at any other look.
+        let age = seen.now.since(self.began);
+        let is_warm = self.pace.is_over(age, self.settings.warm_up);
         let over = Pages(if is_warm { seen.usage.less(limit).0 } else { 0 });
         seen.oldest(over).map(|older_than| Order {
             older_than,
@@ -195,7 +201,8 @@ mod tests {
         };
         assert_eq!(policy.decide(&shown.at(60_000)), None, "it warms up");
         assert_eq!(policy.limit(), Some(Pages(1100).bytes()));
-        let order = policy.decide(&shown.at(120_000)).expect("it is over");
+        // A hair before the end: the next window would be a minute late.
+        let order = policy.decide(&shown.at(119_950)).expect("it is over");
         assert_eq!(
             (order.most, order.older_than),
             (Pages(8000), Millis(65_536))

@@ -6,12 +6,13 @@
 //!
 //! Invariant: a policy orders nothing without a [`Why`], and nothing that was used since the last look.
 //!
-//! From the ground: `age_histogram`, `rate`; `why`, `settings`, `windows`; `seen`; the policies, which do not know each
+//! From the ground: `age_histogram`, `pace`, `rate`; `why`, `settings`, `windows`; `seen`; the policies, which do not know each
 //! other, and `write_back`, which says what of all that is out goes on to a disk; here the one type that embedders see.
 
 mod age_histogram;
 mod cold_age;
 mod fit;
+mod pace;
 mod pressure;
 mod promotion_rate;
 mod rate;

@@ -7,6 +7,7 @@
 //! The limit is not a wall: what is above it leaves at the end of a period, so that a program that grows or is in need of
 //! what left waits for nothing but its pages.
 
+use super::pace::Pace;
 use super::seen::{Order, Seen};
 use super::settings::PressureSettings;
 use super::why::Why;
@@ -25,6 +26,7 @@ const WHOLE: u128 = 1_000_000;
 pub(super) struct Pressure {
     pub(super) settings: PressureSettings,
     limit: Option<Bytes>,
+    pace: Pace,
     /// When the present period began, and how long tasks had waited by then.
     since: Option<(Millis, u64)>,
 }
@@ -34,6 +36,7 @@ impl Pressure {
         Self {
             settings,
             limit: None,
+            pace: Pace::new(),
             since: None,
         }
     }
@@ -44,6 +47,7 @@ impl Pressure {
     }
 
     pub(super) fn decide(&mut self, seen: &Seen<'_>) -> Option<Order> {
+        self.pace.note(seen.now);
         let stalled = seen.stalled_us?;
         let usage = seen.usage.bytes();
         let Some((since, before)) = self.since else {
@@ -51,12 +55,12 @@ impl Pressure {
             return None;
         };
         let lasted = seen.now.since(since);
-        if lasted < self.settings.every {
+        if !self.pace.is_over(lasted, self.settings.every) {
             return None;
         }
         self.since = Some((seen.now, stalled));
         let waited = stalled.saturating_sub(before);
-        // A period that was late may have waited for longer.
+        // What may be waited is of the period as long as it was, late or early.
         let may_wait = self.settings.stall.0.saturating_mul(1000);
         let may_wait = scaled(may_wait, lasted.0, self.settings.every.0);
         let from = self.limit.filter(|_| !seen.is_dry).unwrap_or(usage);
@@ -156,7 +160,8 @@ mod tests {
     #[test]
     fn what_is_above_the_limit_is_ordered() {
         let (mut policy, shown) = begun();
-        assert_eq!(policy.decide(&shown.at(5999)), None, "a period is a period");
+        assert_eq!(policy.decide(&shown.at(2000)), None, "a period is a period");
+        assert_eq!(policy.decide(&shown.at(4000)), None);
         let order = policy.decide(&shown.at(6000)).expect("1% leaves");
         let over = START * 4096 / 100;
         assert_eq!(order.most, Bytes(over).pages());
@@ -187,6 +192,18 @@ mod tests {
         }
         let from = START * 4096;
         assert_eq!(policy.limit(), Some(Bytes(from - from / 100)));
+    }
+
+    /// A host's looks come every 6 s less up to 50 ms: each of them ended no period, and the next one a period of 12 s.
+    #[test]
+    fn each_look_of_a_host_moves_the_limit() {
+        let (mut policy, shown) = begun();
+        let mut before = policy.limit();
+        for at in [5_975, 11_950, 17_925] {
+            let _ = policy.decide(&shown.at(at));
+            assert!(policy.limit() < before, "{at}");
+            before = policy.limit();
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! leaves in the warm-up. What is learned does not depend on what left: a page that is out has an age, and comes back with it.
 
 use super::AgeHistogram;
+use super::pace::Pace;
 use super::seen::{Order, Seen};
 use super::settings::PromotionRateSettings;
 use super::why::Why;
@@ -19,6 +20,7 @@ use crate::units::{Millis, Pages, scaled};
 pub(super) struct PromotionRate {
     pub(super) settings: PromotionRateSettings,
     began: Millis,
+    pace: Pace,
     /// The present window: when it began, and what was used again in it.
     since: Millis,
     back: AgeHistogram,
@@ -61,6 +63,7 @@ impl PromotionRate {
         Self {
             settings,
             began: now,
+            pace: Pace::since(now),
             since: now,
             back: AgeHistogram::new(),
             past: Windows::new(settings.history),
@@ -78,8 +81,10 @@ impl PromotionRate {
     }
 
     pub(super) fn decide(&mut self, seen: &Seen<'_>) -> Option<Order> {
+        self.pace.note(seen.now);
         self.back.merge(seen.back);
-        if seen.now.since(self.since) >= self.settings.window {
+        let lasted = seen.now.since(self.since);
+        if self.pace.is_over(lasted, self.settings.window) {
             self.end_window(seen);
         }
         let chosen = self.chosen?;
@@ -103,7 +108,7 @@ impl PromotionRate {
         let settings = self.settings;
         let lasted = seen.now.since(self.since);
         let in_use = seen.ages.younger_than(settings.min_age);
-        // A window that was late counts as it was.
+        // A window counts as long as it was, late or early.
         let budget = settings.rate.of(in_use, lasted);
         let threshold = match settings.percentile {
             0 => {
@@ -217,6 +222,19 @@ mod tests {
             policy.decide(&calm.at(n * 60_000));
         }
         assert_eq!(policy.threshold(), Some(Millis(64)));
+    }
+
+    /// Looks come a little less than 10 s apart: six of them are a window, not seven.
+    #[test]
+    fn a_window_ends_at_the_look_that_is_nearest() {
+        let mut policy = policy(980_000);
+        let steady = shown(&[(64, 100)]);
+        for n in 1..=5 {
+            policy.decide(&steady.at(n * 9_975));
+        }
+        assert_eq!(policy.threshold(), None, "it lasts");
+        policy.decide(&steady.at(59_850));
+        assert!(policy.threshold().is_some());
     }
 
     /// A look that is late makes a long window: what may come back grows with it.
