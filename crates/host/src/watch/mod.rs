@@ -257,8 +257,13 @@ impl Watch {
     /// after each look (`phase`).
     #[must_use]
     pub fn apart(&self) -> Duration {
-        let interval = self.settings.interval;
-        interval.saturating_sub(phase::late(self.rounds, interval))
+        self.apart_of(self.settings.interval)
+    }
+
+    /// [`Watch::apart`], where somebody wants looks to be `every` apart and not the interval.
+    #[must_use]
+    pub fn apart_of(&self, every: Duration) -> Duration {
+        phase::apart(self.rounds, every)
     }
 
     /// The mappings of a process; none if it is gone or may not be read.

@@ -24,6 +24,11 @@ pub(super) fn late(round: u64, interval: Duration) -> Duration {
     Duration::from_nanos(u64::try_from(part).unwrap_or(u64::MAX))
 }
 
+/// Time from look number `round` to the next one, of looks that are to be `every` apart: that, or a little less.
+pub(super) fn apart(round: u64, every: Duration) -> Duration {
+    every.saturating_sub(late(round, every))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +47,16 @@ mod tests {
             }
             // A gap of a tenth of the span is not met by two looks in a row.
             assert!(us.windows(2).all(|two| two[0].abs_diff(two[1]) > span / 10));
+        }
+    }
+
+    /// A tenant that works by a timer of 6 s, as often as its policy looks, is not in the same phase with each look.
+    #[test]
+    fn no_pace_of_looks_has_a_period() {
+        for every in [1000, 6000].map(Duration::from_millis) {
+            let apart: Vec<Duration> = (0..16).map(|round| apart(round, every)).collect();
+            assert!(apart.iter().all(|one| *one <= every), "{apart:?}");
+            assert!(apart.windows(2).all(|two| two[0] != two[1]), "{apart:?}");
         }
     }
 
