@@ -20,7 +20,7 @@ impl ScanReason {
 
 macro_rules! events {
     ($($variant:ident = $name:literal,)+) => {
-        /// An event of memory.stat, in its order.
+        /// An event of memory.stat, in its order, and behind these what memory.stat has no line for ([`VmEvent::is_shown`]).
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum VmEvent {
             $(#[doc = concat!("`", $name, "`, in pages unless its name says otherwise.")] $variant,)+
@@ -64,11 +64,18 @@ events! {
     Pgrefill = "pgrefill",
     Pgactivate = "pgactivate",
     Pgdeactivate = "pgdeactivate",
+    PgstealKernel = "pgsteal_kernel",
 }
 
 const NR_EVENTS: usize = VmEvent::ALL.len();
 
 impl VmEvent {
+    /// Whether memory.stat has it. What left by the kernel's own hand ([`Self::PgstealKernel`]) nobody here has stolen, so it is in
+    /// no sum of what was; metrics alone tell it.
+    const fn is_shown(self) -> bool {
+        !matches!(self, Self::PgstealKernel)
+    }
+
     const fn by_type(ty: FolioType, anon: Self, file: Self) -> Self {
         match ty {
             FolioType::Anon => anon,
@@ -177,6 +184,7 @@ impl VmStat {
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         VmEvent::ALL
             .iter()
+            .filter(|event| event.is_shown())
             .map(|&event| (event.name(), self.get(event)))
     }
 
@@ -221,6 +229,7 @@ mod tests {
         let names: alloc::vec::Vec<_> = stat.iter().map(|(name, _)| name).collect();
         assert_eq!(names[0], "workingset_refault_anon");
         assert!(names.contains(&"pgsteal_proactive"));
+        assert!(!names.contains(&"pgsteal_kernel"), "memory.stat has none");
     }
 
     #[test]

@@ -149,7 +149,8 @@ impl Page<'_> {
             }
         }
         let name = "pagetide_steals_total";
-        let help = "Pages that left, by who asked: the host's lack (kswapd), a limit (direct), or somebody (proactive).";
+        let help = "Pages that left: for the host's lack (kswapd), for a limit (direct), because somebody asked (proactive), \
+            or by the kernel's own reclaim, as looks found them gone (kernel).";
         self.family(name, "counter", help);
         for Labelled { label, figures } in &self.tenants {
             for (reason, count) in figures.steals {

@@ -136,7 +136,7 @@ impl Lruvec {
     }
 
     /// A page has left by another's hand: the kernel's own reclaim swapped it out. It becomes a shadow
-    /// as if it had been evicted, and is not counted as stolen. Its type; `None` when it was not there.
+    /// as if it had been evicted, and is not counted as stolen but as the kernel's. Its type; `None` when it was not there.
     pub fn left(&mut self, id: FolioId) -> Option<FolioType> {
         let word = self.folios.get(id);
         let ty = word.folio_type();
@@ -151,6 +151,7 @@ impl Lruvec {
         self.out[ty.index()] += 1;
         let swapped = u64::from(ty == FolioType::Anon);
         self.stat.add(VmEvent::Pswpout, swapped);
+        self.stat.add(VmEvent::PgstealKernel, 1);
         Some(ty)
     }
 

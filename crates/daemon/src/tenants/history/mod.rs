@@ -117,9 +117,11 @@ impl History {
         let mut counted = BTreeMap::new();
         for figures in snapshot.figures.tenants.iter().take(TENANTS_MAX) {
             let number = self.names.number_of(&name_of(&figures.path));
+            // A row has no place for what the kernel took by itself.
+            let [kswapd, direct, proactive, _] = figures.steals.map(|(_, count)| count);
             let now = Counted {
                 refaults: figures.refaults,
-                steals: figures.steals.map(|(_, count)| count),
+                steals: [kswapd, direct, proactive],
                 waited_us: figures.pressure.map(|pressure| pressure.some.total_us),
             };
             rows.insert(number, row_of(figures, self.counted.get(&number), &now));

@@ -27,7 +27,12 @@ fn tenant(path: &str, bytes: u64, events: u64) -> TenantFigures {
         swapped: 3 * PAGE,
         charged: None,
         refaults: [events, 2 * events],
-        steals: [("kswapd", 0), ("direct", events), ("proactive", 0)],
+        steals: [
+            ("kswapd", 0),
+            ("direct", events),
+            ("proactive", 0),
+            ("kernel", events),
+        ],
         pressure: Some(Pressure {
             some: Stall {
                 total_us: events * 1000,

@@ -31,7 +31,12 @@ fn snapshot(paths: &[&[u8]]) -> Snapshot {
             swapped: 7,
             charged: Some(9),
             refaults: [1, 2],
-            steals: [("kswapd", 3), ("direct", 4), ("proactive", 5)],
+            steals: [
+                ("kswapd", 3),
+                ("direct", 4),
+                ("proactive", 5),
+                ("kernel", 6),
+            ],
             pressure: Some(Pressure {
                 some: Stall {
                     total_us: 1_500_000,
@@ -80,6 +85,7 @@ fn names_are_those_of_the_interface() {
         r#"pagetide_steals_total{tenant="/web",reason="kswapd"} 3"#,
         r#"pagetide_steals_total{tenant="/web",reason="direct"} 4"#,
         r#"pagetide_steals_total{tenant="/web",reason="proactive"} 5"#,
+        r#"pagetide_steals_total{tenant="/web",reason="kernel"} 6"#,
         r#"pagetide_pressure_seconds_total{tenant="/web",share="some"} 1.5"#,
         r#"pagetide_walk_seconds_bucket{le="0.001"} 3"#,
         r#"pagetide_walk_seconds_bucket{le="0.005"} 4"#,

@@ -33,6 +33,7 @@ fn what_the_kernel_took_is_a_shadow_and_refaults() {
         let stat = machine.lruvec(ONE).stat();
         assert_eq!((stat.pgsteal(), stat.pgscan()), (0, 0), "nobody stole them");
         assert_eq!(stat.get(VmEvent::Pswpout), 100);
+        assert_eq!(stat.get(VmEvent::PgstealKernel), 200, "of both types");
         let refault =
             machine.fault_in(ONE, FolioId(150), FolioType::Anon, FaultKind::Refault, true);
         assert!(refault.is_some(), "{policy:?}");

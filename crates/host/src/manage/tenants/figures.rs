@@ -62,8 +62,9 @@ pub struct TenantFigures {
     pub charged: Option<u64>,
     /// Pages that came back, by type (anonymous, file).
     pub refaults: [u64; 2],
-    /// Pages that left, by who asked, under the kernel's names.
-    pub steals: [(&'static str, u64); 3],
+    /// Pages that left, by who asked, under the kernel's names; the last are those that the kernel took by itself, as looks
+    /// found them gone.
+    pub steals: [(&'static str, u64); 4],
     /// How long its tasks waited for memory.
     pub pressure: Option<Pressure>,
 }
@@ -93,11 +94,12 @@ impl NodeFigures {
     }
 }
 
-/// Who asks for memory, as memory.stat calls it, in its order.
-const STEALS: [(&str, VmEvent); 3] = [
+/// Who asks for memory, as memory.stat calls it, in its order; then the kernel's own reclaim.
+const STEALS: [(&str, VmEvent); 4] = [
     ("kswapd", VmEvent::PgstealKswapd),
     ("direct", VmEvent::PgstealDirect),
     ("proactive", VmEvent::PgstealProactive),
+    ("kernel", VmEvent::PgstealKernel),
 ];
 const REFAULTS: [VmEvent; 2] = [
     VmEvent::WorkingsetRefaultAnon,
