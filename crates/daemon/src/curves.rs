@@ -75,6 +75,13 @@ impl Cost<'_> {
 
     /// Why no limit is named, and what would change that.
     fn too_early(&self) -> String {
+        // Of what is idle no share can be told, however long it is watched.
+        if self.curve.working_set_bytes == 0 {
+            let see = self.curve.knee.as_ref().map_or("", |_| "; see the bend");
+            return format!(
+                "none: nothing of it was in use lately, so no share of that can come back{see}"
+            );
+        }
         let rule = self.curve.refaults_per_mille;
         let seconds = (self.curve.needed_ms(rule) / 1000.0).ceil();
         let needed = self.curve.needed_ms(rule);
@@ -244,6 +251,17 @@ mod tests {
             "{html}"
         );
         assert!(!html.contains("class=\"dot limit\""), "{html}");
+        // It was in use since watching began, and not in the last two minutes.
+        let idle = Curve {
+            working_set_bytes: 0,
+            ..curve()
+        }
+        .recommending(2.0);
+        let limit = cost(&idle).limit();
+        assert!(
+            limit.starts_with("none: nothing of it was in use lately") && !limit.contains("inf"),
+            "{limit}"
+        );
         // A program that has grown: its smaller sizes are told and too dear, the larger ones were full for too short.
         let mut grown = curve();
         for point in &mut grown.points {
