@@ -83,7 +83,7 @@ pub(super) fn html(view: &View) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
          <title>{tenant} on {host} - pagetide</title>\n<style nonce=\"{nonce}\">{}{STYLE}</style></head>\n\
          <body><main data-title=\"{tenant} on {host} - pagetide\">\n<header><h1>pagetide <small>{host}</small></h1>\n\
-         <nav aria-label=\"how far back\">{}</nav>\n<p class=\"asof\">as of {}</p></header>\n\
+         <nav aria-label=\"how far back\">{}</nav>\n<p class=\"asof\">as of {}<span class=\"why\" role=\"status\"></span></p></header>\n\
          <div class=\"both\">\n{}{}</div>\n{KEYS}</main>\n<script nonce=\"{nonce}\">{SCRIPT}</script></body></html>\n",
         pictures::STYLE,
         ranges.join(""),

@@ -3,6 +3,10 @@
 // finding while one writes, and a fresh page now and then. It asks for nothing but the page itself, and changes nothing.
 
 const REFRESH_MS = 10000;
+// An answer that takes longer is none.
+const LIMIT_MS = 30000;
+// After the last letter that was written, before the server is asked to find.
+const WRITING_MS = 300;
 const AGES = ["up to 1s", "1s - 2s", "2s - 5s", "5s - 10s", "10s - 20s", "20s - 30s", "30s - 1m", "1m - 2m", "2m - 5m",
   "5m - 10m", "10m - 30m", "30m - 1h", "1h - 2h", "2h - 6h", "6h - 12h", "12h - 1d", "1d - 7d", "over 7d"];
 const HINT = "Point at a picture, or press the left arrow, for the figures of a time.";
@@ -11,6 +15,11 @@ const SVG = "http://www.w3.org/2000/svg";
 // The column whose figures are told; -1 for none.
 let column = -1;
 let asked = 0;
+// The newest question has no answer yet: no fresh page is asked for in between, which would be in the way of what the reader
+// asked for, and of ever finding out that nobody answers.
+let isWaiting = false;
+// The question that is put when he writes no more.
+let later = 0;
 // The figures behind the pictures, once they were read.
 let tracked = null;
 
@@ -85,16 +94,32 @@ function find() {
   }
 }
 
+// The server has what is not here: where the field no longer narrows what it was asked for, or more tenants are there than are
+// listed, it is asked to find. (The story: whoever cleared the field went on seeing only what it had found before.)
+function search() {
+  find();
+  clearTimeout(later);
+  const field = one("input[type=search]");
+  const isNarrower = field.value.includes(field.defaultValue) && !one(".list .note");
+  if (field.value !== field.defaultValue && !isNarrower) { later = setTimeout(() => load(found(), "replaceState"), WRITING_MS); }
+}
+
+// The address of what is to be found.
+function found() {
+  return location.origin + "/?" + new URLSearchParams(new FormData(one("form")));
+}
+
 // Puts a page's content in the place of this one's, and leaves the reader where he was.
 function replace(text) {
   // Its style and its script are those that are here.
   const part = text.slice(text.indexOf("<main"), text.indexOf("</main>"));
   const main = new DOMParser().parseFromString(part, "text/html").querySelector("main");
   if (!main) { return false; }
-  const search = one("input[type=search]");
+  const field = one("input[type=search]");
   // What was not asked for yet; what was asked for is in the new page.
-  const wanted = search.value === search.defaultValue ? null : search.value;
-  const isWriting = document.activeElement === search;
+  const wanted = field.value === field.defaultValue ? null : field.value;
+  const isWriting = document.activeElement === field;
+  const caret = [field.selectionStart, field.selectionEnd];
   const link = document.activeElement && document.activeElement.title;
   const scrolled = [one(".list .scroll"), one(".actions")].map((box) => (box ? box.scrollTop : 0));
   const opened = all("details[open] > summary").map((summary) => summary.textContent);
@@ -104,34 +129,58 @@ function replace(text) {
   all("summary").forEach((summary) => { summary.parentElement.open = opened.includes(summary.textContent); });
   begin();
   [one(".list .scroll"), one(".actions")].forEach((box, n) => { if (box) { box.scrollTop = scrolled[n]; } });
-  if (isWriting) { one("input[type=search]").focus(); }
+  if (isWriting) {
+    one("input[type=search]").focus();
+    one("input[type=search]").setSelectionRange(...caret);
+  }
   const again = link && all(".list tbody a").find((row) => row.title === link);
   if (again) { again.focus({ preventScroll: true }); }
   return true;
 }
 
-async function load(url, isNew) {
+// What the server has at an address, and in words why it has nothing that can be shown.
+async function answered(url) {
+  const asking = { credentials: "same-origin", cache: "no-store", redirect: "error", signal: AbortSignal.timeout(LIMIT_MS) };
+  try {
+    const answer = await fetch(url, asking);
+    // Its cookie ends with the process that gave it.
+    if (answer.status === 401) { return ["", "pagetide was started anew: open this page with ?token=TOKEN once more"]; }
+    if (!answer.ok && answer.status !== 404) { return ["", "the answer is " + answer.status]; }
+    return [await answer.text(), "what was answered is no page"];
+  } catch (_) { return ["", "nobody answers"]; }
+}
+
+// `remembering` is how the browser's history has it: pushState, replaceState, or none of both.
+async function load(url, remembering) {
   asked += 1;
   const mine = asked;
-  let text = "";
-  try {
-    const answer = await fetch(url, { credentials: "same-origin", cache: "no-store", redirect: "error" });
-    text = answer.ok || answer.status === 404 ? await answer.text() : "";
-  } catch (_) { text = ""; }
+  isWaiting = true;
+  const [text, why] = await answered(url);
   // Somebody has asked for another one since.
   if (mine !== asked) { return; }
-  if (text && isNew) { history.pushState(null, "", url); }
+  isWaiting = false;
+  if (text && remembering) { history[remembering](null, "", url); }
   const isShown = text && replace(text);
   one(".asof").classList.toggle("stale", !isShown);
+  // Told once: who reads with his ears would hear it at each try.
+  const told = isShown ? "" : " - " + why;
+  if (one(".why").textContent !== told) { one(".why").textContent = told; }
 }
 
 function refresh() {
-  if (!document.hidden) { load(location.href, false); }
+  if (!document.hidden && !isWaiting) { load(location.href); }
 }
 
 function go(link) {
   column = -1;
-  load(link.href, true);
+  clearTimeout(later);
+  const row = link.closest(".list tbody tr");
+  if (row) {
+    // Before the answer is there, so that the next key goes on from here.
+    all("tr.chosen").forEach((old) => old.classList.remove("chosen"));
+    row.classList.add("chosen");
+  }
+  load(link.href, "pushState");
 }
 
 function step(by) {
@@ -148,6 +197,9 @@ function step(by) {
 function press(event) {
   const isWriting = event.target.matches && event.target.matches("input");
   if (event.ctrlKey || event.altKey || event.metaKey) { return; }
+  // Of a table that is wider than its place arrows show the rest.
+  const box = event.target.closest && event.target.closest(".detail .scroll");
+  if (box && event.key.startsWith("Arrow") && box.scrollWidth > box.clientWidth) { return; }
   const keys = {
     j: () => step(1),
     k: () => step(-1),
@@ -176,24 +228,24 @@ function click(event) {
 // Of more tenants than are listed the server has the rest.
 function submit(event) {
   event.preventDefault();
-  const fields = new URLSearchParams(new FormData(event.target));
-  load(location.origin + "/?" + fields, true);
+  clearTimeout(later);
+  load(found(), "pushState");
 }
 
 // After each page that was put in place.
 function begin() {
   tracked = null;
   showTimes();
-  find();
+  search();
   tell(column);
   one("form").addEventListener("submit", submit);
-  one("input[type=search]").addEventListener("input", find);
+  one("input[type=search]").addEventListener("input", search);
 }
 
 document.addEventListener("pointermove", point);
 document.addEventListener("keydown", press);
 document.addEventListener("click", click);
-window.addEventListener("popstate", refresh);
+window.addEventListener("popstate", () => { clearTimeout(later); load(location.href); });
 document.addEventListener("visibilitychange", refresh);
 begin();
 setInterval(refresh, REFRESH_MS);
