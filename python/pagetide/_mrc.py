@@ -21,7 +21,9 @@ class Curves(Result):
         columns = {name: [size[name] for size in sizes] for name in ("pages", "bytes")}
         for policy in sizes[0]["miss_ratio"] if sizes else ():
             columns[policy] = [size["miss_ratio"][policy] for size in sizes]
-        return Table("Miss ratios", columns)
+        # A ratio of 0 or 1 at all sizes is a ratio, too.
+        kinds = {name: "int64" if name in ("pages", "bytes") else "float64" for name in columns}
+        return Table("Miss ratios", columns, kinds)
 
 
 def mrc(

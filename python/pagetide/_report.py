@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from ._call import chunks, option, result, time
@@ -13,10 +13,31 @@ from ._progress import Progress
 from ._result import Result, Table
 
 
-PROCESS = ("pid", "command", "resident_bytes", "mapped_bytes", "swapped_bytes", "unknown_age_bytes")
-"""Columns of processes that there always are."""
-POINT = ("bytes", "idle_ms", "refaults_per_minute", "miss_ratio", "refaulted_pages", "watched_ms")
-"""Columns of a curve."""
+AGE = dict.fromkeys(("node", "older_than_ms", "younger_than_ms", "anon_bytes", "file_bytes"), "int64")
+"""Columns of ages, and their types."""
+PROCESS = {"pid": "int64", "command": "str", "uid": "int64", "cgroup": "str"} | dict.fromkeys(
+    (
+        "resident_bytes",
+        "mapped_bytes",
+        "swapped_bytes",
+        "young_bytes",
+        "older_than_10s_bytes",
+        "older_than_1m_bytes",
+        "older_than_10m_bytes",
+        "unknown_age_bytes",
+    ),
+    "int64",
+)
+"""Columns of processes, and their types."""
+POINT = {
+    "bytes": "int64",
+    "idle_ms": "int64",
+    "refaults_per_minute": "float64",
+    "miss_ratio": "float64",
+    "refaulted_pages": "int64",
+    "watched_ms": "int64",
+}
+"""Columns of a curve, and their types."""
 
 
 class Report(Result):
@@ -33,8 +54,7 @@ class Report(Result):
             for one, end in zip(bins, ends):
                 edges = (one["older_than_ms"], end)
                 rows.append((told.get("node", node), *edges, one["anon_bytes"], one["file_bytes"]))
-        names = ("node", "older_than_ms", "younger_than_ms", "anon_bytes", "file_bytes")
-        return Table.of_rows("Page age", names, rows)
+        return Table.of_rows("Page age", list(AGE), rows, AGE)
 
     @cached_property
     def processes(self) -> Table:
@@ -48,10 +68,10 @@ class Report(Result):
         return None if curve is None else _table("What less memory would cost", POINT, curve["points"])
 
 
-def _table(title: str, least: tuple[str, ...], objects: list[dict[str, object]]) -> Table:
-    """With the columns of its first row; of none, those that there always are."""
-    names = list(objects[0]) if objects else list(least)
-    return Table.of_rows(title, names, [[one.get(name) for name in names] for one in objects])
+def _table(title: str, kinds: Mapping[str, str], objects: list[dict[str, object]]) -> Table:
+    """With the columns of its first row; of none, those that there always are, of the same types."""
+    names = list(objects[0]) if objects else list(kinds)
+    return Table.of_rows(title, names, [[one.get(name) for name in names] for one in objects], kinds)
 
 
 def report(

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 import pagetide
+from pagetide._report import PROCESS
+from pagetide._result import Table
 
 PROGRAM, EXAMPLES, PID = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 # Fields of a report that depend on when and how fast it was made, and on who else maps the same libraries.
@@ -80,6 +82,7 @@ def reports():
     assert len(lines) >= 3 and all(line.endswith(b"}\n") for line in lines)
     locked = [line for line in open("/proc/self/status") if line.startswith("VmLck:")]
     assert locked[0].split()[1] == "0", "the caller's memory is not locked"
+    return own
 
 
 def tables(simulated, curves):
@@ -90,6 +93,22 @@ def tables(simulated, curves):
         column = table[name].chunk(0).to_numpy(zero_copy_only=True)
         assert column.__array_interface__["data"][0] == array.__array_interface__["data"][0], name
     assert simulated.tables[0].arrow().num_rows == len(simulated.tables[0])
+
+
+def joined(report):
+    """Tables of one kind can be joined, also one of a moment without a process, or with nothing known. (The story: a group was
+    empty for one look, and an hour of collected reports could not be joined.)"""
+    import pyarrow
+
+    empty = Table.of_rows("Processes", list(PROCESS), [], PROCESS)
+    both = pyarrow.concat_tables([report.processes.arrow(), empty.arrow()])
+    assert both.num_rows == len(report.processes) and both.schema.field("command").type == pyarrow.string()
+    assert empty.numpy()["pid"].dtype == "int64" and empty.numpy()["command"].dtype.kind == "U"
+    unknown = Table("Unknown", {"n": [None, None], "x": [None, None], "s": [None, None]}, {"n": "int64", "x": "float64"})
+    arrays, table = unknown.numpy(), unknown.arrow()
+    assert all(array.dtype == "float64" and (array != array).all() for array in (arrays["n"], arrays["x"]))
+    assert [str(table.schema.field(name).type) for name in "nxs"] == ["int64", "double", "string"]
+    assert table["n"].null_count == 2 and list(arrays["s"]) == ["", ""]
 
 
 def errors():
@@ -149,7 +168,7 @@ if __name__ == "__main__":
     folder = Path(os.environ["FOLDER"])
     simulated = simulations()
     tables(simulated, curves(folder))
-    reports()
+    joined(reports())
     errors()
     interrupts()
     ends_soon()
