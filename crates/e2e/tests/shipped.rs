@@ -1,4 +1,4 @@
-//! What is shipped beside the program: rules and a dashboard for Prometheus's figures.
+//! What is shipped beside the program: rules and a dashboard for Prometheus's figures, a manifest for Kubernetes.
 //!
 //! promtool(1) judges their form and what they say; that they ask for series and labels that there are is judged here, by the
 //! names that `docs/interfaces.md` fixes.
@@ -98,6 +98,14 @@ fn the_dashboard_asks_for_all_series_and_no_others() {
         .collect();
     assert!(asked.len() >= panels.len(), "{asked:?}");
     assert_eq!(series(&asked.join("\n")), expected());
+    // A tenant's figures have those below it in them: a sum that is not by tenant is of one of them. (The story: what lay three levels
+    // deep was in the heat map four times.)
+    let sums_up = |expr: &str| expr.contains("sum(") || expr.contains("sum by (le)");
+    let twice: Vec<&&str> = asked
+        .iter()
+        .filter(|expr| sums_up(expr) && expr.contains("tenant=~"))
+        .collect();
+    assert!(twice.is_empty(), "{twice:?}");
     // As rules they are something that promtool judges; what Grafana puts in comes first.
     let mut rules = String::from("groups:\n  - name: dashboard\n    rules:\n");
     for (number, expr) in asked.iter().enumerate() {
@@ -111,4 +119,32 @@ fn the_dashboard_asks_for_all_series_and_no_others() {
     let file = folder.file("dashboard.yml");
     std::fs::write(&file, rules).expect("a file can be written");
     let _ = done(&Run::new(["promtool", "check", "rules", &file]));
+}
+
+/// A cluster that rations its highest priorities makes no pod of them where no quota of the namespace lets it, and nobody is told.
+#[test]
+fn the_manifest_may_have_the_priority_that_it_asks_for() {
+    let text = std::fs::read_to_string(dist("kubernetes/daemonset.yaml")).expect("it is there");
+    let of = |kind: &str| {
+        let line = format!("kind: {kind}");
+        let parts = text.split("\n---\n");
+        parts
+            .filter(|part| part.lines().any(|found| found == line))
+            .collect::<Vec<&str>>()
+    };
+    for set in of("DaemonSet") {
+        let value = |key: &str| set.lines().find_map(|line| line.trim().strip_prefix(key));
+        let namespace = value("namespace: ").expect("a namespace");
+        let Some(priority) = value("priorityClassName: ").filter(|one| one.starts_with("system-"))
+        else {
+            continue;
+        };
+        assert_ne!(namespace, "kube-system", "it has one of its own");
+        let lets_it = |quota: &&str| {
+            quota.contains(&format!("\n  namespace: {namespace}\n"))
+                && quota.contains("scopeName: PriorityClass")
+                && quota.contains(&format!("\"{priority}\""))
+        };
+        assert!(of("ResourceQuota").iter().any(lets_it), "{priority}");
+    }
 }
