@@ -1,7 +1,8 @@
 //! Columns of one width: figures of all tenants at evenly spaced times.
 //!
 //! Invariant: columns ascend in time and none lies ahead of the newest; a closed one does not change. Each but the one that is
-//! open is kept as bytes.
+//! open is kept as bytes. What a clock that leaps would make forgotten is put aside until the leap has lasted: one look with a
+//! wrong clock (a machine that starts before it has asked for the time) costs that look alone.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,6 +10,8 @@ use super::row::{AGES, Row, SWAPPED, UNKNOWN};
 
 /// What a column costs beside its bytes.
 const COLUMN_COST: usize = 48;
+/// So many looks after a leap of the clock it is believed: five minutes where looks are 10 s apart, in which a clock is set right.
+const LASTING: u32 = 30;
 
 /// The figures of all tenants in a span of time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,6 +70,8 @@ pub(super) struct Tier {
     bytes: usize,
     /// Of the open one.
     open_bytes: usize,
+    /// What there was before the clock leapt, and how many looks ago that was.
+    aside: Option<(Box<Tier>, u32)>,
 }
 
 impl Tier {
@@ -78,6 +83,7 @@ impl Tier {
             open: None,
             bytes: 0,
             open_bytes: 0,
+            aside: None,
         }
     }
 
@@ -92,9 +98,12 @@ impl Tier {
         Some(self)
     }
 
-    /// Puts figures into the column of their time. Sizes are those of the newest, events add up.
+    /// Puts figures into the column of their time. Sizes are those of the newest, events add up; across a leap of the clock
+    /// nobody knows how long they took.
     pub(super) fn push(&mut self, at_ms: u64, covered_ms: u64, rows: &BTreeMap<u32, Row>) {
         let slot = at_ms / self.step_ms;
+        let has_leapt = self.follow_clock(slot);
+        let covered_ms = if has_leapt { 0 } else { covered_ms };
         self.turn_to(slot);
         let new = || Open {
             slot,
@@ -107,14 +116,56 @@ impl Tier {
             let known = open.rows.entry(*name).or_default();
             for (n, (known, value)) in known.0.iter_mut().zip(row.0).enumerate() {
                 let is_size = AGES.contains(&n) || n == UNKNOWN || n == SWAPPED;
-                *known = if is_size {
-                    value
-                } else {
-                    known.saturating_add(value)
+                *known = match is_size {
+                    true => value,
+                    false if has_leapt => *known,
+                    false => known.saturating_add(value),
                 };
             }
         }
         self.open_bytes = open.closed().cost();
+    }
+
+    /// Puts aside what is known where the clock leaps to this slot, takes it back where the clock comes back, and believes a leap
+    /// that has lasted. Whether time did not simply go on.
+    fn follow_clock(&mut self, slot: u64) -> bool {
+        let Some((before, looks)) = &mut self.aside else {
+            let has_leapt = !self.may_follow(slot);
+            if has_leapt {
+                let new = Tier::new(self.step_ms, self.length);
+                let before = std::mem::replace(self, new);
+                self.aside = Some((Box::new(before), 0));
+            }
+            return has_leapt;
+        };
+        *looks += 1;
+        let (has_lasted, is_back) = (*looks >= LASTING, before.may_follow(slot));
+        if let Some((before, _)) = self.aside.take_if(|_| is_back || has_lasted) {
+            match is_back {
+                true => *self = *before,
+                false => self.put_before(&before),
+            }
+        }
+        is_back
+    }
+
+    /// Whether a look at this slot goes on with what there is: nothing of it would be forgotten at once, and nothing lies ahead.
+    fn may_follow(&self, slot: u64) -> bool {
+        let newest = self.open.as_ref().map(|open| open.slot);
+        let newest = newest.or_else(|| self.columns.back().map(|column| column.slot));
+        let length = u64::try_from(self.length).unwrap_or(u64::MAX);
+        newest.is_none_or(|newest| (newest..=newest.saturating_add(length)).contains(&slot))
+    }
+
+    /// Columns of before a leap that is believed: those before all that are here.
+    fn put_before(&mut self, before: &Tier) {
+        let now: Vec<Column> = self.columns.drain(..).collect();
+        let first = now.first().map(|column| column.slot);
+        let first = first.or(self.open.as_ref().map(|open| open.slot));
+        let older = before.columns();
+        let older = older.filter(|column| first.is_some_and(|first| column.slot < first));
+        self.bytes = 0;
+        older.chain(now).for_each(|column| self.keep(column));
     }
 
     /// Closes the open column if it is not of this slot. What lies ahead was written by a clock that was wrong.
@@ -144,7 +195,7 @@ impl Tier {
             .front()
             .is_some_and(|column| column.slot < first)
         {
-            self.drop_oldest();
+            self.drop_first();
         }
     }
 
@@ -152,12 +203,17 @@ impl Tier {
         self.bytes += column.cost();
         self.columns.push_back(column);
         if self.columns.len() > self.length {
-            self.drop_oldest();
+            self.drop_first();
         }
     }
 
-    /// Forgets the oldest closed column; whether there was one.
+    /// Forgets the oldest closed column, one that is put aside first; whether there was one.
     pub(super) fn drop_oldest(&mut self) -> bool {
+        let aside = self.aside.as_mut().map(|(before, _)| before);
+        aside.is_some_and(|before| before.drop_first()) || self.drop_first()
+    }
+
+    fn drop_first(&mut self) -> bool {
         let oldest = self.columns.pop_front();
         self.bytes -= oldest.as_ref().map_or(0, Column::cost);
         oldest.is_some()
@@ -165,7 +221,14 @@ impl Tier {
 
     /// What all columns take.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes + self.open_bytes
+        let aside = self.aside.as_ref().map_or(0, |(before, _)| before.bytes());
+        self.bytes + self.open_bytes + aside
+    }
+
+    /// The columns that a file keeps: while it is not known whether a leap of the clock lasts, those of before it.
+    pub(super) fn kept(&self) -> impl Iterator<Item = Column> {
+        let aside = self.aside.as_ref().map(|(before, _)| &**before);
+        aside.unwrap_or(self).columns()
     }
 
     /// All columns, the open one last.
@@ -227,87 +290,4 @@ pub(super) struct Seen {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::row::{FIELDS, REFAULTS};
-    use super::*;
-
-    fn rows(name: u32, size: u64, events: u64) -> BTreeMap<u32, Row> {
-        let mut row = Row([0; FIELDS]);
-        row.0[0] = size;
-        row.0[REFAULTS[0]] = events;
-        BTreeMap::from([(name, row)])
-    }
-
-    fn seen(tier: &Tier, now_ms: u64) -> Vec<(usize, u64, u64, u64)> {
-        let mut found = Vec::new();
-        tier.visit(now_ms, |seen, row| {
-            if seen.is_own {
-                found.push((seen.place, seen.covered_ms, row.0[0], row.0[REFAULTS[0]]));
-            }
-        });
-        found
-    }
-
-    #[test]
-    fn sizes_are_the_newest_and_events_add_up() {
-        let mut tier = Tier::new(100, 3);
-        tier.push(1000, 0, &rows(1, 5, 0));
-        tier.push(1050, 50, &rows(1, 7, 2));
-        tier.push(1099, 49, &rows(1, 6, 3));
-        tier.push(1210, 110, &rows(1, 9, 1));
-        assert_eq!(seen(&tier, 1210), [(0, 99, 6, 5), (2, 110, 9, 1)]);
-        tier.push(1310, 100, &rows(1, 1, 1));
-        assert_eq!(seen(&tier, 1310), [(1, 110, 9, 1), (2, 100, 1, 1)]);
-        assert_eq!(seen(&tier, 1410), [(0, 110, 9, 1), (1, 100, 1, 1)]);
-        assert_eq!(seen(&tier, 9999), []);
-    }
-
-    /// Looks that are further apart than columns leave no gaps, restarts do.
-    #[test]
-    fn what_a_look_covers_is_as_it_found_it() {
-        let mut tier = Tier::new(100, 9);
-        for (at, covered) in [(1000, 0), (1300, 300), (1800, 0)] {
-            tier.push(at, covered, &rows(1, at, 0));
-        }
-        let mut found = Vec::new();
-        tier.visit(1800, |seen, row| {
-            found.push((seen.place, row.0[0], seen.is_own))
-        });
-        let expected = [
-            (0, 1000, true),
-            (1, 1300, false),
-            (2, 1300, false),
-            (3, 1300, true),
-            (8, 1800, true),
-        ];
-        assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn a_clock_that_was_ahead_leaves_nothing_ahead() {
-        let mut tier = Tier::new(100, 5);
-        for at in [1000, 1100, 99_000, 1150, 1250] {
-            tier.push(at, 10, &rows(1, at, 0));
-        }
-        let slots: Vec<u64> = tier.columns().map(|column| column.slot).collect();
-        // Its leap forward had made all before too old.
-        assert_eq!(slots, [11, 12]);
-        assert_eq!(
-            tier.bytes(),
-            tier.columns().map(|one| one.cost()).sum::<usize>()
-        );
-    }
-
-    #[test]
-    fn a_restart_goes_on_in_the_same_column() {
-        let mut tier = Tier::new(100, 3);
-        tier.push(1000, 20, &rows(1, 5, 4));
-        let mut again = Tier::new(100, 3)
-            .with(tier.columns().collect())
-            .expect("in order");
-        again.push(1050, 20, &rows(1, 6, 4));
-        assert_eq!(seen(&again, 1050), [(2, 40, 6, 8)]);
-        let twice: Vec<Column> = tier.columns().chain(tier.columns()).collect();
-        assert!(Tier::new(100, 3).with(twice).is_none());
-    }
-}
+mod tests;
