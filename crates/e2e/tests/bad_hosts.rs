@@ -198,20 +198,28 @@ fn with_nothing_managed() {
     assert_refused(&pagetide::on("reclaim", idle.pid()), 2, &["how much"]);
 }
 
+/// The program, for everybody to run.
+fn copied(folder: &TempDir) -> String {
+    let copy = folder.file("pagetide");
+    std::fs::copy(pagetide::binary(), &copy).expect("room for a copy");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&copy, mode).expect("the mode can be set");
+    copy
+}
+
+fn give(file: &str, capabilities: &str) {
+    let given = Run::new(["setcap", capabilities, file]).finish(SOON);
+    assert!(given.status.success(), "{}", given.stderr);
+}
+
 /// Two capabilities are enough to read ages and not to page out: `reclaim` said that nothing left, and 0.
 #[test]
 fn capabilities_of_the_file() {
     let _serial = serial();
     let _swap = Swap::new(64);
     let folder = TempDir::public();
-    let copy = folder.file("pagetide");
-    std::fs::copy(pagetide::binary(), &copy).expect("room for a copy");
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&copy, mode).expect("the mode can be set");
-    let give = |capabilities: &str| {
-        let given = Run::new(["setcap", capabilities, &copy]).finish(SOON);
-        assert!(given.status.success(), "{}", given.stderr);
-    };
+    let copy = copied(&folder);
+    let give = |capabilities: &str| give(&copy, capabilities);
     let nobody = |words: &str| Run::new(format!("{NOBODY} {words}").split_whitespace());
     let (others, own) = (sleeper(), nobody("sleep 100").start());
     wait::until("sleep", SOON, || {
@@ -252,6 +260,46 @@ fn capabilities_of_the_file() {
     assert_eq!(std::fs::read_dir(kept.path()).expect("ours").count(), 2);
 }
 
+/// The guard kept the rights of the file: its user could lift the wall of root's program.
+#[test]
+fn a_guard_has_no_rights_of_its_file() {
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    let folder = TempDir::public();
+    let copy = copied(&folder);
+    give(&copy, "cap_dac_override,cap_dac_read_search+ep");
+    let limited = ["run", "--memory-max", "64M", "--", "sleep", "100"].map(str::to_owned);
+    let limited = pagetide::command(limited).start();
+    let wall = || {
+        let groups = proc::read(limited.pid(), "cgroup")?;
+        let group = groups
+            .lines()
+            .find_map(|line| line.split_once(":memory:"))?
+            .1;
+        let is_ours = group.contains("pagetide-");
+        is_ours.then(|| format!("/sys/fs/cgroup/memory{group}"))
+    };
+    wait::until("its wall", SOON, || wall().is_some());
+    let wall = wall().expect("it stands");
+    const LIFTS: &str = "import os, subprocess, sys\n\
+        line, other = os.pipe(), os.pipe()\n\
+        os.close(other[1])\n\
+        group = os.open(sys.argv[2], os.O_RDONLY)\n\
+        guard = subprocess.Popen([sys.argv[1], '__guard', 'stand'], stdin=line[1], stdout=group, stderr=other[0])\n\
+        guard.wait(20)\n";
+    let words = NOBODY
+        .split_whitespace()
+        .chain(["/usr/bin/python3", "-c", LIFTS, &copy, &wall]);
+    let _ = Run::new(words).finish(SOON);
+    let limit = std::fs::read_to_string(format!("{wall}/memory.limit_in_bytes"));
+    assert_eq!(limit.expect("it stands").trim(), "67108864");
+    drop(limited);
+}
+
+fn attach_once(pid: u32) -> [String; 4] {
+    ["attach", "--for", "1s", &pid.to_string()].map(str::to_owned)
+}
+
 /// Anybody may take a manager's name that is free: who answered there for every process kept root from managing any of them.
 #[test]
 fn a_stranger_speaks_for_nobody_elses_process() {
@@ -274,10 +322,20 @@ fn a_stranger_speaks_for_nobody_elses_process() {
     let stranger = as_stranger(&["/usr/bin/python3", "-c", STRANGER]);
     wait::until("it listens", SOON, || stranger.stdout().contains("listens"));
     let idle = sleeper();
-    let attach = ["attach", "--for", "1s", &idle.pid().to_string()].map(str::to_owned);
-    let done = pagetide::command(attach).finish(SOON);
+    let done = pagetide::command(attach_once(idle.pid())).finish(SOON);
     assert!(done.status.success(), "{}", done.stderr);
     assert_refused(&pagetide::on("stat", idle.pid()), 1, &["manages"]);
+    // The name of the process itself, too: whoever bound the names of the next thousand pids kept everybody's programs from starting.
+    let named = STRANGER.replace("os.getpid()", &idle.pid().to_string());
+    let thief = as_stranger(&["/usr/bin/python3", "-c", &named]);
+    wait::until("it listens", SOON, || thief.stdout().contains("listens"));
+    let done = pagetide::command(attach_once(idle.pid())).finish(SOON);
+    assert!(done.status.success(), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("no command reaches"),
+        "{}",
+        done.stderr
+    );
     // For its own processes it may speak, and has nothing to say. (What says that it manages, and does not report, kept others
     // from reading for themselves: so does a manager that ends between the two questions.)
     let own = as_stranger(&["sleep", "60"]);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use e2e::guard::{Outcome, Run};
+use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
 use e2e::{pagetide, programs, wait};
@@ -180,6 +181,22 @@ fn who_is_too_large_for_its_bits_to_be_cleared_is_held_without_a_wall() {
 fn a_dry_run_pages_nothing_out() {
     let _serial = serial();
     let _swap = Swap::new(512);
+    // Who asked its manager was told that nothing could leave.
+    let sleeper = Sleeper::start([], 64);
+    let pid = sleeper.pid().to_string();
+    let tries = ["attach", "--dry-run", "--evict-older-than", "1h", &pid].map(str::to_owned);
+    let tries = pagetide::command(tries).start();
+    wait::until("it is managed", SOON, || {
+        pagetide::on("stat", sleeper.pid()).status.success()
+    });
+    let asked = ["reclaim", "--all", "--json", &pid].map(str::to_owned);
+    let told = pagetide::command(asked).finish(SOON);
+    let done: Value = serde_json::from_str(&told.stdout).expect("JSON");
+    assert!(
+        number(&done, "would_pages") > 16_000 && number(&done, "evicted_pages") == 0,
+        "{done}"
+    );
+    drop(tries);
     let options = [
         "--dry-run",
         "--memory-max",

@@ -319,3 +319,17 @@ fn a_program_under_run_is_managed_once_and_let_go() {
     });
     assert!(proc::is_alive(pid), "the program runs on");
 }
+
+/// For ten seconds the report of a program told of pagetide, which it had been until its exec.
+#[test]
+fn the_report_of_its_first_seconds_is_the_programs() {
+    let _turn = serial_with_swap(SWAP_MIB);
+    let words = ["run", "--age-every", "60s", "--", "sleep", "60"].map(str::to_owned);
+    let running = pagetide::command(words).start();
+    wait::until("it is the program's", Duration::from_secs(20), || {
+        let pid = running.pid().to_string();
+        let told = pagetide::command(["report", "--json", &pid]).finish(SOON);
+        let report = serde_json::from_str::<serde_json::Value>(&told.stdout);
+        report.is_ok_and(|report| report["processes"][0]["command"] == "sleep 60")
+    });
+}

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use e2e::guard::Run;
+use e2e::memcg::MemoryGroup;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
@@ -393,4 +394,57 @@ fn looks_are_as_rare_as_their_budget_asks_for() {
             outcome.stderr
         );
     }
+}
+
+/// What a table of tenants says: the youngest pages of each were 0, a group of the host's had the swap of those that were made, and one
+/// group that had gone ended it.
+#[test]
+fn a_table_of_tenants_tells_what_their_reports_tell() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let host = MemoryGroup::new();
+    let tree = Tree::serve_host(&host, &["--age-every", "1s"]);
+    tree.make("a");
+    let sleeper = known(&tree, "a", 64);
+    let words = [
+        programs::c("hotset"),
+        "32".to_owned(),
+        "16".to_owned(),
+        "600".to_owned(),
+    ];
+    let words = tree.inside("a").into_iter().chain(words);
+    let busy = Run::new(words.chain(["--rate", "20000"].map(str::to_owned))).start();
+    let row = |name: &str| {
+        let words = [
+            "top",
+            "--by",
+            "tenant",
+            "--once",
+            "--json",
+            "--root",
+            tree.root(),
+        ];
+        let told = pagetide::command(words).finish(SOON);
+        assert!(told.status.success(), "{}", told.stderr);
+        let table: Value = serde_json::from_str(&told.stdout).expect("JSON");
+        let wall = table["wall_ms"].as_u64().expect("a time");
+        assert!(wall < 3_600_000, "{wall}");
+        let rows = table["rows"].as_array().expect("rows").clone();
+        rows.into_iter().find(|row| row["cgroup"] == name)
+    };
+    wait::until("what is in use is young", SOON, || {
+        row("/a").is_some_and(|row| row["young_bytes"].as_u64() > Some(12 * MIB))
+    });
+    let gone = host.below();
+    wait::until("it is found", SOON, || {
+        row("/host").is_some() && tree.at("host").read_dir().is_ok()
+    });
+    drop(gone);
+    let asked = ["reclaim", "/a", "--all", "--root", tree.root()];
+    let told = pagetide::command(asked).finish(SOON);
+    assert!(told.status.success(), "{}", told.stderr);
+    let swapped = |name| row(name).expect("it is there")["swapped_bytes"].as_u64();
+    assert!(swapped("/a") > Some(32 * MIB), "{:?}", swapped("/a"));
+    assert!(swapped("/host") < Some(8 * MIB), "{:?}", swapped("/host"));
+    drop((busy, sleeper));
 }

@@ -103,7 +103,7 @@ pub(crate) fn of_tenant(events: &MemcgEvents) -> [i64; MemcgEvent::ALL.len()] {
     MemcgEvent::ALL.map(|event| events.get(event).cast_signed())
 }
 
-/// memory.stat, of a memcg alone or with all below it.
+/// memory.stat, of a memcg alone or with all below it ([`MemoryStat::lines`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryStat {
     /// Events of reclaim.
@@ -112,6 +112,17 @@ pub struct MemoryStat {
 }
 
 impl MemoryStat {
+    /// Names and values as memory.stat has them: sizes in bytes, pgscan and pgsteal as sums over whoever asked, then all events,
+    /// in pages. spec: reclaim-control.md 8.
+    pub fn lines(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let sizes = LruSize::ALL.map(|size| (size.name(), self.size(size) * 4096));
+        let sums = [
+            ("pgscan", self.events.pgscan()),
+            ("pgsteal", self.events.pgsteal()),
+        ];
+        sizes.into_iter().chain(sums).chain(self.events.iter())
+    }
+
     /// Of the statistics in their places.
     pub(crate) fn new(stats: &[i64]) -> Self {
         Self {

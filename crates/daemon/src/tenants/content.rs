@@ -6,7 +6,6 @@
 use std::fmt::Write;
 
 use engine::memcg::MemcgId;
-use engine::memory_stat::LruSize;
 use engine::units::Limit;
 use host::manage::Ask;
 use host::manage::tenants::{Limits, NodeUsage, Tenants};
@@ -174,20 +173,7 @@ fn cgroup_events(tenants: &Tenants, memcg: MemcgId) -> Result<String, Errno> {
 fn stat(tenants: &mut Tenants, memcg: MemcgId, is_local: bool) -> Result<String, Errno> {
     let stat = tenants.stat(memcg, is_local)?;
     let mut text = String::with_capacity(PAGE);
-    print(
-        &mut text,
-        LruSize::ALL.map(|size| (size.name(), stat.size(size) * 4096)),
-    );
-    // As the kernel: of both, the sum over whoever asked stands first.
-    for (all, of) in [("pgscan", "pgscan_"), ("pgsteal", "pgsteal_")] {
-        let asked = |name: &str| matches!(name, "kswapd" | "direct" | "proactive");
-        let of = stat
-            .events
-            .iter()
-            .filter(|(name, _)| name.strip_prefix(of).is_some_and(asked));
-        print(&mut text, [(all, of.map(|(_, count)| count).sum())]);
-    }
-    print(&mut text, stat.events.iter());
+    print(&mut text, stat.lines());
     Ok(text)
 }
 

@@ -5,7 +5,6 @@
 use std::path::Path;
 
 use engine::memcg::MemcgId;
-use engine::memory_stat::{LruSize, MemoryStat};
 use host::manage::Reclaimed;
 use host::manage::tenants::Tenants;
 use host::report::Report;
@@ -110,15 +109,10 @@ fn refused(path: &str, errno: Errno) -> Error {
     Error::failed(format!("cannot do that for tenant /{name}: {errno}"), hint)
 }
 
-/// Each counter's name and value, in the order of memory.stat: sizes in bytes.
-fn pairs(stat: &MemoryStat) -> impl Iterator<Item = (&'static str, u64)> {
-    let sizes = LruSize::ALL.map(|size| (size.name(), stat.size(size) * 4096));
-    sizes.into_iter().chain(stat.events.iter())
-}
-
 fn stat(tenants: &mut Tenants, memcg: MemcgId) -> Result<Stat, Errno> {
     let stat = tenants.stat(memcg, false)?;
-    Ok(pairs(&stat)
+    Ok(stat
+        .lines()
         .map(|(name, value)| (name.to_owned(), value))
         .collect())
 }
@@ -127,10 +121,10 @@ fn stats(tenants: &mut Tenants, memcg: MemcgId) -> Result<Stats, Errno> {
     let mut all = Stats::default();
     for (one, stat) in tenants.stats(memcg)? {
         if all.names.is_empty() {
-            all.names = pairs(&stat).map(|(name, _)| name.to_owned()).collect();
+            all.names = stat.lines().map(|(name, _)| name.to_owned()).collect();
         }
         let path = tenants.path(one)?.to_string_lossy().into_owned();
-        let row = pairs(&stat).map(|(_, value)| value).collect();
+        let row = stat.lines().map(|(_, value)| value).collect();
         all.tenants.push((path, row));
     }
     Ok(all)

@@ -123,6 +123,25 @@ pub struct Manager {
     actions: Vec<String>,
 }
 
+/// The engine, which knows one tenant.
+fn machine(settings: &Settings, watch: &Watch) -> Machine {
+    let policy = match settings.classic {
+        true => Policy::ActiveInactive(
+            engine::active_inactive::Stage::default(),
+            room::machine_pages(watch),
+        ),
+        false => Policy::default(),
+    };
+    let config = MachineConfig {
+        policy,
+        batch: BATCH,
+        ..MachineConfig::default()
+    };
+    let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));
+    machine.set_swappiness(MemcgId::FIRST, settings.swappiness);
+    machine
+}
+
 impl Manager {
     /// Looks at the processes for the first time; `wall` is the control group of ours that they are in.
     ///
@@ -144,22 +163,9 @@ impl Manager {
             source: None,
             own_process: true,
         })?;
-        let policy = match settings.classic {
-            true => Policy::ActiveInactive(
-                engine::active_inactive::Stage::default(),
-                room::machine_pages(&watch),
-            ),
-            false => Policy::default(),
-        };
-        let config = MachineConfig {
-            policy,
-            batch: BATCH,
-            ..MachineConfig::default()
-        };
         let now = Instant::now();
-        let mut machine = Machine::of_one(config, MemcgLimits::default(), Millis(0));
         let memcg = MemcgId::FIRST;
-        machine.set_swappiness(memcg, settings.swappiness);
+        let machine = machine(&settings, &watch);
         let mut driver = Driver::new(watch, machine);
         let asked = settings.write_back.clone();
         let demoter = asked.map(|(asked, age)| (Demoter::new(asked, Millis(0)), age));

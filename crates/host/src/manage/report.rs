@@ -79,17 +79,12 @@ impl Manager {
         let mut stat = Vec::new();
         let usage = room::usage(&self.driver.watch, self.wall.as_ref());
         stat.push(("current", usage.bytes().0));
-        for size in LruSize::ALL {
-            let name = match size {
-                // Page cache that nobody maps is not seen.
-                LruSize::File => "file_mapped",
-                size => size.name(),
-            };
-            stat.push((name, engine::Pages(counted.size(size)).bytes().0));
-        }
+        stat.extend(counted.lines());
+        // Page cache that nobody maps is not seen: what is told as `file` is mapped.
+        let file = engine::Pages(counted.size(LruSize::File));
+        stat.push(("file_mapped", file.bytes().0));
         // What the kernel took before we looked for the first time, the engine never knew.
         stat.push(("swapped", self.driver.watch.swapped_pages().bytes().0));
-        stat.extend(counted.events.iter());
         Ok(stat)
     }
 }
