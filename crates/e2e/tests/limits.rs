@@ -186,11 +186,11 @@ fn a_dry_run_pages_nothing_out() {
     let pid = sleeper.pid().to_string();
     let tries = ["attach", "--dry-run", "--evict-older-than", "1h", &pid].map(str::to_owned);
     let tries = pagetide::command(tries).start();
-    wait::until("it is managed", SOON, || {
+    wait::until("it is managed", Duration::from_secs(60), || {
         pagetide::on("stat", sleeper.pid()).status.success()
     });
     let asked = ["reclaim", "--all", "--json", &pid].map(str::to_owned);
-    let told = pagetide::command(asked).finish(SOON);
+    let told = pagetide::command(asked).finish(Duration::from_secs(60));
     let done: Value = serde_json::from_str(&told.stdout).expect("JSON");
     assert!(
         number(&done, "would_pages") > 16_000 && number(&done, "evicted_pages") == 0,

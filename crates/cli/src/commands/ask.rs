@@ -149,10 +149,7 @@ pub(super) fn detach(whose: &Whose, bring_back: bool, json: bool) -> Result<u8, 
         }
         Whole::Alone(chosen) if bring_back => daemon::reclaim::bring_back(chosen)?,
         Whole::Alone(chosen) => {
-            let what = format!(
-                "nobody manages {}: there is nothing to let go of",
-                chosen.tenant
-            );
+            let what = format!("cannot let go of {}: no pagetide manages it", chosen.tenant);
             let hint = "`--bring-back` reads back in what is out, whoever put it there";
             return Err(Failure::new(what, hint));
         }
