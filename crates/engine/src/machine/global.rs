@@ -48,7 +48,11 @@ impl Machine {
         }
         if self.tree.below_low(MemcgId::ROOT, id) {
             if !self.low_gives {
-                return (MemcgOp::Young, Shrunk::default());
+                let shrunk = Shrunk {
+                    low_skipped: true,
+                    ..Shrunk::default()
+                };
+                return (MemcgOp::Young, shrunk);
             }
             if self.memcg_lru.segment(id) != Segment::Tail {
                 return (MemcgOp::Tail, Shrunk::default());
@@ -57,15 +61,19 @@ impl Machine {
                 self.tree.event(id, MemcgEvent::Low);
             }
         }
+        // In a round of their own those below low are protected by min alone, as by the hierarchy. The kernel's memcg LRU has
+        // no such round.
+        let low_reclaim = self.config.low_last && self.low_gives;
         let sc = ScanControl {
             root: true,
             share: Share::BySize,
             prepared: self.prepare(MemcgId::ROOT, (request, priority), false),
-            protection: self.protection((MemcgId::ROOT, id), false),
+            protection: self.protection((MemcgId::ROOT, id), low_reclaim),
             before,
             ..self.scan_control(id, request, priority)
         };
-        let shrunk = self.shrink((MemcgId::ROOT, id), &sc, memory);
+        let mut shrunk = self.shrink((MemcgId::ROOT, id), &sc, memory);
+        shrunk.low_skipped = sc.protection.is_some_and(|protection| protection.by_low);
         let op = match (seed, shrunk.aged) {
             (true, true) => MemcgOp::Young,
             (true, false) => MemcgOp::Nop,

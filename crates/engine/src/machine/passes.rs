@@ -175,7 +175,10 @@ impl Machine {
             Way::Lru { low_gives: true } => return false,
             Way::Lru { low_gives } => {
                 *low_gives = true;
-                if pass.has_enough() {
+                // As by the hierarchy: those below low give to a reclaim that got nothing, and only where they are whom it
+                // passed by. Whoever got a part asks again, and gets what the others have left.
+                let came = pass.got.reclaimed > Pages(0);
+                if came || !pass.got.low_skipped || pass.has_enough() {
                     return false;
                 }
                 pass.priorities = (0..=self.initial_priority(pass.request.nr)).rev();

@@ -7,6 +7,7 @@ use crate::machine::tests::{Simple, machine, request};
 use crate::memcg::{MemcgLimits, MemcgLru};
 use crate::units::{Bytes, Limit};
 use crate::vmscan::PageOut;
+use crate::word::Flag;
 use alloc::vec::Vec;
 
 /// memcg-lru.md 6. The first priority came from usage, active pages and all, and was gentler than the kernel's: memcg-lru's
@@ -113,6 +114,65 @@ fn who_is_below_low_gives_last_where_that_is_asked_for() {
             "seed {seed}: {got:?}"
         );
     }
+}
+
+/// Tenants of 4,096 cold pages in batches of a host; the first has so much memory.low, and gives last.
+fn cold_pages(tenants: u32, low: u64) -> (Machine, Vec<MemcgId>) {
+    let (mut machine, ids) = machine(MemcgProfile::Newer, tenants, 4096);
+    (machine.config.low_last, machine.config.batch) = (true, 2048);
+    for &id in &ids {
+        (0..2).for_each(|_| machine.age(id, Millis(0)));
+    }
+    let limits = MemcgLimits {
+        low: Pages(low),
+        ..MemcgLimits::default()
+    };
+    machine.set_limits(ids[0], limits);
+    (machine, ids)
+}
+
+/// A reclaim that had got less than all that it wanted went on with those below low, though their neighbour gave: an idle
+/// tenant with memory.low was drained for one without, all of whose memory was in use.
+#[test]
+fn who_is_below_low_gives_nothing_while_anybody_gives() {
+    let (mut machine, ids) = cold_pages(2, 8192);
+    // More than the neighbour has.
+    let got = machine.reclaim_root(request(5000), &mut Simple);
+    assert!((1..=4096).contains(&got.reclaimed.0), "{got:?}");
+    assert_eq!(machine.lruvec(ids[0]).resident(), Pages(4096));
+    machine.check_invariants();
+}
+
+/// What was below low gave 64 pages each time that it was met, of 8,192 that were wanted, though it was its turn: low
+/// protected it still.
+#[test]
+fn who_is_below_low_gives_as_much_as_is_wanted_when_it_gives() {
+    let (mut machine, ids) = cold_pages(1, 8192);
+    let got = machine.reclaim_root(request(2048), &mut Simple);
+    assert_eq!(got.reclaimed, Pages(2048));
+    assert_eq!(machine.lruvec(ids[0]).resident(), Pages(2048));
+    machine.check_invariants();
+}
+
+/// Where nobody was passed by for being below low, a reclaim that got nothing walked over all tenants twice as often as
+/// it had to.
+#[test]
+fn without_anybody_below_low_there_is_no_second_round() {
+    let visits = |low_last, low| {
+        let (mut machine, ids) = cold_pages(1, low);
+        machine.config.low_last = low_last;
+        for page in (0..4096).map(FolioId) {
+            let lruvec = machine.lruvec_mut(ids[0]);
+            lruvec.set_flag(page, Flag::Unevictable, true);
+        }
+        // The first reclaim takes them off the lists.
+        machine.reclaim_root(request(2048), &mut Simple);
+        let got = machine.reclaim_root(request(2048), &mut Simple);
+        assert_eq!(got.reclaimed, Pages(0));
+        got.visited
+    };
+    assert_eq!(visits(true, 0), visits(false, 0));
+    assert!(visits(true, 8192) > visits(false, 8192), "its own round");
 }
 
 /// Nobody can take these pages by one process's tables: each is mapped by another, too.
