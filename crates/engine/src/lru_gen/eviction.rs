@@ -275,11 +275,12 @@ impl LruGen {
             let (marked, activate) = refs::set_refs(self.profile, word);
             word = marked.with(Flag::Active, activate);
         }
+        // What the check says. A page that is only kept out of the oldest generation starts young, and is not activated.
+        let activated = word.has(Flag::Active) && counts;
         let start = self.start_seq(word, Insertion::Normal);
         if start == self.min_seq(word.folio_type()) {
             word = refs::cleared(self.profile, word).with(Flag::Active, true);
         }
-        let activated = word.has(Flag::Active) && counts;
         let word = word.into_state(State::Listed);
         self.add(folios, id, word, Insertion::Normal);
         activated

@@ -341,6 +341,30 @@ fn a_protected_tier_is_not_isolated_where_it_was_protected() {
     );
 }
 
+/// lru-gen.md 6.4. Each page that came back from page-out and would have been of the oldest generation counted as activated:
+/// those too young for a reclaim by age, each time.
+#[test]
+fn what_only_must_not_rejoin_the_oldest_generation_is_not_activated() {
+    let mut lruvec = lruvec(4);
+    for id in (0..4).map(FolioId) {
+        lruvec.fault_in(id, FolioType::File, FaultKind::Readahead, true, true);
+    }
+    let (_, out) = isolate(&mut lruvec);
+    assert_eq!(out.len(), 4);
+    let activated = |lruvec: &Lruvec| lruvec.stat().get(VmEvent::Pgactivate);
+    lruvec.put_back(out[0], false);
+    lruvec.put_back(out[1], false);
+    // Seen in use for the first time: kept, and no more.
+    lruvec.put_back(out[2], true);
+    assert_eq!(activated(&lruvec), 0);
+    assert_ne!(seq(&lruvec, out[0].0), 0);
+    // Known to be in use.
+    lruvec.mark_accessed(out[3]);
+    lruvec.put_back(out[3], true);
+    assert_eq!(activated(&lruvec), 1);
+    lruvec.check_invariants(SWAPPINESS);
+}
+
 #[test]
 fn rotation_puts_a_written_page_at_the_tail() {
     let mut lruvec = lruvec(3);
