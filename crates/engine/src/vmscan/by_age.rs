@@ -35,10 +35,10 @@ pub fn shrink_older_than<M: Memory>(
             ..batch.page_out((memcg, lruvec), &sc, memory)
         };
         total.add(shrunk);
-        if shrunk.no_swap {
+        if shrunk.no_swap || shrunk.unswapped > 0 {
             // File pages need none.
             sc.swappiness = Swappiness::FILE_ONLY;
-        } else if shrunk.kept.busy == batch.pages.len() as u64 {
+        } else if shrunk.kept.busy > 0 && shrunk.kept.busy == batch.pages.len() as u64 {
             // Shared or locked pages say nothing of the next ones: 50 MiB of node's program, which another node
             // mapped, kept all of its heap in memory.
             break;

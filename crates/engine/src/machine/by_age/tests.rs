@@ -5,6 +5,7 @@ use crate::folio::{FolioId, FolioType};
 use crate::lruvec::Policy;
 use crate::machine::shrink::tests::{Scripted, cold};
 use crate::memcg::MemcgLimits;
+use crate::units::{Bytes, Limit, Swappiness};
 use crate::vmscan::PageOut;
 use crate::vmstat::VmEvent;
 use alloc::vec::Vec;
@@ -52,6 +53,39 @@ fn a_batch_of_which_nothing_goes_is_the_last() {
     let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
     assert_eq!((got.reclaimed, got.kept.busy), (Pages(0), 256));
     assert_eq!(memory.batches, [256]);
+    machine.check_invariants();
+}
+
+/// A batch that was in use ended reclaim by age, as if it had been asked for and had not gone.
+#[test]
+fn a_batch_in_use_is_not_the_last() {
+    let mut machine = cold(64, Policy::default(), [3000, 0]);
+    let first = machine.lruvec(ONE).lru_gen().min_seq(FolioType::Anon);
+    let order = machine.lruvec(ONE).list_order(first, FolioType::Anon);
+    for &id in &order[..64] {
+        assert!(machine.lruvec_mut(ONE).touch(id));
+    }
+    let mut memory = Scripted::new(|_| PageOut::Stored);
+    let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    assert_eq!((got.reclaimed, got.kept.referenced), (Pages(2936), 64));
+    machine.check_invariants();
+}
+
+/// With some slots of swap.max left, fewer than a batch, file pages behind the anon pages that found none stayed.
+#[test]
+fn when_swap_max_is_reached_file_pages_go_by_age() {
+    let mut machine = cold(512, Policy::default(), [3000, 1000]);
+    let limits = MemcgLimits {
+        swap_max: Limit::Bytes(Bytes(100 * 4096)),
+        ..MemcgLimits::default()
+    };
+    machine.set_limits(ONE, limits);
+    // Anon pages go first.
+    machine.set_swappiness(ONE, Swappiness::new(200).expect("in range"));
+    let mut memory = Scripted::new(|_| PageOut::Stored);
+    let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    assert_eq!((got.reclaimed, got.no_swap), (Pages(1100), false));
+    assert_eq!(machine.lruvec(ONE).out(FolioType::Anon), Pages(100));
     machine.check_invariants();
 }
 
