@@ -27,14 +27,12 @@ impl LruGen {
     ) -> ScanTarget {
         let total = self.evictable_total(swappiness);
         let stuck = self.evictable_min_seq(swappiness) + MIN_NR_GENS > self.max_seq;
-        let (needs_aging, size) = match self.profile {
-            Profile::P616 => (
-                self.evictable_min_seq(swappiness) + MIN_NR_GENS >= self.max_seq,
-                if stuck { 0 } else { total },
-            ),
-            // P63 scans what it cannot isolate, in vain.
-            Profile::P63 | Profile::P612 => (stuck || self.few_are_old(swappiness, total), total),
+        let needs_aging = match self.profile {
+            Profile::P616 => self.evictable_min_seq(swappiness) + MIN_NR_GENS >= self.max_seq,
+            Profile::P63 | Profile::P612 => stuck || self.few_are_old(swappiness, total),
         };
+        // What cannot be isolated is not to be scanned, or an offline memcg would be scanned in vain and never aged.
+        let size = if stuck { 0 } else { total };
         let emptying = !online && size > 0;
         let open = match (self.profile, protection) {
             (Profile::P616, Some(protection)) => protection.scan(size),
@@ -103,5 +101,27 @@ mod tests {
         assert!(must_age(&lruvec, low, true) && must_age(&lruvec, 0, true));
         assert!(!must_age(&lruvec, DEF_PRIORITY, true), "it may do without");
         assert!(!must_age(&lruvec, low, false), "the dead are emptied");
+    }
+
+    /// lru-gen.md 5.5. Before v6.14 an offline memcg with two generations was to be scanned whole, of which nothing could be
+    /// isolated, and for that was never aged: its pages stayed for ever.
+    #[test]
+    fn where_nothing_can_be_isolated_nothing_is_scanned() {
+        for profile in [Profile::P616, Profile::P612, Profile::P63] {
+            let (swappiness, policy) = (Swappiness::default(), Policy::MultiGen(profile));
+            let mut lruvec = Lruvec::new(policy, Millis(0));
+            lruvec.ensure(64);
+            for id in (0..64).map(FolioId) {
+                lruvec.fault_in(id, FolioType::Anon, FaultKind::FirstTouch, true, true);
+            }
+            let budget = IsolateBudget::default();
+            lruvec.isolate(ScanReason::Direct, swappiness, budget, &mut Vec::new());
+            assert_eq!(lruvec.lru_gen().nr_gens(FolioType::Anon), 2);
+            for online in [true, false] {
+                let target = lruvec.lru_gen().nr_to_scan(swappiness, 0, (online, None));
+                let is = (target.must_age, target.scan, target.open);
+                assert_eq!(is, (true, 0, 0), "{profile:?}, online: {online}");
+            }
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::folio::FolioId;
-use crate::lruvec::FaultKind;
+use crate::lru_gen::Profile;
+use crate::lruvec::{FaultKind, Policy};
 use crate::memcg::{MemcgEvent, MemcgOp, MemcgProfile, Segment};
 use crate::vmscan::{Memory, PageOut, ScanReason, Shrunk, TryAgain};
 use crate::vmstat::VmEvent;
@@ -134,9 +135,17 @@ fn a_dead_tenant_is_gone_within_ten_reclaims() {
     let cases = FolioType::ALL
         .into_iter()
         .flat_map(|ty| (0..5).map(move |ages| (ty, ages)));
-    for (ty, ages) in cases {
-        let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 0);
-        let dead = ids[0];
+    let profiles = [Profile::P616, Profile::P612, Profile::P63];
+    for (profile, (ty, ages)) in profiles.into_iter().flat_map(|profile| {
+        let cases = cases.clone();
+        cases.map(move |case| (profile, case))
+    }) {
+        let config = MachineConfig {
+            policy: Policy::MultiGen(profile),
+            ..MachineConfig::default()
+        };
+        let mut machine = Machine::new(config, Millis(0));
+        let [dead, _] = [(); 2].map(|()| machine.create(MemcgId::ROOT, Millis(0)));
         machine.lruvec_mut(dead).ensure(1000);
         for page in (0..1000).map(FolioId) {
             machine.fault_in(dead, page, ty, FaultKind::FirstTouch, true);
@@ -151,7 +160,7 @@ fn a_dead_tenant_is_gone_within_ten_reclaims() {
         }
         assert!(
             reclaims <= 10,
-            "{ty:?} aged {ages} times: {reclaims} reclaims"
+            "{profile:?}, {ty:?} aged {ages} times: {reclaims} reclaims"
         );
     }
 }
