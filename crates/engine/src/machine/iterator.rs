@@ -37,6 +37,8 @@ impl Force {
             self.deactivate = true;
         } else if got.low_skipped && !self.low {
             self.low = true;
+            // Gently again: what is active is deactivated by force once more only if those below low give nothing, either.
+            self.deactivate = false;
         } else {
             return false;
         }
@@ -117,5 +119,27 @@ impl Machine {
         }
         self.release_if_empty(id);
         (shrunk, share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// reclaim-control.md 5.3. Active pages of everybody were deactivated as soon as those below low gave.
+    #[test]
+    fn those_below_low_are_asked_without_force_first() {
+        let got = Shrunk {
+            kept_active: true,
+            low_skipped: true,
+            ..Shrunk::default()
+        };
+        let (mut force, mut ways) = (Force::new(false), Vec::new());
+        while force.rise(&got) {
+            ways.push((force.deactivate, force.low));
+        }
+        let expect = [(false, false), (true, false), (false, true), (true, true)];
+        assert_eq!(ways, expect);
     }
 }
