@@ -194,6 +194,8 @@ impl Machine {
     pub fn memory_events(&mut self, id: MemcgId) -> MemcgEvents {
         let group = self.hand_over_below(id);
         self.stats.rstat.flush(group);
+        // Reclaim sees what was flushed, too: nothing is due any more that would show it.
+        self.show(id);
         memcg_events(self.stats.rstat.totals(group))
     }
 

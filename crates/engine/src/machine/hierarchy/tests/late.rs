@@ -59,6 +59,19 @@ fn a_users_read_flushes_what_it_reads() {
     assert!(!deactivates(&mut family, MemcgId::ROOT, 1));
 }
 
+/// rstat.md 6.3. A read of memory.events flushed, and left reclaim with levels as they were before: it found nothing due that
+/// would have shown it what was flushed.
+#[test]
+fn a_read_of_events_shows_what_it_flushes() {
+    let mut family = short(190);
+    let parent = family.parent;
+    let _ = family.machine.memory_events(parent);
+    assert!(deactivates(&mut family, parent, 1));
+    assert!(!deactivates(&mut family, MemcgId::ROOT, 1));
+    let _ = family.machine.memory_events_local(parent);
+    assert!(!deactivates(&mut family, MemcgId::ROOT, 2), "no flush");
+}
+
 #[test]
 fn an_activation_is_news_once_it_was_flushed() {
     let mut family = late();
