@@ -14,8 +14,8 @@ pub struct OomAt {
 }
 
 impl Machine {
-    /// Makes room for `nr` pages of `id` below every max above it: MAX is counted once, where it
-    /// first was in the way; stocks are drained once; up to 16 rounds of reclaim follow.
+    /// Makes room for `nr` pages of `id` below every max above it: MAX is counted where one is in the way, once until it is
+    /// another's; stocks are drained once; up to 16 rounds of reclaim follow. (The kernel counts each round.)
     ///
     /// # Errors
     /// [`OomAt`], with OOM counted there.
@@ -46,7 +46,12 @@ impl Machine {
             match self.first_over(id, nr) {
                 None => return Ok(()),
                 Some(next) if next == at && got.reclaimed == Pages(0) => break,
-                Some(next) => at = next,
+                Some(next) => {
+                    if next != at {
+                        self.tree.event(next, MemcgEvent::Max);
+                    }
+                    at = next;
+                }
             }
         }
         self.tree.event(at, MemcgEvent::Oom);
@@ -105,6 +110,27 @@ mod tests {
             100,
             "a limit is nobody else's trouble"
         );
+        machine.check_invariants();
+    }
+
+    /// reclaim-control.md 1. The parent was reclaimed for its own max, and its events did not say so.
+    #[test]
+    fn each_level_in_the_way_counts() {
+        let (mut machine, _) = machine(MemcgProfile::Newer, 1, 0);
+        let parent = machine.create(MemcgId::ROOT, Millis(0));
+        let [child, other] = [(); 2].map(|()| machine.create(parent, Millis(0)));
+        for (id, pages) in [(child, 100), (other, 200)] {
+            machine.lruvec_mut(id).ensure(200);
+            for page in (0..pages).map(FolioId) {
+                machine.fault_in(id, page, FolioType::Anon, FaultKind::FirstTouch, true);
+            }
+        }
+        limit(&mut machine, child, 100);
+        limit(&mut machine, parent, 150);
+        let made = machine.make_room(child, Pages(1), Millis(1), &mut Simple);
+        assert_eq!(made, Ok(()), "all is cold");
+        let max = |id| machine.memory_events_local(id).get(MemcgEvent::Max);
+        assert_eq!([child, parent, other].map(max), [1, 1, 0]);
         machine.check_invariants();
     }
 
