@@ -4,7 +4,7 @@ use super::Lruvec;
 use super::policy::Lru;
 use crate::active_inactive::ActiveInactive;
 use crate::folio::{FolioId, FolioTable, FolioType, Recency};
-use crate::units::{SWAP_CLUSTER_MAX, Swappiness};
+use crate::units::SWAP_CLUSTER_MAX;
 use crate::vmstat::{ScanReason, VmEvent};
 use alloc::vec::Vec;
 
@@ -85,12 +85,13 @@ impl Lruvec {
         step.scanned
     }
 
-    /// After a pass, anon is aged once more when its inactive list is low and it can go at all.
-    pub(crate) fn age_anon(&mut self, swappiness: Swappiness, recency: Recency<'_>) {
+    /// After a pass that may swap, anon is aged once more when its inactive list is low. (The kernel does so where there is
+    /// swap that is full, too.)
+    pub(crate) fn age_anon(&mut self, recency: Recency<'_>) {
         let low = self
             .classic()
             .is_some_and(|lru| lru.is_low(FolioType::Anon));
-        if low && swappiness > Swappiness::FILE_ONLY {
+        if low {
             self.shrink_active_mapped((FolioType::Anon, SWAP_CLUSTER_MAX), recency);
         }
     }

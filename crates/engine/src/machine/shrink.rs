@@ -5,7 +5,7 @@
 
 use super::{Machine, ReclaimRequest};
 use crate::folio::FolioType;
-use crate::lruvec::Lruvec;
+use crate::lruvec::{Lruvec, Policy};
 use crate::memcg::{MemcgEvent, MemcgId, ScanProtection};
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk, shrink_lruvec, usable_swappiness};
@@ -13,7 +13,12 @@ use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk, shrink_lruvec, usab
 impl Machine {
     pub(super) fn swappiness(&self, id: MemcgId, set: Option<Swappiness>) -> Swappiness {
         let set = set.unwrap_or(self.tree.get(id).swappiness());
-        usable_swappiness(set, self.tree.swap_available(id))
+        let slots = self.tree.swap_available(id);
+        match self.config.policy {
+            // Any slot will do: a batch takes no more than there are ([`Lruvec::keep_unswappable`]).
+            Policy::ActiveInactive(..) if slots > Pages(0) => set,
+            _ => usable_swappiness(set, slots),
+        }
     }
 
     /// The first scan control of a pass over `id`.
@@ -23,13 +28,15 @@ impl Machine {
         request: ReclaimRequest,
         priority: u32,
     ) -> ScanControl {
-        let swappiness = if self.no_swap == Some(request.now) {
+        let knows_no_swap = self.no_swap == Some(request.now);
+        let swappiness = if knows_no_swap {
             Swappiness::FILE_ONLY
         } else {
             self.swappiness(id, request.swappiness)
         };
         ScanControl {
             priority,
+            has_swap: !knows_no_swap && self.tree.swap_available(id) > Pages(0),
             online: self.tree.is_online(id),
             batch: self.config.batch,
             reduction: self.config.scan_reduction,

@@ -8,7 +8,7 @@ use crate::folio::FolioType;
 use crate::lru_gen::DEF_PRIORITY;
 use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
-use crate::units::{Pages, Swappiness};
+use crate::units::Pages;
 
 /// One pass over the lists of `lruvec`: targets by section 5, 32 pages of each list in turn, or a whole
 /// batch where batches are larger than the kernel's.
@@ -50,7 +50,9 @@ pub(super) fn shrink_classic<M: Memory>(
             break;
         }
     }
-    lruvec.age_anon(sc.swappiness, &|id| memory.has_recency(memcg, id));
+    if sc.has_swap {
+        lruvec.age_anon(&|id| memory.has_recency(memcg, id));
+    }
     total
 }
 
@@ -63,7 +65,7 @@ fn scan_input(lru: &mut ActiveInactive, sc: &ScanControl) -> ScanInput {
         sizes: lru.sizes(),
         priority: sc.priority,
         swappiness: sc.swappiness,
-        swap: sc.swappiness != Swappiness::FILE_ONLY,
+        swap: sc.has_swap,
         prepared: sc.prepared.unwrap_or_else(|| alone(lru)),
         protection: sc.protection,
         online: sc.online,

@@ -40,6 +40,9 @@ pub struct ScanControl {
     pub nr_to_reclaim: Pages,
     /// Which types may go, and how they compare.
     pub swappiness: Swappiness,
+    /// Anon pages may be swapped out at all (classic policy): none of them can go without swap, whatever the swappiness, and
+    /// swappiness 0 is no want of swap.
+    pub has_swap: bool,
     /// Scan `size >> priority`; 12 is the gentlest.
     pub priority: u32,
     /// Reclaim of the root: it stops as soon as the aim is reached.
@@ -79,6 +82,7 @@ impl ScanControl {
             reason,
             nr_to_reclaim: nr,
             swappiness,
+            has_swap: true,
             priority: DEF_PRIORITY,
             root: false,
             share: Share::Whole,

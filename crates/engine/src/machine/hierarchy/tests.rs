@@ -9,7 +9,7 @@ use crate::lruvec::{FaultKind, Policy};
 use crate::machine::tests::Simple;
 use crate::machine::{GlobalReclaim, Machine, MachineConfig, ReclaimRequest};
 use crate::memcg::{MemcgId, MemcgLimits};
-use crate::units::{Millis, Pages};
+use crate::units::{Millis, Pages, Swappiness};
 use crate::vmscan::{ScanReason, Shrunk};
 use crate::vmstat::VmEvent;
 use crate::word::State;
@@ -305,6 +305,26 @@ fn the_last_file_pages_of_the_machine_are_spared() {
         family.pass(family.parent, 2);
         assert!(family.stat(1, VmEvent::PgscanFile) > before);
     }
+}
+
+/// classic-lru.md 5.1. Swappiness 0 of the whole machine was taken for a machine without swap, and its last 40 file pages
+/// went.
+#[test]
+fn swappiness_0_of_the_machine_is_no_want_of_swap() {
+    let mut family = Family::new(Policy::ActiveInactive(Stage::Detection, Pages(10_000)));
+    family.fill(0, 0..9940, Anon);
+    family.fill(1, 0..40, File);
+    for child in family.children {
+        family.machine.set_swappiness(child, Swappiness::FILE_ONLY);
+    }
+    family.pass(MemcgId::ROOT, 2);
+    let scanned = [(0, VmEvent::PgscanAnon), (1, VmEvent::PgscanFile)];
+    let scanned = scanned.map(|(child, event)| family.stat(child, event) > 0);
+    assert_eq!(scanned, [true, false]);
+    // A memcg's reclaim never swaps then.
+    let before = family.stat(0, VmEvent::PgscanAnon);
+    family.pass(family.parent, 2);
+    assert_eq!(family.stat(0, VmEvent::PgscanAnon), before);
 }
 
 /// classic-lru.md 5.3, lru-gen.md 5.5. A tenant whose memory.low was 90% of its usage gave as much as its neighbour.

@@ -5,6 +5,7 @@ use crate::folio::FolioId;
 use crate::lruvec::{FaultKind, Policy};
 use crate::machine::MachineConfig;
 use crate::memcg::MemcgLimits;
+use crate::units::{Bytes, Limit};
 use crate::vmscan::{Kept, PageOut, ScanReduction, TryAgain};
 use alloc::vec::Vec;
 
@@ -205,6 +206,25 @@ fn file_pages_still_go_when_swap_is_full() {
     assert!(anon <= 64, "{anon} anon pages were asked for");
     assert!(got.unswapped > 0 && got.kept == Kept::default());
     machine.check_invariants();
+}
+
+/// classic-lru.md 5.1. With 63 slots left of swap.max nothing was swapped out: that a batch must fit is the multi-gen LRU's
+/// rule (lru-gen.md 5.5).
+#[test]
+fn classic_lists_use_the_last_slots() {
+    for (policy, out) in [(CLASSIC, 32), (Policy::default(), 0)] {
+        let mut machine = cold(64, policy, [2000, 0]);
+        let limits = MemcgLimits {
+            swap_max: Limit::Bytes(Bytes(32 * 4096)),
+            ..MemcgLimits::default()
+        };
+        machine.set_limits(ONE, limits);
+        let mut memory = Scripted::new(|_| PageOut::Stored);
+        let _ = machine.proactive_reclaim(ONE, request(500, 10), &mut memory);
+        let lruvec = machine.lruvec(ONE);
+        assert_eq!(lruvec.out(FolioType::Anon), Pages(out), "{policy:?}");
+        machine.check_invariants();
+    }
 }
 
 /// With one facade for all, what earlier priorities had got was taken off the aim of the next pass, and

@@ -4,7 +4,7 @@ use super::*;
 use crate::active_inactive::Stage;
 use crate::folio::FolioId;
 use crate::lruvec::{FaultKind, Policy};
-use crate::units::Millis;
+use crate::units::{Millis, Swappiness};
 use crate::vmscan::{PageOut, shrink_lruvec};
 use FolioType::{Anon, File};
 use alloc::vec::Vec;
