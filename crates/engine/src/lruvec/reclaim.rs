@@ -35,23 +35,24 @@ impl Lruvec {
         out: &mut Vec<FolioId>,
     ) -> Isolated {
         let (before, mut scanned) = (out.len(), 0);
-        for priority in (0..=DEF_PRIORITY).rev() {
+        // Once more at the last priority: what is deactivated there can go in the pass after it.
+        for priority in (0..=DEF_PRIORITY).rev().chain([0]) {
             let Some(lru) = self.classic_mut() else { break };
             let (targets, deactivate) = lru.pass_targets(swappiness, priority);
             for ty in FolioType::ALL {
                 let [inactive, active] = targets[ty.index()];
+                let room = (budget.isolate + before - out.len()) as u64;
+                scanned += self.isolate_inactive(reason, ty, inactive.min(room), out);
                 if deactivate[ty.index()] {
                     self.shrink_active(ty, active);
                 }
-                let room = (budget.isolate + before - out.len()) as u64;
-                scanned += self.isolate_inactive(reason, ty, inactive.min(room), out);
             }
             if out.len() > before {
                 break;
             }
         }
         let isolated = out.len() - before;
-        // Even the last priority found nothing that can go: whoever asks again gets no more.
+        // Even the last pass found nothing that can go: whoever asks again gets no more.
         let scanned = if isolated > 0 { scanned } else { 0 };
         Isolated {
             isolated,

@@ -10,8 +10,8 @@ use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
 use crate::units::Pages;
 
-/// One pass over the lists of `lruvec`: targets by section 5, 32 pages of each list in turn, or a whole
-/// batch where batches are larger than the kernel's.
+/// One pass over the lists of `lruvec`: targets by section 5, 32 pages of each list in turn (inactive anon, active anon,
+/// inactive file, active file), or a whole batch where batches are larger than the kernel's.
 pub(super) fn shrink_classic<M: Memory>(
     memcg: MemcgId,
     lruvec: &mut Lruvec,
@@ -27,16 +27,11 @@ pub(super) fn shrink_classic<M: Memory>(
     let (mut pass, mut batch) = (Pass::new(input), Batch::with_room(0));
     while pass.has_inactive_or_file() {
         for ty in FolioType::ALL {
-            let nr = pass.take(ty, true, cluster(sc, total.reclaimed));
-            if nr > 0 && prepared.may_deactivate[ty.index()] {
-                let recency = |id| memory.has_recency(memcg, id);
-                total.scanned += lruvec.shrink_active_mapped((ty, nr), &recency);
-            }
-            total.kept_active |= nr > 0 && !prepared.may_deactivate[ty.index()];
             if sc.is_exact() && total.reclaimed >= sc.nr_to_reclaim {
-                continue;
+                break;
             }
-            let nr = pass.take(ty, false, cluster(sc, total.reclaimed));
+            let most = cluster(sc, total.reclaimed);
+            let nr = pass.take(ty, false, most);
             if nr > 0 {
                 let done = shrink_inactive((memcg, lruvec), (ty, nr), sc, (memory, &mut batch));
                 total.add(done);
@@ -44,6 +39,13 @@ pub(super) fn shrink_classic<M: Memory>(
                     pass.leave_anon();
                 }
             }
+            // Behind the inactive ones: what is deactivated joins them after those of this turn that stayed.
+            let nr = pass.take(ty, true, most);
+            if nr > 0 && prepared.may_deactivate[ty.index()] {
+                let recency = |id| memory.has_recency(memcg, id);
+                total.scanned += lruvec.shrink_active_mapped((ty, nr), &recency);
+            }
+            total.kept_active |= nr > 0 && !prepared.may_deactivate[ty.index()];
         }
         let enough = total.reclaimed >= sc.nr_to_reclaim;
         if enough && !goes_on(&mut pass, sc, prepared) {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::active_inactive::Stage;
 use crate::folio::FolioId;
+use crate::lru_gen::IsolateBudget;
 use crate::lruvec::{FaultKind, Policy};
 use crate::units::{Millis, Swappiness};
 use crate::vmscan::{PageOut, shrink_lruvec};
@@ -53,6 +54,34 @@ fn a_short_list_does_not_drag_the_long_one_along() {
         let shrunk = shrink_lruvec(MemcgId::FIRST, &mut lruvec, &sc, &mut Simple);
         assert_eq!(shrunk.reclaimed, Pages(got), "{reduction:?}");
     }
+}
+
+/// classic-lru.md 5.4. Of each type the inactive list is first: a page that was kept stood behind those that were deactivated
+/// in the same turn.
+#[test]
+fn a_turn_begins_with_inactive_pages() {
+    let mut lruvec = lruvec(41, 0);
+    for id in (1..41).map(FolioId) {
+        (0..2).for_each(|_| lruvec.mark_accessed(id));
+    }
+    lruvec.touch(FolioId(0));
+    let sc = control(ScanReason::Direct, 0);
+    shrink_lruvec(MemcgId::FIRST, &mut lruvec, &sc, &mut Simple);
+    let lru = lruvec.classic().expect("classic");
+    let order = lru.order(lruvec.folios(), Anon, false);
+    assert_eq!((order.len(), order[0]), (33, FolioId(0)));
+}
+
+/// An only page that is active is deactivated at the last priority, after the inactive list had its turn: whoever wants a page
+/// gets it all the same.
+#[test]
+fn an_only_active_page_can_be_isolated() {
+    let mut lruvec = lruvec(1, 0);
+    (0..2).for_each(|_| lruvec.mark_accessed(FolioId(0)));
+    let mut out = Vec::new();
+    let budget = IsolateBudget::of(1);
+    lruvec.isolate(ScanReason::Direct, Swappiness::default(), budget, &mut out);
+    assert_eq!(out, [FolioId(0)]);
 }
 
 /// Direct reclaim of the machine at its first priority takes its whole share of every list, wherever it gets it; background
