@@ -63,25 +63,19 @@ impl LruGen {
     /// The flags a recently evicted page gets back, and whether it counts as restored. Its count of references comes back,
     /// too, and stays without effect until the next one (P616): PG_referenced is for accesses since.
     ///
-    /// P612: a page that somebody faulted on belongs to the working set, whatever its shadow says; one that was read
-    /// through a descriptor only if it had nearly all references there are.
+    /// Before v6.14: a page that somebody faulted on belongs to the working set, whatever its shadow says; one that was read
+    /// through a descriptor only if it had all references there are (P63), or nearly all (P612). Nothing else comes back.
     pub(crate) fn restore(&self, word: Word, shadow: Word, in_fault: bool) -> (Word, bool) {
         let (token, workingset) = shadow.shadow();
-        if self.profile == Profile::P612 {
-            let restored = in_fault || self.restored_refs(token, workingset) >= refs::FIELD_MAX;
-            return (word.with(Flag::Workingset, restored), restored);
-        }
-        (self.restored(word, token, workingset), workingset)
-    }
-
-    fn restored(&self, word: Word, token: u32, workingset: bool) -> Word {
-        if workingset {
-            return word.with(Flag::Workingset, true);
-        }
         let refs = self.restored_refs(token, workingset);
-        let is_referenced = self.profile == Profile::P63 && refs > 0;
-        word.with(Flag::Referenced, is_referenced)
-            .with_refs_field(refs.saturating_sub(1))
+        let enough = match self.profile {
+            Profile::P616 if workingset => return (word.with(Flag::Workingset, true), true),
+            Profile::P616 => return (word.with_refs_field(refs.saturating_sub(1)), false),
+            Profile::P612 => refs::FIELD_MAX,
+            Profile::P63 => refs::FIELD_MAX + 1,
+        };
+        let restored = in_fault || refs >= enough;
+        (word.with(Flag::Workingset, restored), restored)
     }
 }
 

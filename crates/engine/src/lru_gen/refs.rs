@@ -54,8 +54,7 @@ pub(super) const fn isolated(profile: Profile, word: Word) -> Word {
     match profile {
         _ if word.has(Flag::Referenced) => word,
         Profile::P616 => word.with_refs_field(0),
-        Profile::P612 => word.with_refs_field(0).with(Flag::Workingset, false),
-        Profile::P63 => word,
+        Profile::P63 | Profile::P612 => word.with_refs_field(0).with(Flag::Workingset, false),
     }
 }
 

@@ -85,7 +85,7 @@ impl Lruvec {
             return word;
         }
         let profile = self.multi_gen().map(LruGen::profile);
-        let only_faults = matches!(profile, Some(Profile::P616 | Profile::P63));
+        let only_faults = profile == Some(Profile::P616);
         let counts = in_lru_fault || !only_faults;
         self.stat.add(VmEvent::activate(ty), u64::from(counts));
         let (word, restored) = self.lru.restore(word, shadow, in_lru_fault);

@@ -57,9 +57,18 @@ fn where_pages_start() {
     assert_eq!(lru(&lruvec, file, Insertion::Normal), 2, "nothing between");
 }
 
+/// A page that was faulted on soon was restored by v6.3 only if its shadow said that it had been of the working set, which
+/// v6.16 goes by.
 #[test]
 fn what_comes_back_soon_in_a_fault_is_restored() {
-    let mut lruvec = p612(200);
+    for profile in [Profile::P612, Profile::P63] {
+        comes_back_soon(profile);
+    }
+}
+
+fn comes_back_soon(profile: Profile) {
+    let mut lruvec = Lruvec::new(Policy::MultiGen(profile), Millis(0));
+    lruvec.ensure(200);
     (0..100).for_each(|id| fault(&mut lruvec, id));
     isolated(&mut lruvec);
     step(&mut lruvec);
@@ -73,7 +82,7 @@ fn what_comes_back_soon_in_a_fault_is_restored() {
     assert_eq!(counted(&lruvec, VmEvent::WorkingsetActivateAnon), 1);
     let word = lruvec.folios().get(batch[0]);
     assert!(word.has(Flag::Workingset));
-    assert_eq!(tier(Profile::P612, refs(Profile::P612, word), true), 1);
+    assert_eq!(tier(profile, refs(profile, word), true), 1);
     // min_seq moves on: what left before is not recent any more.
     let rest = isolated(&mut lruvec);
     lruvec.evicted_all(&rest, ScanReason::Direct);
@@ -100,8 +109,43 @@ fn a_page_in_use_goes_to_the_youngest_uncounted() {
 fn isolation_forgets_the_working_set() {
     let word = Word::default().with(Flag::Workingset, true);
     let after = |profile, word| refs::isolated(profile, word).has(Flag::Workingset);
-    assert!(!after(Profile::P612, word) && after(Profile::P63, word));
-    assert!(after(Profile::P612, word.with(Flag::Referenced, true)));
+    assert!(!after(Profile::P612, word) && !after(Profile::P63, word));
+    assert!(after(Profile::P616, word), "it is what the shadow tells");
+    for profile in [Profile::P612, Profile::P63] {
+        assert!(after(profile, word.with(Flag::Referenced, true)));
+    }
+}
+
+/// workingset.md 6. Read through a descriptor, a page is restored by how often it had been read; its activation counts all
+/// the same.
+#[test]
+fn what_is_read_again_is_restored_by_its_references() {
+    for (profile, accesses, expect) in [
+        (Profile::P612, 4, true),
+        (Profile::P612, 3, false),
+        (Profile::P63, 5, true),
+        (Profile::P63, 4, false),
+    ] {
+        let mut lruvec = Lruvec::new(Policy::MultiGen(profile), Millis(0));
+        lruvec.ensure(1);
+        let id = FolioId(0);
+        let read = |lruvec: &mut Lruvec| {
+            lruvec.fault_in(id, FolioType::File, FaultKind::Descriptor, true, true)
+        };
+        read(&mut lruvec);
+        (0..accesses).for_each(|_| lruvec.mark_accessed(id));
+        let (lru, folios) = lruvec.multi_gen_mut().expect("multi-gen");
+        let shadow = {
+            let word = folios.get(id).into_state(State::OffList);
+            folios.set(id, word);
+            lru.evicted(folios, id);
+            folios.get(id)
+        };
+        let (word, restored) = lru.restore(Word::default(), shadow, false);
+        assert_eq!(restored, expect, "{profile:?}, {accesses} accesses");
+        assert_eq!(word.has(Flag::Workingset), expect);
+        assert_eq!((word.refs_field(), word.has(Flag::Referenced)), (0, false));
+    }
 }
 
 /// Direct reclaim has no walk's batches at hand: neighbours change lists at once, and count as activated.
