@@ -22,11 +22,13 @@ use super::{Manager, room};
 use crate::system::cgroup::Version;
 use crate::system::family::Target;
 use crate::system::{Groups, Identity, Kind};
-use crate::wall::{Due, Wall};
+use crate::wall::Wall;
 use crate::watch::{WatchError, own_cpu};
 
 /// Most pages that one measurement asks for: then usage is measured again.
 const AT_ONCE: u64 = 8192;
+/// Most page cache that one measurement has the kernel drop, pages: some milliseconds.
+const CACHE_AT_ONCE: u64 = 4096;
 /// Holding limits gives way to looks and questions after so long.
 const HOLD_MAX: Duration = Duration::from_millis(50);
 
@@ -133,22 +135,22 @@ impl Manager {
             let Some(wanted) = room::Room::wanted(&self.settings.limits, usage) else {
                 return Ok(Duration::MAX);
             };
-            if let Some(left) = self.thrash.left(asked).filter(|_| self.stands()) {
+            if let Some(left) = self.thrash.left(asked).filter(|_| self.is_walled()) {
                 self.prefer_cache(false);
                 return Ok(left);
             }
             let is_preferred = self.usual_swappiness.is_some();
             let cache = self.unmapped_cache(if is_preferred { usage } else { wanted.pages });
             // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall.
-            let pages = wanted.pages.less(cache);
+            let mut pages = wanted.pages.less(cache);
             let is_much = cache.0 * PREFERRED >= usage.0;
             if wanted.pages > Pages(0) || !is_much {
                 self.prefer_cache(pages == Pages(0) && is_much);
             }
+            if pages == Pages(0) && wanted.pages > Pages(0) && !self.drop_cache(wanted.pages) {
+                pages = wanted.pages;
+            }
             if pages == Pages(0) || begin.elapsed() > HOLD_MAX {
-                if pages == Pages(0) {
-                    self.drop_cache(wanted.pages);
-                }
                 let pause = self.room.pause(usage, wanted.left).max(dear);
                 // Cache that has gone is not preferred any longer.
                 let most = match self.usual_swappiness {
@@ -185,15 +187,22 @@ impl Manager {
         }
     }
 
-    /// Where no wall does (version 1 has no memory.high), the kernel is asked to drop page cache that nobody maps.
-    fn drop_cache(&mut self, wanted: Pages) {
-        let may = wanted > Pages(0) && !self.has_wall() && !self.settings.dry_run;
-        if let Some(wall) = self.wall.clone().filter(|_| may) {
-            let got = wall
-                .reclaim(wanted.0 * 4096, Some(CACHE_ALONE))
-                .unwrap_or(0);
-            self.room.note(Pages(got / 4096), wanted);
+    /// Where no wall does (a limit below what is in use takes its place later, and version 1 has no memory.high), the kernel is asked to drop
+    /// page cache that nobody maps. Whether there is nothing for the engine to do; it is to take what hardly any cache went for.
+    fn drop_cache(&mut self, wanted: Pages) -> bool {
+        let may = !self.is_walled() && !self.settings.dry_run;
+        let Some(wall) = self.wall.clone().filter(|_| may) else {
+            return true;
+        };
+        let most = Pages(wanted.0.min(CACHE_AT_ONCE));
+        let got = wall.reclaim(most.bytes().0, Some(CACHE_ALONE));
+        let got = Pages(got.unwrap_or(0) / 4096);
+        let is_worth_it = room::Room::is_worth_it(got, most);
+        if is_worth_it {
+            self.room.note(got, most);
+            self.put_due(&wall);
         }
+        is_worth_it
     }
 
     /// While there is page cache that nobody maps, what meets the wall takes that, and hardly any anonymous
@@ -289,16 +298,12 @@ impl Manager {
         })
     }
 
-    /// Whether the kernel holds what limits ask for.
-    fn has_wall(&self) -> bool {
-        let has_high = self.settings.limits.high == Limit::Max;
+    /// Whether the kernel holds what limits ask for: they stand on the wall, and it has such limits.
+    fn is_walled(&self) -> bool {
+        let has_no_high = self.settings.limits.high == Limit::Max;
         let wall = self.wall.as_ref();
-        wall.is_some_and(|wall| has_high || wall.version() == Version::V2)
-    }
-
-    /// Whether it holds them at this moment: a limit below what is used is put when that has come down.
-    fn stands(&self) -> bool {
-        self.has_wall() && self.due == Due::default()
+        let has_all = wall.is_some_and(|wall| has_no_high || wall.version() == Version::V2);
+        has_all && self.due.stands()
     }
 
     /// One call of the engine.
@@ -313,7 +318,7 @@ impl Manager {
             dry_run: self.settings.dry_run,
             all: matches!(take, Take::All),
             // At a wall the kernel takes from all, and clears bits as it does; version 1 has none for memory.high.
-            clears: matches!(take, Take::Pages(_, ScanReason::Direct)) && !self.has_wall(),
+            clears: matches!(take, Take::Pages(_, ScanReason::Direct)) && !self.is_walled(),
         };
         let memcg = self.memcg;
         let request = |nr: Pages, reason: ScanReason| ReclaimRequest {

@@ -28,6 +28,12 @@ pub struct Refused {
 }
 
 impl Due {
+    /// Whether the kernel holds all that was asked for, of memory: until then what is above is nobody's but ours to take.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        self.max.is_none()
+    }
+
     /// Puts what can be put now.
     pub fn put(&mut self, wall: &Wall) -> Refused {
         let mut refused = Refused::default();

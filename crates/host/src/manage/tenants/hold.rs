@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
-use engine::{Limit, Pages, ScanReason};
+use engine::{Pages, ScanReason};
 
 use super::super::IDLE_MAX;
-use super::super::room::Room;
+use super::super::room::{Room, Wanted};
 use super::super::tally::Tally;
 use super::Tenants;
 use super::under_way::Why;
-use crate::system::cgroup::Version;
 
 /// Most pages that one measurement asks for: then usage is measured again.
 const AT_ONCE: u64 = 8192;
+/// Most page cache that one measurement has the kernel drop, pages.
+const CACHE_AT_ONCE: u64 = 8192;
 /// What could not be measured is tried again after this.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -60,8 +61,6 @@ impl Tenants {
     /// One of them; how long it need not be measured.
     fn hold_one(&mut self, memcg: MemcgId) -> Duration {
         let has_wall = memcg != MemcgId::ROOT || self.budget_of_host().is_none();
-        // Version 1 has no memory.high.
-        let has_high = self.groups.version == Version::V2;
         let used = self.tenants.get(&memcg).map(|tenant| self.used(tenant));
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return IDLE_MAX;
@@ -77,26 +76,65 @@ impl Tenants {
         let Some(wanted) = Room::wanted(&tenant.limits, usage) else {
             return IDLE_MAX;
         };
-        // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall.
+        // Page cache that nobody maps goes first, by the kernel's hand.
         let cache = match wanted.pages > Pages(0) && has_wall {
-            true => tenant.wall.cache_unmapped().unwrap_or(0),
-            false => 0,
+            true => Pages(tenant.wall.cache_unmapped().unwrap_or(0) / 4096),
+            false => Pages(0),
         };
-        let pages = wanted.pages.less(Pages(cache / 4096));
+        let has_wall = has_wall && tenant.is_walled();
+        let mut pages = wanted.pages.less(cache);
         if pages == Pages(0) {
-            let wait = tenant.room.pause(usage, wanted.left);
-            tenant.next_hold = Instant::now() + wait;
-            return wait;
+            let wait = match has_wall || wanted.pages == Pages(0) {
+                true => Some(self.pause(memcg, usage, wanted, cache)),
+                false => self.hold_by_cache(memcg, usage, wanted),
+            };
+            if let Some(wait) = wait {
+                return wait;
+            }
+            pages = wanted.pages;
         }
         self.driver.machine.set_measured(memcg, usage);
         let why = Why::Limit {
             usage,
             left: wanted.left,
             most: Pages(pages.0.min(AT_ONCE)),
-            has_wall: has_wall && (has_high || tenant.limits.high == Limit::Max),
+            has_wall,
         };
         self.set_out(memcg, why);
         Duration::ZERO
+    }
+
+    /// Nothing need leave by our hand: at its wall the kernel drops cache for whoever grows. How long it need not be measured.
+    fn pause(&mut self, memcg: MemcgId, usage: Pages, wanted: Wanted, cache: Pages) -> Duration {
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return IDLE_MAX;
+        };
+        let wait = match wanted.pages == Pages(0) {
+            true => tenant.room.pause(usage, wanted.left),
+            false => {
+                let spare = cache.less(wanted.pages);
+                tenant.room.pause_at_wall(usage.less(cache), spare)
+            }
+        };
+        tenant.next_hold = Instant::now() + wait;
+        wait
+    }
+
+    /// No wall stands that would drop cache: the kernel is asked to. How long it need not be measured; none where hardly any went, and all is
+    /// the engine's to take.
+    fn hold_by_cache(&mut self, memcg: MemcgId, usage: Pages, wanted: Wanted) -> Option<Duration> {
+        let most = Pages(wanted.pages.0.min(CACHE_AT_ONCE));
+        let got = self.drop_cache(memcg, most);
+        let tenant = self.tenants.get_mut(&memcg)?;
+        if !Room::is_worth_it(got, most) {
+            return None;
+        }
+        // At once: what is read once more fills it again.
+        let _ = tenant.due.put(&tenant.wall);
+        tenant.room.note(got, most);
+        let wait = tenant.room.pause(usage, wanted.left);
+        tenant.next_hold = Instant::now() + wait;
+        Some(wait)
     }
 
     /// What the engine is asked for.

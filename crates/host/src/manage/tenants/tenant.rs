@@ -15,6 +15,7 @@ use super::super::options::Limits;
 use super::super::room::Room;
 use super::super::stall::Stalls;
 use super::cache::CacheAges;
+use crate::system::cgroup::Version;
 use crate::wall::{Due, Wall};
 
 /// A tenant.
@@ -169,9 +170,27 @@ impl Tenant {
         self.next_hold = Instant::now();
     }
 
-    /// Whether anything holds its memory down.
+    /// Whether anything holds its memory down, or is to.
     pub(super) fn is_held(&self) -> bool {
-        self.limits.max != Limit::Max || self.limits.high != Limit::Max
+        self.limits.max != Limit::Max
+            || self.limits.high != Limit::Max
+            || self.due != Due::default()
+    }
+
+    /// Whether the kernel holds what its limits ask for: they stand on the group, and it has such limits (version 1 has no memory.high).
+    pub(super) fn is_walled(&self) -> bool {
+        let has_high = self.wall.version() == Version::V2 || self.limits.high == Limit::Max;
+        has_high && self.due.stands()
+    }
+
+    /// What of it nobody takes while others have anything, bytes.
+    pub(super) fn protected(&self) -> u64 {
+        let limits = self.for_engine(true);
+        limits.min.max(limits.low).bytes().0
+    }
+
+    pub(super) fn is_protected(&self) -> bool {
+        self.protected() > 0
     }
 }
 

@@ -1,18 +1,24 @@
 //! Page cache of tenants that nobody maps: it counts as bytes of files, and leaves by the kernel's hand.
 //!
-//! Invariant: it is watched where somebody asks for reports, nowhere else. It is taken from tenants with nobody below them: the
-//! kernel, which takes it, knows nothing of who is protected there.
+//! Invariant: it is watched where somebody asks for reports, nowhere else. It is taken from tenants with nobody below them, and beyond what is
+//! protected of them: the kernel, which takes it, knows nothing of that (version 1), and goes by each group's own swappiness there. From one with others
+//! below it where none of these is protected, and there is no other way.
 
+use engine::Pages;
 use engine::memcg::MemcgId;
 use rustix::io::Errno;
 
-use super::Tenants;
+use super::super::pause::Pause;
 use super::cache::CacheAges;
 use super::tenant::Tenant;
+use super::{SLICE, Tenants};
 use crate::system::cgroup::{Cache, Version, parse_cache, parse_node_caches};
+use crate::wall::Wall;
 
 /// Less than this, bytes, is not asked of the kernel.
 const LEAST: u64 = 1 << 20;
+/// So much is asked of it at a time, bytes: a few milliseconds, as long as nothing is to be written.
+const STEP: u64 = 8 << 20;
 
 impl Tenants {
     /// From now on its unmapped page cache counts in its ages.
@@ -71,6 +77,55 @@ impl Tenants {
         got
     }
 
+    /// Has the kernel drop page cache for a limit that no wall holds yet, of it and of those below it, who has most of it first: no more than
+    /// `most`, and no longer than a slice. How much went.
+    pub(super) fn drop_cache(&self, memcg: MemcgId, most: Pages) -> Pages {
+        let pause = Pause::after(&self.bell, SLICE);
+        let (most, mut got) = (most.bytes().0, 0);
+        for (spare, id) in self.who_drops(memcg) {
+            if let Ok(tenant) = self.tenant(id) {
+                got += drop_in_steps(&tenant.wall, &mut spare.min(most - got), &pause);
+            }
+            if got >= most || pause.is_due() {
+                break;
+            }
+        }
+        Pages(got / 4096)
+    }
+
+    /// Of whom the kernel may drop such cache for a limit of one above, or of itself: so many bytes, the most first.
+    fn who_drops(&self, target: MemcgId) -> Vec<(u64, MemcgId)> {
+        let (all, tree) = (self.below(target), self.driver.machine.tree());
+        let leaves = all.iter().filter(|id| tree.children(**id).next().is_none());
+        let spare = leaves.filter_map(|id| Some((self.spare_cache(target, *id)?, *id)));
+        let mut found: Vec<(u64, MemcgId)> = spare.filter(|(spare, _)| *spare >= LEAST).collect();
+        found.sort_unstable_by(|one, other| other.cmp(one));
+        let is_protected = |id: &MemcgId| self.tenants.get(id).is_some_and(Tenant::is_protected);
+        // At last what it has read itself, and what those left who are gone.
+        if all.len() > 1 && !all.iter().skip(1).any(is_protected) {
+            found.extend(
+                self.spare_cache(target, target)
+                    .map(|spare| (spare, target)),
+            );
+        }
+        found
+    }
+
+    /// How much such cache one has below another, bytes, beyond what is protected of it and of those between them. None of a group that is not
+    /// ours to take from, or that is gone.
+    fn spare_cache(&self, target: MemcgId, id: MemcgId) -> Option<u64> {
+        self.may_change(id).ok()?;
+        let path = self.driver.machine.tree().ancestors(id);
+        // Nobody is protected from itself.
+        let free = path.take_while(|one| *one != target).map(|one| {
+            let one = self.tenants.get(&one)?;
+            Some(one.wall.charged().ok()?.saturating_sub(one.protected()))
+        });
+        let free = free.collect::<Option<Vec<u64>>>()?.into_iter().min();
+        let cache = self.tenants.get(&id)?.wall.cache_unmapped().ok()?;
+        Some(cache.min(free.unwrap_or(u64::MAX)))
+    }
+
     /// How much of its oldest `bytes` is such cache.
     fn cache_among_oldest(&self, memcg: MemcgId, bytes: u64) -> u64 {
         let tenant = self.tenants.get(&memcg);
@@ -110,6 +165,24 @@ impl Tenants {
         caches[0] = parse_cache(&text, version).unwrap_or_default();
         Ok(caches)
     }
+}
+
+/// Has the kernel drop page cache of a group step by step, until it is time to give way; how many bytes went. `left` is what is still to go then:
+/// nothing, where the kernel finds hardly any more.
+fn drop_in_steps(wall: &Wall, left: &mut u64, pause: &Pause) -> u64 {
+    let mut got = 0;
+    while *left > 0 {
+        let step = (*left).min(STEP);
+        // Of anonymous memory the engine decides. Not 0: on version 1 the limit is lowered for a moment, and a program that met
+        // it with no cache left to drop would be killed.
+        let dropped = wall.reclaim(step, Some(1)).unwrap_or(0).min(step);
+        got += dropped;
+        *left = if dropped < step / 4 { 0 } else { *left - step };
+        if pause.is_due() {
+            break;
+        }
+    }
+    got
 }
 
 fn note(ages: &mut [CacheAges], now: u64, caches: &[Cache]) {
