@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use e2e::guard::Run;
+use e2e::proc;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
@@ -83,4 +84,45 @@ fn a_lowered_budget_takes_its_place_where_cache_is_above_it() {
     let out = sleeper.status("VmSwap");
     assert!(out < 4 * MIB, "{out} bytes left though cache was there");
     let _ = sleeper.touch();
+}
+
+/// 8 MiB more each 20 ms, up to a gibibyte.
+const GROWS: &str = "
+import time
+print('ready', flush=True)
+held = []
+for _ in range(128):
+    held.append(b'x' * (8 << 20))
+    time.sleep(0.02)
+time.sleep(60)
+";
+
+/// (The story: while more was in use than a lowered limit allowed no limit stood at all, and who grew faster than reclaim grew on.)
+#[test]
+fn who_is_over_a_lowered_limit_does_not_grow_on() {
+    let _serial = serial();
+    let _swap = Swap::new(2048);
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    tree.make("a");
+    let words = ["python3", "-c", GROWS].map(str::to_owned);
+    let grows = Run::new(tree.inside("a").into_iter().chain(words)).start();
+    wait::until("it has grown", SOON, || {
+        of_kernel(&tree, "a", USAGE) > 200 * MIB
+    });
+    tree.write("a/memory.max", "100m");
+    assert_eq!(
+        tree.number("a/memory.max"),
+        100 * MIB,
+        "it reads as it was asked for"
+    );
+    let most = of_kernel(&tree, "a", USAGE) + 64 * MIB;
+    wait::until("its wall stands", SOON, || {
+        let (usage, max) = (of_kernel(&tree, "a", USAGE), of_kernel(&tree, "a", MAX));
+        assert!(
+            usage < most && max < most,
+            "{usage} bytes, limited to {max}"
+        );
+        max == 100 * MIB
+    });
+    assert!(proc::is_alive(grows.pid()));
 }

@@ -1,13 +1,17 @@
 //! Limits that a wall is to get.
 //!
 //! Invariant: a hard limit is put when no more than that is charged, for the kernel would kill for it (version 2) or refuse it (version 1); until
-//! then it is due, and so is on version 1 a limit of swap, which is one of both together there. What the kernel refuses for good is told, and due no
-//! more.
+//! then it is due, and so is on version 1 a limit of swap, which is one of both together there. While it is due the group has a bound: what it uses
+//! and a little more, which follows it down. What the kernel refuses for good is told, and due no more.
 
 use std::io;
 
 use super::Wall;
 use crate::system::cgroup::Version;
+
+/// What a group may grow by while a limit below what it uses is due, bytes: what is taken of it at a time. Whoever grows by more, and has
+/// nothing that could leave, is killed by the kernel, as at its own limit.
+const ROOM: u64 = 32 << 20;
 
 /// What is not put yet: bytes, or no limit at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -37,8 +41,10 @@ impl Due {
     /// Puts what can be put now.
     pub fn put(&mut self, wall: &Wall) -> Refused {
         let mut refused = Refused::default();
-        let is_over = |max: &u64| wall.charged().is_ok_and(|charged| charged > *max);
-        if let Some(max) = self.max.filter(|max| !max.as_ref().is_some_and(is_over)) {
+        let is_over = |max: u64| wall.charged().is_ok_and(|charged| charged > max);
+        if self.max.flatten().is_some_and(is_over) {
+            wall.bound(ROOM);
+        } else if let Some(max) = self.max {
             match wall.set_max(max) {
                 // It has grown since, and does not stay above that for long: it is reclaimed from.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}

@@ -16,6 +16,7 @@ use crate::system::cgroup::{Cache, Version, parse_cache, parse_sum};
 use crate::system::proc::read_path;
 use crate::system::text::{flat, number};
 
+const PAGE: u64 = 4096;
 /// From here on version 1 means no limit: the largest multiple of a page in an `i64`.
 const UNLIMITED: u64 = 0x7fff_ffff_ffff_f000;
 
@@ -87,6 +88,23 @@ impl Wall {
         let put = self.put_max(bytes);
         self.keep_fresh(bytes.is_some());
         put
+    }
+
+    /// No more than so many bytes beyond what is charged now, unless less is allowed already: nothing is reclaimed for that, and nobody
+    /// killed. What the kernel refuses is as it was.
+    pub(super) fn bound(&self, room: u64) {
+        let Ok(charged) = self.charged() else {
+            return;
+        };
+        let bytes = charged.saturating_add(room) & !(PAGE - 1);
+        // Not moved for each page that left.
+        let is_loose =
+            |max: Option<u64>| max.is_none_or(|max| max > bytes.saturating_add(room / 4));
+        if self.max().is_ok_and(is_loose) {
+            self.keep_fresh(false);
+            let _ = self.put_max(least(Some(bytes), self.0.ceiling.max));
+            self.keep_fresh(true);
+        }
     }
 
     fn put_max(&self, bytes: Option<u64>) -> io::Result<()> {

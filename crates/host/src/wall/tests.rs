@@ -178,6 +178,39 @@ fn no_value_is_above_the_ceiling() {
     assert_eq!(wall.limits_above(), Some(4096));
 }
 
+/// (The story: a limit was lowered because a program grew without end. What it used was above that already, so no limit stood at all, and it grew
+/// on until the host had no memory left.)
+#[test]
+fn who_is_to_come_down_does_not_grow_meanwhile() {
+    const MIB: u64 = 1 << 20;
+    let files = [("memory.max", "max\n"), ("memory.current", "")];
+    let (_tree, wall) = wall("bound", Version::V2, &files);
+    let dir = wall.group().dir.clone();
+    let mut due = Due {
+        max: Some(Some(100 * MIB)),
+        swap_max: None,
+    };
+    // Charged, what stands then, and whether it is what was asked for; MiB.
+    for (charged, max, stands) in [
+        (800, 832, false),
+        // It has grown to its bound.
+        (832, 832, false),
+        (796, 832, false),
+        (700, 732, false),
+        (100, 100, true),
+    ] {
+        put(&dir, "memory.current", &(charged * MIB).to_string());
+        // A file is not cut by a write as the kernel's are.
+        let before = word(&dir, "memory.max");
+        let length = (max * MIB).to_string().len();
+        put(&dir, "memory.max", &format!("{:>length$}", before.trim()));
+        let refused = due.put(&wall);
+        assert!(refused.max.is_none());
+        assert_eq!(wall.max().unwrap(), Some(max * MIB), "{charged} MiB");
+        assert_eq!(due.stands(), stands, "{charged} MiB");
+    }
+}
+
 /// Real groups: only a kernel keeps marks on them.
 #[test]
 fn only_what_is_marked_and_unlocked_is_left_behind() {
