@@ -25,6 +25,17 @@ fn of_kernel(tree: &Tree, tenant: &str, file: &str) -> u64 {
     text.trim().parse().expect("a number")
 }
 
+/// A line of its memory.stat there, bytes.
+fn stat(tree: &Tree, tenant: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(tree.group(tenant).join("memory.stat"));
+    let text = text.expect("the kernel's");
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    let found = lines.find(|(found, _)| *found == name);
+    found
+        .and_then(|(_, bytes)| bytes.parse().ok())
+        .expect("a number")
+}
+
 /// A file of so many MiB that is in nobody's page cache.
 fn file(folder: &TempDir, mib: usize) -> String {
     let file = folder.file("data");
@@ -125,4 +136,37 @@ fn who_is_over_a_lowered_limit_does_not_grow_on() {
         max == 100 * MIB
     });
     assert!(proc::is_alive(grows.pid()));
+}
+
+/// (The story: a limit of swap below what was in swap threw out all page cache of the tenant, was refused, and forgotten.)
+#[test]
+fn a_limit_of_swap_below_what_is_in_swap_waits_for_it() {
+    const BOTH: &str = "memory.memsw.limit_in_bytes";
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let (folder, tree) = (TempDir::new(), Tree::serve(&["--age-every", "1s"]));
+    let file = file(&folder, 16);
+    tree.make("a");
+    let sleeper = Sleeper::start(tree.inside("a"), 96);
+    tree.write("a/memory.max", "48m");
+    wait::until("its wall stands", SOON, || {
+        of_kernel(&tree, "a", MAX) == 48 * MIB
+    });
+    wait::until("the rest is in swap", SOON, || {
+        sleeper.status("VmSwap") > 44 * MIB
+    });
+    // Room for cache.
+    tree.write("a/memory.reclaim", "20m");
+    read_by(&tree, "a", &file);
+    let cached = || stat(&tree, "a", "total_cache");
+    assert!(cached() > 14 * MIB, "{} bytes are cached", cached());
+    let before = of_kernel(&tree, "a", BOTH);
+    tree.write("a/memory.swap.max", "20m");
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(cached() > 14 * MIB, "{} bytes are cached still", cached());
+    assert_eq!(of_kernel(&tree, "a", BOTH), before);
+    drop(sleeper);
+    wait::until("it stands", SOON, || {
+        of_kernel(&tree, "a", BOTH) == 68 * MIB
+    });
 }

@@ -42,6 +42,10 @@ impl Due {
     pub fn put(&mut self, wall: &Wall) -> Refused {
         let mut refused = Refused::default();
         let is_over = |max: u64| wall.charged().is_ok_and(|charged| charged > max);
+        // Version 1 has both apart by what may be in swap: where one of them waits that cannot be read off them any more.
+        if let (Some(Some(_)), None) = (self.max, self.swap_max) {
+            self.swap_max = wall.swap_apart().map(Some);
+        }
         if self.max.flatten().is_some_and(is_over) {
             wall.bound(ROOM);
         } else if let Some(max) = self.max {
@@ -51,9 +55,13 @@ impl Due {
                 put => (self.max, refused.max) = (None, put.err()),
             }
         }
-        if self.max.is_none() || wall.version() == Version::V2 {
-            let put = self.swap_max.take().map(|swap| wall.set_swap_max(swap));
-            refused.swap_max = put.and_then(Result::err);
+        let is_next = self.max.is_none() || wall.version() == Version::V2;
+        if let Some(swap) = self.swap_max.filter(|_| is_next) {
+            match wall.set_swap_max(swap) {
+                // More is in swap; what leaves by our hand keeps to it, and the rest comes back or ends.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+                put => (self.swap_max, refused.swap_max) = (None, put.err()),
+            }
         }
         refused
     }

@@ -77,7 +77,8 @@ fn word_v1(bytes: Option<u64>) -> String {
 impl Wall {
     /// The hard limit. Lowering it reclaims first: on version 1 the kernel may answer
     /// [`io::ErrorKind::ResourceBusy`] and leave the old one; on version 2 it is set at once, and the
-    /// kernel kills when it cannot get below.
+    /// kernel kills when it cannot get below. Version 1's limit of memory and swap together goes along,
+    /// unless more than that is in use.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -124,7 +125,7 @@ impl Wall {
             self.write(V1_BOTH, &word_v1(both_then))?;
         }
         self.write(V1_MAX, &word_v1(bytes))?;
-        if grows || both_then == both {
+        if grows || both_then == both || both_then.is_some_and(|both| self.is_using_more(both)) {
             return Ok(());
         }
         let put = self.write(V1_BOTH, &word_v1(both_then));
@@ -133,6 +134,22 @@ impl Wall {
             let _ = self.set_max_v1(before);
         }
         put
+    }
+
+    /// Whether more than this is in use of version 1's memory and swap together. To lower their limit below that the kernel swaps nothing, drops
+    /// all page cache of the group, and refuses then.
+    fn is_using_more(&self, both: u64) -> bool {
+        let used = self.number("memory.memsw.usage_in_bytes");
+        used.is_ok_and(|used| used > both)
+    }
+
+    /// What version 1 has its two limits apart by: how much may be in swap, where both are limited.
+    pub(super) fn swap_apart(&self) -> Option<u64> {
+        if self.version() == Version::V2 {
+            return None;
+        }
+        let (both, max) = (self.both().ok()??, self.max().ok()?);
+        Some(both?.saturating_sub(max?))
     }
 
     /// Where the kernel begins to slow the group down and to reclaim (version 2).
@@ -152,7 +169,7 @@ impl Wall {
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] where swap is not counted (`swapaccount=0`), and on version 1 without a
-    /// hard limit; if the kernel refuses.
+    /// hard limit; [`io::ErrorKind::ResourceBusy`] on version 1 where more is in use than that; if the kernel refuses.
     pub fn set_swap_max(&self, bytes: Option<u64>) -> io::Result<()> {
         if self.version() == Version::V2 {
             let bytes = least(bytes, self.0.ceiling.swap_max);
@@ -172,7 +189,11 @@ impl Wall {
                 "version 1 limits swap only together with memory: set a hard limit first",
             )),
             (Some(_), Some(max), Some(swap)) => {
-                self.write(V1_BOTH, &max.saturating_add(swap).to_string())
+                let both = max.saturating_add(swap);
+                match self.is_using_more(both) {
+                    true => Err(self.told(V1_BOTH, Errno::BUSY)),
+                    false => self.write(V1_BOTH, &both.to_string()),
+                }
             }
         }
     }

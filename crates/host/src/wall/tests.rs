@@ -157,6 +157,37 @@ fn version_1_keeps_both_limits_in_order() {
     assert!(wall.set_high(Some(1)).is_err() && wall.set_high(None).is_ok());
 }
 
+/// (The story: a limit of swap below what was in swap had the kernel drop all page cache of its tenant, refuse, and it was forgotten.)
+#[test]
+fn what_is_in_swap_delays_the_limit_of_both() {
+    const MAX: &str = "memory.limit_in_bytes";
+    const BOTH: &str = "memory.memsw.limit_in_bytes";
+    const USED: &str = "memory.usage_in_bytes";
+    const USED_BOTH: &str = "memory.memsw.usage_in_bytes";
+    // MiB, all of one length: a file is not cut by a write as the kernel's are.
+    let mib = |mib: u64| (mib << 20).to_string();
+    let files = [(MAX, 900), (BOTH, 950), (USED, 300), (USED_BOTH, 600)];
+    let files = files.map(|(name, size)| (name, mib(size)));
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, &**text)).collect();
+    let (_tree, wall) = wall("delayed", Version::V1, &files);
+    let dir = wall.group().dir.clone();
+    let now = || (word(&dir, MAX), word(&dir, BOTH));
+    let mut due = Due {
+        max: Some(Some(400 << 20)),
+        swap_max: None,
+    };
+    assert!(due.put(&wall).max.is_none() && due.stands());
+    // That of memory stands; with 50 MiB in swap beside it both would be 450.
+    assert_eq!(now(), (mib(400), mib(950)));
+    assert_eq!(due.swap_max, Some(Some(50 << 20)));
+    assert!(due.put(&wall).swap_max.is_none());
+    assert_eq!(now().1, mib(950));
+    put(&dir, USED_BOTH, &mib(440));
+    assert!(due.put(&wall).swap_max.is_none());
+    assert_eq!(now(), (mib(400), mib(450)));
+    assert_eq!(due, Due::default());
+}
+
 #[test]
 fn no_value_is_above_the_ceiling() {
     let files = [

@@ -164,7 +164,11 @@ impl Tenant {
         }
         self.due = Due {
             max: max.then(|| of(self.limits.max)),
-            swap_max: swap_max.then(|| of(self.limits.swap_max)),
+            // Not asked for, it may wait to go along with the hard limit.
+            swap_max: match swap_max {
+                true => Some(of(self.limits.swap_max)),
+                false => self.due.swap_max,
+            },
         };
         let _ = self.due.put(&self.wall);
         self.next_hold = Instant::now();
