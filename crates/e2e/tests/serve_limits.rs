@@ -170,3 +170,20 @@ fn a_limit_of_swap_below_what_is_in_swap_waits_for_it() {
         of_kernel(&tree, "a", BOTH) == 68 * MIB
     });
 }
+
+/// (The story: a tenant was given to a user as cgroup v2 documents it: the directory is the user's, its limits stay root's. What stood on it was
+/// believed no more at the next start, and the limits were lifted.)
+#[test]
+fn a_restart_leaves_the_limits_of_who_was_given_away() {
+    let _serial = serial();
+    let mut tree = Tree::serve(&[]);
+    tree.make("a");
+    tree.write("a/memory.max", "64m");
+    assert_eq!(of_kernel(&tree, "a", MAX), 64 * MIB);
+    tree.kill();
+    let given = std::os::unix::fs::chown(tree.group("a"), Some(65534), None);
+    given.expect("it is ours to give");
+    tree.start();
+    assert_eq!(of_kernel(&tree, "a", MAX), 64 * MIB);
+    assert_eq!(tree.number("a/memory.max"), 64 * MIB);
+}

@@ -63,7 +63,11 @@ impl Tenant {
         of_host: bool,
     ) -> Tenant {
         let asked = wall.asked().and_then(|text| parse(&text));
-        let (limits, soft, asked) = asked.unwrap_or((Limits::default(), Limit::Max, [!of_host; 3]));
+        let (limits, soft, asked) = asked.unwrap_or_else(|| match of_host {
+            true => (Limits::default(), Limit::Max, [false; 3]),
+            // Nothing is noted that could be believed: what stands on it was put there by who may.
+            false => (standing(&wall), Limit::Max, [true; 3]),
+        });
         Tenant {
             memcg,
             serial,
@@ -198,6 +202,18 @@ impl Tenant {
     }
 }
 
+/// The kernel's own limits of a group; none of one that was just made.
+fn standing(wall: &Wall) -> Limits {
+    let of = |bytes: Option<u64>| bytes.map_or(Limit::Max, |bytes| Limit::Bytes(Bytes(bytes)));
+    let [max, high, swap_max] = wall.kernel_limits().map(of);
+    Limits {
+        high,
+        max,
+        swap_max,
+        ..Limits::default()
+    }
+}
+
 /// As the engine takes them.
 fn for_engine(limits: &Limits) -> MemcgLimits {
     MemcgLimits {
@@ -258,6 +274,48 @@ fn parse(text: &str) -> Option<(Limits, Limit, [bool; 3])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::testing::OwnGroup;
+    use crate::system::{Groups, Proc};
+
+    /// (The story: the limits of a tenant that was given to a user, with limit files that stay root's, were lifted by a restart.)
+    #[test]
+    fn limits_of_a_group_that_others_own_stay() {
+        let own = OwnGroup::new("standing");
+        let proc = Proc::system().expect("/proc");
+        let groups = Groups::find(&proc).expect("a memory controller");
+        let manager = proc.identity(std::process::id()).expect("/proc");
+        let manager = manager.expect("we are there");
+        let dir = own.dir.join("a");
+        let begin = |of_host| {
+            let wall = match of_host {
+                false => Wall::tenant(&groups, &dir, manager, true),
+                true => Wall::of_host(&groups, &dir, manager),
+            };
+            Tenant::new((MemcgId::ROOT, 7), "a".into(), wall.expect("ours"), of_host)
+        };
+        let max = Limit::Bytes(Bytes(64 << 20));
+        let mut tenant = begin(false);
+        assert_eq!(tenant.limits, Limits::default());
+        let limits = Limits {
+            max,
+            ..Limits::default()
+        };
+        let told = tenant.limits;
+        tenant.set_limits(&told, limits).expect("it is taken");
+        tenant.set_soft(max).expect("it is noted");
+        drop(tenant);
+        let tenant = begin(false);
+        assert_eq!((tenant.limits, tenant.soft), (limits, max));
+        drop(tenant);
+        let nobody = rustix::fs::Uid::from_raw(65534);
+        rustix::fs::chown(&dir, Some(nobody), None).expect("we may");
+        let mut tenant = begin(false);
+        assert_eq!((tenant.limits, tenant.soft), (limits, Limit::Max));
+        tenant.apply();
+        assert_eq!(tenant.wall.max().expect("it is there"), Some(64 << 20));
+        // Of the host's own groups nothing is asked for.
+        assert_eq!(begin(true).limits, Limits::default());
+    }
 
     #[test]
     fn what_stands_on_a_group_is_read_again() {
