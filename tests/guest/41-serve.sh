@@ -20,6 +20,15 @@ test_that stat_is_the_kernels as_kernel
 current() { near current "$(cat $dir/a/memory.current)" "$(cat $groups/pagetide/a/memory.current)" 2 1048576; }
 test_that current_is_the_kernels current
 
+## A group that hands memory down takes no process: that is over with the last one below it, and nothing has begun where none could be made.
+enters() { sh -c "echo 0 >$dir/free/cgroup.procs"; }
+free() {
+    mkdir $dir/free $dir/free/x && rmdir $dir/free/x && enters || return 1
+    mkdir $dir/free/memory.oom.group 2>/dev/null && { echo "it was made"; return 1; }
+    enters && wait_for 20 rmdir $dir/free
+}
+test_that who_had_others_below_takes_processes free
+
 ## What leaves is what the kernel has in swap.
 reclaim() { echo 16m >$dir/a/memory.reclaim; }
 test_that it_is_reclaimed reclaim

@@ -170,7 +170,7 @@ impl Leaf {
             return;
         };
         if self.enabled && files::folders(above) == [self.dir.clone()] {
-            let _ = put(&above.join(SUBTREE), "-memory");
+            let _ = hand_down_no_more(above);
             let inside = read_path(&self.dir.join("cgroup.procs"));
             for pid in lines(&inside.ok().flatten().unwrap_or_default()) {
                 let _ = put(&above.join("cgroup.procs"), &String::from_utf8_lossy(pid));
@@ -197,6 +197,11 @@ pub(super) fn hand_down(dir: &Path) -> Result<(), Errno> {
         return Ok(());
     }
     put(&file, "+memory")
+}
+
+/// Groups below this one need not count memory any more.
+pub(super) fn hand_down_no_more(dir: &Path) -> Result<(), Errno> {
+    put(&dir.join(SUBTREE), "-memory")
 }
 
 fn may_write(path: &Path) -> bool {

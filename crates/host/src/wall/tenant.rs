@@ -34,7 +34,7 @@ fn has_our_notes(dir: &OwnedFd) -> bool {
 
 impl Wall {
     /// Makes a group for a tenant at `path`, or takes up the one that is there if nobody else has it. On version 2 the
-    /// group above hands memory down from now on.
+    /// group above hands memory down from now on; where none could be made it is as it was.
     ///
     /// # Errors
     /// The kernel's: EEXIST where another manager has it or somebody else made it; EBUSY where the group above has
@@ -45,15 +45,14 @@ impl Wall {
         manager: Identity,
         take_up: bool,
     ) -> Result<Wall, Errno> {
-        if let Some(above) = path.parent().filter(|_| groups.has_subtree_control()) {
-            place::hand_down(above)?;
-        }
         let made = match rustix::fs::mkdir(path, PASSED_THROUGH.into()) {
             Ok(()) => true,
             Err(Errno::EXIST) if take_up => false,
             Err(errno) => return Err(errno),
         };
-        let opened = Wall::open_tenant(groups, path, manager, made);
+        let above = path.parent().filter(|_| groups.has_subtree_control());
+        let handed = above.map_or(Ok(()), place::hand_down);
+        let opened = handed.and_then(|()| Wall::open_tenant(groups, path, manager, made));
         if made && opened.is_err() {
             let _ = rustix::fs::rmdir(path);
         }
@@ -198,6 +197,16 @@ impl Wall {
             // The kernel's words for a group below it, in a control group's file system.
             Err(Errno::NOTEMPTY) => Err(Errno::BUSY),
             done => done,
+        }
+    }
+
+    /// Where nobody is below it any more it may have processes once more: a group of version 2 that hands memory down takes none
+    /// (cgroups(7), "no internal processes").
+    pub fn hand_down_no_more(&self) {
+        let hands_down = self.groups().has_subtree_control();
+        if hands_down && files::folders(&self.group().dir).is_empty() {
+            // Refused, it is as it was.
+            let _ = place::hand_down_no_more(&self.group().dir);
         }
     }
 

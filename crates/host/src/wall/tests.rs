@@ -306,6 +306,24 @@ proptest! {
     }
 }
 
+/// (The story: a tenant that once had another one below it, or where one could not be made, took no process any more.)
+#[test]
+fn who_cannot_be_made_has_nobody_hand_memory_down() {
+    let (_tree, groups, _) = version_2("handed", "");
+    let above = groups.mount.join("a.slice/b.service");
+    put(&above, "cgroup.controllers", "memory\n");
+    put(&above, "cgroup.subtree_control", "       ");
+    let long = "x".repeat(256);
+    for (name, errno) in [
+        (long.as_str(), Errno::NAMETOOLONG),
+        ("memory.max", Errno::EXIST),
+    ] {
+        let made = Wall::tenant(&groups, &above.join(name), MANAGER, false);
+        assert_eq!(made.err(), Some(errno));
+        assert_eq!(word(&above, "cgroup.subtree_control").trim(), "");
+    }
+}
+
 /// (The story: the service manager gives a user's slice to that user, with limits that stay root's. An attribute on it, which the user may
 /// write, was taken for what a killed `serve` had been asked for: root wrote the limits that it named.)
 #[test]

@@ -34,6 +34,7 @@ impl Tenants {
         // From the leaves up: the engine releases nobody who has children.
         for memcg in gone.into_iter().rev() {
             self.note_gone(memcg);
+            self.free_above(memcg);
             self.drop_tenant(memcg);
         }
         let mut above = vec![MemcgId::ROOT];

@@ -336,8 +336,19 @@ impl Tenants {
             self.note_gone(gone);
             self.drop_tenant(gone);
         }
+        self.free_above(memcg);
         self.drop_tenant(memcg);
         Ok(())
+    }
+
+    /// The one above a made tenant that is gone may have processes again, if that was the last one there.
+    fn free_above(&self, memcg: MemcgId) {
+        let above = self.driver.machine.tree().parent(memcg);
+        let above = above.filter(|above| *above != MemcgId::ROOT);
+        let above = above.and_then(|above| self.tenants.get(&above));
+        if let Some(above) = above.filter(|above| !above.of_host) {
+            above.wall.hand_down_no_more();
+        }
     }
 
     /// Ends: tenants stay as they are, and a root that holds nothing, nobody and no limit is removed.
