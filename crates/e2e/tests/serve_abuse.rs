@@ -250,3 +250,18 @@ fn who_asks_for_much_can_be_interrupted() {
     // What was asked for is over, and the next is answered.
     assert_eq!(tree.try_write("a/memory.reclaim", "1m"), Ok(()));
 }
+
+/// (The story: where an entry stands was told by its place among those that there were then, and whoever removed what it listed met half of it.)
+#[test]
+fn all_that_are_listed_can_be_removed_meanwhile() {
+    let _serial = serial();
+    let tree = Tree::serve(&[]);
+    (0..300).for_each(|number| tree.make(&format!("t{number}")));
+    for entry in std::fs::read_dir(tree.at("")).expect("the root").flatten() {
+        // Files are no directories.
+        let _ = std::fs::remove_dir(entry.path());
+    }
+    let left = std::fs::read_dir(tree.at("")).expect("the root").flatten();
+    let tenants = left.filter(|entry| entry.path().join("memory.min").exists());
+    assert_eq!(tenants.count(), 0);
+}

@@ -117,6 +117,24 @@ pub(super) fn list(tree: &Tree, inode: Inode) -> Result<Vec<(OsString, Inode)>, 
     Ok(all)
 }
 
+/// Where tenants are in a directory begins here, behind what is in it for ever.
+const TENANTS: u64 = 1 << 16;
+
+/// What of a directory comes after this place, each with its own. A tenant's goes by its serial and not by how many stand before it: whoever lists
+/// them while others come and go meets each that stays, and once. (The story: of 200 that were removed as they were listed, half stayed.)
+pub(super) fn behind(
+    offset: u64,
+    listed: Vec<(OsString, Inode)>,
+) -> impl Iterator<Item = (u64, OsString, Inode)> {
+    let place = |(at, (name, inode)): (u64, (OsString, Inode))| match inode {
+        // The first two are `.` and `..`. Serials ascend, as tenants are listed in the order in which they came.
+        Inode::Tenant(serial) if at > 2 => (TENANTS + serial, name, inode),
+        _ => (at, name, inode),
+    };
+    let all = (1_u64..).zip(listed).map(place);
+    all.filter(move |(at, ..)| *at > offset)
+}
+
 fn node_name(number: u32) -> OsString {
     format!("node{number}").into()
 }
@@ -251,4 +269,37 @@ pub(super) fn write(
     };
     let text = pid.as_deref().unwrap_or(text);
     content::write(&mut tree.tenants, &mut tree.reports, place, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two at a time, of which each is gone when the next are asked for.
+    #[test]
+    fn all_are_listed_once_while_others_go() {
+        let mut serials: Vec<u64> = (5..25).collect();
+        let (mut offset, mut seen) = (0, Vec::new());
+        loop {
+            let own = [".", ".."].map(|name| (OsString::from(name), Inode::Tenant(3)));
+            let file = ("memory.stat".into(), Inode::File(3, File::Stat));
+            let tenants = serials.iter().map(|serial| {
+                let name = OsString::from(serial.to_string());
+                (name, Inode::Tenant(*serial))
+            });
+            let listed = own.into_iter().chain([file]).chain(tenants).collect();
+            let next: Vec<(u64, OsString, Inode)> = behind(offset, listed).take(2).collect();
+            let Some((last, ..)) = next.last() else {
+                break;
+            };
+            offset = *last;
+            for (_, name, _) in next {
+                serials.retain(|serial| name != *serial.to_string());
+                seen.push(name);
+            }
+        }
+        let mut all: Vec<OsString> = [".", "..", "memory.stat"].map(OsString::from).to_vec();
+        all.extend((5..25).map(|serial: u64| OsString::from(serial.to_string())));
+        assert_eq!(seen, all);
+    }
 }

@@ -459,8 +459,7 @@ impl Filesystem for Files {
                 Ok(listed) => listed,
                 Err(errno) => return reply.error(refusal(errno)),
             };
-            let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
-            for (at, (name, inode)) in (1_u64..).zip(listed).skip(skipped) {
+            for (at, name, inode) in directory::behind(offset, listed) {
                 if reply.add(INodeNo(inode.number()), at, kind(inode), name) {
                     break;
                 }
