@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use e2e::control;
 use e2e::guard::Run;
 use e2e::sleeper::Sleeper;
-use e2e::temp::serial;
+use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
 use e2e::zram::Swap;
 use e2e::{pagetide, proc, wait};
@@ -18,6 +18,7 @@ use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
+const TRY_AGAIN: i32 = 11;
 
 /// Its memory, bytes.
 fn resident(tree: &Tree) -> u64 {
@@ -264,4 +265,62 @@ fn all_that_are_listed_can_be_removed_meanwhile() {
     let left = std::fs::read_dir(tree.at("")).expect("the root").flatten();
     let tenants = left.filter(|entry| entry.path().join("memory.min").exists());
     assert_eq!(tenants.count(), 0);
+}
+
+/// (The story: page cache that goes first went in one step: nobody was answered meanwhile, and who had asked could not be interrupted.)
+#[test]
+fn who_asks_for_much_page_cache_can_be_interrupted_and_holds_nobody_up() {
+    const MUCH: usize = 1024;
+    let _serial = serial();
+    let folder = TempDir::new();
+    let file = folder.file("data");
+    std::fs::write(&file, vec![7; MUCH << 20]).expect("there is room");
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    ["a", "b"].iter().for_each(|name| tree.make(name));
+    tree.write("node0/workingset_report/page_age_intervals", "2000");
+    tree.write("a/memory.workingset.refresh_interval", "N0=500");
+    let script = format!(
+        "dd of={file} oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null; cat {file} > /dev/null"
+    );
+    let words = ["sh", "-c", &script].map(str::to_owned);
+    let read = Run::new(tree.inside("a").into_iter().chain(words)).finish(SOON);
+    assert!(read.status.success(), "{}", read.stderr);
+    let much = MUCH as u64 * MIB;
+    assert!(tree.number("a/memory.current") > much / 8 * 7);
+    wait::until("it is old", SOON, || {
+        let text = tree.read("a/memory.workingset.page_age");
+        let old = text
+            .lines()
+            .last()
+            .and_then(|line| line.rsplit_once("file="));
+        old.is_some_and(|(_, bytes)| bytes.parse().unwrap_or(0) > much / 8 * 7)
+    });
+    let reclaim = tree.at("a/memory.reclaim").to_string_lossy().into_owned();
+    let script = format!("echo 2g > {reclaim}");
+    let is_done = AtomicBool::new(false);
+    let answers = std::thread::scope(|scope| {
+        let asks = scope.spawn(|| {
+            let mut answers = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                assert!(tree.read("b/memory.stat").contains("pgsteal"));
+                answers += 1;
+            }
+            answers
+        });
+        // Interrupted before it has gone far, whatever one step of it takes here.
+        let words = ["timeout", "0.1", "sh", "-c", &script];
+        let ended = Run::new(words).finish(SOON);
+        is_done.store(true, Ordering::Relaxed);
+        let left = tree.number("a/memory.current");
+        assert_eq!(
+            ended.status.code(),
+            Some(124),
+            "{left} left; {}",
+            ended.stderr
+        );
+        asks.join().expect("it was answered")
+    });
+    assert!(answers > 1, "{answers} answers");
+    // What was asked for is over, and the next is answered.
+    assert_eq!(tree.try_write("b/memory.reclaim", "1m"), Err(TRY_AGAIN));
 }

@@ -8,6 +8,7 @@ use engine::{Millis, Pages, ScanReason, Swappiness};
 use rustix::io::Errno;
 
 use super::super::options::{Ask, Reclaimed};
+use super::super::pause::Pause;
 use super::super::tally::Tally;
 use super::Tenants;
 use super::under_way::{Asked, Why};
@@ -36,6 +37,7 @@ impl Tenants {
             swappiness,
             idle_since: idle,
             pages: Pages(0),
+            cache: None,
             dropped: 0,
         };
         self.set_out(memcg, Why::Asked(asked));
@@ -47,14 +49,24 @@ impl Tenants {
         std::mem::take(&mut self.ended)
     }
 
-    /// What the engine is to do, after page cache that goes first.
-    pub(super) fn steps_asked(&mut self, memcg: MemcgId, asked: &mut Asked) -> Vec<Ongoing> {
-        if let Ask::Bytes(bytes) = asked.ask
-            && memcg != MemcgId::ROOT
-            && asked.swappiness != Some(Swappiness::ANON_ONLY)
-        {
-            asked.dropped = self.take_cache(memcg, bytes) / 4096;
+    /// Page cache that goes first, a slice of it; whether that is all. (The story: all of it was one step, seconds long where there were
+    /// gigabytes, in which nobody was answered and whoever had asked could not be interrupted.)
+    pub(super) fn drop_asked(&mut self, memcg: MemcgId, asked: &mut Asked, pause: &Pause) -> bool {
+        let may = memcg != MemcgId::ROOT && asked.swappiness != Some(Swappiness::ANON_ONLY);
+        let mut left = match (asked.cache, asked.ask) {
+            (Some(left), _) => left,
+            (None, Ask::Bytes(bytes)) if may => self.cache_to_take(memcg, bytes),
+            _ => 0,
+        };
+        if left > 0 {
+            asked.dropped += self.take_cache(memcg, &mut left, pause) / 4096;
         }
+        asked.cache = Some(left);
+        left == 0
+    }
+
+    /// What the engine is to do, after page cache that went first.
+    pub(super) fn steps_asked(&mut self, memcg: MemcgId, asked: &mut Asked) -> Vec<Ongoing> {
         let now = self.now();
         let below = self.driver.machine.tree().pre_order(memcg);
         let lruvecs = below.iter().map(|id| self.driver.machine.lruvec(*id));

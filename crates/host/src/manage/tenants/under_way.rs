@@ -33,7 +33,9 @@ pub(super) struct Asked {
     pub(super) idle_since: Option<u64>,
     /// Pages that the engine is asked for.
     pub(super) pages: Pages,
-    /// Pages of page cache that went before, by the kernel's hand.
+    /// Page cache that goes before, bytes that are still to go; none before that is known.
+    pub(super) cache: Option<u64>,
+    /// Pages of it that went.
     pub(super) dropped: u64,
 }
 
@@ -179,6 +181,12 @@ impl Tenants {
 
     /// A slice; whether it is over.
     fn slice(&mut self, memcg: MemcgId, one: &mut UnderWay) -> bool {
+        let pause = Pause::after(&self.bell, SLICE);
+        if let (None, Why::Asked(asked)) = (&one.steps, &mut one.why)
+            && !self.drop_asked(memcg, asked, &pause)
+        {
+            return false;
+        }
         let now = self.now();
         let mut steps = match one.steps.take() {
             Some(steps) => steps,
@@ -193,7 +201,6 @@ impl Tenants {
                 steps.into_iter().filter_map(of).collect()
             }
         };
-        let pause = Pause::after(&self.bell, SLICE);
         while let Some((serial, step)) = steps.front_mut() {
             let is_there = self.by_serial.get(serial) == Some(&step.target());
             let is_over = !is_there

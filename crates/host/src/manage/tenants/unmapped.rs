@@ -47,33 +47,42 @@ impl Tenants {
 
     /// A look: how much there is now.
     pub(super) fn note_caches(&mut self) {
+        let all: Vec<MemcgId> = self.tenants.keys().copied().collect();
+        self.note_caches_of(&all);
+    }
+
+    /// The same of these, where it is watched.
+    fn note_caches_of(&mut self, of: &[MemcgId]) {
         let now = self.driver.watch.elapsed_ms();
-        let watched = self.tenants.values().filter(|one| one.cache.is_some());
-        let found: Vec<(MemcgId, Vec<Cache>)> = watched
-            .filter_map(|one| Some((one.memcg, self.caches(one).ok()?)))
-            .collect();
-        for (memcg, caches) in found {
-            let tenant = self.tenants.get_mut(&memcg);
+        for memcg in of {
+            let watched = self.tenants.get(memcg).filter(|one| one.cache.is_some());
+            let Some(Ok(caches)) = watched.map(|one| self.caches(one)) else {
+                continue;
+            };
+            let tenant = self.tenants.get_mut(memcg);
             if let Some(ages) = tenant.and_then(|one| one.cache.as_mut()) {
                 note(ages, now, &caches);
             }
         }
     }
 
-    /// Takes of its unmapped page cache what is older than everything else that would be left of it if so many bytes
-    /// went; how many bytes that were.
-    pub(super) fn take_cache(&mut self, memcg: MemcgId, bytes: u64) -> u64 {
+    /// How much of its unmapped page cache is older than everything else that would be left of it if so many bytes went.
+    pub(super) fn cache_to_take(&self, memcg: MemcgId, bytes: u64) -> u64 {
         let part = self.cache_among_oldest(memcg, bytes);
-        if part < LEAST || self.below(memcg).len() > 1 {
-            return 0;
+        match part < LEAST || self.below(memcg).len() > 1 {
+            true => 0,
+            false => part,
         }
+    }
+
+    /// Takes so much of it until it is time to give way; how many bytes went, and what is `left` then.
+    pub(super) fn take_cache(&mut self, memcg: MemcgId, left: &mut u64, pause: &Pause) -> u64 {
         let Ok(tenant) = self.tenant(memcg) else {
+            *left = 0;
             return 0;
         };
-        // Of anonymous memory the engine decides. Not 0: on version 1 the limit is lowered for a moment, and a program that met
-        // it with no cache left to drop would be killed.
-        let got = tenant.wall.reclaim(part, Some(1)).unwrap_or(0).min(part);
-        self.note_caches();
+        let got = drop_in_steps(&tenant.wall, left, pause);
+        self.note_caches_of(&[memcg]);
         got
     }
 
