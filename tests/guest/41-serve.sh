@@ -56,6 +56,18 @@ below() { at_most current "$(cat $dir/a/memory.current)" 25165824; }
 test_that it_is_below_its_wall wait_for 30 below
 high() { echo 20m >$dir/a/memory.high && is "$(cat $groups/pagetide/a/memory.high)" 20971520; }
 test_that high_slows_by_the_kernel high
+## A high far below what is in use: it comes down in steps, and reads as it was asked for meanwhile.
+third() { mkdir $dir/c && inside c mem anon 96; }
+test_that a_third_is_inside third
+lower() { echo 16m >$dir/c/memory.high && is "$(cat $dir/c/memory.high)" 16777216; }
+test_that high_is_lowered_far lower
+stands() { is "$(cat $groups/pagetide/c/memory.high)" 16777216 && at_most current "$(cat $dir/c/memory.current)" 16777216; }
+test_that it_stands_in_the_end wait_for 60 stands
+in_swap() { at_least VmSwap "$(status $(cat c.pid) VmSwap)" 75000; }
+test_that the_rest_is_in_swap in_swap
+third_goes() { kill -9 $(cat c.pid); wait_for 20 rmdir $dir/c; }
+test_that the_third_goes third_goes
+
 low() { echo 64m >$dir/b/memory.low && echo 2m >$dir/memory.reclaim; is "$(status $b VmSwap)" 0; }
 test_that who_is_low_keeps_its_pages low
 

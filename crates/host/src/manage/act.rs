@@ -170,7 +170,10 @@ impl Manager {
                 let (reading, proc) = (self.driver.readings(), self.driver.watch.proc());
                 self.written.note(Pages(tally.evicted), reading, proc);
             }
-            let got = Pages(tally.evicted + self.reclaim_shared(most, &tally));
+            let mut got = Pages(tally.evicted + self.reclaim_shared(most, &tally));
+            if let (false, Some(wall)) = (room::Room::is_worth_it(got, most), &self.wall) {
+                got.0 += self.due.press(wall) / 4096;
+            }
             self.room.note(got, most);
             if got == Pages(0) {
                 return Ok(self.room.pause(usage, wanted.left).max(dear));

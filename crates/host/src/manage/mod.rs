@@ -301,9 +301,9 @@ impl Manager {
             _ => None,
         };
         let (hard, high, swap) = (of(max), of(high), of(swap_max));
-        // Version 1 has no such file; reclaim holds it alone.
-        let _ = wall.set_high(high);
         self.due = Due {
+            // Version 1 has no such file; reclaim holds it alone.
+            high: Some(high),
             max: Some(hard),
             swap_max: Some(swap),
         };

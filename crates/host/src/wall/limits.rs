@@ -164,6 +164,25 @@ impl Wall {
         }
     }
 
+    /// Whether that is where it begins.
+    pub(super) fn has_high(&self, bytes: u64) -> bool {
+        let bytes = least(Some(bytes), self.0.ceiling.high);
+        self.high().is_ok_and(|high| high == bytes)
+    }
+
+    /// Not above this, and no higher than it is already.
+    pub(super) fn bound_high(&self, bytes: u64) -> io::Result<()> {
+        let bytes = bytes & !(PAGE - 1);
+        match self.high()?.is_none_or(|high| high > bytes) {
+            true => self.set_high(Some(bytes)),
+            false => Ok(()),
+        }
+    }
+
+    fn high(&self) -> io::Result<Option<u64>> {
+        Ok(limit(&self.read(V2_HIGH)?))
+    }
+
     /// How much of it may be in swap. On version 1 it is memory and swap together that are limited, to the
     /// hard limit and this.
     ///

@@ -174,7 +174,7 @@ fn what_is_in_swap_delays_the_limit_of_both() {
     let now = || (word(&dir, MAX), word(&dir, BOTH));
     let mut due = Due {
         max: Some(Some(400 << 20)),
-        swap_max: None,
+        ..Due::default()
     };
     assert!(due.put(&wall).max.is_none() && due.stands());
     // That of memory stands; with 50 MiB in swap beside it both would be 450.
@@ -219,7 +219,7 @@ fn who_is_to_come_down_does_not_grow_meanwhile() {
     let dir = wall.group().dir.clone();
     let mut due = Due {
         max: Some(Some(100 * MIB)),
-        swap_max: None,
+        ..Due::default()
     };
     // Charged, what stands then, and whether it is what was asked for; MiB.
     for (charged, max, stands) in [
@@ -240,6 +240,50 @@ fn who_is_to_come_down_does_not_grow_meanwhile() {
         assert_eq!(wall.max().unwrap(), Some(max * MIB), "{charged} MiB");
         assert_eq!(due.stands(), stands, "{charged} MiB");
     }
+}
+
+/// (The story: memory.high was written at once, and the kernel reclaims in that write what is above: gigabytes, while nobody else was answered.)
+#[test]
+fn memory_high_follows_what_is_used_down() {
+    const MIB: u64 = 1 << 20;
+    let files = [("memory.high", "max\n"), ("memory.current", "")];
+    let (_tree, wall) = wall("high", Version::V2, &files);
+    let dir = wall.group().dir.clone();
+    let goal = |mib: u64| Due {
+        high: Some(Some(mib * MIB)),
+        ..Due::default()
+    };
+    let mut due = goal(100);
+    // Charged; whether the kernel is to take a step; what is written then, and whether it is what was asked for. MiB.
+    for (charged, presses, high, stands) in [
+        (800, false, 800, false),
+        // It has grown.
+        (810, false, 800, false),
+        (700, false, 700, false),
+        (700, true, 692, false),
+        (109, false, 109, false),
+        (109, true, 101, false),
+        (108, false, 100, true),
+    ] {
+        put(&dir, "memory.current", &(charged * MIB).to_string());
+        // A file is not cut by a write as the kernel's are.
+        let before = word(&dir, "memory.high");
+        let length = (high * MIB).to_string().len();
+        put(&dir, "memory.high", &format!("{:>length$}", before.trim()));
+        match presses {
+            true => assert_eq!(due.press(&wall), 0, "here nothing is charged less by that"),
+            false => assert!(due.put(&wall).high.is_none()),
+        }
+        assert_eq!(word(&dir, "memory.high"), (high * MIB).to_string());
+        assert_eq!(due.stands(), stands, "{charged} MiB");
+    }
+    // One that stands already is not written once more, however much is above it.
+    put(&dir, "memory.current", &(500 * MIB).to_string());
+    let as_it_was = format!(" {}", 100 * MIB);
+    put(&dir, "memory.high", &as_it_was);
+    let mut due = goal(100);
+    assert!(due.put(&wall).high.is_none() && due.stands());
+    assert_eq!(word(&dir, "memory.high"), as_it_was);
 }
 
 /// Real groups: only a kernel keeps marks on them.

@@ -156,10 +156,13 @@ impl Tenants {
         (usage, left, most): (Pages, Pages, Pages),
     ) {
         self.pressed.insert(memcg);
-        let got = Pages(tally.evicted);
+        let (ours, mut got) = (tally.evicted, Pages(tally.evicted));
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
+        if !Room::is_worth_it(got, most) {
+            got.0 += tenant.due.press(&tenant.wall) / 4096;
+        }
         tenant.room.note(got, most);
         let wait = match got == Pages(0) {
             true => tenant.room.pause(usage, left),
@@ -167,10 +170,9 @@ impl Tenants {
         };
         tenant.next_hold = Instant::now() + wait;
         let name = tenant.path.display().to_string();
-        if got > Pages(0) {
+        if ours > 0 {
             self.act(format!(
-                "paged out {} pages of /{name}: over memory.high, or too near to memory.max",
-                got.0
+                "paged out {ours} pages of /{name}: over memory.high, or too near to memory.max"
             ));
         }
     }

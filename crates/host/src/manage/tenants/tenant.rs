@@ -162,11 +162,8 @@ impl Tenant {
             Limit::Max => None,
         };
         let [high, max, swap_max] = self.asked;
-        if high {
-            // Version 1 has no such file.
-            let _ = self.wall.set_high(of(self.limits.high));
-        }
         self.due = Due {
+            high: high.then(|| of(self.limits.high)),
             max: max.then(|| of(self.limits.max)),
             // Not asked for, it may wait to go along with the hard limit.
             swap_max: match swap_max {
