@@ -187,3 +187,20 @@ fn a_restart_leaves_the_limits_of_who_was_given_away() {
     assert_eq!(of_kernel(&tree, "a", MAX), 64 * MIB);
     assert_eq!(tree.number("a/memory.max"), 64 * MIB);
 }
+
+/// (The story: what the kernel refused was told to nobody, and read as if it stood.)
+#[test]
+fn what_the_kernel_does_not_take_is_told() {
+    let _serial = serial();
+    let tree = Tree::serve(&[]);
+    tree.make("a");
+    // Version 1 limits swap only together with memory.
+    tree.write("a/memory.swap.max", "100m");
+    wait::until("it is told", SOON, || {
+        tree.said()
+            .contains("memory.swap.max of /a holds between looks alone")
+    });
+    tree.write("a/memory.max", "200m");
+    let both = of_kernel(&tree, "a", "memory.memsw.limit_in_bytes");
+    assert_eq!(both, 300 * MIB);
+}

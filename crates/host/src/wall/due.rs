@@ -29,6 +29,7 @@ pub struct Due {
 
 /// What the kernel refused.
 #[derive(Debug, Default)]
+#[must_use]
 pub struct Refused {
     /// Where it slows down; version 1 has no such limit.
     pub high: Option<io::Error>,

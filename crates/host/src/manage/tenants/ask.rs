@@ -118,9 +118,11 @@ impl Tenants {
         self.may_change(memcg)?;
         let told = self.limits(memcg)?;
         let tenant = self.tenants.get_mut(&memcg).ok_or(Errno::NODEV)?;
-        tenant.set_limits(&told, limits)?;
+        let refused = tenant.set_limits(&told, limits)?;
+        let told = tenant.told(&refused);
         let limits = tenant.for_engine(true);
         self.driver.machine.set_limits(memcg, limits);
+        told.into_iter().for_each(|what| self.act(what));
         Ok(())
     }
 

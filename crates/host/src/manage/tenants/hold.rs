@@ -62,6 +62,7 @@ impl Tenants {
     fn hold_one(&mut self, memcg: MemcgId) -> Duration {
         let has_wall = memcg != MemcgId::ROOT || self.budget_of_host().is_none();
         let used = self.tenants.get(&memcg).map(|tenant| self.used(tenant));
+        self.put_due(memcg);
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return IDLE_MAX;
         };
@@ -72,7 +73,6 @@ impl Tenants {
         };
         tenant.next_hold = Instant::now() + IDLE_MAX;
         let usage = Pages(used / 4096);
-        let _ = tenant.due.put(&tenant.wall);
         let Some(wanted) = Room::wanted(&tenant.limits, usage) else {
             return IDLE_MAX;
         };
@@ -104,6 +104,17 @@ impl Tenants {
         Duration::ZERO
     }
 
+    /// Puts limits on its group, as far as the kernel takes them now.
+    fn put_due(&mut self, memcg: MemcgId) {
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return;
+        };
+        let refused = tenant.due.put(&tenant.wall);
+        for what in tenant.told(&refused) {
+            self.act(what);
+        }
+    }
+
     /// Nothing need leave by our hand: at its wall the kernel drops cache for whoever grows. How long it need not be measured.
     fn pause(&mut self, memcg: MemcgId, usage: Pages, wanted: Wanted, cache: Pages) -> Duration {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
@@ -125,12 +136,12 @@ impl Tenants {
     fn hold_by_cache(&mut self, memcg: MemcgId, usage: Pages, wanted: Wanted) -> Option<Duration> {
         let most = Pages(wanted.pages.0.min(CACHE_AT_ONCE));
         let got = self.drop_cache(memcg, most);
-        let tenant = self.tenants.get_mut(&memcg)?;
         if !Room::is_worth_it(got, most) {
             return None;
         }
         // At once: what is read once more fills it again.
-        let _ = tenant.due.put(&tenant.wall);
+        self.put_due(memcg);
+        let tenant = self.tenants.get_mut(&memcg)?;
         tenant.room.note(got, most);
         let wait = tenant.room.pause(usage, wanted.left);
         tenant.next_hold = Instant::now() + wait;

@@ -365,11 +365,18 @@ impl Tenants {
         self.next_serial += 1;
         let mut tenant = Tenant::new((memcg, serial), path.clone(), wall, of_host);
         let may_change = !of_host || self.host.as_ref().is_some_and(|host| host.manage);
-        match may_change {
-            true => tenant.apply(),
+        let told = match may_change {
+            true => {
+                let refused = tenant.apply();
+                tenant.told(&refused)
+            }
             // What an earlier manager that might was asked for.
-            false => tenant.limits = Limits::default(),
-        }
+            false => {
+                tenant.limits = Limits::default();
+                Vec::new()
+            }
+        };
+        told.into_iter().for_each(|what| self.act(what));
         let limits = tenant.for_engine(may_change);
         self.driver.machine.set_limits(memcg, limits);
         self.by_path.insert(path, memcg);

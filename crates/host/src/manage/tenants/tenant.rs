@@ -2,6 +2,7 @@
 //!
 //! Invariant: what is asked stands on the group before it counts, so that the next manager goes on with it.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use super::super::room::Room;
 use super::super::stall::Stalls;
 use super::cache::CacheAges;
 use crate::system::cgroup::Version;
-use crate::wall::{Due, Wall};
+use crate::wall::{Due, Refused, Wall};
 
 /// A tenant.
 pub(super) struct Tenant {
@@ -90,8 +91,8 @@ impl Tenant {
     }
 
     /// Replaces its limits, as somebody changed what [`super::Tenants::limits`] had `told`: what is as it was told may be the kernel's
-    /// alone, and was not asked for here.
-    pub(super) fn set_limits(&mut self, told: &Limits, limits: Limits) -> Result<(), Errno> {
+    /// alone, and was not asked for here. What the kernel does not take of them, though they hold here.
+    pub(super) fn set_limits(&mut self, told: &Limits, limits: Limits) -> Result<Refused, Errno> {
         let (mut next, mut asked) = (self.limits, self.asked);
         let Limits {
             min,
@@ -114,8 +115,7 @@ impl Tenant {
         asked[2] |= change(&mut next.swap_max, told.swap_max, swap_max);
         self.wall.note_asked(&print(&next, self.soft, asked))?;
         (self.limits, self.asked) = (next, asked);
-        self.apply();
-        Ok(())
+        Ok(self.apply())
     }
 
     /// Replaces its soft limit.
@@ -155,8 +155,8 @@ impl Tenant {
         std::mem::replace(&mut self.kept, kept) != kept
     }
 
-    /// Puts the limits on the wall, as far as it takes them: reclaim holds the rest.
-    pub(super) fn apply(&mut self) {
+    /// Puts the limits on the wall, as far as it takes them: reclaim holds the rest. What it does not take.
+    pub(super) fn apply(&mut self) -> Refused {
         let of = |limit: Limit| match limit {
             Limit::Bytes(bytes) => Some(bytes.0),
             Limit::Max => None,
@@ -171,8 +171,40 @@ impl Tenant {
                 false => self.due.swap_max,
             },
         };
-        let _ = self.due.put(&self.wall);
         self.next_hold = Instant::now();
+        self.due.put(&self.wall)
+    }
+
+    /// What the kernel refused, for people. That version 1 has no memory.high is known, and that there is no limit need not stand anywhere.
+    pub(super) fn told(&self, refused: &Refused) -> Vec<String> {
+        let Limits {
+            high,
+            max,
+            swap_max,
+            ..
+        } = self.limits;
+        let is_v1 = self.wall.version() == Version::V1;
+        let files = [
+            (
+                "memory.high",
+                high,
+                refused.high.as_ref().filter(|_| !is_v1),
+            ),
+            ("memory.max", max, refused.max.as_ref()),
+            ("memory.swap.max", swap_max, refused.swap_max.as_ref()),
+        ];
+        let asked = files
+            .into_iter()
+            .filter(|(_, limit, _)| *limit != Limit::Max);
+        let tell = |(file, _, error): (&str, Limit, Option<&io::Error>)| {
+            let path = self.path.display();
+            // One that is gone is dropped by the next look.
+            let error = error.filter(|error| error.kind() != io::ErrorKind::NotFound)?;
+            Some(format!(
+                "{file} of /{path} holds between looks alone: the kernel does not take it: {error}"
+            ))
+        };
+        asked.filter_map(tell).collect()
     }
 
     /// Whether anything holds its memory down, or is to.
@@ -298,7 +330,8 @@ mod tests {
             ..Limits::default()
         };
         let told = tenant.limits;
-        tenant.set_limits(&told, limits).expect("it is taken");
+        let refused = tenant.set_limits(&told, limits).expect("it is taken");
+        assert!(tenant.told(&refused).is_empty());
         tenant.set_soft(max).expect("it is noted");
         drop(tenant);
         let tenant = begin(false);
@@ -308,7 +341,7 @@ mod tests {
         rustix::fs::chown(&dir, Some(nobody), None).expect("we may");
         let mut tenant = begin(false);
         assert_eq!((tenant.limits, tenant.soft), (limits, Limit::Max));
-        tenant.apply();
+        assert!(tenant.apply().max.is_none());
         assert_eq!(tenant.wall.max().expect("it is there"), Some(64 << 20));
         // Of the host's own groups nothing is asked for.
         assert_eq!(begin(true).limits, Limits::default());
