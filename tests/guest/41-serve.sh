@@ -85,4 +85,31 @@ removed() { wait_for 20 rmdir $dir/a && wait_for 20 rmdir $dir/b && ! [ -e $grou
 test_that they_are_removed removed
 ended() { kill $(cat serve.pid) && wait_for 20 sh -c "! [ -e $groups/pagetide ]"; }
 test_that nothing_is_left ended
+
+## The kernel's own reclaim leaves what is protected: as far as the group above all tenants has it, which claims what they use of it. Not below the
+## first group: of that 6.12 takes whatever is protected (44-protection.sh).
+root=$groups/g/pagetide
+below() { mkdir $groups/g && serve --root g/pagetide && mkdir $dir/a $dir/b; }
+test_that it_serves_below_a_group below
+both() { inside a mem anon 48 && inside b mem anon 24 && echo 64m >$dir/b/memory.low; }
+test_that two_are_inside both
+a=$(cat a.pid)
+b=$(cat b.pid)
+kernels() { is "$(cat $root/b/memory.low)" 67108864 && is "$(cat $root/b/memory.min) $(cat $root/a/memory.low)" "0 0"; }
+test_that protection_is_the_kernels_too kernels
+claimed() { at_least low "$(cat $root/memory.low)" 25000000 && at_most low "$(cat $root/memory.low)" 30000000; }
+test_that the_root_claims_what_is_used wait_for 20 claimed
+said() { grep -q "as far as /g and those above it" serve.out; }
+test_that it_says_what_is_missing_above wait_for 20 said
+squeezed() { echo 16m >$groups/g/memory.reclaim; is "$(status $b VmSwap)" 0 && at_least VmSwap "$(status $a VmSwap)" 12000; }
+test_that the_kernel_takes_from_the_other squeezed
+follows() { kill -9 $(cat serve.pid) && serve --root g/pagetide && kernels && wait_for 20 claimed; }
+test_that the_next_one_keeps_it follows
+lowered() { echo 0 >$dir/b/memory.low && is "$(cat $root/b/memory.low) $(cat $root/memory.low)" "0 0"; }
+test_that it_is_taken_back lowered
+kill -9 $a $b
+gone() { echo 64m >$dir/b/memory.low && wait_for 20 rmdir $dir/b && is "$(cat $root/memory.low)" 0 && wait_for 20 rmdir $dir/a; }
+test_that it_goes_with_its_tenant gone
+over() { kill $(cat serve.pid) && wait_for 20 rmdir $groups/g; }
+test_that nothing_is_left_there over
 exit 0

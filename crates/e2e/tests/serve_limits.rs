@@ -197,8 +197,7 @@ fn what_the_kernel_does_not_take_is_told() {
     // Version 1 limits swap only together with memory.
     tree.write("a/memory.swap.max", "100m");
     wait::until("it is told", SOON, || {
-        tree.said()
-            .contains("memory.swap.max of /a holds between looks alone")
+        tree.said().contains("does not take memory.swap.max of /a")
     });
     tree.write("a/memory.max", "200m");
     let both = of_kernel(&tree, "a", "memory.memsw.limit_in_bytes");

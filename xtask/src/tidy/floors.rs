@@ -207,7 +207,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
         &[
             &["budget", "by_path", "cache"],
             &["tenant", "under_way"],
-            &["host", "pressure"],
+            &["host", "pressure", "protection"],
             &["unmapped", "list", "curves"],
             &[
                 "look",

@@ -37,6 +37,8 @@ pub struct Refused {
     pub max: Option<io::Error>,
     /// The limit of swap.
     pub swap_max: Option<io::Error>,
+    /// What its own reclaim is to leave, which is never due.
+    pub protection: Option<io::Error>,
 }
 
 impl Due {
@@ -63,6 +65,7 @@ impl Due {
             high,
             max,
             swap_max,
+            protection: None,
         }
     }
 

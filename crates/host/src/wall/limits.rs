@@ -25,6 +25,8 @@ const V1_BOTH: &str = "memory.memsw.limit_in_bytes";
 pub(super) const V1_SWAPPINESS: &str = "memory.swappiness";
 const V2_MAX: &str = "memory.max";
 const V2_HIGH: &str = "memory.high";
+const V2_MIN: &str = "memory.min";
+const V2_LOW: &str = "memory.low";
 const V2_SWAP: &str = "memory.swap.max";
 
 /// Limits of one group, or the least of several.
@@ -181,6 +183,18 @@ impl Wall {
 
     fn high(&self) -> io::Result<Option<u64>> {
         Ok(limit(&self.read(V2_HIGH)?))
+    }
+
+    /// What the kernel's own reclaim leaves of it: min and low in bytes, none for all. Version 1 knows neither: there nothing is done.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_protection(&self, [min, low]: [Option<u64>; 2]) -> io::Result<()> {
+        if self.version() == Version::V1 {
+            return Ok(());
+        }
+        let put = self.write(V2_MIN, &word(min));
+        put.and(self.write(V2_LOW, &word(low)))
     }
 
     /// How much of it may be in swap. On version 1 it is memory and swap together that are limited, to the

@@ -14,6 +14,7 @@ use super::limits::Limits;
 use super::mark::Mark;
 use super::{Wall, files, group_of, lowered, place};
 use crate::system::cgroup::{Version, parse_procs};
+use crate::system::proc::read_path;
 use crate::system::text::number;
 use crate::system::{Groups, Identity};
 
@@ -21,6 +22,8 @@ use crate::system::{Groups, Identity};
 const ASKED: &str = "user.pagetide.asked";
 /// Longer than any of these.
 const ASKED_MAX: usize = 512;
+/// What the kernel keeps of a group: never reclaimed, and last of all.
+const PROTECTION: [&str; 2] = ["memory.min", "memory.low"];
 /// Others may go through a tenant's directory and read its files by name, and not open it: whoever can, can lock it, and who holds
 /// the lock is its manager.
 const PASSED_THROUGH: u32 = 0o711;
@@ -30,6 +33,14 @@ const PASSED_THROUGH: u32 = 0o711;
 fn has_our_notes(dir: &OwnedFd) -> bool {
     let me = rustix::process::geteuid().as_raw();
     rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == me && stat.st_mode & 0o022 == 0)
+}
+
+/// What a file of protection says, bytes; 0 where it is none.
+fn bytes(text: &[u8]) -> u64 {
+    match text.trim_ascii() {
+        b"max" => u64::MAX,
+        text => number(text).unwrap_or(0),
+    }
 }
 
 impl Wall {
@@ -125,12 +136,22 @@ impl Wall {
     pub fn kernel_protection(&self) -> [u64; 2] {
         match self.version() {
             Version::V1 => [0, 0],
-            Version::V2 => ["memory.min", "memory.low"].map(|name| match self.file(name) {
-                Ok(text) if text.trim_ascii() == b"max" => u64::MAX,
-                Ok(text) => number(text.trim_ascii()).unwrap_or(0),
-                Err(_) => 0,
-            }),
+            Version::V2 => PROTECTION.map(|name| bytes(&self.file(name).unwrap_or_default())),
         }
+    }
+
+    /// The least of min and of low, bytes, that any group above it has; `u64::MAX` where none has such files. The kernel protects no group by more
+    /// than those above it from what reclaims these.
+    #[must_use]
+    pub fn protection_above(&self) -> [u64; 2] {
+        let mount = &self.groups().mount;
+        let above = self.group().dir.ancestors().skip(1);
+        let above: Vec<&Path> = above.take_while(|dir| dir.starts_with(mount)).collect();
+        PROTECTION.map(|name| {
+            let files = above.iter().map(|dir| read_path(&dir.join(name)));
+            let found = files.filter_map(|text| Some(bytes(&text.ok()??)));
+            found.min().unwrap_or(u64::MAX)
+        })
     }
 
     fn open_tenant(

@@ -368,6 +368,24 @@ fn who_cannot_be_made_has_nobody_hand_memory_down() {
     }
 }
 
+#[test]
+fn protection_is_the_kernels_on_version_2() {
+    let files = [("memory.min", ""), ("memory.low", "")];
+    let (tree, wall) = wall("kept", Version::V2, &files);
+    wall.set_protection([Some(8192), None]).unwrap();
+    assert_eq!(word(&wall.group().dir, "memory.min"), "8192");
+    assert_eq!(wall.kernel_protection(), [8192, u64::MAX]);
+    assert_eq!(
+        wall.protection_above(),
+        [u64::MAX; 2],
+        "the first has no such files"
+    );
+    let above = wall.group().dir.parent().unwrap().to_owned();
+    put(&above, "memory.low", "4096\n");
+    put(&tree.0, "memory.low", "max\n");
+    assert_eq!(wall.protection_above(), [u64::MAX, 4096]);
+}
+
 /// (The story: the service manager gives a user's slice to that user, with limits that stay root's. An attribute on it, which the user may
 /// write, was taken for what a killed `serve` had been asked for: root wrote the limits that it named.)
 #[test]

@@ -123,6 +123,7 @@ impl Tenants {
         let limits = tenant.for_engine(true);
         self.driver.machine.set_limits(memcg, limits);
         told.into_iter().for_each(|what| self.act(what));
+        self.protect();
         Ok(())
     }
 

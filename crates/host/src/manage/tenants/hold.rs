@@ -24,7 +24,7 @@ const CACHE_AT_ONCE: u64 = 8192;
 const AGAIN: Duration = Duration::from_millis(200);
 
 impl Tenants {
-    /// Tells the engine what each tenant uses.
+    /// Tells the engine what each tenant uses, and the kernel what of that is protected.
     pub(super) fn measure(&mut self) {
         let all = self.tenants.values();
         let used: Vec<(MemcgId, u64)> = all
@@ -33,6 +33,7 @@ impl Tenants {
         for (memcg, used) in used {
             self.driver.machine.set_measured(memcg, Pages(used / 4096));
         }
+        self.protect();
     }
 
     /// Sets out to bring those who are over their limits under them; how long none need be measured.

@@ -6,7 +6,7 @@
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
 //! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`; `tenant`, `under_way` (reclaims in slices); here the tree and its
-//! clock; `host` (the host's own groups), `pressure`; `unmapped` (page cache), `curves`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`,
+//! clock; `host` (the host's own groups), `pressure`, `protection`; `unmapped` (page cache), `curves`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`,
 //! `ask`, `reclaim` (what people ask for), `figures` (of all at once).
 
 mod ask;
@@ -21,6 +21,7 @@ mod list;
 mod look;
 mod policy;
 mod pressure;
+mod protection;
 mod reclaim;
 mod tenant;
 mod under_way;
@@ -59,6 +60,7 @@ use crate::watch::{self, Watch, WatchError};
 use host::Host;
 use look::Looking;
 use pressure::Pressure;
+use protection::Claims;
 use tenant::Tenant;
 use under_way::UnderWay;
 
@@ -109,6 +111,7 @@ pub struct Tenants {
     bell: Bell,
     host: Option<Host>,
     pressure: Pressure,
+    claims: Claims,
     /// Where the kernel tells no pressure of groups.
     swap_in_cost: SwapInCost,
     /// Reports are to be no older than this, where anybody asked for them.
@@ -179,6 +182,7 @@ impl Tenants {
             bell: Bell::default(),
             host,
             pressure: Pressure::new(settings.watermarks),
+            claims: Claims::default(),
             swap_in_cost: SwapInCost::default(),
             refresh: None,
             policies: Policies::new(),
@@ -393,6 +397,7 @@ impl Tenants {
             self.by_path.remove(&tenant.path);
             self.by_serial.remove(&tenant.serial);
             self.driver.machine.offline(memcg);
+            self.protect_without(&tenant);
         }
     }
 

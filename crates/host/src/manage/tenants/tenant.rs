@@ -67,7 +67,7 @@ impl Tenant {
         let (limits, soft, asked) = asked.unwrap_or_else(|| match of_host {
             true => (Limits::default(), Limit::Max, [false; 3]),
             // Nothing is noted that could be believed: what stands on it was put there by who may.
-            false => (standing(&wall), Limit::Max, [true; 3]),
+            false => (standing(memcg, &wall), Limit::Max, [true; 3]),
         });
         Tenant {
             memcg,
@@ -172,36 +172,52 @@ impl Tenant {
             },
         };
         self.next_hold = Instant::now();
-        self.due.put(&self.wall)
+        // The root's is what those below it claim together.
+        let is_ours = !self.of_host && self.memcg != MemcgId::ROOT;
+        let keep = || {
+            self.wall
+                .set_protection([self.limits.min, self.limits.low].map(of))
+        };
+        let protection = is_ours.then(keep).and_then(Result::err);
+        Refused {
+            protection,
+            ..self.due.put(&self.wall)
+        }
     }
 
     /// What the kernel refused, for people. That version 1 has no memory.high is known, and that there is no limit need not stand anywhere.
     pub(super) fn told(&self, refused: &Refused) -> Vec<String> {
         let Limits {
+            min,
+            low,
             high,
             max,
             swap_max,
-            ..
         } = self.limits;
         let is_v1 = self.wall.version() == Version::V1;
+        let is_kept = [min, low].iter().any(|kept| kept.pages() > Pages(0));
+        let (limited, high_error) = (Limit::Max, refused.high.as_ref().filter(|_| !is_v1));
         let files = [
             (
-                "memory.high",
-                high,
-                refused.high.as_ref().filter(|_| !is_v1),
+                "memory.min and memory.low",
+                is_kept,
+                refused.protection.as_ref(),
             ),
-            ("memory.max", max, refused.max.as_ref()),
-            ("memory.swap.max", swap_max, refused.swap_max.as_ref()),
+            ("memory.high", high != limited, high_error),
+            ("memory.max", max != limited, refused.max.as_ref()),
+            (
+                "memory.swap.max",
+                swap_max != limited,
+                refused.swap_max.as_ref(),
+            ),
         ];
-        let asked = files
-            .into_iter()
-            .filter(|(_, limit, _)| *limit != Limit::Max);
-        let tell = |(file, _, error): (&str, Limit, Option<&io::Error>)| {
+        let asked = files.into_iter().filter(|(_, is_asked, _)| *is_asked);
+        let tell = |(file, _, error): (&str, bool, Option<&io::Error>)| {
             let path = self.path.display();
             // One that is gone is dropped by the next look.
             let error = error.filter(|error| error.kind() != io::ErrorKind::NotFound)?;
             Some(format!(
-                "{file} of /{path} holds between looks alone: the kernel does not take it: {error}"
+                "the kernel does not take {file} of /{path}, which we keep to between looks alone: {error}"
             ))
         };
         asked.filter_map(tell).collect()
@@ -231,15 +247,22 @@ impl Tenant {
     }
 }
 
-/// The kernel's own limits of a group; none of one that was just made.
-fn standing(wall: &Wall) -> Limits {
+/// What the kernel has for a group; nothing for one that was just made. (What it keeps of the root is what those below claim.)
+fn standing(memcg: MemcgId, wall: &Wall) -> Limits {
     let of = |bytes: Option<u64>| bytes.map_or(Limit::Max, |bytes| Limit::Bytes(Bytes(bytes)));
     let [max, high, swap_max] = wall.kernel_limits().map(of);
+    let kept = wall.kernel_protection();
+    let [min, low] = match memcg {
+        MemcgId::ROOT => [0, 0],
+        _ => kept,
+    }
+    .map(|bytes| of((bytes < u64::MAX).then_some(bytes)));
     Limits {
+        min,
+        low,
         high,
         max,
         swap_max,
-        ..Limits::default()
     }
 }
 
