@@ -95,6 +95,7 @@ fn what_is_refused_is_refused_as_by_the_kernel() {
         ("a/cgroup.procs", "x", INVALID),
         ("a/cgroup.procs", "4194305", 3),
         ("a/memory.reclaim", "1g", TRY_AGAIN),
+        ("a/memory.max", "\0", INVALID),
     ] {
         // An empty text is no write at all; a line break is one.
         let text = if text.is_empty() { "\n" } else { text };
@@ -102,6 +103,9 @@ fn what_is_refused_is_refused_as_by_the_kernel() {
     }
     tree.write("a/memory.max", "1048577");
     assert_eq!(tree.read("a/memory.max"), "1048576\n", "down to a page");
+    // As sizeof of a text has it.
+    assert_eq!(tree.try_write("a/memory.max", "64m\0"), Ok(()));
+    assert_eq!(tree.number("a/memory.max"), 64 * MIB);
     tree.write("a/memory.max", "max");
     let errno = |done: std::io::Result<()>| done.err().and_then(|error| error.raw_os_error());
     assert_eq!(errno(std::fs::create_dir(tree.at("a"))), Some(EXISTS));

@@ -26,6 +26,7 @@ use super::desk::{Desk, Tree};
 use super::directory::{self, Entry};
 use super::inode::Inode;
 use super::near::Near;
+use super::values;
 use crate::error::Error;
 
 /// For so long the kernel may keep an answer without asking again: for ever, for it is told when a name goes ([`Mounted::forget`]). So
@@ -389,7 +390,7 @@ impl Filesystem for Files {
         reply: ReplyWrite,
     ) {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let text = match std::str::from_utf8(data) {
+        let text = match std::str::from_utf8(values::c_string(data)) {
             // The kernel takes a page at most.
             _ if data.len() > 4096 => return reply.error(refusal(Errno::TOOBIG)),
             Ok(text) => text.to_owned(),

@@ -6,6 +6,11 @@ use engine::Swappiness;
 use engine::units::{Bytes, Limit};
 use rustix::io::Errno;
 
+/// What the kernel reads of what is written: a text to its first NUL, as `sizeof` of one writes it.
+pub(super) fn c_string(data: &[u8]) -> &[u8] {
+    data.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
 /// A limit: `max`, or bytes, rounded down to pages.
 pub(super) fn limit(text: &str) -> Result<Limit, Errno> {
     match text.trim() {
@@ -140,6 +145,19 @@ mod tests {
             assert_eq!(process(text, 7), pid, "{text:?}");
         }
         assert_eq!(process("0", 0), Err(Errno::SRCH));
+    }
+
+    #[test]
+    fn a_nul_ends_a_text() {
+        for (data, text) in [
+            ("64m\0", "64m"),
+            ("64m\0x", "64m"),
+            ("64m", "64m"),
+            ("\0", ""),
+            ("", ""),
+        ] {
+            assert_eq!(c_string(data.as_bytes()), text.as_bytes(), "{data:?}");
+        }
     }
 
     #[test]
