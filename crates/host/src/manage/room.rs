@@ -95,7 +95,9 @@ impl Room {
             self.vain = 0;
         }
         self.usage = usage;
-        let half = Duration::from_micros(left.0 * 4096 * 1_000_000 / TOUCHED / 2);
+        // Room of petabytes lasts for more microseconds than can be counted.
+        let bytes = left.0.saturating_mul(4096);
+        let half = Duration::from_micros(bytes.saturating_mul(1_000_000) / TOUCHED / 2);
         let patient = PAUSES.0 * (1 + self.still / 8).min(10);
         let pause = half.max(patient).clamp(PAUSES.0, PAUSES.1);
         if self.vain > 3 {
@@ -199,6 +201,15 @@ mod tests {
         assert_eq!(last, IN_VAIN * 32);
         let grown = room.pause(Pages(40_000 + 2 * GREW), Pages(0));
         assert!(grown < IN_VAIN, "{grown:?}");
+    }
+
+    /// The microseconds until a limit of 256 PiB is used up are more than 64 bits count: usage was measured every 2 ms.
+    #[test]
+    fn a_limit_of_petabytes_is_far_away() {
+        for left in [1 << 38, 1 << 46, u64::MAX] {
+            let pause = Room::default().pause(Pages(1), Pages(left));
+            assert_eq!(pause, PAUSES.1, "{left} pages");
+        }
     }
 
     #[test]
