@@ -124,8 +124,10 @@ impl Run {
             return 0;
         }
         let (ty, kind) = (FolioType::Anon, FaultKind::Refault);
-        self.machine
-            .fault_in_all(ONE, &self.missing, (ty, kind, true));
+        self.machine.lruvec(ONE).expect(&self.missing);
+        for &id in &self.missing {
+            self.machine.fault_in(ONE, id, ty, kind, true);
+        }
         self.resident = self.machine.lruvec(ONE).resident().0;
         while self.resident > self.limit {
             self.evict();

@@ -44,12 +44,6 @@ enum Op {
         len: u32,
         recency: bool,
     },
-    /// The mapping of these pages goes, or one like it.
-    Zap {
-        id: u32,
-        len: u32,
-        recency: bool,
-    },
     /// The reference check of all isolated pages.
     Check,
     Mark {
@@ -122,8 +116,6 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => Just(Op::Walk),
         1 => (id.clone(), 1..100u32, any::<bool>())
             .prop_map(|(id, len, recency)| Op::Advise { id, len, recency }),
-        1 => (id.clone(), 1..60u32, any::<bool>())
-            .prop_map(|(id, len, recency)| Op::Zap { id, len, recency }),
         1 => Just(Op::Check),
         2 => (id.clone(), 1..6u32).prop_map(|(id, times)| Op::Mark { id, times }),
         2 => (id.clone(), 1..30u32).prop_map(|(id, len)| Op::Unmap { id, len }),
@@ -196,7 +188,7 @@ impl Pair {
                     self.model.young(id);
                 }
             }
-            Op::Walk | Op::Advise { .. } | Op::Zap { .. } | Op::Check => self.look(op),
+            Op::Walk | Op::Advise { .. } | Op::Check => self.look(op),
             Op::Mark { id, times } => {
                 for _ in 0..times {
                     self.machine.lruvec_mut(ONE).mark_accessed(FolioId(id));
@@ -245,10 +237,6 @@ impl Pair {
                 len,
                 recency: now,
             } => range(id, len).for_each(|id| recency[id as usize] = now),
-            Op::Zap { id, len, recency } => {
-                lruvec.zap_range(FolioId(id), range(id, len).len(), recency);
-                range(id, len).for_each(|id| self.model.zap(id, recency));
-            }
             Op::Check => {
                 let mut batch: Vec<_> = self.isolated.iter().map(|(id, _)| FolioId(*id)).collect();
                 lruvec.keep_referenced(&mut batch, |id| recency[id.index()]);

@@ -163,24 +163,3 @@ fn what_is_put_back_is_not_raised_by_its_bit() {
         }
     }
 }
-
-/// Unmapping a file forgot that its pages had been used, and would have remembered it of a stream as well.
-#[test]
-fn zapping_marks_accessed_what_has_recency() {
-    for (has_recency, expect) in [(true, 20), (false, 0)] {
-        let mut machine = machine(Policy::default());
-        fault(&mut machine, 0..50, has_recency);
-        machine.lruvec_mut(ONE).walk_accessed();
-        touch(&mut machine, 10..30);
-        let marked = machine
-            .lruvec_mut(ONE)
-            .zap_range(FolioId(0), PAGES as usize, has_recency);
-        assert_eq!(marked, Pages(expect));
-        let folios = machine.lruvec(ONE).folios();
-        let refs = |id| engine::lru_gen::refs(Default::default(), folios.get(FolioId(id)));
-        assert_eq!(refs(9), 1, "the walk's");
-        assert_eq!(refs(10), if has_recency { 2 } else { 1 });
-        assert!((0..50).all(|id| !folios.is_accessed(FolioId(id))));
-        assert_eq!(present(&machine, 0..50), 50, "in the page cache");
-    }
-}

@@ -9,11 +9,18 @@ use engine::memcg::MemcgId;
 use engine::word::Flag;
 use engine::{
     FaultKind, FolioId, FolioType, Lruvec, Memory, Millis, PageOut, Pages, Policy, ScanReason,
-    Swappiness,
 };
 use proptest::prelude::*;
 
 const PAGES: u32 = 700;
+/// What decides about a page, beside the list that it is on.
+const FLAGS: [Flag; 5] = [
+    Flag::Unevictable,
+    Flag::Writeback,
+    Flag::Dirty,
+    Flag::Referenced,
+    Flag::Workingset,
+];
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -138,9 +145,10 @@ impl World {
         let (lruvec, memcg) = (self.machine.lruvec(id), self.machine.tree().get(id));
         let pages = (0..PAGES).map(FolioId).map(|id| {
             let word = lruvec.folios().get(id);
-            let about = lruvec.explain(id, Swappiness::default(), Millis(0));
             let accessed = lruvec.folios().is_accessed(id);
-            (word.state(), accessed, format!("{about:?}"))
+            // Of what is absent a word has no flags.
+            let flags = FLAGS.map(|flag| word.is_present() && word.has(flag));
+            (word.state(), accessed, flags)
         });
         let lists = FolioType::ALL.map(|ty| match lruvec.multi_gen() {
             Some(lru) => {

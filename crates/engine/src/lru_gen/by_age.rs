@@ -108,13 +108,4 @@ impl LruGen {
         }
         done
     }
-
-    /// Since when the oldest page has been idle at least: none is older than this tells.
-    #[must_use]
-    pub fn oldest_birth(&self, ty: FolioType) -> Option<Millis> {
-        let seqs = self.min_seq(ty)..=self.max_seq;
-        seqs.into_iter()
-            .find(|&seq| self.size(seq, ty) > 0)
-            .map(|seq| self.birth(seq))
-    }
 }

@@ -20,25 +20,19 @@ mod bloom;
 mod budget;
 mod by_age;
 mod check;
-mod commands;
 mod controller;
 mod eviction;
-mod explain;
 mod insert;
 mod look_around;
-mod min_ttl;
 mod refault;
 mod refs;
 
 pub use bloom::{BLOOM_FILTER_SHIFT, BloomFilters, is_dense};
 pub use budget::ScanTarget;
-pub use commands::{CommandError, Eviction};
 pub use controller::{Controller, Position};
 pub use eviction::{IsolateBudget, Isolated};
-pub use explain::{Explanation, Verdict};
 pub use insert::Insertion;
 pub use look_around::{LOOK_AROUND_PTES, look_around_window};
-pub use min_ttl::TtlCheck;
 pub use refs::{refs, tier};
 
 use crate::folio::{FolioId, FolioTable, FolioType};

@@ -253,58 +253,6 @@ fn test_10_a_negative_count_stays_its_own() {
 }
 
 #[test]
-fn test_11_min_ttl() {
-    let mut lruvec = lruvec(8);
-    anon(&mut lruvec, 0);
-    let outlives = |now| {
-        let check = TtlCheck {
-            min_ttl: Millis(1000),
-            now: Millis(now),
-            swappiness: SWAPPINESS,
-        };
-        lruvec.lru_gen().outlives(check)
-    };
-    assert!(!outlives(1000), "as old as the ttl is not older");
-    assert!(outlives(1001));
-}
-
-#[test]
-fn test_12_debugfs_commands() {
-    let mut lruvec = lruvec(100);
-    let mut age_at = |seq, force| lruvec.run_aging(seq, SWAPPINESS, force, Millis(1));
-    assert_eq!(age_at(3, true), Ok(()));
-    assert_eq!(age_at(3, true), Err(CommandError::Exists));
-    assert_eq!(age_at(5, true), Err(CommandError::Invalid));
-    let mut out = Vec::new();
-    let max = lruvec.lru_gen().max_seq();
-    let refused = lruvec.run_eviction(max - 1, SWAPPINESS, 10, &mut out);
-    assert_eq!(refused, Err(CommandError::Invalid));
-
-    (0..100).for_each(|id| anon(&mut lruvec, id));
-    age(&mut lruvec, 2);
-    age(&mut lruvec, 3);
-    let last = lruvec.lru_gen().max_seq() - 2;
-    while lruvec.run_eviction(last, SWAPPINESS, 1000, &mut out) == Ok(Eviction::More) {}
-    assert_eq!(out.len(), 100);
-}
-
-#[test]
-fn test_12_p63_refuses_a_full_window_without_force() {
-    let mut lruvec = Lruvec::new(Policy::MultiGen(Profile::P63), Millis(0));
-    assert_eq!(
-        lruvec.run_aging(3, SWAPPINESS, false, Millis(1)),
-        Err(CommandError::Range)
-    );
-    assert_eq!(lruvec.run_aging(3, SWAPPINESS, true, Millis(1)), Ok(()));
-    assert_eq!(
-        lruvec.run_aging(3, SWAPPINESS, true, Millis(1)),
-        Ok(()),
-        "P63: an old seq is fine"
-    );
-    assert_eq!(lruvec.lru_gen().max_seq(), 4);
-}
-
-#[test]
 fn test_14_aging_moves_pages_from_active_to_inactive() {
     let mut lruvec = lruvec(10);
     (0..10).for_each(|id| anon(&mut lruvec, id));

@@ -14,7 +14,6 @@ mod policy;
 mod reclaim;
 mod shadow_bound;
 mod unmap;
-mod zap;
 
 pub use policy::Policy;
 

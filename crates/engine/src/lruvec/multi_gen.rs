@@ -3,7 +3,7 @@
 use super::Lruvec;
 use super::policy::Lru;
 use crate::folio::{FolioId, FolioTable, FolioType};
-use crate::lru_gen::{CommandError, Eviction, IsolateBudget, Isolated, LruGen};
+use crate::lru_gen::{IsolateBudget, Isolated, LruGen};
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmstat::{ScanReason, VmEvent};
 use crate::word::{Flag, State};
@@ -104,7 +104,7 @@ impl Lruvec {
     }
 
     /// Isolates from generations up to `last` only.
-    pub fn isolate_up_to(
+    fn isolate_up_to(
         &mut self,
         last: u64,
         swappiness: Swappiness,
@@ -169,47 +169,9 @@ impl Lruvec {
         total
     }
 
-    /// debugfs `+`: ages when `seq` is the youngest generation.
-    ///
-    /// # Errors
-    /// See [`CommandError`].
-    pub fn run_aging(
-        &mut self,
-        seq: u64,
-        swappiness: Swappiness,
-        force_scan: bool,
-        now: Millis,
-    ) -> Result<(), CommandError> {
-        let (lru, folios) = self.multi_gen_mut().ok_or(CommandError::Invalid)?;
-        lru.run_aging(folios, (seq, swappiness, force_scan), now)
-    }
-
-    /// debugfs `-`: isolates up to `nr` pages of generations up to `seq`.
-    ///
-    /// # Errors
-    /// See [`CommandError`].
-    pub fn run_eviction(
-        &mut self,
-        seq: u64,
-        swappiness: Swappiness,
-        nr: usize,
-        out: &mut Vec<FolioId>,
-    ) -> Result<Eviction, CommandError> {
-        let (lru, _) = self.multi_gen_mut().ok_or(CommandError::Invalid)?;
-        lru.check_eviction(seq)?;
-        if lru.evictable_min_seq(swappiness) > seq || nr == 0 {
-            return Ok(Eviction::Done);
-        }
-        let done = self.isolate_up_to(seq, swappiness, IsolateBudget::up_to(nr), out);
-        Ok(if done.scanned == 0 {
-            Eviction::Done
-        } else {
-            Eviction::More
-        })
-    }
-
     /// The order in which reclaim would meet the pages of generation list `seq`, type `ty`.
-    /// For tests and reports: costs a look at every entry.
+    /// For tests: costs a look at every entry.
+    #[doc(hidden)]
     #[must_use]
     pub fn list_order(&self, seq: u64, ty: FolioType) -> Vec<FolioId> {
         self.lru_gen().list_order(&self.folios, seq, ty)

@@ -1,10 +1,9 @@
 //! Isolation and what becomes of isolated pages, with their accounts.
 
 use super::Lruvec;
-use super::policy::Lru;
 use crate::folio::{FolioId, FolioType};
-use crate::lru_gen::{DEF_PRIORITY, Explanation, IsolateBudget, Isolated, Verdict};
-use crate::units::{Millis, Pages, Swappiness};
+use crate::lru_gen::{DEF_PRIORITY, IsolateBudget, Isolated};
+use crate::units::{Pages, Swappiness};
 use crate::vmstat::{ScanReason, VmEvent};
 use crate::word::{Flag, State};
 use alloc::vec::Vec;
@@ -154,28 +153,5 @@ impl Lruvec {
         self.stat.add(VmEvent::Pswpout, swapped);
         self.stat.add(VmEvent::PgstealKernel, 1);
         Some(ty)
-    }
-
-    /// Why a page would or would not be taken now.
-    #[must_use]
-    pub fn explain(&self, id: FolioId, swappiness: Swappiness, now: Millis) -> Explanation {
-        if let Lru::MultiGen(lru) = &self.lru {
-            return lru.explain(&self.folios, id, swappiness, now);
-        }
-        let word = self.folios.get(id);
-        let verdict = match word.state() {
-            State::Absent | State::Shadow => Verdict::NotPresent,
-            _ if word.has(Flag::Unevictable) => Verdict::Unevictable,
-            State::OffList => Verdict::Isolated,
-            State::Listed if !swappiness.may_evict(word.folio_type()) => Verdict::TypeExcluded,
-            State::Listed if word.has(Flag::Active) => Verdict::OnActiveList,
-            State::Listed => Verdict::Candidate,
-        };
-        Explanation {
-            verdict,
-            seq: None,
-            tier: 0,
-            idle_at_least: Millis(0),
-        }
     }
 }

@@ -55,7 +55,7 @@ impl Machine {
         self.finish_by_age(by_age, now, memory)
     }
 
-    pub(super) fn by_age(&self, target: MemcgId, age: Millis, most: Pages) -> ByAge {
+    fn by_age(&self, target: MemcgId, age: Millis, most: Pages) -> ByAge {
         ByAge {
             ids: self.tree.pre_order(target).into_iter(),
             ..ByAge::own(target, age, most)

@@ -1,35 +1,14 @@
 //! Reclaim of the root by the memcg LRU. spec: memcg-lru.md 4-6.
 
 use super::{Machine, Ongoing, ReclaimRequest};
-use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH, TtlCheck};
+use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH};
 use crate::memcg::{MemcgEvent, MemcgId, MemcgOp, MemcgProfile, Segment};
-use crate::units::{Millis, Pages, Swappiness};
+use crate::units::{Pages, Swappiness};
 use crate::vmscan::{Memory, ScanControl, Share, Shrunk, TryAgain};
 
 impl Machine {
-    /// One pass over the memcg LRU at one priority; it stops as soon as the aim is reached.
-    pub fn shrink_many<M: Memory>(
-        &mut self,
-        request: ReclaimRequest,
-        priority: u32,
-        memory: &mut M,
-    ) -> Shrunk {
-        let reclaimer = self.lru_reclaimer(request, priority);
-        self.run_reclaimer(reclaimer, memory)
-    }
-
-    /// Reclaims one memcg's own pages and says what becomes of its entry. spec: memcg-lru.md 4.
-    pub fn shrink_one<M: Memory>(
-        &mut self,
-        id: MemcgId,
-        request: ReclaimRequest,
-        priority: u32,
-        memory: &mut M,
-    ) -> (MemcgOp, Shrunk) {
-        self.shrink_more((id, None), (request, priority), memory)
-    }
-
-    /// [`Self::shrink_one`], which came to `before` until it bailed out.
+    /// Reclaims one memcg's own pages, which came to `before` until it bailed out, and says what becomes of its entry.
+    /// spec: memcg-lru.md 4.
     pub(super) fn shrink_more<M: Memory>(
         &mut self,
         (id, before): (MemcgId, Option<Shrunk>),
@@ -96,30 +75,6 @@ impl Machine {
         let shifts = self.tree.is_online(id) || self.memcg_lru.profile() == MemcgProfile::Seed;
         let total = self.lruvec(id).evictable_total(swappiness);
         total.0 >> (if shifts { priority } else { 0 }) > 0
-    }
-
-    /// Thrashing prevention: true when no tenant has anything left that is older than `min_ttl`, so
-    /// that killing is kinder than reclaim. spec: lru-gen.md 9.
-    pub fn is_thrashing(&mut self, min_ttl: Millis, priority: u32, now: Millis) -> bool {
-        if min_ttl == Millis(0) {
-            return false;
-        }
-        for id in self.tree.pre_order(MemcgId::ROOT) {
-            self.tree.calculate_protection(MemcgId::ROOT, id);
-            let swappiness = self.swappiness(id, None);
-            let check = TtlCheck {
-                min_ttl,
-                now,
-                swappiness,
-            };
-            let can_give = !self.tree.below_min(MemcgId::ROOT, id)
-                && self.is_sizable(id, swappiness, priority);
-            let lru = self.lruvec(id).multi_gen();
-            if lru.is_none_or(|lru| can_give && lru.outlives(check)) {
-                return false;
-            }
-        }
-        true
     }
 
     /// Where to start, so that one pass over all has a chance to get enough. spec: memcg-lru.md 6.

@@ -1,30 +1,12 @@
-//! What can be seen of a machine: ages, counters, usage against limits, and why a page stays.
+//! What can be seen of a machine: ages, and usage against what is protected, as counted or as measured.
 
 use super::Machine;
-use crate::folio::{FolioId, FolioType};
-use crate::lru_gen::Explanation;
+use crate::folio::FolioType;
 use crate::memcg::MemcgId;
 use crate::units::{Millis, Pages};
 use crate::workingset_report::{Aggregation, Bins, PageAge};
 
 impl Machine {
-    /// Why a page would or would not be taken now.
-    #[must_use]
-    pub fn explain(&self, memcg: MemcgId, id: FolioId, now: Millis) -> Explanation {
-        let swappiness = self.swappiness(memcg, None);
-        self.lruvec(memcg).explain(id, swappiness, now)
-    }
-
-    /// How long the oldest page of `memcg` and all below it may have been idle; `None` without pages or
-    /// generations.
-    #[must_use]
-    pub fn oldest_age(&self, memcg: MemcgId, now: Millis) -> Option<Millis> {
-        let subtree = self.tree.pre_order(memcg);
-        let lrus = subtree.iter().filter_map(|&id| self.lruvec(id).multi_gen());
-        let births = lrus.flat_map(|lru| FolioType::ALL.map(|ty| lru.oldest_birth(ty)));
-        births.flatten().min().map(|birth| now.since(birth))
-    }
-
     /// The page-age histogram of `memcg` and all below it. It sums to the resident pages: those of which
     /// no age is known (on no list right now, or under the classic policy) count as young.
     #[must_use]
@@ -43,17 +25,6 @@ impl Machine {
             }
         }
         report
-    }
-
-    /// How many pages `memcg` uses above its max or its high, whichever is less: usage as measured, where
-    /// that was given ([`Self::set_measured`]).
-    #[must_use]
-    pub fn over_limit(&self, memcg: MemcgId) -> Pages {
-        let memcg = self.tree.get(memcg);
-        let limits = memcg.limits();
-        memcg
-            .usage()
-            .less(limits.max.pages().min(limits.high.pages()))
     }
 
     /// How many pages `memcg` uses that neither its min nor its low protects: what proactive reclaim may take.
@@ -82,11 +53,6 @@ impl Machine {
     pub fn set_measured(&mut self, memcg: MemcgId, usage: Pages) {
         self.tree.set_measured(memcg, Some(usage));
         self.note_measured(memcg);
-    }
-
-    /// From now on the usage of `memcg` is what is counted.
-    pub fn forget_measured(&mut self, memcg: MemcgId) {
-        self.tree.set_measured(memcg, None);
     }
 }
 

@@ -26,12 +26,8 @@ enum Kind {
     Once(Option<Pass>),
     /// Passes until it is enough, or so many more got nothing.
     Proactive { retries: u32, pass: Option<Pass> },
-    /// What has been idle for so long; of the target's own pages alone, if `own`.
-    ByAge {
-        age: Millis,
-        own: bool,
-        begun: Option<ByAge>,
-    },
+    /// What has been idle for so long, of the target's own pages alone.
+    ByAge { age: Millis, begun: Option<ByAge> },
 }
 
 impl Ongoing {
@@ -61,19 +57,9 @@ impl Ongoing {
         Self::new(target, request, Kind::Once(None))
     }
 
-    /// As [`Machine::reclaim_older_than`].
-    #[must_use]
-    pub const fn older_than(target: MemcgId, age: Millis, most: Pages, now: Millis) -> Self {
-        Self::by_age(target, (age, false), most, now)
-    }
-
     /// As [`Machine::reclaim_own_older_than`].
     #[must_use]
     pub const fn own_older_than(target: MemcgId, age: Millis, most: Pages, now: Millis) -> Self {
-        Self::by_age(target, (age, true), most, now)
-    }
-
-    const fn by_age(target: MemcgId, (age, own): (Millis, bool), most: Pages, now: Millis) -> Self {
         let request = ReclaimRequest {
             reason: ScanReason::Proactive,
             nr: most,
@@ -81,7 +67,7 @@ impl Ongoing {
             now,
         };
         let begun = None;
-        Self::new(target, request, Kind::ByAge { age, own, begun })
+        Self::new(target, request, Kind::ByAge { age, begun })
     }
 
     /// Whose memory it takes.
@@ -113,11 +99,9 @@ impl Machine {
         ongoing.request.now = now;
         let (target, request) = (ongoing.target, ongoing.request);
         match &mut ongoing.kind {
-            Kind::ByAge { age, own, begun } => {
-                let mut by_age = begun.take().unwrap_or_else(|| match own {
-                    true => ByAge::own(target, *age, request.nr),
-                    false => self.by_age(target, *age, request.nr),
-                });
+            Kind::ByAge { age, begun } => {
+                let fresh = || ByAge::own(target, *age, request.nr);
+                let mut by_age = begun.take().unwrap_or_else(fresh);
                 let is_over = self.go_on_by_age(&mut by_age, now, memory);
                 ongoing.got = by_age.got.reclaimed;
                 *begun = Some(by_age);

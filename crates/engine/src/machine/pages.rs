@@ -60,22 +60,6 @@ impl Machine {
         gone
     }
 
-    /// [`Self::fault_in`] of many pages, in order; what their shadows told is in the counters.
-    ///
-    /// # Panics
-    /// As [`Self::fault_in`].
-    pub fn fault_in_all(
-        &mut self,
-        memcg: MemcgId,
-        ids: &[FolioId],
-        (ty, kind, has_recency): (FolioType, FaultKind, bool),
-    ) {
-        self.lruvec(memcg).expect(ids);
-        for &id in ids {
-            self.fault_in(memcg, id, ty, kind, has_recency);
-        }
-    }
-
     /// A tenant's page left memory by another's hand: the kernel's own reclaim swapped it out. What it
     /// leaves is what an eviction leaves, a shadow and a charge of swap; but nobody stole it. False when
     /// it was not there.

@@ -251,16 +251,6 @@ impl Machine {
         true
     }
 
-    /// One reclaimer alone, at one priority.
-    pub(super) fn run_reclaimer<M: Memory>(
-        &mut self,
-        mut reclaimer: Reclaimer,
-        memory: &mut M,
-    ) -> Shrunk {
-        while !self.drive(&mut reclaimer, memory) {}
-        self.finish(reclaimer)
-    }
-
     /// All of `requests` at once, as threads would that run short together, with rising priority.
     /// `pick` is given how many are still at it, and says which goes next (modulo that number).
     /// Returns what each got.

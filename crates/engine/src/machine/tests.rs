@@ -53,6 +53,26 @@ pub(super) fn request(nr: u64) -> ReclaimRequest {
     }
 }
 
+impl Machine {
+    /// One pass over the memcg LRU at one priority.
+    fn shrink_many(&mut self, request: ReclaimRequest, priority: u32) -> Shrunk {
+        let mut reclaimer = self.lru_reclaimer(request, priority);
+        while !self.drive(&mut reclaimer, &mut Simple) {}
+        self.finish(reclaimer)
+    }
+
+    /// One memcg at one priority, and what becomes of its entry.
+    pub(super) fn shrink_one<M: Memory>(
+        &mut self,
+        id: MemcgId,
+        request: ReclaimRequest,
+        priority: u32,
+        memory: &mut M,
+    ) -> (MemcgOp, Shrunk) {
+        self.shrink_more((id, None), (request, priority), memory)
+    }
+}
+
 pub(super) fn usage(machine: &Machine, id: MemcgId) -> u64 {
     machine.tree().get(id).usage().0
 }
@@ -183,7 +203,7 @@ fn a_direct_reclaimer_visits_few_and_in_the_end_all() {
             now: Millis(call),
             ..request(32)
         };
-        let got = machine.shrink_many(direct, 4, &mut Simple);
+        let got = machine.shrink_many(direct, 4);
         assert!(got.reclaimed >= Pages(32), "call {call}");
         let touched = (0..ids.len())
             .filter(|&n| usage(&machine, ids[n]) < usages[n])
@@ -332,32 +352,6 @@ fn soft_limits_and_segments_reach_the_lru() {
     machine.memcg_lru.soft_limit_exceeded(ids[1]);
     assert_eq!(machine.memcg_lru().segment(ids[1]), Segment::Head);
     machine.check_invariants();
-}
-
-/// lru-gen.md 12, test 11: one tenant with something older is enough.
-#[test]
-fn thrashing_only_when_all_are_young() {
-    let (mut machine, ids) = machine(MemcgProfile::Newer, 2, 100);
-    let (mut empty, _) = self::machine(MemcgProfile::Newer, 1, 0);
-    assert!(empty.is_thrashing(Millis(1000), 0, Millis(5000)), "nothing");
-    assert!(!machine.is_thrashing(Millis(0), 0, Millis(10)), "off");
-    assert!(machine.is_thrashing(Millis(1000), 0, Millis(1000)));
-    assert!(!machine.is_thrashing(Millis(1000), 0, Millis(1001)));
-    for now in [900, 950, 990, 1000] {
-        let seq = machine.lruvec(ids[0]).lru_gen().max_seq();
-        machine
-            .lruvec_mut(ids[0])
-            .inc_max_seq(seq, Swappiness::default(), Millis(now));
-    }
-    assert!(
-        !machine.is_thrashing(Millis(1000), 0, Millis(1001)),
-        "the other one is older"
-    );
-    protect(&mut machine, ids[1], 100, 0);
-    assert!(
-        machine.is_thrashing(Millis(1000), 0, Millis(1001)),
-        "but may lose nothing"
-    );
 }
 
 /// What the memcg LRU replaced: every tenant gives at every write, wanted or not.

@@ -21,7 +21,7 @@ pub use by_age::shrink_older_than;
 pub use scan_control::{Kept, ScanControl, ScanReduction, Share, Shrunk, TryAgain};
 pub use settle::Settled;
 pub use shrink::{shrink_lruvec, usable_swappiness};
-pub use watermark::{Kswapd, KswapdStep, WATERMARK_SCALE_FACTOR, Watermarks, min_free_kbytes};
+pub use watermark::{WATERMARK_SCALE_FACTOR, Watermarks, min_free_kbytes};
 
 pub use crate::units::SWAP_CLUSTER_MAX;
 pub use crate::vmstat::ScanReason;

@@ -128,35 +128,6 @@ impl PageAge {
             .filter(|bin| bin.edge.is_none_or(|edge| edge >= age));
         Bytes(cold.map(|bin| bin.bytes().0).sum())
     }
-
-    /// The promotion threshold: the smallest edge that `percent` of all pages are within.
-    /// `interpolated`: between the edges, pages taken as evenly spread.
-    #[must_use]
-    pub fn age_of_share(&self, percent: u64, interpolated: bool) -> Option<Millis> {
-        let all: u128 = self
-            .bins()
-            .iter()
-            .map(|bin| u128::from(bin.bytes().0))
-            .sum();
-        let wanted = all * u128::from(percent);
-        let (mut below, mut last) = (0u128, Millis(0));
-        for bin in self.bins() {
-            let here = u128::from(bin.bytes().0) * 100;
-            let edge = bin.edge?;
-            if below + here >= wanted {
-                let missing = wanted - below;
-                let into = u128::from(edge.0 - last.0) * missing;
-                let part = u64::try_from(into.div_ceil(here.max(1))).ok()?;
-                return Some(if interpolated {
-                    last.after(Millis(part))
-                } else {
-                    edge
-                });
-            }
-            (below, last) = (below + here, edge);
-        }
-        None
-    }
 }
 
 #[cfg(test)]
@@ -174,15 +145,6 @@ mod tests {
             report.add_to(n, FolioType::Anon, Pages(pages));
         }
         report
-    }
-
-    /// workingset-report.md 11, test 14.
-    #[test]
-    fn eighty_percent_rule() {
-        let report = page_age(&[(1000, 50), (5000, 25), (10_000, 15)], 10);
-        assert_eq!(report.age_of_share(80, false), Some(Millis(10_000)));
-        assert_eq!(report.age_of_share(80, true), Some(Millis(6667)));
-        assert_eq!(report.age_of_share(95, false), None, "beyond the last edge");
     }
 
     /// workingset-report.md 11, test 15.

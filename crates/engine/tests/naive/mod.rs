@@ -230,14 +230,6 @@ impl Naive {
         true
     }
 
-    /// A mapping goes.
-    pub fn zap(&mut self, id: u32, recency: bool) {
-        let page = &mut self.pages[id as usize];
-        if std::mem::take(&mut page.accessed) && recency && page.ty == FolioType::File {
-            self.mark_accessed(id);
-        }
-    }
-
     pub fn mark_accessed(&mut self, id: u32) {
         let page = &mut self.pages[id as usize];
         if !matches!(page.place, Place::Gen(_) | Place::Off) || page.unevictable {

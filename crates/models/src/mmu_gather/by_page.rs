@@ -62,8 +62,9 @@ impl Frames {
         self.stats.mapped[Self::stat_of(folio.kind)] -= i64::from(gone);
     }
 
-    /// Drops one reference, and frees the folio with the last.
-    pub fn free_page(&mut self, frame: u64) {
+    /// Drops one reference, and frees the folio with the last: what a test's model does.
+    #[cfg(test)]
+    pub(super) fn free_page(&mut self, frame: u64) {
         self.free_pages(&[frame]);
     }
 }

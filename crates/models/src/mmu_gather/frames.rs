@@ -153,8 +153,9 @@ impl Frames {
         &self.folios[self.index(frame)]
     }
 
-    /// The folio of `frame`, to set up what a test or workload needs.
-    pub fn folio_mut(&mut self, frame: u64) -> &mut FolioInfo {
+    /// The folio of `frame`, to set up what a test needs.
+    #[cfg(test)]
+    pub(super) fn folio_mut(&mut self, frame: u64) -> &mut FolioInfo {
         let index = self.index(frame);
         &mut self.folios[index]
     }
@@ -173,8 +174,9 @@ impl Frames {
         self.mapcount.get(slot(frame))
     }
 
-    /// Sets how often `frame` is mapped, to set up what a test or workload needs.
-    pub fn set_mapcount(&mut self, frame: u64, count: u16) {
+    /// Sets how often `frame` is mapped, to set up what a test needs.
+    #[cfg(test)]
+    pub(super) fn set_mapcount(&mut self, frame: u64, count: u16) {
         self.mapcount.set(slot(frame), count);
     }
 

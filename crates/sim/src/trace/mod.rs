@@ -24,6 +24,7 @@ pub use looks::Looks;
 
 use error::Fault;
 use input::Input;
+#[cfg(test)]
 use std::io::Read;
 use std::path::Path;
 
@@ -101,7 +102,8 @@ impl Trace {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn from_reader(
+    #[cfg(test)]
+    pub(crate) fn from_reader(
         name: &Path,
         stream: Box<dyn Read>,
         options: &TraceOptions,

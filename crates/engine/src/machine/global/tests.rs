@@ -1,11 +1,11 @@
-//! Where a reclaim of the root starts, and what becomes of the dead.
+//! Where a reclaim of the root starts, who gives last, and what becomes of the dead.
 
 use super::*;
 use crate::FolioId;
 use crate::lruvec::Lruvec;
 use crate::machine::tests::{Simple, machine, request};
 use crate::memcg::{MemcgLimits, MemcgLru};
-use crate::units::{Bytes, Limit};
+use crate::units::{Bytes, Limit, Millis};
 use crate::vmscan::PageOut;
 use crate::word::Flag;
 use alloc::vec::Vec;

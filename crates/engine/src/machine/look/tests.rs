@@ -1,7 +1,7 @@
 //! Usage as measured: limits and protection go by it, and the tree stays sound.
 
 use super::*;
-use crate::lru_gen::Verdict;
+use crate::folio::FolioId;
 use crate::lruvec::Policy;
 use crate::machine::shrink::tests::{Scripted, cold};
 use crate::machine::{Machine, ReclaimRequest};
@@ -30,9 +30,8 @@ fn limited(max: u64, high: u64) -> Machine {
 #[test]
 fn limits_go_by_what_was_measured() {
     let mut machine = limited(1200, 1100);
-    assert_eq!(machine.over_limit(ONE), Pages(0));
     machine.set_measured(ONE, Pages(1500));
-    assert_eq!(machine.over_limit(ONE), Pages(400));
+    assert_eq!(machine.tree().get(ONE).usage(), Pages(1500));
     assert_eq!(machine.tree().get(ONE).charged(), Pages(1000));
     let root = machine.tree().get(MemcgId::ROOT);
     assert_eq!(root.usage(), Pages(1500), "its parent's usage holds it");
@@ -45,9 +44,10 @@ fn limits_go_by_what_was_measured() {
     );
     assert!(machine.tree().get(ONE).usage() < Pages(1200));
     assert_eq!(machine.enforce_limits(ONE, Millis(9), &mut memory), Ok(()));
-    assert_eq!(machine.over_limit(ONE), Pages(0));
+    let used = machine.tree().get(ONE).usage();
+    assert!(used <= Pages(1100), "{used:?} with a high of 1,100");
     machine.check_invariants();
-    machine.forget_measured(ONE);
+    machine.tree.set_measured(ONE, None);
     let memcg = machine.tree().get(ONE);
     assert_eq!(memcg.usage(), memcg.charged());
     machine.check_invariants();
@@ -57,7 +57,9 @@ fn limits_go_by_what_was_measured() {
 fn without_limits_nothing_is_over() {
     let mut machine = cold(64, Policy::default(), [10, 0]);
     machine.set_measured(ONE, Pages(u64::MAX / 4));
-    assert_eq!(machine.over_limit(ONE), Pages(0));
+    let mut memory = Scripted::new(|_| PageOut::Stored);
+    assert_eq!(machine.enforce_limits(ONE, Millis(9), &mut memory), Ok(()));
+    assert!(memory.batches.is_empty());
     machine.check_invariants();
 }
 
@@ -94,7 +96,7 @@ fn the_tree_stays_sound() {
     machine.set_measured(a, Pages(500));
     assert_eq!(usage(&machine, slice), 250, "it was measured itself");
     machine.check_invariants();
-    machine.forget_measured(slice);
+    machine.tree.set_measured(slice, None);
     assert_eq!(usage(&machine, slice), 530);
     machine.offline(a);
     assert!(!machine.tree().exists(a), "it had no page");
@@ -129,15 +131,6 @@ fn protection_goes_by_what_was_measured() {
     assert_eq!(take(&mut machine, 10), Pages(0));
     machine.set_measured(ONE, Pages(1500));
     assert!(take(&mut machine, 11) >= Pages(100));
-}
-
-#[test]
-fn a_page_is_explained() {
-    let machine = cold(64, Policy::default(), [10, 0]);
-    let told = machine.explain(ONE, FolioId(3), Millis(100));
-    assert_eq!(told.verdict, Verdict::Candidate);
-    assert!(told.idle_at_least >= Millis(97), "{told:?}");
-    assert_eq!(machine.oldest_age(ONE, Millis(100)), Some(Millis(100)));
 }
 
 /// (The story: `reclaim / --older-than` took a step of the root that reached all below it, and by it what a tenant's low protects.)
