@@ -236,8 +236,8 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
         "crates/daemon/src/tenants",
         &[
             &["awake"],
-            &["file", "values", "config", "near", "notify", "snapshot"],
-            &["inode", "reports", "metrics", "history"],
+            &["file", "values", "near", "notify", "snapshot"],
+            &["config", "inode", "reports", "metrics", "history"],
             &["content", "keeper", "page"],
             &["desk", "site"],
             &["listen"],

@@ -12,6 +12,7 @@ use host::system::PathPattern;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, de};
 
+use super::file::File;
 use crate::error::{Error, ExitCode};
 use crate::http::Address;
 use crate::options::{Bytes, CpuShare, EvictBy, Millis, Size, bytes, millis};
@@ -215,6 +216,13 @@ impl Config {
     pub fn parse(text: &str) -> Result<Config, String> {
         let config: Config = toml::from_str(text).map_err(|error| explain(&error, text))?;
         for path in config.tenants.keys() {
+            if let Some(part) = taken_name(path) {
+                return Err(format!(
+                    "[tenants.\"{}\"]: no tenant can be called `{}`",
+                    path.escape_debug(),
+                    part.escape_debug()
+                ));
+            }
             let is_plain = |part: &str| !part.is_empty() && part != "." && part != "..";
             if !path.split('/').all(is_plain) {
                 return Err(format!(
@@ -229,6 +237,21 @@ impl Config {
         }
         Ok(config)
     }
+}
+
+/// What of a path no tenant can be called: files of a tenant's directory and the root's nodes are found by their names first, and the kernel's names
+/// hold no line break.
+fn taken_name(path: &str) -> Option<&str> {
+    let is_node = |part: &str| {
+        let number = part.strip_prefix("node");
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let mut parts = path.split('/').enumerate();
+    let found = parts.find(|(depth, part)| {
+        let is_file = [true, false].map(|is_root| File::named(part.as_ref(), is_root));
+        is_file.iter().any(Option::is_some) || (*depth == 0 && is_node(part)) || part.contains('\n')
+    });
+    found.map(|(_, part)| part)
 }
 
 /// What toml says, on one line, with the line of the file and the key that was likely meant.
@@ -451,12 +474,27 @@ mod tests {
             ("[tenants.\"a/../b\"]", &["a/../b", "names"]),
             ("[tenants.\"/a\"]", &["/a", "names"]),
             ("[tenants.\"host/a\"]", &["host"]),
+            ("[tenants.\"memory.low\"]", &["`memory.low`"]),
+            ("[tenants.node0]", &["`node0`"]),
+            ("[tenants.\"a\\nb\"]", &["`a\\nb`"]),
+            ("[tenants.\"a/cgroup.procs\"]", &["`cgroup.procs`"]),
         ] {
             let error = Config::parse(text).expect_err(text);
             for part in parts {
                 assert!(error.contains(part), "{text}: {error}");
             }
             assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+
+    /// (The story: one with the name of a file was made, and could neither be entered nor removed through the mount.)
+    #[test]
+    fn no_tenant_has_the_name_of_something_else() {
+        for path in ["memory.stat", "node12", "a/memory.stat", "a/b\nc"] {
+            assert!(taken_name(path).is_some(), "{path}");
+        }
+        for path in ["a/node0", "node", "nodes", "node1a", "memory", "a.b/c"] {
+            assert_eq!(taken_name(path), None);
         }
     }
 

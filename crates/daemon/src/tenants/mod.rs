@@ -3,7 +3,7 @@
 //! Invariant: one thread has the tree ([`host::manage::tenants`]); whoever else wants something of it leaves a job at its
 //! desk. Ended in any way, it leaves the tenants, their processes and their limits as they are.
 //!
-//! Floors: `awake`; `file`, `values`, `config`, `near`, `notify`, `snapshot`; `inode`, `reports`, `metrics`, `history`; `content`, `desk`, `keeper`,
+//! Floors: `awake`; `file`, `values`, `near`, `notify`, `snapshot`; `config`, `inode`, `reports`, `metrics`, `history`; `content`, `desk`, `keeper`,
 //! `page`; `site`; `listen`; `asked`, `directory`; `mount`, `talk`; here the loop.
 
 mod asked;
