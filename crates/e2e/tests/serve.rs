@@ -168,6 +168,14 @@ fn a_limit_holds_and_the_program_is_as_it_was() {
         assert!(tree.number("a/memory.current") <= 64 * MIB);
     }
     assert_eq!(tree.line("a/memory.events", "oom_kill"), 0);
+    // Charges that met the limit are the kernel's to count: pages that came since a look are none.
+    let hits = || std::fs::read_to_string(tree.group("a/memory.failcnt")).expect("version 1");
+    let hits = || hits().trim().parse::<u64>().expect("a number");
+    let (before, max, after) = (hits(), tree.line("a/memory.events", "max"), hits());
+    assert!(
+        (before..=after).contains(&max),
+        "{max}, the kernel {before} to {after}"
+    );
 }
 
 /// (The story: a limit below what is in use takes its place later, and one of swap, which on version 1 needs it, was forgotten.)

@@ -213,6 +213,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
                 "look",
                 "hold",
                 "ask",
+                "events",
                 "policy",
                 "reclaim",
                 "figures",

@@ -352,6 +352,14 @@ impl Wall {
         count.ok_or_else(|| self.told(file, Errno::INVAL))
     }
 
+    /// How often a charge met its hard limit, on version 1: of the group alone, whoever was charged below it.
+    ///
+    /// # Errors
+    /// If it cannot be read; version 2 has it among `memory.events`.
+    pub fn limit_hits(&self) -> io::Result<u64> {
+        self.number("memory.failcnt")
+    }
+
     fn number(&self, file: &str) -> io::Result<u64> {
         let text = self.read(file)?;
         number(text.trim_ascii()).ok_or_else(|| self.told(file, Errno::INVAL))

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use engine::memcg::{MemcgEvent, MemcgId};
+use engine::memcg::MemcgId;
 use engine::memory_stat::MemoryStat;
 use engine::{Bytes, FolioType, Limit};
 use rustix::io::Errno;
@@ -18,9 +18,8 @@ use super::super::stall::{Stalls, swap_ins};
 use super::Tenants;
 use crate::ages::MemoryKind;
 use crate::report::{LimitsReport, Report};
-use crate::system::cgroup::{Cache, Version};
+use crate::system::cgroup::Cache;
 use crate::system::pressure::{Pressure, parse};
-use crate::system::text::flat;
 
 /// What the kernel counts of a tenant's group, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -253,57 +252,6 @@ impl Tenants {
         let machine = &mut self.driver.machine;
         machine.flush_stats();
         Ok(all.map(|one| (one, machine.memory_stat(one))).collect())
-    }
-
-    /// memory.events by name, of it and all below it or of it alone: what the kernel counts (version 2; kills by version 1, too), and
-    /// what we do. Reclaim of what is under its low is both's to count; version 1 has no other events, and they are the engine's.
-    ///
-    /// # Errors
-    /// ENODEV.
-    pub fn events(
-        &mut self,
-        memcg: MemcgId,
-        is_local: bool,
-    ) -> Result<Vec<(&'static str, u64)>, Errno> {
-        let file = match is_local {
-            true => "memory.events.local",
-            false => "memory.events",
-        };
-        let kernels = match self.groups.version {
-            Version::V1 => None,
-            Version::V2 => self.tenant(memcg)?.wall.file(file).ok(),
-        };
-        // Version 1 counts kills of each group alone.
-        let of = match (self.groups.version, is_local) {
-            (Version::V2, _) => Vec::new(),
-            (Version::V1, true) => vec![memcg],
-            (Version::V1, false) => self.below(memcg),
-        };
-        let walls = of.iter().filter_map(|id| self.tenants.get(id));
-        let kills: u64 = walls
-            .filter_map(|tenant| tenant.wall.oom_kills().ok())
-            .sum();
-        let machine = &mut self.driver.machine;
-        let events = match is_local {
-            true => *machine.memory_events_local(memcg),
-            false => machine.memory_events(memcg),
-        };
-        let of_memory = [
-            MemcgEvent::Low,
-            MemcgEvent::High,
-            MemcgEvent::Max,
-            MemcgEvent::Oom,
-            MemcgEvent::OomKill,
-            MemcgEvent::OomGroupKill,
-        ];
-        let kernels = |event: MemcgEvent| flat(kernels.as_deref()?, event.name());
-        let count = |event: MemcgEvent| match (event, kernels(event)) {
-            (MemcgEvent::Low, kernels) => events.get(event) + kernels.unwrap_or(0),
-            (_, Some(kernels)) => kernels,
-            (MemcgEvent::OomKill, None) => kills,
-            (event, None) => events.get(event),
-        };
-        Ok(of_memory.map(|event| (event.name(), count(event))).to_vec())
     }
 
     /// All that is known of it and all below it.

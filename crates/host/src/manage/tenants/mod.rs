@@ -7,13 +7,14 @@
 //!
 //! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`; `tenant`, `under_way` (reclaims in slices); here the tree and its
 //! clock; `host` (the host's own groups), `pressure`, `protection`; `unmapped` (page cache), `curves`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`,
-//! `ask`, `reclaim` (what people ask for), `figures` (of all at once).
+//! `ask`, `events`, `reclaim` (what people ask for), `figures` (of all at once).
 
 mod ask;
 mod budget;
 mod by_path;
 mod cache;
 mod curves;
+mod events;
 pub mod figures;
 mod hold;
 mod host;
