@@ -239,6 +239,9 @@ fn a_killed_one_is_followed_by_the_next() {
     let sleeper = known(&tree, "a/b", 96);
     tree.write("a/memory.max", "64m");
     tree.write("a/b/memory.low", "8m");
+    tree.write("node0/workingset_report/page_age_intervals", "1000,3000");
+    tree.write("a/b/memory.workingset.refresh_interval", "N0=500");
+    tree.write("a/b/memory.workingset.report_threshold", "N0=700");
     for _ in 0..4 {
         std::thread::sleep(chance.millis(0, 700));
         tree.kill();
@@ -246,6 +249,17 @@ fn a_killed_one_is_followed_by_the_next() {
         tree.start();
         assert_eq!(tree.number("a/memory.max"), 64 * MIB);
         assert_eq!(tree.number("a/b/memory.low"), 8 * MIB);
+        // Whoever reads its reports goes on, too.
+        let bins = tree.read("node0/workingset_report/page_age_intervals");
+        assert_eq!(bins, "1000,3000\n");
+        let report = tree.read("a/b/memory.workingset.page_age");
+        assert_eq!(
+            report.lines().filter(|line| line.contains("anon=")).count(),
+            3
+        );
+        let [refresh, threshold] = ["refresh_interval", "report_threshold"]
+            .map(|name| tree.read(&format!("a/b/memory.workingset.{name}")));
+        assert_eq!((refresh.trim(), threshold.trim()), ("N0=500", "N0=700"));
         assert_eq!(
             tree.read("a/b/cgroup.procs").trim(),
             sleeper.pid().to_string()

@@ -99,7 +99,27 @@ pub(super) fn write(
         let pages = bytes / 4096;
         return Ok(Written::Reclaiming { number, pages });
     }
-    change(tenants, reports, place, text).map(|()| Written::Done)
+    change(tenants, reports, place, text)?;
+    if place.file.is_of_reports() {
+        let noted = reports.noted(place.serial, tenants.nodes());
+        // Where groups take no notes, or may not be changed, it is forgotten with us.
+        let _ = tenants.note_reports(place.memcg, &noted);
+    }
+    Ok(Written::Done)
+}
+
+/// What was asked of the reports of a tenant that has come holds, if it was there before us.
+pub(super) fn take_up(tenants: &mut Tenants, reports: &mut Reports, serial: u64) {
+    let Some(memcg) = tenants.by_serial(serial) else {
+        return;
+    };
+    if let Some(noted) = tenants.noted_reports(memcg) {
+        reports.take_up(serial, tenants.nodes(), &noted);
+        if reports.is_on(serial) {
+            // One that is gone is forgotten by the next look.
+            let _ = tenants.watch_cache(memcg);
+        }
+    }
 }
 
 /// Writes to a file that takes effect at once.

@@ -125,6 +125,7 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
 fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error> {
     let wake = Wake::that_reloads()?;
     asked.apply(&mut tree.lock())?;
+    take_up(&mut tree.lock());
     let (desk, inbox) = desk::open(tree).map_err(|error| {
         let what = format!("cannot make a pair of sockets: {error}");
         Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
@@ -199,6 +200,13 @@ fn work(
     }
 }
 
+/// Reports of tenants that have come are as they were asked for.
+fn take_up(tree: &mut Tree) {
+    for serial in tree.tenants.came() {
+        content::take_up(&mut tree.tenants, &mut tree.reports, serial);
+    }
+}
+
 /// What the tree has to say since the last time: to who waits for reports, to the kernel, to people and to who shows it.
 fn tell(
     tree: &mut Tree,
@@ -206,6 +214,7 @@ fn tell(
     listening: Option<&mut Listening>,
     log: &mut dyn Log,
 ) {
+    take_up(tree);
     let Tree {
         tenants, reports, ..
     } = tree;

@@ -63,6 +63,13 @@ pub(super) enum Setting {
     Threshold,
 }
 
+/// Names of settings where they are noted.
+const SETTINGS: [(Setting, &str); 2] = [
+    (Setting::Refresh, "refresh_interval"),
+    (Setting::Threshold, "report_threshold"),
+];
+const INTERVALS: &str = "page_age_intervals";
+
 /// Which bytes of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
@@ -148,6 +155,52 @@ impl Reports {
             settings.last.remove(&place);
         }
         Ok(())
+    }
+
+    /// All that was asked for a tenant, for the next manager: a line for each setting, with its name and what would be written for each node. The
+    /// root's have the bins of all.
+    pub(super) fn noted(&self, serial: u64, nodes: &[u32]) -> String {
+        let mut text = String::new();
+        for (which, name) in SETTINGS {
+            let _ = write!(text, "{name} {}", self.print(serial, which, nodes, None));
+        }
+        if serial == 0 {
+            text.push_str(INTERVALS);
+            for (place, node) in (0..).zip(nodes) {
+                let _ = write!(text, " N{node}={}", self.intervals(place).trim_end());
+            }
+        }
+        text
+    }
+
+    /// What [`Reports::noted`] told holds. A node that there is no more is left out, and so is what cannot be read.
+    pub(super) fn take_up(&mut self, serial: u64, nodes: &[u32], noted: &str) {
+        for line in noted.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let Some(name) = words.next() else {
+                continue;
+            };
+            let setting = SETTINGS.iter().find(|(_, known)| *known == name);
+            for word in words {
+                match setting {
+                    Some((which, _)) => {
+                        let _ = self.set(serial, *which, nodes, (None, word));
+                    }
+                    None if name == INTERVALS => {
+                        let _ = self.take_up_intervals(nodes, word);
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
+
+    fn take_up_intervals(&mut self, nodes: &[u32], word: &str) -> Option<()> {
+        let (node, edges) = word.strip_prefix('N')?.split_once('=')?;
+        let node: u32 = node.parse().ok()?;
+        let place = nodes.iter().position(|known| *known == node)?;
+        // None are written by an empty line.
+        self.set_intervals(place, &format!("{edges}\n")).ok()
     }
 
     /// `page_age` of a tenant: of one node, or of all that have a refresh interval; or what of it is an estimate.
@@ -303,6 +356,41 @@ mod tests {
             assert!(text.len() <= reports.at_most(64), "{} bytes", text.len());
             assert!(text.len() > 4096);
         }
+    }
+
+    /// (The story: a service manager started a killed `serve` anew, and the agent beside it read empty reports from then on, without an error.)
+    #[test]
+    fn what_is_noted_is_taken_up() {
+        let nodes = [0, 2];
+        let (mut reports, mut next) = (Reports::default(), Reports::default());
+        for (which, text) in [
+            (Setting::Refresh, "N0=500"),
+            (Setting::Threshold, "N2=2500"),
+        ] {
+            assert_eq!(reports.set(7, which, &nodes, (None, text)), Ok(()));
+            assert_eq!(reports.set(0, which, &nodes, (Some(1), "10")), Ok(()));
+        }
+        assert_eq!(reports.set_intervals(1, "1000,2000"), Ok(()));
+        for serial in [0, 7, 8] {
+            let noted = reports.noted(serial, &nodes);
+            next.take_up(serial, &nodes, &noted);
+            assert_eq!(next.noted(serial, &nodes), noted);
+        }
+        assert!(next.is_on(0) && next.is_on(7) && !next.is_on(8));
+        assert_eq!(next.intervals(0), "\n");
+        assert_eq!(next.intervals(1), "1000,2000\n");
+        // Of a node that is gone, and of nonsense, nothing is left.
+        let mut other = Reports::default();
+        other.take_up(7, &[0], &reports.noted(7, &nodes));
+        other.take_up(0, &[0], &reports.noted(0, &nodes));
+        other.take_up(
+            9,
+            &[0],
+            "x N0=1\nrefresh_interval N0= =1 N 5\n\npage_age_intervals N0",
+        );
+        assert_eq!(other.print(7, Setting::Refresh, &[0], None), "N0=500 \n");
+        assert!(!other.is_on(0) && !other.is_on(9));
+        assert_eq!(other.intervals(0), "\n");
     }
 
     #[test]

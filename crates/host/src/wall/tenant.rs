@@ -7,7 +7,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, XattrFlags, fgetxattr, flock, fsetxattr};
+use rustix::fs::{FlockOperation, XattrFlags, fgetxattr, fgetxattr_query, flock, fsetxattr};
 use rustix::io::Errno;
 
 use super::limits::Limits;
@@ -20,8 +20,8 @@ use crate::system::{Groups, Identity};
 
 /// What was asked for a tenant, in its manager's words.
 const ASKED: &str = "user.pagetide.asked";
-/// Longer than any of these.
-const ASKED_MAX: usize = 512;
+/// What was asked of its reports, in the words of whoever makes them.
+const REPORTS: &str = "user.pagetide.reports";
 /// What the kernel keeps of a group: never reclaimed, and last of all.
 const PROTECTION: [&str; 2] = ["memory.min", "memory.low"];
 /// Others may go through a tenant's directory and read its files by name, and not open it: whoever can, can lock it, and who holds
@@ -264,17 +264,41 @@ impl Wall {
     /// # Errors
     /// The kernel's.
     pub fn note_asked(&self, text: &str) -> Result<(), Errno> {
-        fsetxattr(self.dir(), ASKED, text.as_bytes(), XattrFlags::empty())
+        self.note(ASKED, text)
     }
 
     /// What was asked for it, if anything.
     #[must_use]
     pub fn asked(&self) -> Option<String> {
+        self.noted(ASKED)
+    }
+
+    /// Remembers what was asked of its reports.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn note_reports(&self, text: &str) -> Result<(), Errno> {
+        self.note(REPORTS, text)
+    }
+
+    /// What was asked of its reports, if anything.
+    #[must_use]
+    pub fn reports(&self) -> Option<String> {
+        self.noted(REPORTS)
+    }
+
+    fn note(&self, name: &str, text: &str) -> Result<(), Errno> {
+        fsetxattr(self.dir(), name, text.as_bytes(), XattrFlags::empty())
+    }
+
+    /// What we wrote there.
+    fn noted(&self, name: &str) -> Option<String> {
         if !has_our_notes(self.dir()) {
             return None;
         }
-        let mut text = [0; ASKED_MAX];
-        let length = fgetxattr(self.dir(), ASKED, &mut text[..]).ok()?;
+        let length = fgetxattr_query(self.dir(), name).ok()?;
+        let mut text = vec![0; length];
+        let length = fgetxattr(self.dir(), name, &mut text[..]).ok()?;
         Some(String::from_utf8_lossy(text.get(..length)?).into_owned())
     }
 }

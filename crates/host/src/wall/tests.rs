@@ -395,11 +395,14 @@ fn what_stands_on_a_group_of_somebody_elses_is_not_believed() {
     let dir = own.dir.join("user.slice");
     let wall = Wall::make_for_host(&groups, &dir, MANAGER).unwrap();
     wall.note_asked("0 0 max max max max").unwrap();
+    let long = "N0=1 ".repeat(200);
+    wall.note_reports(&long).unwrap();
+    assert_eq!(wall.reports(), Some(long));
     lowered::note(wall.dir(), None, 17);
     let found = || Wall::of_host(&groups, &dir, MANAGER).unwrap();
     let is_noted = |wall: &Wall| lowered::is_noted(wall.dir());
     rustix::fs::chown(&dir, Some(rustix::fs::Uid::from_raw(65534)), None).unwrap();
-    assert_eq!(found().asked(), None);
+    assert_eq!((found().asked(), found().reports()), (None, None));
     assert!(is_noted(&found()), "nothing is done by it");
     rustix::fs::chown(&dir, Some(rustix::process::geteuid()), None).unwrap();
     rustix::fs::chmod(&dir, 0o777.into()).unwrap();

@@ -154,6 +154,21 @@ impl Tenants {
         self.driver.set_noreuse(noreuse);
     }
 
+    /// Remembers on its group what was asked of its reports.
+    ///
+    /// # Errors
+    /// ENODEV; EPERM of a group of the host that may not be changed; the kernel's.
+    pub fn note_reports(&self, memcg: MemcgId, text: &str) -> Result<(), Errno> {
+        self.may_change(memcg)?;
+        self.tenant(memcg)?.wall.note_reports(text)
+    }
+
+    /// What was remembered there, if anything.
+    #[must_use]
+    pub fn noted_reports(&self, memcg: MemcgId) -> Option<String> {
+        self.tenant(memcg).ok()?.wall.reports()
+    }
+
     /// Moves a process in, as the kernel does for the same words.
     ///
     /// # Errors

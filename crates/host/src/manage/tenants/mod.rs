@@ -130,6 +130,8 @@ pub struct Tenants {
     pressed: BTreeSet<MemcgId>,
     /// Groups with our mark that could not be had, each told of once.
     unheld: BTreeSet<PathBuf>,
+    /// Who came since somebody asked, by number.
+    came: Vec<u64>,
     /// Who went by another's hand since somebody asked: the number of the one above, and the name there.
     gone: Vec<(u64, OsString)>,
 }
@@ -194,6 +196,7 @@ impl Tenants {
             actions: Vec::new(),
             pressed: BTreeSet::new(),
             unheld: BTreeSet::new(),
+            came: Vec::new(),
             gone: Vec::new(),
         };
         tenants.driver.cull();
@@ -246,6 +249,11 @@ impl Tenants {
     /// was asked for (memory.reclaim) is no pressure. spec: workingset-report.md 5.
     pub fn pressed(&mut self) -> BTreeSet<MemcgId> {
         std::mem::take(&mut self.pressed)
+    }
+
+    /// Tenants that were made, or found, since the last call, by their numbers.
+    pub fn came(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.came)
     }
 
     /// Tenants whose groups somebody else removed since the last call: the number of the tenant above, and the name there.
@@ -368,6 +376,7 @@ impl Tenants {
     fn admit(&mut self, memcg: MemcgId, path: PathBuf, wall: Wall, of_host: bool) {
         let serial = self.next_serial;
         self.next_serial += 1;
+        self.came.push(serial);
         let mut tenant = Tenant::new((memcg, serial), path.clone(), wall, of_host);
         let may_change = !of_host || self.host.as_ref().is_some_and(|host| host.manage);
         let told = match may_change {
