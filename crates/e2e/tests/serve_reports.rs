@@ -200,3 +200,65 @@ fn page_cache_that_nobody_maps_is_told_and_taken() {
     tree.write("a/memory.workingset.refresh_interval", "N0=0");
     assert_eq!(tree.read("a/memory.workingset.page_age_estimated"), "");
 }
+
+/// What a file holds, once more each time that it is told to have changed.
+const FOLLOWS: &str = "
+import os, select, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+if sys.argv[2] == 'edges':
+    waits = select.epoll()
+    waits.register(file, select.EPOLLPRI | select.EPOLLET)
+else:
+    waits = select.poll()
+    waits.register(file, select.POLLPRI)
+while True:
+    try:
+        print(os.pread(file, 4096, 0).decode().replace('\\n', ' '), flush=True)
+    except OSError as error:
+        print('gone', error.errno, flush=True)
+        break
+    waits.poll()
+";
+
+/// (The story: service managers, runtimes of containers and killers wait for these files by poll(2), and slept for ever.)
+#[test]
+fn events_wake_who_waits_for_them() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    tree.make("a");
+    let follow = |file: &str, how: &str| {
+        let file = tree.at(file).display().to_string();
+        Run::new(["python3", "-c", FOLLOWS, &file, how]).start()
+    };
+    let ways = ["levels", "edges"].map(|how| follow("a/cgroup.events", how));
+    let events =
+        ["memory.events", "memory.events.local"].map(|file| follow(&format!("a/{file}"), "levels"));
+    let told = |what: &str, times: usize| {
+        wait::until(what, SOON, || {
+            let told = ways.iter().map(|one| one.stdout().matches(what).count());
+            told.min().is_some_and(|told| told >= times)
+        });
+    };
+    told("populated 0 ", 1);
+    let sleeper = Sleeper::start(tree.inside("a"), 64);
+    told("populated 1 ", 1);
+    assert!(events.iter().all(|one| !one.stdout().is_empty()));
+    let before = ways
+        .each_ref()
+        .map(|one| one.stdout().matches("populated 0 ").count());
+    // Its wall is met.
+    tree.write("a/memory.max", "32m");
+    let _ = sleeper.touch();
+    let is_met = |text: &str| text.lines().any(|line| !line.contains("max 0 "));
+    wait::until("charges met the limit", SOON, || {
+        events.iter().all(|one| is_met(&one.stdout()))
+    });
+    drop(sleeper);
+    told("populated 0 ", before.into_iter().max().unwrap_or(0) + 1);
+    std::fs::remove_dir(tree.at("a")).expect("nobody is in it");
+    told("gone 19", 1);
+    wait::until("all are told", SOON, || {
+        events.iter().all(|one| one.stdout().contains("gone 19"))
+    });
+}

@@ -42,7 +42,7 @@ pub(super) fn read(
         File::Controllers => "memory\n".to_owned(),
         // Memory is handed down to all, and is all that there is.
         File::SubtreeControl => "memory\n".to_owned(),
-        File::CgroupEvents => cgroup_events(tenants, memcg)?,
+        File::CgroupEvents => return cgroup_events(tenants, memcg),
         File::Type => "domain\n".to_owned(),
         File::Current => line(tenants.usage(memcg)?.current),
         File::Peak => line(tenants.usage(memcg)?.peak),
@@ -184,9 +184,15 @@ fn subtree_control(text: &str) -> Result<(), Errno> {
     }
 }
 
-fn cgroup_events(tenants: &Tenants, memcg: MemcgId) -> Result<String, Errno> {
-    let populated = u8::from(tenants.is_populated(memcg)?);
-    Ok(format!("populated {populated}\nfrozen 0\n"))
+/// As the kernel has it. Version 1 has no such file, and neither has the first group of version 2.
+fn cgroup_events(tenants: &Tenants, memcg: MemcgId) -> Result<Vec<u8>, Errno> {
+    match tenants.kernel_file(memcg, File::CgroupEvents.name()) {
+        Err(Errno::NOENT) => {
+            let populated = u8::from(tenants.is_populated(memcg)?);
+            Ok(format!("populated {populated}\nfrozen 0\n").into_bytes())
+        }
+        told => told,
+    }
 }
 
 /// memory.stat: sizes in bytes, then events.

@@ -17,6 +17,7 @@ use host::manage::Reclaimed;
 use host::manage::tenants::{Bell, Tenants};
 use rustix::io::Errno;
 
+use super::changes::Changes;
 use super::reports::Reports;
 use crate::rights::hex;
 
@@ -27,6 +28,7 @@ const TURN: Duration = Duration::from_millis(20);
 pub(super) struct Tree {
     pub(super) tenants: Tenants,
     pub(super) reports: Reports,
+    pub(super) changes: Changes,
     pub(super) waiting: Waiting,
 }
 

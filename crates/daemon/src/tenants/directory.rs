@@ -236,6 +236,14 @@ pub(super) fn report_of(tree: &Tree, inode: Inode) -> Option<u64> {
     matches!(place.file, File::PageAge | File::NodePageAge).then_some(place.serial)
 }
 
+/// Whether whoever polls a file is told when it holds something else, as by the kernel's.
+pub(super) fn tells_changes(inode: Inode) -> bool {
+    matches!(
+        inode,
+        Inode::File(_, File::CgroupEvents | File::Events | File::EventsLocal)
+    )
+}
+
 /// What a file holds.
 pub(super) fn read(tree: &mut Tree, inode: Inode) -> Result<Vec<u8>, Errno> {
     let place = place(tree, inode)?;

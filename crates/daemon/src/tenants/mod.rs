@@ -3,11 +3,12 @@
 //! Invariant: one thread has the tree ([`host::manage::tenants`]); whoever else wants something of it leaves a job at its
 //! desk. Ended in any way, it leaves the tenants, their processes and their limits as they are.
 //!
-//! Floors: `awake`; `file`, `values`, `near`, `notify`, `snapshot`; `config`, `inode`, `reports`, `metrics`, `history`; `content`, `desk`, `keeper`,
-//! `page`; `site`; `listen`; `asked`, `directory`; `mount`, `talk`; here the loop.
+//! Floors: `awake`; `file`, `values`, `near`, `notify`, `snapshot`; `config`, `inode`, `reports`, `metrics`, `history`; `content`, `changes`, `keeper`,
+//! `page`; `desk`, `site`; `listen`; `asked`, `directory`; `opened`; `mount`, `talk`; here the loop.
 
 mod asked;
 mod awake;
+mod changes;
 pub mod config;
 mod content;
 mod desk;
@@ -21,6 +22,7 @@ mod metrics;
 mod mount;
 mod near;
 mod notify;
+mod opened;
 mod page;
 mod reports;
 mod site;
@@ -28,7 +30,7 @@ mod snapshot;
 mod talk;
 mod values;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use host::manage::tenants::Tenants;
 use rustix::event::{PollFd, PollFlags};
@@ -40,6 +42,7 @@ use crate::rights;
 use crate::serve::wake::Wake;
 pub use asked::Given;
 use asked::{Asked, Fixed};
+use changes::Changes;
 use desk::{Inbox, Shared, Tree, Waiting};
 use inode::Inode;
 use listen::Listening;
@@ -86,6 +89,7 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
     let tree = Shared::new(Tree {
         tenants,
         reports: Reports::default(),
+        changes: Changes::default(),
         waiting: Waiting::default(),
     });
     let begun = begin(&asked, &tree);
@@ -191,6 +195,7 @@ fn work(
         if ears.wake.is_stopped() {
             return Ok(());
         }
+        let pause = pause.min(wake(tree));
         // While we wait others do their jobs themselves.
         drop(held);
         let pause = pause.min(ears.notify.alive());
@@ -198,6 +203,14 @@ fn work(
             ears.wait(pause);
         }
     }
+}
+
+/// Whoever waits for a file to change asks anew if it has; how long nobody need be looked after.
+fn wake(tree: &mut Tree) -> Duration {
+    let mut changes = std::mem::take(&mut tree.changes);
+    let pause = changes.wake(Instant::now(), |inode| directory::read(tree, inode).ok());
+    tree.changes = changes;
+    pause
 }
 
 /// Reports of tenants that have come are as they were asked for.

@@ -4,12 +4,10 @@
 //! What one open file reads is what the tree was when it was first read. What the kernel keeps of names is true until it is
 //! told otherwise ([`Mounted::forget`]).
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
@@ -26,6 +24,7 @@ use super::desk::{Desk, Tree};
 use super::directory::{self, Entry};
 use super::inode::Inode;
 use super::near::Near;
+use super::opened::{self, Open, Opened};
 use super::values;
 use crate::error::Error;
 
@@ -105,7 +104,7 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
     let files = Files {
         desk,
         next: AtomicU64::new(1),
-        open: Arc::default(),
+        open: Open::default(),
         near: Near::begin(),
     };
     let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
@@ -130,18 +129,6 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
     })
 }
 
-/// What open files have read, by their handle.
-type Open = Arc<Mutex<BTreeMap<u64, Opened>>>;
-
-#[derive(Default)]
-struct Opened {
-    text: Option<Vec<u8>>,
-    /// How often its readers had been told of pressure when it was read last.
-    told: Option<u64>,
-    /// Somebody waits for more.
-    has_polled: bool,
-}
-
 struct Files {
     desk: Desk,
     next: AtomicU64,
@@ -153,10 +140,6 @@ impl Files {
     fn handle(&self) -> FileHandle {
         FileHandle(self.next.fetch_add(1, Ordering::Relaxed))
     }
-}
-
-fn lock(open: &Open) -> MutexGuard<'_, BTreeMap<u64, Opened>> {
-    open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn refusal(errno: Errno) -> fuser::Errno {
@@ -316,11 +299,11 @@ impl Filesystem for Files {
         if offset > 0
             && let Some(Opened {
                 text: Some(text), ..
-            }) = lock(&self.open).get(&handle.0)
+            }) = self.open.lock().get(&handle.0)
         {
             return reply.data(part(text, offset, size));
         }
-        let open = Arc::clone(&self.open);
+        let open = self.open.clone();
         self.desk.ask(move |tree| {
             let told = inode(number).ok();
             let told = told.and_then(|inode| directory::report_of(tree, inode));
@@ -329,7 +312,7 @@ impl Filesystem for Files {
                 Ok(text) => {
                     let answer = part(&text, offset, size).to_vec();
                     // Before the answer: whoever has it may close the file.
-                    let mut open = lock(&open);
+                    let mut open = open.lock();
                     let opened = open.entry(handle.0).or_default();
                     (opened.text, opened.told) = (Some(text), told);
                     drop(open);
@@ -350,31 +333,16 @@ impl Filesystem for Files {
         _: PollFlags,
         reply: ReplyPoll,
     ) {
-        let open = Arc::clone(&self.open);
-        self.desk.ask(move |tree| {
-            let ready = PollEvents::POLLIN | PollEvents::POLLOUT;
-            let found = inode(number).ok();
-            // As the kernel's files of a group that is gone: whoever asks for changes alone would wait for ever.
-            let is_there = found.is_some_and(|inode| directory::entry(tree, inode).is_ok());
-            if !is_there {
-                return reply.poll(ready | PollEvents::POLLPRI | PollEvents::POLLERR);
-            }
-            let Some(serial) = found.and_then(|inode| directory::report_of(tree, inode)) else {
-                return reply.poll(ready);
-            };
-            let told = tree.reports.wait(serial, handle.0, who);
-            let seen = {
-                let mut open = lock(&open);
-                let opened = open.entry(handle.0).or_default();
-                opened.has_polled = true;
-                opened.told
-            };
-            // As the kernel's own files: who has not read yet is ready.
-            match seen == Some(told) {
-                true => reply.poll(ready),
-                false => reply.poll(ready | PollEvents::POLLPRI | PollEvents::POLLERR),
-            }
-        });
+        let open = self.open.clone();
+        let job = move |tree: &mut Tree| {
+            let file = (inode(number).ok(), handle.0);
+            reply.poll(opened::poll(tree, &open, file, who));
+        };
+        match inode(number).is_ok_and(directory::tells_changes) {
+            // The owner waits for less from now on.
+            true => self.desk.leave(job),
+            false => self.desk.ask(job),
+        }
     }
 
     fn write(
@@ -434,14 +402,10 @@ impl Filesystem for Files {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        let opened = lock(&self.open).remove(&handle.0);
+        let opened = self.open.lock().remove(&handle.0);
         if opened.is_some_and(|opened| opened.has_polled) {
-            self.desk.ask(move |tree| {
-                let found = inode(number).ok();
-                if let Some(serial) = found.and_then(|inode| directory::report_of(tree, inode)) {
-                    tree.reports.wait_no_more(serial, handle.0);
-                }
-            });
+            let file = (inode(number).ok(), handle.0);
+            self.desk.ask(move |tree| opened::close(tree, file));
         }
         reply.ok();
     }
