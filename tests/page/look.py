@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Error, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
 SCREENS = {"wide": (1440, 900), "laptop": (1100, 800), "phone": (360, 740)}
@@ -133,9 +133,13 @@ def use_keys_on_a_slow_line(reader):
     page.keyboard.press("j")
     reader.expect(f"j and j choose {reader.chosen()}", reader.chosen() == names[2])
     reader.wait_for("both are asked for", lambda: page.evaluate("true") and len(held) >= 2)
+    # A question that came after another key has ended it is over for the browser.
     page.unroute("**")
     for question in held:
-        question.continue_()
+        try:
+            question.continue_()
+        except Error:
+            pass
     reader.wait_for("the last one is shown", lambda: reader.shown() == names[2])
 
 

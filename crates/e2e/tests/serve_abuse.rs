@@ -243,7 +243,8 @@ fn who_asks_for_much_can_be_interrupted() {
     let _sleeper = Sleeper::start(tree.inside("a"), MUCH);
     let file = tree.at("a/memory.reclaim").to_string_lossy().into_owned();
     let script = format!("echo 100g > {file}");
-    let words = ["timeout", "0.2", "sh", "-c", &script];
+    // So soon that it cannot be over, however fast memory leaves here.
+    let words = ["timeout", "0.05", "sh", "-c", &script];
     let ended = Run::new(words).finish(SOON);
     assert_eq!(ended.status.code(), Some(124), "{}", ended.stderr);
     let left = tree.number("a/memory.current");
@@ -307,8 +308,8 @@ fn who_asks_for_much_page_cache_can_be_interrupted_and_holds_nobody_up() {
             }
             answers
         });
-        // Interrupted before it has gone far, whatever one step of it takes here.
-        let words = ["timeout", "0.1", "sh", "-c", &script];
+        // Interrupted before it has gone far: a GiB takes some 150 ms.
+        let words = ["timeout", "0.03", "sh", "-c", &script];
         let ended = Run::new(words).finish(SOON);
         is_done.store(true, Ordering::Relaxed);
         let left = tree.number("a/memory.current");

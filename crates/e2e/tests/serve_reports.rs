@@ -244,9 +244,11 @@ fn events_wake_who_waits_for_them() {
     let sleeper = Sleeper::start(tree.inside("a"), 64);
     told("populated 1 ", 1);
     assert!(events.iter().all(|one| !one.stdout().is_empty()));
-    let before = ways
-        .each_ref()
-        .map(|one| one.stdout().matches("populated 0 ").count());
+    let empty = || {
+        ways.each_ref()
+            .map(|one| one.stdout().matches("populated 0 ").count())
+    };
+    let before = empty();
     // Its wall is met.
     tree.write("a/memory.max", "32m");
     let _ = sleeper.touch();
@@ -255,7 +257,10 @@ fn events_wake_who_waits_for_them() {
         events.iter().all(|one| is_met(&one.stdout()))
     });
     drop(sleeper);
-    told("populated 0 ", before.into_iter().max().unwrap_or(0) + 1);
+    wait::until("it is empty", SOON, || {
+        let now = empty();
+        now.iter().zip(&before).all(|(now, before)| now > before)
+    });
     std::fs::remove_dir(tree.at("a")).expect("nobody is in it");
     told("gone 19", 1);
     wait::until("all are told", SOON, || {

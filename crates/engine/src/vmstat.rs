@@ -20,7 +20,7 @@ impl ScanReason {
 
 macro_rules! events {
     ($($variant:ident = $name:literal,)+) => {
-        /// An event of memory.stat, in its order, and behind these what memory.stat has no line for ([`VmEvent::is_shown`]).
+        /// An event of memory.stat, in its order, and behind these what memory.stat has no line for (`VmEvent::is_shown`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum VmEvent {
             $(#[doc = concat!("`", $name, "`, in pages unless its name says otherwise.")] $variant,)+

@@ -53,7 +53,12 @@ pub(super) fn start(
     let silent = |error| broken("the manager does not answer", &error);
     send(&ours, &setup).map_err(silent)?;
     match receive(&ours, PATIENCE).map_err(silent)? {
-        Some(Reply::Ready(notes)) => Ok(notes),
+        Some(Reply::Ready(notes)) => {
+            // The exec closes it, which tells the manager that this is the program from now on. (It was closed here, and on a busy
+            // machine the first look at the program was one at pagetide.)
+            std::mem::forget(ours);
+            Ok(notes)
+        }
         Some(Reply::Failed(error)) => Err(error),
         None => Err(broken("the manager does not answer", &"it ended")),
     }
