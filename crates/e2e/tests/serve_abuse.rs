@@ -310,14 +310,15 @@ fn who_asks_for_much_page_cache_can_be_interrupted_and_holds_nobody_up() {
             }
             answers
         });
-        // Interrupted before it has gone far: a GiB takes some 150 ms.
-        let words = ["timeout", "0.03", "sh", "-c", &script];
+        // As soon as that may be: the kernel drops a GiB in 30 to 150 ms.
+        let words = ["timeout", "0.008", "sh", "-c", &script];
         let ended = Run::new(words).finish(SOON);
         is_done.store(true, Ordering::Relaxed);
         let left = tree.number("a/memory.current");
-        assert_eq!(
-            ended.status.code(),
-            Some(124),
+        // Who could not be interrupted would have been waited for until all was gone.
+        let is_interrupted = ended.status.code() == Some(124);
+        assert!(
+            !is_interrupted || left > 8 * MIB,
             "{left} left; {}",
             ended.stderr
         );

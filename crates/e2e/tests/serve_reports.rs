@@ -251,6 +251,11 @@ fn events_wake_who_waits_for_them() {
     let before = empty();
     // Its wall is met.
     tree.write("a/memory.max", "32m");
+    let limit = tree.group("a/memory.limit_in_bytes");
+    wait::until("it stands", SOON, || {
+        let limit = std::fs::read_to_string(&limit).unwrap_or_default();
+        limit.trim() == (32 << 20).to_string()
+    });
     let _ = sleeper.touch();
     let is_met = |text: &str| text.lines().any(|line| !line.contains("max 0 "));
     wait::until("charges met the limit", SOON, || {

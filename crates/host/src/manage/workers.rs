@@ -16,8 +16,9 @@ use crate::system::Proc;
 
 /// More would wait for the locks of one address space and one swap area.
 const WORKERS_MAX: usize = 4;
-/// A thread takes some 100 us to begin; below so many pages (4 us each) it is not worth it.
-const PAGES_MIN: u64 = 128;
+/// A thread takes some 100 us to begin; below so many pages (4 us each) it is not worth it. And what is put back waits on the processor of that
+/// thread for its list, where the second try does not come by: of a small program all is to leave.
+const PAGES_MIN: u64 = 256;
 
 /// How many threads may work for us at this moment: processors that we may use and nobody works on.
 pub(super) fn free(proc: &Proc, processors: usize) -> usize {
