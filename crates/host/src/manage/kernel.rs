@@ -151,10 +151,14 @@ impl Kernel<'_> {
         drop(near);
         self.verify(owner, &leaving, &addresses, outcome);
         self.note_out((memcg, owner), &leaving, outcome);
-        leaving.retain(|one| outcome[one.page.1] == PageOut::Busy);
-        if !leaving.is_empty() && !is_near {
-            // (The story: twenty pages that had come in for a process that then slept stayed for as long.)
-            let near = Near::to_last(self.proc, pid);
+        // What waits for its list is taken off by a call from the processor where it does: that of the process (the story: twenty pages that
+        // had come in for one that then slept stayed for as long), or, of what the first try put back, the one that it was made from.
+        for is_last in [true, false] {
+            leaving.retain(|one| outcome[one.page.1] == PageOut::Busy);
+            if leaving.is_empty() || is_near {
+                return;
+            }
+            let near = is_last.then(|| Near::to_last(self.proc, pid)).flatten();
             let addresses = addresses_of(&leaving);
             self.advise(owner, &page_ranges(&addresses), 1);
             drop(near);
