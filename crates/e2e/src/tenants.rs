@@ -197,6 +197,21 @@ impl Tree {
         number.unwrap_or_else(|_| panic!("{file}: {text:?}"))
     }
 
+    /// What the kernel says of a tenant's memory under this name of its group's memory.stat, bytes.
+    ///
+    /// # Panics
+    /// If it says nothing of that.
+    #[must_use]
+    pub fn of_kernel(&self, tenant: &str, name: &str) -> u64 {
+        let text = std::fs::read_to_string(self.group(tenant).join("memory.stat"));
+        let text = text.expect("the kernel's");
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let found = lines.find(|(found, _)| *found == name);
+        found
+            .and_then(|(_, bytes)| bytes.parse().ok())
+            .expect("a number")
+    }
+
     /// A line of a file of names and numbers; 0 if there is none of this name.
     #[must_use]
     pub fn line(&self, file: &str, name: &str) -> u64 {

@@ -25,17 +25,6 @@ fn of_kernel(tree: &Tree, tenant: &str, file: &str) -> u64 {
     text.trim().parse().expect("a number")
 }
 
-/// A line of its memory.stat there, bytes.
-fn stat(tree: &Tree, tenant: &str, name: &str) -> u64 {
-    let text = std::fs::read_to_string(tree.group(tenant).join("memory.stat"));
-    let text = text.expect("the kernel's");
-    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-    let found = lines.find(|(found, _)| *found == name);
-    found
-        .and_then(|(_, bytes)| bytes.parse().ok())
-        .expect("a number")
-}
-
 /// A file of so many MiB that is in nobody's page cache.
 fn file(folder: &TempDir, mib: usize) -> String {
     let file = folder.file("data");
@@ -158,7 +147,7 @@ fn a_limit_of_swap_below_what_is_in_swap_waits_for_it() {
     // Room for cache.
     tree.write("a/memory.reclaim", "20m");
     read_by(&tree, "a", &file);
-    let cached = || stat(&tree, "a", "total_cache");
+    let cached = || tree.of_kernel("a", "total_cache");
     assert!(cached() > 14 * MIB, "{} bytes are cached", cached());
     let before = of_kernel(&tree, "a", BOTH);
     tree.write("a/memory.swap.max", "20m");

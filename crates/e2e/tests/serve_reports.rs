@@ -131,17 +131,6 @@ fn an_agent_of_version_2_takes_what_is_cold() {
     let _ = cold.touch();
 }
 
-/// What the kernel says of a tenant's memory, bytes.
-fn of_kernel(tree: &Tree, tenant: &str, name: &str) -> u64 {
-    let text = std::fs::read_to_string(tree.group(tenant).join("memory.stat"));
-    let text = text.expect("the kernel's");
-    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-    let found = lines.find(|(found, _)| *found == name);
-    found
-        .and_then(|(_, bytes)| bytes.parse().ok())
-        .expect("a number")
-}
-
 /// A tenant that reads files has page cache that nobody maps: it was in no report, and an agent that goes by reports left it.
 #[test]
 fn page_cache_that_nobody_maps_is_told_and_taken() {
@@ -178,7 +167,7 @@ fn page_cache_that_nobody_maps_is_told_and_taken() {
         let of = words.filter_map(|word| word.strip_prefix("file=")?.parse::<u64>().ok());
         of.collect::<Vec<u64>>()
     };
-    let cached = || of_kernel(&tree, "a", "total_cache");
+    let cached = || tree.of_kernel("a", "total_cache");
     assert!(cached() > 90 * MIB, "{} bytes are cached", cached());
     wait::until("it is old", SOON, || {
         bins("page_age").last().is_some_and(|old| *old > 90 * MIB)

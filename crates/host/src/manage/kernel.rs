@@ -145,7 +145,7 @@ impl Kernel<'_> {
         let workers = if is_near {
             1
         } else {
-            workers::free(self.proc, self.processors)
+            workers::free(self.proc, self.processors, leaving.len())
         };
         self.advise(owner, &ranges, workers);
         drop(near);

@@ -20,8 +20,12 @@ const WORKERS_MAX: usize = 4;
 /// thread for its list, where the second try does not come by: of a small program all is to leave.
 const PAGES_MIN: u64 = 256;
 
-/// How many threads may work for us at this moment: processors that we may use and nobody works on.
-pub(super) fn free(proc: &Proc, processors: usize) -> usize {
+/// How many threads may work at this moment on so many pages: processors that we may use and nobody works on. For fewer than two are worth it the
+/// kernel is not asked.
+pub(super) fn free(proc: &Proc, processors: usize, pages: usize) -> usize {
+    if (pages as u64) < 2 * PAGES_MIN {
+        return 1;
+    }
     // The caller is one of those that run.
     let others = proc
         .runnable()
@@ -160,7 +164,7 @@ mod tests {
     fn there_is_always_one() {
         let proc = Proc::system().expect("/proc");
         for processors in [1, 2, 64] {
-            let free = free(&proc, processors);
+            let free = free(&proc, processors, 512);
             assert!((1..=WORKERS_MAX.min(processors)).contains(&free));
         }
     }
