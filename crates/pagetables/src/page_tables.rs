@@ -312,6 +312,11 @@ impl Source for PageTables {
         self.is_watchful()
     }
 
+    fn another(&self) -> Option<Box<dyn Source>> {
+        let another = PageTables::open().ok()?;
+        Some(Box::new(another))
+    }
+
     fn frame_mask(&self) -> u64 {
         self.reader.mask
     }

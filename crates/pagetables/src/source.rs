@@ -92,6 +92,12 @@ pub trait Source: Send {
         false
     }
 
+    /// One of the same kind for another thread, which tells the same of the same process; none where sources of this kind
+    /// remember something of what they read that another would not know.
+    fn another(&self) -> Option<Box<dyn Source>> {
+        None
+    }
+
     /// The bits of a present entry that are a frame's address ([`crate::Entry::physical`]).
     fn frame_mask(&self) -> u64;
 

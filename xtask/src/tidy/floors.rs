@@ -262,9 +262,11 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/host/src/ages",
         &[
-            &["found", "claim", "listener", "held"],
+            &["found", "claim", "costs", "listener", "held"],
             &["space"],
             &["clearing", "pauses", "page"],
+            &["reader"],
+            &["together"],
         ],
     ),
 ];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pagetables::{Cleared, Part, Source};
 
-use super::Costs;
+use super::costs::Costs;
 use super::found::Hidden;
 use super::space::Space;
 

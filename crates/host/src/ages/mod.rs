@@ -5,52 +5,48 @@
 //! seen set again, never young and never old. A process that used no processor time since the last
 //! round accessed nothing: its pages grow older without being looked at, unless pages were moved.
 //!
-//! Floors: `claim` (one pagetide a process), `found` (what a reading adds up to), `pauses` (how long clearing
+//! Floors: `claim` (one pagetide a process), `found` (what a reading adds up to), `costs`, `pauses` (how long clearing
 //! may take), `space` (one address space), `clearing` (its bits are set back), `listener` (who hears of each
-//! page), `page` (one piece of a reading), `held` (a reading that waits for its clearing), and here the round.
+//! page), `page` (one piece of a reading), `held` (a reading that waits for its clearing), `reader` (one process), `together`
+//! (several at once), and here the round, which tells the books.
 
 mod claim;
 mod clearing;
+mod costs;
 mod found;
 mod held;
 mod listener;
 mod page;
 mod pauses;
+mod reader;
 mod space;
+mod together;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use pagetables::{Grain, Piece, Sink, Source};
+use pagetables::{Grain, Piece, Reading, Sink, Source};
 
 use crate::books::{Books, Owner};
 use crate::system::{Filesystems, Identity, Mapping, Nodes, Proc};
 
-use clearing::Clearing;
+pub use costs::Costs;
 pub use found::{Found, Hidden};
-use held::Held;
 pub use listener::{Listener, Told};
 pub use page::MemoryKind;
-use page::{Teller, part_of, ranges};
+use page::{Teller, ranges};
 pub use pauses::Pauses;
+use reader::{Begun, Bounds, Job, Reader};
 use space::Kept;
 pub use space::Space;
+use together::{Next, Read};
 
-/// Processes with fewer entries are read and cleared without being interrupted: some ten milliseconds.
-const UNINTERRUPTED_MAX: u64 = 128 << 10;
-
-/// What rounds cost until now.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Costs {
-    /// Reading tables.
-    pub walk: Duration,
-    /// Clearing bits.
-    pub clear: Duration,
-    /// The longest clearing.
-    pub clear_longest: Duration,
-}
+/// Processes that are looked at in one call: whether they did anything takes some 20 us of each.
+const SEVERAL_MAX: usize = 64;
+/// And their entries: some twenty milliseconds of one processor.
+const SEVERAL_ENTRIES_MAX: u64 = 256 << 10;
 
 /// What became of one process in a round.
 #[derive(Debug)]
@@ -63,14 +59,26 @@ pub enum Looked {
     Denied(io::Error),
 }
 
+/// What is to be done with a process.
+enum Step {
+    /// Nothing: what became of it is known.
+    Is(Looked),
+    /// It did nothing.
+    Rest,
+    /// It is to be read.
+    Read(Box<Job>),
+}
+
 /// The ages of a set of processes.
 pub struct Ages {
-    source: Box<dyn Source>,
+    reader: Reader,
+    /// For threads that read beside this one; made when they are needed.
+    helpers: Vec<Reader>,
+    /// That we may use.
+    processors: usize,
     books: Books,
     spaces: BTreeMap<Identity, Space>,
-    filesystems: Filesystems,
     nodes: Nodes,
-    proc: Proc,
     pauses: Pauses,
     costs: Costs,
     /// Address spaces that were read in this round: processes may share one (vfork, CLONE_VM).
@@ -94,12 +102,16 @@ impl Ages {
         now_ms: u64,
     ) -> Ages {
         Ages {
-            source,
+            reader: Reader {
+                source,
+                proc,
+                filesystems,
+            },
+            helpers: Vec::new(),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
             books: Books::new(now_ms),
             spaces: BTreeMap::new(),
-            filesystems,
             nodes,
-            proc,
             pauses,
             costs: Costs::default(),
             read: BTreeSet::new(),
@@ -113,7 +125,7 @@ impl Ages {
     /// Where bits come from.
     #[must_use]
     pub fn source(&self) -> &dyn Source {
-        &*self.source
+        &*self.reader.source
     }
 
     /// The nodes, in the order of [`MemoryKind::of`].
@@ -169,7 +181,8 @@ impl Ages {
 
     /// The mappings of a process; none if it is gone or may not be read.
     pub fn mappings(&mut self, pid: u32) -> Vec<Mapping> {
-        let maps = self.proc.maps(pid, &mut self.filesystems);
+        let reader = &mut self.reader;
+        let maps = reader.proc.maps(pid, &mut reader.filesystems);
         maps.ok().flatten().unwrap_or_default()
     }
 
@@ -178,7 +191,7 @@ impl Ages {
     /// # Errors
     /// The process is gone, or may not be read.
     pub fn peek(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>) -> io::Result<()> {
-        self.source.peek(pid, ranges, sink)
+        self.reader.source.peek(pid, ranges, sink)
     }
 
     /// What it cost until now.
@@ -214,11 +227,49 @@ impl Ages {
         self.read.clear();
     }
 
-    /// Looks at one process, and tells each of its pages to `listener`; what became of it.
-    pub fn look_at(&mut self, identity: Identity, listener: &mut dyn Listener) -> Looked {
-        let looked = self.look(identity, listener);
-        if let Looked::Gone | Looked::Denied(_) = looked {
-            self.forget(identity, listener);
+    /// How many of those who are `left` are worth one call of [`Ages::look_at`]. One that was never read may be of any size.
+    #[must_use]
+    pub fn several(&self, left: &[Identity]) -> usize {
+        let most = if self.processors > 1 { SEVERAL_MAX } else { 1 };
+        let mut entries = 0;
+        let fits = |identity: &&Identity| {
+            let space = self.spaces.get(identity);
+            entries += space.map_or(SEVERAL_ENTRIES_MAX, Space::entries);
+            entries <= SEVERAL_ENTRIES_MAX
+        };
+        left.iter().take(most).take_while(fits).count().max(1)
+    }
+
+    /// Looks at some processes, and tells each of their pages to `listener`; what became of them, in any order.
+    pub fn look_at(
+        &mut self,
+        identities: &[Identity],
+        listener: &mut dyn Listener,
+    ) -> Vec<(Identity, Looked)> {
+        let (mut small, mut alone, mut resting) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut looked, mut ids) = (Vec::new(), BTreeSet::new());
+        for &identity in identities {
+            match self.sort_out(identity) {
+                Step::Is(what) => looked.push((identity, what)),
+                Step::Rest => resting.push(identity),
+                // Two that share an address space are read one after the other: what the first took is not there for the second.
+                Step::Read(job) if job.is_small() && ids.insert(job.space.id) => small.push(*job),
+                Step::Read(job) => alone.push(*job),
+            }
+        }
+        looked.extend(self.read_together(small, listener));
+        for job in alone {
+            looked.push(self.read_alone(job, listener));
+        }
+        // After who shares their memory and did something.
+        for identity in resting {
+            self.rest(identity);
+            looked.push((identity, Looked::Done));
+        }
+        for (identity, what) in &looked {
+            if let Looked::Gone | Looked::Denied(_) = what {
+                self.forget(*identity, listener);
+            }
         }
         looked
     }
@@ -239,29 +290,30 @@ impl Ages {
         }
     }
 
-    /// One process.
-    fn look(&mut self, identity: Identity, listener: &mut dyn Listener) -> Looked {
+    /// What is to be done with a process in this round; its space is taken out if it is to be read.
+    fn sort_out(&mut self, identity: Identity) -> Step {
         let Ok(cpu) = pagetables::cpu_time(identity.pid) else {
-            return Looked::Gone;
+            return Step::Is(Looked::Gone);
         };
-        let Ok(Some(resident)) = self.proc.resident(identity.pid) else {
-            return Looked::Gone;
+        let Ok(Some(resident)) = self.reader.proc.resident(identity.pid) else {
+            return Step::Is(Looked::Gone);
         };
         let mut has_rested = false;
         if let Some(space) = self.spaces.get_mut(&identity) {
             has_rested = space.has_rested(cpu, self.moved);
             if has_rested && space.slept(resident) && !space.is_due_at_rest() {
-                self.read.insert(space.id);
-                self.books.keep(space.owner);
-                return Looked::Done;
+                return Step::Rest;
             }
         }
-        let stat = match self.proc.stat(identity.pid) {
+        let stat = match self.reader.proc.stat(identity.pid) {
             // Another process may have its number by now.
             Ok(Some(stat)) if stat.identity() == identity => stat,
-            _ => return Looked::Gone,
+            _ => return Step::Is(Looked::Gone),
         };
-        // From before the reading: what is accessed during it is read in the next round.
+        let Some(space) = self.take_space(identity) else {
+            let why = io::Error::other("more processes than can be watched");
+            return Step::Is(Looked::Denied(why));
+        };
         let now = Kept {
             cpu,
             resident,
@@ -269,117 +321,166 @@ impl Ages {
             majors: stat.major_faults,
             moved: self.moved,
         };
-        match self.read(identity, (now, has_rested), listener) {
-            Ok(true) => Looked::Done,
-            Ok(false) => Looked::Gone,
-            Err(error) => Looked::Denied(error),
+        Step::Read(Box::new(Job {
+            identity,
+            space,
+            now,
+            has_rested,
+        }))
+    }
+
+    /// It did nothing: its pages grow older.
+    fn rest(&mut self, identity: Identity) {
+        if let Some(space) = self.spaces.get(&identity) {
+            self.read.insert(space.id);
+            self.books.keep(space.owner);
         }
     }
 
-    /// Reads the tables of a process and clears what was young; whether it was there.
-    fn read(
+    /// Reads several small processes, by several threads if that is worth it, and tells of them.
+    fn read_together(
         &mut self,
-        identity: Identity,
-        (now, has_rested): (Kept, bool),
+        jobs: Vec<Job>,
+        listener: &mut dyn Listener,
+    ) -> Vec<(Identity, Looked)> {
+        let free = || self.reader.proc.idle(self.processors);
+        let helpers = together::workers(&jobs, free) - 1;
+        while self.helpers.len() < helpers {
+            let Some(another) = self.reader.another() else {
+                break;
+            };
+            self.helpers.push(another);
+        }
+        let mut all = std::mem::take(&mut self.helpers);
+        let helpers = helpers.min(all.len());
+        let work = (jobs, self.bounds());
+        let mut looked = Vec::new();
+        let costs = together::read(&mut all[..helpers], work, |next| {
+            looked.push(match next {
+                Next::Read(job) => self.read_alone(*job, listener),
+                Next::Tell(done) => {
+                    let (mut job, read) = *done;
+                    let told = self.tell_held(&mut job, read, listener);
+                    self.put_back(job, told)
+                }
+            });
+        });
+        self.helpers = all;
+        self.costs.add(costs);
+        looked
+    }
+
+    /// Reads one process, and tells of it.
+    fn read_alone(&mut self, mut job: Job, listener: &mut dyn Listener) -> (Identity, Looked) {
+        let told = if job.is_small() {
+            let bounds = self.bounds();
+            let read = together::read_one(&mut self.reader, &mut job, bounds, &mut self.costs);
+            self.tell_held(&mut job, read, listener)
+        } else {
+            self.read_and_tell(&mut job, listener)
+        };
+        self.put_back(job, told)
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            pauses: self.pauses,
+            apart: self.apart,
+        }
+    }
+
+    /// Tells what was read of a process and held back; whether it has memory.
+    fn tell_held(
+        &mut self,
+        job: &mut Job,
+        read: Read,
         listener: &mut dyn Listener,
     ) -> io::Result<bool> {
-        let pid = identity.pid;
-        let maps = match self.proc.named_maps(pid, &mut self.filesystems) {
-            Ok(Some(maps)) if !maps.mappings.is_empty() => maps,
-            Ok(_) => return Ok(false),
-            Err(error) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, error)),
+        let Some((begun, held, reading)) = read? else {
+            return Ok(false);
         };
-        let Some(mut space) = self.take_space(identity) else {
-            return Err(io::Error::other("more processes than can be watched"));
+        listener.begin(begun.before.owner, job.identity, &begun.maps);
+        let begin = Instant::now();
+        let (_, found) = self.hear(&begun, listener, |_, sink| {
+            held.tell(sink);
+            Ok(())
+        })?;
+        self.costs.walk += begin.elapsed();
+        self.learn(job, &reading, found, listener);
+        Ok(true)
+    }
+
+    /// Reads the tables of a process of any size, tells of each piece at once, and clears what was young; whether it has memory.
+    fn read_and_tell(&mut self, job: &mut Job, listener: &mut dyn Listener) -> io::Result<bool> {
+        let bounds = self.bounds();
+        let Some(begun) = self.reader.begin(job, bounds)? else {
+            return Ok(false);
         };
-        space.look_for_devices(&self.proc, pid);
-        let is_ours = self.source.grain() == Grain::None || space.claim(identity);
-        space.begin_reading(has_rested);
-        let at_most = match has_rested {
-            true => self.pauses.at_rest(),
-            false => self.pauses.at_most(space.kept, now, self.apart),
-        };
-        let at_most = is_ours.then_some(at_most);
-        listener.begin(space.owner, identity, &maps);
-        let done = self.read_and_clear((pid, &maps.mappings), &mut space, at_most, listener);
-        let is_first = match done {
-            Ok(is_first) => is_first,
-            Err(error) => {
-                self.books.remove_owner(space.owner);
-                listener.gone(space.owner);
-                let gone = error.kind() == io::ErrorKind::NotFound;
-                return if gone { Ok(false) } else { Err(error) };
-            }
-        };
-        space.keep(now);
+        listener.begin(begun.before.owner, job.identity, &begun.maps);
+        let begin = Instant::now();
+        let (pid, ranges) = (job.identity.pid, ranges(&begun.maps.mappings));
+        let (reading, found) = self.hear(&begun, listener, |source, sink| {
+            source.read(pid, &ranges, sink)
+        })?;
+        self.costs.walk += begin.elapsed();
+        self.reader.clear(job, &begun, &found, &mut self.costs);
+        self.learn(job, &reading, found, listener);
+        Ok(true)
+    }
+
+    /// The books and `listener` hear each piece that `tell` tells; what it all adds up to.
+    fn hear<T>(
+        &mut self,
+        begun: &Begun,
+        listener: &mut dyn Listener,
+        tell: impl FnOnce(&mut dyn Source, &mut Sink<'_>) -> io::Result<T>,
+    ) -> io::Result<(T, Found)> {
+        let source = &mut *self.reader.source;
+        let mask = source.frame_mask();
+        let mut teller = Teller::new(
+            (&mut self.books, &self.nodes),
+            begun.before,
+            (&begun.maps.mappings, &begun.advised),
+            mask,
+        );
+        let told = tell(source, &mut |number: usize, piece: Piece<'_>| {
+            teller.tell(number, piece);
+            listener.hear(teller.told(number), piece);
+        })?;
+        Ok((told, teller.found))
+    }
+
+    /// All of a process was told.
+    fn learn(
+        &mut self,
+        job: &mut Job,
+        reading: &Reading,
+        found: Found,
+        listener: &mut dyn Listener,
+    ) {
+        let space = &mut job.space;
+        // Whether a secondary MMU has registered is known at the reading's end, and counts from the next round on;
+        // its descriptors are known before.
+        let is_first = self.read.insert(reading.space);
+        space.learn(reading, found, is_first);
+        space.keep(job.now);
         if is_first {
-            listener.end(space.owner, identity, space.found.unsure == 0);
+            listener.end(space.owner, job.identity, space.found.unsure == 0);
         } else {
             // Of the process that it was read with first (CLONE_VM): each page is one page.
             listener.gone(space.owner);
         }
-        self.spaces.insert(identity, space);
-        Ok(true)
     }
 
-    /// Reads the tables into the books, and clears what was young if that may take `at_most`; not at all
-    /// if the bits are not ours to clear. Whether it is the first process of this round with these tables.
-    fn read_and_clear(
-        &mut self,
-        (pid, mappings): (u32, &[Mapping]),
-        space: &mut Space,
-        at_most: Option<Duration>,
-        listener: &mut dyn Listener,
-    ) -> io::Result<bool> {
-        let begin = Instant::now();
-        let cleared = self.costs.clear;
-        let entries: u64 = space.found.entries.iter().sum();
-        // Whether a secondary MMU has registered is known at the reading's end, and counts from the next
-        // round on; its descriptors are known before.
-        let mask = self.source.frame_mask();
-        // Without them, everything has recency, as before.
-        let advised = self.source.advised(pid).unwrap_or_default();
-        let mut teller = Teller::new(
-            (&mut self.books, &self.nodes),
-            space,
-            (mappings, &advised),
-            mask,
-        );
-        let mut tell = |number: usize, piece: Piece<'_>| {
-            teller.tell(number, piece);
-            listener.hear(teller.told(number), piece);
+    fn put_back(&mut self, job: Job, told: io::Result<bool>) -> (Identity, Looked) {
+        self.spaces.insert(job.identity, job.space);
+        let looked = match told {
+            Ok(true) => Looked::Done,
+            Ok(false) => Looked::Gone,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Looked::Gone,
+            Err(error) => Looked::Denied(error),
         };
-        let (source, ranges) = (&mut *self.source, ranges(mappings));
-        let mut clearing = Clearing {
-            pid,
-            space,
-            at_most,
-            costs: &mut self.costs,
-        };
-        // What is accessed between the reading and the clearing of its table is lost: on a busy machine that
-        // was a whole pass of a program over 1,000 pages. So a short one is not interrupted, and comes before
-        // the books.
-        let reading = if (1..UNINTERRUPTED_MAX).contains(&entries) {
-            let mut held = Held::default();
-            let reading = pagetables::uninterrupted(|| {
-                let reading = source.read(pid, &ranges, &mut |number, piece| {
-                    held.take(part_of(mappings[number].kind), number, piece);
-                })?;
-                clearing.clear(source, held.present, held.accessed);
-                Ok::<_, io::Error>(reading)
-            })?;
-            held.tell(&mut tell);
-            reading
-        } else {
-            let reading = source.read(pid, &ranges, &mut tell)?;
-            clearing.clear(source, teller.found.entries, teller.found.accessed);
-            reading
-        };
-        let found = teller.found;
-        self.costs.walk += begin.elapsed().saturating_sub(self.costs.clear - cleared);
-        let is_first = self.read.insert(reading.space);
-        space.learn(&reading, found, is_first);
-        Ok(is_first)
+        (job.identity, looked)
     }
 
     fn take_space(&mut self, identity: Identity) -> Option<Space> {
@@ -387,7 +488,7 @@ impl Ages {
             Some(space) => Some(space),
             None => {
                 let mut space = Space::new(self.books.add_owner()?);
-                let has_bits = self.source.grain() != Grain::None;
+                let has_bits = self.reader.source.grain() != Grain::None;
                 space.no_source = (!has_bits).then_some(Hidden::NoSource);
                 Some(space)
             }

@@ -9,8 +9,8 @@ use pagetables::{Entry, Kind as EntryKind, Part, Piece};
 
 use super::found::Found;
 use super::listener::Told;
-use super::space::Space;
-use crate::books::{Books, Class, Look, Owner};
+use super::space::Before;
+use crate::books::{Books, Class, Look};
 use crate::system::{Kind, Mapping, Nodes};
 
 /// What a page is, for reports.
@@ -73,12 +73,7 @@ pub(super) fn ranges(mappings: &[Mapping]) -> Vec<Range<u64>> {
 /// Tells the books what a reading of one process tells.
 pub(super) struct Teller<'a> {
     books: &'a mut Books,
-    owner: Owner,
-    hidden: bool,
-    /// Bits were taken since the last reading: one that is clear may have been set in between.
-    taken: bool,
-    /// For each part that is cleared by itself.
-    trusted: [bool; 2],
+    before: Before,
     mappings: &'a [Mapping],
     /// What its program reads in order or at random.
     advised: &'a [Range<u64>],
@@ -91,16 +86,13 @@ pub(super) struct Teller<'a> {
 impl<'a> Teller<'a> {
     pub(super) fn new(
         (books, nodes): (&'a mut Books, &'a Nodes),
-        space: &Space,
+        before: Before,
         (mappings, advised): (&'a [Mapping], &'a [Range<u64>]),
         mask: u64,
     ) -> Teller<'a> {
         Teller {
             books,
-            owner: space.owner,
-            hidden: space.is_hidden(),
-            taken: space.taken,
-            trusted: space.trusted,
+            before,
             mappings,
             advised,
             mask,
@@ -130,10 +122,10 @@ impl<'a> Teller<'a> {
     pub(super) fn told(&self, number: usize) -> Told<'_> {
         let mapping = &self.mappings[number];
         Told {
-            owner: self.owner,
+            owner: self.before.owner,
             mapping,
-            trusted: self.trusted[part_of(mapping.kind) as usize],
-            hidden: self.hidden,
+            trusted: self.before.trusted[part_of(mapping.kind) as usize],
+            hidden: self.before.hidden,
             has_recency: has_recency(self.advised, mapping),
             mask: self.mask,
             books: self.books,
@@ -166,7 +158,7 @@ impl<'a> Teller<'a> {
             let look = self.look_at(*entry, part);
             let frame = entry.physical(self.mask) >> 12;
             let class = self.class(kind, frame);
-            self.books.see(self.owner, class, frame, 1, look);
+            self.books.see(self.before.owner, class, frame, 1, look);
         }
     }
 
@@ -197,12 +189,13 @@ impl<'a> Teller<'a> {
         let class = self.class(if is_own { dirty } else { clean }, frame);
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         if pages == 512 || pages == 1 {
-            self.books.see(self.owner, class, frame, pages, look);
+            self.books.see(self.before.owner, class, frame, pages, look);
             return;
         }
         // A part of a huge page: the mapping ends within it.
         for page in 0..u64::from(pages) {
-            self.books.see(self.owner, class, frame + page, 1, look);
+            self.books
+                .see(self.before.owner, class, frame + page, 1, look);
         }
     }
 
@@ -210,8 +203,8 @@ impl<'a> Teller<'a> {
     fn look_at(&self, entry: Entry, part: usize) -> Look {
         Look {
             accessed: entry.is_accessed(),
-            hidden: self.hidden || self.taken || entry.is_vague(),
-            trusted: self.trusted[part],
+            hidden: self.before.hidden || self.before.taken || entry.is_vague(),
+            trusted: self.before.trusted[part],
         }
     }
 

@@ -31,6 +31,18 @@ pub(super) struct Kept {
     pub(super) moved: u64,
 }
 
+/// What a reading's bits say, by what is known before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    pub(super) owner: Owner,
+    /// Accesses may leave no bit.
+    pub(super) hidden: bool,
+    /// Bits were taken since the last reading: one that is clear may have been set in between.
+    pub(super) taken: bool,
+    /// Of each part that is cleared by itself: a bit that is set was set since the last look.
+    pub(super) trusted: [bool; 2],
+}
+
 /// An address space.
 #[derive(Debug)]
 pub struct Space {
@@ -93,6 +105,21 @@ impl Space {
             || self.has_devices
             || self.no_source.is_some()
             || matches!(self.claim, Claim::Others)
+    }
+
+    /// What is known before a reading; the clearing after it changes that.
+    pub(super) fn before(&self) -> Before {
+        Before {
+            owner: self.owner,
+            hidden: self.is_hidden(),
+            taken: self.taken,
+            trusted: self.trusted,
+        }
+    }
+
+    /// Entries that clearing goes through, as of the last reading; 0 of one that was never read.
+    pub(super) fn entries(&self) -> u64 {
+        self.found.entries.iter().sum()
     }
 
     /// Whether accessed bits of its anonymous memory that are set were set since the last look.

@@ -21,10 +21,10 @@ use super::noreuse::Noreuse;
 use super::out::Out;
 use super::pause::Pause;
 use super::record::{Recorder, Recording};
-use super::spent::{Spent, thread_cpu};
+use super::spent::Spent;
 use super::tally::Tally;
 use crate::ages::Listener;
-use crate::system::{Identity, Proc};
+use crate::system::{Identity, Proc, thread_cpu};
 use crate::watch::{Watch, WatchError, own_cpu};
 
 /// Pages that the engine isolates at a time: some milliseconds of paging out.
@@ -155,6 +155,7 @@ impl Driver {
         look: impl FnOnce(&mut Watch, &mut dyn Listener) -> Result<T, WatchError>,
     ) -> Result<T, WatchError> {
         let (worked, of_thread) = (own_cpu(), thread_cpu());
+        let by_others = self.watch.ages().costs().by_others;
         let (before_ms, now_ms) = (self.looked_ms, self.watch.elapsed_ms());
         let returns = self.out.as_mut().map(|out| Returns {
             out,
@@ -177,7 +178,13 @@ impl Driver {
         };
         self.noticed.add(feed.noticed);
         self.taken += own_cpu().saturating_sub(worked);
-        self.spent.look += thread_cpu().saturating_sub(of_thread);
+        let by_others = self
+            .watch
+            .ages()
+            .costs()
+            .by_others
+            .saturating_sub(by_others);
+        self.spent.look += thread_cpu().saturating_sub(of_thread) + by_others;
         Ok(answer)
     }
 

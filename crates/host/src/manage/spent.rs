@@ -1,11 +1,9 @@
 //! What looking and paging out have taken until now.
 //!
 //! Invariant: all of it only grows; processor time is that of the thread that has the driver and of those
-//! that page out with it, so what other threads of this process do meanwhile (files, metrics) is in neither part.
+//! that read and page out with it, so what other threads of this process do meanwhile (files, metrics) is in neither part.
 
 use std::time::Duration;
-
-use rustix::time::{ClockId, clock_gettime};
 
 /// Upper edges of the histogram of readings, milliseconds: from a small program's to a host's.
 pub const WALK_EDGES_MS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
@@ -40,13 +38,6 @@ pub(super) struct Spent {
     pub(super) page_out: Duration,
 }
 
-/// Processor time of this thread.
-pub(super) fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    // It does not run backwards, and began at 0.
-    Duration::try_from(time).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,15 +55,5 @@ mod tests {
         expected[12] = 1;
         assert_eq!(walks.counts, expected);
         assert_eq!(walks.total, Duration::from_micros(10_002_002));
-    }
-
-    #[test]
-    fn work_takes_processor_time() {
-        let before = thread_cpu();
-        let mut sum = 0u64;
-        while thread_cpu() == before {
-            sum = std::hint::black_box(sum.wrapping_add(1));
-        }
-        assert!(thread_cpu() > before);
     }
 }

@@ -11,8 +11,7 @@ use std::time::Duration;
 use pagetables::Advice;
 
 use super::advise::{Advised, advise_rest, until_stopped};
-use super::spent::thread_cpu;
-use crate::system::Proc;
+use crate::system::{Proc, thread_cpu};
 
 /// More would wait for the locks of one address space and one swap area.
 const WORKERS_MAX: usize = 4;
@@ -26,11 +25,7 @@ pub(super) fn free(proc: &Proc, processors: usize, pages: usize) -> usize {
     if (pages as u64) < 2 * PAGES_MIN {
         return 1;
     }
-    // The caller is one of those that run.
-    let others = proc
-        .runnable()
-        .map_or(processors, |all| all.saturating_sub(1));
-    processors.saturating_sub(others).clamp(1, WORKERS_MAX)
+    proc.idle(processors).min(WORKERS_MAX)
 }
 
 /// What [`page_out`] came to.

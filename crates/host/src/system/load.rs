@@ -1,6 +1,10 @@
-//! How many threads want a processor at this moment: `/proc/loadavg`.
+//! How many threads want a processor at this moment (`/proc/loadavg`), and what this one took of it.
 //!
-//! Invariant: of the whole machine, whatever part of it we may use.
+//! Invariant: the first is of the whole machine, whatever part of it we may use.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use super::proc::Proc;
 use super::text::{number, words};
@@ -12,11 +16,29 @@ fn parse(text: &[u8]) -> Option<usize> {
     number(&word[..end]).and_then(|all| usize::try_from(all).ok())
 }
 
+/// Processor time of this thread.
+#[must_use]
+pub fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // It does not run backwards, and began at 0.
+    Duration::try_from(time).unwrap_or_default()
+}
+
 impl Proc {
     /// Threads that run or are ready to, the caller among them; none where the kernel does not tell.
     #[must_use]
     pub fn runnable(&self) -> Option<usize> {
         parse(&self.read_own("loadavg").ok()??)
+    }
+
+    /// How many of `processors` nobody else works on at this moment, the caller's among them: 1 at least.
+    #[must_use]
+    pub fn idle(&self, processors: usize) -> usize {
+        // The caller is one of those that run.
+        let others = self
+            .runnable()
+            .map_or(processors, |all| all.saturating_sub(1));
+        processors.saturating_sub(others).max(1)
     }
 }
 
@@ -37,6 +59,16 @@ mod tests {
             assert_eq!(parse(bad), None);
         }
         assert!(Proc::system().unwrap().runnable() >= Some(1));
+    }
+
+    #[test]
+    fn work_takes_processor_time() {
+        let before = thread_cpu();
+        let mut sum = 0u64;
+        while thread_cpu() == before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(thread_cpu() > before);
     }
 
     proptest! {

@@ -18,6 +18,21 @@ pub(super) struct Round {
     denied: (u64, String),
 }
 
+impl Round {
+    fn note(&mut self, identity: Identity, looked: Looked) {
+        match looked {
+            Looked::Done => {}
+            Looked::Gone => self.gone.push(identity),
+            Looked::Denied(error) => {
+                self.denied.0 += 1;
+                if self.denied.1.is_empty() {
+                    self.denied.1 = error.to_string();
+                }
+            }
+        }
+    }
+}
+
 impl Watch {
     /// Looks at the time that was set last, by waiting for it or by [`Watch::advance`], and tells `listener` each page.
     ///
@@ -46,7 +61,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Goes on with a look until it is over (true), or after a process `is_enough`.
+    /// Goes on with a look until it is over (true), or after a process, or some small ones, `is_enough`.
     ///
     /// # Errors
     /// The target cannot be read at all.
@@ -58,16 +73,11 @@ impl Watch {
         let Some(mut round) = self.round.take() else {
             return Ok(true);
         };
-        while let Some(identity) = round.left.next() {
-            match self.ages.look_at(identity, listener) {
-                Looked::Done => {}
-                Looked::Gone => round.gone.push(identity),
-                Looked::Denied(error) => {
-                    round.denied.0 += 1;
-                    if round.denied.1.is_empty() {
-                        round.denied.1 = error.to_string();
-                    }
-                }
+        while !round.left.as_slice().is_empty() {
+            let several = self.ages.several(round.left.as_slice());
+            let several: Vec<Identity> = round.left.by_ref().take(several).collect();
+            for (identity, looked) in self.ages.look_at(&several, listener) {
+                round.note(identity, looked);
             }
             if is_enough() {
                 self.round = Some(round);

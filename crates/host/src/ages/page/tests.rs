@@ -1,6 +1,7 @@
 //! Entries of each kind, told to books, and what comes out.
 
 use super::*;
+use crate::ages::space::Space;
 use crate::system::Device;
 
 const MASK: u64 = (1 << 46) - 4096;
@@ -29,10 +30,10 @@ fn told(mapping: Mapping, pieces: &[Piece<'_>]) -> (Found, [u64; 3], u64) {
     let mut books = Books::new(0);
     let owner = books.add_owner().expect("the first");
     let nodes = Nodes::parse(b"");
-    let space = Space::new(owner);
+    let before = Space::new(owner).before();
     books.begin_round(1000);
     let mappings = [mapping];
-    let mut teller = Teller::new((&mut books, &nodes), &space, (&mappings, &[]), MASK);
+    let mut teller = Teller::new((&mut books, &nodes), before, (&mappings, &[]), MASK);
     for piece in pieces {
         teller.tell(0, *piece);
     }

@@ -1,0 +1,140 @@
+//! Reading one process: its mappings, its tables, and the clearing of what was young.
+//!
+//! Invariant: of all that is known, only the process's own [`Space`] is changed. So several threads may read at once, each with
+//! a reader of its own and other processes than the others.
+
+use std::io;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use pagetables::{Grain, Reading, Source};
+
+use super::clearing::Clearing;
+use super::costs::Costs;
+use super::found::Found;
+use super::held::Held;
+use super::page::{part_of, ranges};
+use super::pauses::Pauses;
+use super::space::{Before, Kept, Space};
+use crate::system::{Filesystems, Identity, Maps, Proc};
+
+/// Processes with fewer entries are read and cleared without being interrupted: some ten milliseconds.
+pub(super) const UNINTERRUPTED_MAX: u64 = 128 << 10;
+
+/// A process that is to be read.
+pub(super) struct Job {
+    pub(super) identity: Identity,
+    pub(super) space: Space,
+    /// What it is like before the reading: what is accessed meanwhile is read in the next round.
+    pub(super) now: Kept,
+    /// It did nothing since before the last reading.
+    pub(super) has_rested: bool,
+}
+
+impl Job {
+    /// It was read before, and is known to be small.
+    pub(super) fn is_small(&self) -> bool {
+        (1..UNINTERRUPTED_MAX).contains(&self.space.entries())
+    }
+}
+
+/// What is known of a process when its reading begins.
+pub(super) struct Begun {
+    pub(super) maps: Maps,
+    /// What its program reads in order or at random.
+    pub(super) advised: Vec<Range<u64>>,
+    pub(super) before: Before,
+    /// How long clearing may take; none if the bits are not ours.
+    at_most: Option<Duration>,
+}
+
+/// How long looks may hold a process up.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) pauses: Pauses,
+    /// The time between this round and the one before.
+    pub(super) apart: Duration,
+}
+
+/// Reads processes, one after the other.
+pub(super) struct Reader {
+    pub(super) source: Box<dyn Source>,
+    pub(super) proc: Proc,
+    pub(super) filesystems: Filesystems,
+}
+
+impl Reader {
+    /// One for another thread, if sources of this kind can be had twice.
+    pub(super) fn another(&self) -> Option<Reader> {
+        Some(Reader {
+            source: self.source.another()?,
+            proc: self.proc.clone(),
+            filesystems: self.filesystems.clone(),
+        })
+    }
+
+    /// Reads what must be known before the tables; none if it has no memory.
+    pub(super) fn begin(&mut self, job: &mut Job, bounds: Bounds) -> io::Result<Option<Begun>> {
+        let pid = job.identity.pid;
+        let maps = match self.proc.named_maps(pid, &mut self.filesystems) {
+            Ok(Some(maps)) if !maps.mappings.is_empty() => maps,
+            Ok(_) => return Ok(None),
+            Err(error) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, error)),
+        };
+        let space = &mut job.space;
+        space.look_for_devices(&self.proc, pid);
+        let is_ours = self.source.grain() == Grain::None || space.claim(job.identity);
+        space.begin_reading(job.has_rested);
+        let at_most = match job.has_rested {
+            true => bounds.pauses.at_rest(),
+            false => bounds.pauses.at_most(space.kept, job.now, bounds.apart),
+        };
+        Ok(Some(Begun {
+            // Without them, everything has recency, as before.
+            advised: self.source.advised(pid).unwrap_or_default(),
+            before: space.before(),
+            maps,
+            at_most: is_ours.then_some(at_most),
+        }))
+    }
+
+    /// Reads the tables of a small process, clears what was young, and holds back what was read.
+    ///
+    /// What is accessed between the reading and the clearing of its table is lost: on a busy machine that was a whole pass of
+    /// a program over 1,000 pages. So it is not interrupted, and comes before the books.
+    pub(super) fn read_held(
+        &mut self,
+        job: &mut Job,
+        begun: &Begun,
+        costs: &mut Costs,
+    ) -> io::Result<(Held, Reading)> {
+        let (begin, cleared) = (Instant::now(), costs.clear);
+        let mappings = &begun.maps.mappings;
+        let (pid, ranges) = (job.identity.pid, ranges(mappings));
+        let source = &mut *self.source;
+        let mut held = Held::default();
+        let reading = pagetables::uninterrupted(|| {
+            let reading = source.read(pid, &ranges, &mut |number, piece| {
+                held.take(part_of(mappings[number].kind), number, piece);
+            })?;
+            clearing(job, begun, costs).clear(source, held.present, held.accessed);
+            Ok::<_, io::Error>(reading)
+        })?;
+        costs.walk += begin.elapsed().saturating_sub(costs.clear - cleared);
+        Ok((held, reading))
+    }
+
+    /// Clears what was young in a process whose tables were told already.
+    pub(super) fn clear(&mut self, job: &mut Job, begun: &Begun, found: &Found, costs: &mut Costs) {
+        clearing(job, begun, costs).clear(&mut *self.source, found.entries, found.accessed);
+    }
+}
+
+fn clearing<'a>(job: &'a mut Job, begun: &Begun, costs: &'a mut Costs) -> Clearing<'a> {
+    Clearing {
+        pid: job.identity.pid,
+        space: &mut job.space,
+        at_most: begun.at_most,
+        costs,
+    }
+}
