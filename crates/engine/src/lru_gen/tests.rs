@@ -359,3 +359,19 @@ fn giving_up_a_generation_reverses_it_at_the_tail_of_the_next() {
         .collect();
     assert_eq!(order, [2, 1, 0, 3, 4, 5]);
 }
+
+/// (The story: a page that had been idle and was used again was marked at each look, and the generation that each look opens took
+/// the mark: what was hot left as the coldest.)
+#[test]
+fn what_is_used_again_leaves_the_oldest_generation_though_each_look_opens_one() {
+    let mut lruvec = lruvec(2);
+    (0..2).for_each(|id| anon(&mut lruvec, id));
+    (0..4).for_each(|now| age(&mut lruvec, now));
+    assert_eq!(seq(&lruvec, 0), seq(&lruvec, 1), "both are the oldest");
+    for now in 4..7 {
+        lruvec.seen_in_use(FolioId(1));
+        age(&mut lruvec, now);
+    }
+    assert!(seq(&lruvec, 1) > seq(&lruvec, 0) + 1);
+    assert_eq!(isolate(&mut lruvec).1, [FolioId(0)]);
+}

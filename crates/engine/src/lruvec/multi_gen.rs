@@ -49,6 +49,19 @@ impl Lruvec {
         }
     }
 
+    /// A look found the page accessed since the look before, where each look opens a generation. As [`Self::young`]; but what is
+    /// of the oldest generation is promoted at once: the mark of a first time ends with that generation, before the next look.
+    pub fn seen_in_use(&mut self, id: FolioId) {
+        self.young(id);
+        let word = self.folios.get(id);
+        let ty = word.folio_type();
+        let is_oldest = |lru: &LruGen| lru.seq_of(word.generation(), ty) == lru.min_seq(ty);
+        let is_marked = word.state() == State::Listed && word.has(Flag::Referenced);
+        if is_marked && self.multi_gen().is_some_and(is_oldest) {
+            self.young(id);
+        }
+    }
+
     /// Eviction on behalf of `reason` found the page accessed while it looked around another. Where a walk's batches are at
     /// hand the page is promoted as by that walk; on the time of who needs memory there are none, and it is
     /// moved at once. An isolated page is left as it is: page-out says that it stays.

@@ -251,7 +251,7 @@ impl<'a> Feed<'a> {
                     }
                     self.machine.fault_in(self.memcg, id, ty, kind, recency);
                 } else if young && recency {
-                    self.machine.lruvec_mut(self.memcg).young(id);
+                    self.machine.lruvec_mut(self.memcg).seen_in_use(id);
                 }
             }
             Page::Out if present => {
