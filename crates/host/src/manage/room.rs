@@ -34,7 +34,7 @@ pub(super) struct Room {
     usage: Pages,
     /// Measurements since then.
     still: u32,
-    /// Reclaims in a row that got nothing.
+    /// Reclaims in a row that got next to nothing.
     vain: u32,
 }
 
@@ -128,6 +128,19 @@ impl Room {
             false => self.vain.saturating_add(1),
         };
     }
+
+    /// How long to wait after a reclaim that got so much of what it wanted, and was noted. (The story: it was repeated at once for a single
+    /// page, by whoever holds many tenants, and the pages beside that one were isolated and read each time.)
+    pub(super) fn wait_after(
+        &mut self,
+        (got, wanted): (Pages, Pages),
+        (usage, left): (Pages, Pages),
+    ) -> Duration {
+        match Room::is_worth_it(got, wanted) {
+            true => Duration::ZERO,
+            false => self.pause(usage, left),
+        }
+    }
 }
 
 /// What the tenant uses now.
@@ -201,6 +214,22 @@ mod tests {
         assert_eq!(last, IN_VAIN * 32);
         let grown = room.pause(Pages(40_000 + 2 * GREW), Pages(0));
         assert!(grown < IN_VAIN, "{grown:?}");
+    }
+
+    /// Of a tenant that gave a page a time, reclaim went on without a pause, and had a core for itself.
+    #[test]
+    fn a_page_a_time_is_no_success() {
+        let (few, all, wanted) = (Pages(1), Pages(8192), Pages(8192));
+        let (mut room, mut last) = (Room::default(), Duration::ZERO);
+        for _ in 0..20 {
+            room.note(few, wanted);
+            last = room.wait_after((few, wanted), (Pages(40_000), Pages(0)));
+            assert!(last >= PAUSES.0, "{last:?}");
+        }
+        assert_eq!(last, IN_VAIN * 32);
+        room.note(all, wanted);
+        let at_once = room.wait_after((all, wanted), (Pages(40_000), Pages(0)));
+        assert_eq!(at_once, Duration::ZERO);
     }
 
     /// The microseconds until a limit of 256 PiB is used up are more than 64 bits count: usage was measured every 2 ms.

@@ -176,10 +176,7 @@ impl Tenants {
             got.0 += tenant.due.press(&tenant.wall) / 4096;
         }
         tenant.room.note(got, most);
-        let wait = match got == Pages(0) {
-            true => tenant.room.pause(usage, left),
-            false => Duration::ZERO,
-        };
+        let wait = tenant.room.wait_after((got, most), (usage, left));
         tenant.next_hold = Instant::now() + wait;
         let name = tenant.path.display().to_string();
         if ours > 0 {

@@ -10,6 +10,7 @@ use engine::memcg::MemcgId;
 use engine::{Limit, Pages, ScanReason};
 
 use super::super::IDLE_MAX;
+use super::super::room::Room;
 use super::super::tally::Tally;
 use super::Tenants;
 use super::under_way::Why;
@@ -112,12 +113,8 @@ impl Tenants {
     }
 
     /// What came of it.
-    pub(super) fn end_relief(&mut self, tally: &Tally, available: u64) {
-        let pause = match tally.evicted == 0 {
-            true => IN_VAIN,
-            false => Duration::ZERO,
-        };
-        self.pressure.next = Instant::now() + pause;
+    pub(super) fn end_relief(&mut self, tally: &Tally, available: u64, wanted: Pages) {
+        self.pressure.next = Instant::now() + rest_after(Pages(tally.evicted), wanted);
         self.pressed.insert(MemcgId::ROOT);
         if tally.evicted > 0 {
             self.act(format!(
@@ -131,6 +128,16 @@ impl Tenants {
     /// Other marks from now on; none for never.
     pub fn set_watermarks(&mut self, marks: Option<Watermarks>) {
         self.pressure.set_marks(marks);
+    }
+}
+
+/// How long the host is left alone after tenants gave so much of what it lacked.
+fn rest_after(got: Pages, wanted: Pages) -> Duration {
+    match got {
+        Pages(0) => IN_VAIN,
+        got if Room::is_worth_it(got, wanted) => Duration::ZERO,
+        // A page a time would be asked for without a pause.
+        _ => EVERY,
     }
 }
 
@@ -166,5 +173,20 @@ mod tests {
             assert_eq!(got, Pages(wanted * 256), "{available} {is_stalled}");
         }
         assert_eq!(Pressure::new(None).wanted(0, true), Pages(0));
+    }
+
+    /// One page of all that the host lacked was enough for tenants to be asked again at once, for as long as they gave one.
+    #[test]
+    fn the_less_tenants_give_the_later_they_are_asked_again() {
+        for (got, rest) in [
+            (0, IN_VAIN),
+            (1, EVERY),
+            (255, EVERY),
+            (256, Duration::ZERO),
+        ] {
+            assert_eq!(rest_after(Pages(got), Pages(AT_ONCE)), rest, "{got}");
+        }
+        // Where little is lacking, little is enough.
+        assert_eq!(rest_after(Pages(1), Pages(20)), Duration::ZERO);
     }
 }

@@ -230,7 +230,7 @@ impl Tenants {
             } => {
                 self.end_hold(memcg, &tally, (usage, left, most));
             }
-            Why::Pressure { available, .. } => self.end_relief(&tally, available),
+            Why::Pressure { available, wanted } => self.end_relief(&tally, available, wanted),
             Why::Policy(ordered) => self.end_ordered(memcg, &ordered, tally),
         }
     }
