@@ -181,6 +181,16 @@ impl LruGen {
         clamped_sum(self.nr_pages.iter().map(|slot| slot[ty.index()]))
     }
 
+    /// All pages are of the oldest generation, of as many as there may be: another one would move each of them, and tell none from the
+    /// others.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        FolioType::ALL.into_iter().all(|ty| {
+            let is_oldest = self.size(self.min_seq(ty), ty) == self.total(ty);
+            is_oldest && self.nr_gens(ty) == MAX_NR_GENS
+        })
+    }
+
     /// Pages counted as active for vmstat: those of the two youngest generations.
     #[must_use]
     pub const fn active(&self, ty: FolioType) -> u64 {

@@ -341,6 +341,24 @@ fn p63_promotes_at_first_sight() {
     assert!(!lruvec.folios().get(FolioId(0)).has(Flag::Workingset));
 }
 
+/// Whoever ages by the clock opened generations for sleepers, too, and moved all of their pages for each.
+#[test]
+fn who_is_all_idle_is_settled_until_a_page_comes_or_is_used() {
+    let mut lruvec = lruvec(3);
+    assert!(lruvec.lru_gen().is_settled(), "nothing is told apart");
+    (0..2).for_each(|id| anon(&mut lruvec, id));
+    assert!(!lruvec.lru_gen().is_settled());
+    (0..2).for_each(|now| age(&mut lruvec, now));
+    assert!(lruvec.lru_gen().is_settled());
+    anon(&mut lruvec, 2);
+    assert!(!lruvec.lru_gen().is_settled(), "one came");
+    (2..4).for_each(|now| age(&mut lruvec, now));
+    assert!(lruvec.lru_gen().is_settled());
+    // P616 only marks it the first time, and without another generation the mark stays.
+    (0..2).for_each(|_| lruvec.young(FolioId(1)));
+    assert!(!lruvec.lru_gen().is_settled(), "one was used");
+}
+
 /// `inc_min_seq` takes from the tail and adds at the tail: the order of what moves is reversed.
 #[test]
 fn giving_up_a_generation_reverses_it_at_the_tail_of_the_next() {

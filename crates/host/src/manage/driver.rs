@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use engine::lru_gen::LruGen;
 use engine::memcg::MemcgId;
 use engine::policy::AgeHistogram;
 use engine::{Machine, Millis, Pages};
@@ -64,7 +65,7 @@ pub(super) struct Driver {
     looked_ms: u64,
     /// What the look that is under way, or the last one, has found.
     noticed: Noticed,
-    /// When the last look was, and what it took of a processor.
+    /// When the last look was, and what it took of a processor, with the generations that were opened after it.
     looked: Instant,
     look_took: Duration,
     /// What the one that is under way has taken until now.
@@ -186,6 +187,18 @@ impl Driver {
             .saturating_sub(by_others);
         self.spent.look += thread_cpu().saturating_sub(of_thread) + by_others;
         Ok(answer)
+    }
+
+    /// Opens a generation of a tenant's own pages, as part of what the last look took. None of one whose pages it would not tell apart:
+    /// reclaim by age goes by the books, which nothing has to be moved for. (The story: each look moved every page of all who slept.)
+    pub(super) fn age(&mut self, memcg: MemcgId, now: Millis) {
+        let generations = self.machine.lruvec(memcg).multi_gen();
+        if generations.is_some_and(LruGen::is_settled) {
+            return;
+        }
+        let worked = own_cpu();
+        self.machine.age(memcg, now);
+        self.look_took += own_cpu().saturating_sub(worked);
     }
 
     /// Looks are recorded from now on.

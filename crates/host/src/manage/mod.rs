@@ -332,12 +332,14 @@ impl Manager {
 
     /// Reads all tables, tells the engine, and opens a generation if it is time for one.
     fn look(&mut self) -> Result<(), WatchError> {
+        let begin = Instant::now();
         self.read()?;
         let minder = self.minder.as_ref();
         let apart = minder.map_or(0, |minder| minder.generations_apart().0);
         let now = self.driver.watch.elapsed_ms();
         if now - self.generation_ms + 50 >= apart {
             self.open_generation();
+            self.plan_look(begin);
         }
         Ok(())
     }
@@ -355,6 +357,12 @@ impl Manager {
             let usage = room::usage(&self.driver.watch, self.wall.as_ref());
             self.thrash.measure(Instant::now(), faults, usage);
         }
+        self.plan_look(begin);
+        Ok(())
+    }
+
+    /// When the next look is due, by the one that began then and what it took.
+    fn plan_look(&mut self, begin: Instant) {
         let pause = self.driver.look_took() * WORK_SHARE;
         let apart = match self.young_since {
             // As long again as it has been there: who asks in its first seconds is not told of its first moment.
@@ -362,7 +370,6 @@ impl Manager {
             None => self.driver.watch.apart(),
         };
         self.next_look = begin + apart.max(pause);
-        Ok(())
     }
 
     /// The target has just become another program: it is looked at at once, and more often than later until it is as old as an
@@ -377,9 +384,7 @@ impl Manager {
         if !self.has_opened {
             self.has_opened = true;
             self.generation_ms = self.driver.watch.elapsed_ms();
-            self.driver
-                .machine
-                .age(self.memcg, Millis(self.generation_ms));
+            self.driver.age(self.memcg, Millis(self.generation_ms));
         }
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Looking {
     /// It opens a generation in each tenant.
     opens: bool,
     begun: Instant,
+    /// Once all is read: who is still to get one, by serial.
+    unaged: Option<Vec<u64>>,
 }
 
 impl Looking {
@@ -91,6 +93,7 @@ impl Tenants {
             unlisted: serial(unlisted),
             opens,
             begun,
+            unaged: None,
         };
         let members = self.driver.watch.members().to_vec();
         for identity in &members {
@@ -111,30 +114,66 @@ impl Tenants {
         let Some(looking) = &self.looking else {
             return Ok(());
         };
-        let home = |identity: Identity| home_of((looking, &self.by_serial), identity);
-        if !self.driver.go_on_reading(&home, pause)? {
-            return Ok(());
+        if looking.unaged.is_none() {
+            let home = |identity: Identity| home_of((looking, &self.by_serial), identity);
+            if !self.driver.go_on_reading(&home, pause)? {
+                return Ok(());
+            }
+            self.end_reading();
         }
+        // Reading may have used the slice up: one tenant is aged all the same.
+        if self.go_on_aging(pause) {
+            self.end_look();
+        }
+        Ok(())
+    }
+
+    /// All is read: whose each process is, and what each tenant uses, is known anew.
+    fn end_reading(&mut self) {
+        let Some(looking) = &mut self.looking else {
+            return;
+        };
+        let all = self.by_serial.keys().copied();
+        looking.unaged = Some(all.filter(|_| looking.opens).collect());
         let members = self.driver.watch.members().iter();
         // One whose tenant was removed meanwhile is read again by the next look, wherever it is then.
-        let home = |one: &Identity| Some((*one, self.by_serial(looking.home(one.pid))?));
+        let by_serial = &self.by_serial;
+        let home = |one: &Identity| Some((*one, *by_serial.get(&looking.home(one.pid))?));
         self.homes = members.filter_map(home).collect();
-        let (opens, begun) = (looking.opens, looking.begun);
-        self.looking = None;
         self.follow_protection();
         self.measure();
         self.note_caches();
         self.note_curves();
-        if opens {
-            let now = self.now();
-            for memcg in self.tenants.keys() {
-                self.driver.machine.age(*memcg, now);
+    }
+
+    /// Opens a generation in one tenant after the other until all have theirs (true) or `pause` is due: where memory is idle that moves
+    /// most pages.
+    fn go_on_aging(&mut self, pause: &Pause) -> bool {
+        let now = self.now();
+        loop {
+            let unaged = self.looking.as_mut().and_then(|one| one.unaged.as_mut());
+            let Some(serial) = unaged.and_then(Vec::pop) else {
+                return true;
+            };
+            // One that was removed meanwhile has none.
+            if let Some(memcg) = self.by_serial(serial) {
+                self.driver.age(memcg, now);
             }
-            self.looked_at = begun;
+            if pause.is_due() {
+                return false;
+            }
+        }
+    }
+
+    fn end_look(&mut self) {
+        let Some(looking) = self.looking.take() else {
+            return;
+        };
+        if looking.opens {
+            self.looked_at = looking.begun;
             self.plan_look();
             self.has_looked = true;
         }
-        Ok(())
     }
 
     /// When the next look is due, by the last one.
