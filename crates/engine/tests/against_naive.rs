@@ -102,6 +102,7 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => Just(PageOut::Referenced),
         1 => Just(PageOut::Busy),
         1 => Just(PageOut::Gone),
+        1 => Just(PageOut::Taken),
     ];
     let flag = prop_oneof![
         Just(Flag::Dirty),

@@ -110,10 +110,11 @@ impl Machine {
         let ty = self.lruvec(memcg).folios().get(id).folio_type();
         self.face(memcg, memcg);
         let settled = self.lruvec_mut(memcg).settle(id, outcome, reason);
-        if matches!(settled, Settled::Left | Settled::Forgotten) {
+        let is_out = matches!(settled, Settled::Left | Settled::Taken);
+        if is_out || settled == Settled::Forgotten {
             self.tree.uncharge(0, memcg, Pages(1));
         }
-        if settled == Settled::Left {
+        if is_out {
             let swapped = u64::from(ty == FolioType::Anon);
             self.tree.charge_swap(memcg, Pages(swapped));
         }

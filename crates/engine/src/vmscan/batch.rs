@@ -60,7 +60,7 @@ impl Batch {
 fn count(shrunk: &mut Shrunk, what: PageOut, settled: Settled) {
     match settled {
         Settled::Left => shrunk.reclaimed.0 += 1,
-        Settled::Forgotten => shrunk.forgotten.0 += 1,
+        Settled::Forgotten | Settled::Taken => shrunk.forgotten.0 += 1,
         Settled::NotIsolated => {}
         Settled::Stayed => match what {
             PageOut::Shared => shrunk.kept.shared += 1,
@@ -69,7 +69,9 @@ fn count(shrunk: &mut Shrunk, what: PageOut, settled: Settled) {
             PageOut::LazyFree => shrunk.kept.lazyfree += 1,
             PageOut::Referenced | PageOut::TooYoung => shrunk.kept.referenced += 1,
             PageOut::NoSwap => shrunk.unswapped += 1,
-            PageOut::Busy | PageOut::Stored | PageOut::Gone => shrunk.kept.busy += 1,
+            PageOut::Busy | PageOut::Stored | PageOut::Taken | PageOut::Gone => {
+                shrunk.kept.busy += 1;
+            }
         },
     }
 }

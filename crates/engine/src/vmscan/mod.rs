@@ -36,6 +36,8 @@ use alloc::vec::Vec;
 pub enum PageOut {
     /// Its bytes are safe in swap, or in its file, and it has left memory.
     Stored,
+    /// The same, by another's hand and before it was asked for: the kernel's own reclaim. It is nobody's success.
+    Taken,
     /// It was accessed meanwhile.
     Referenced,
     /// Reclaim by age asked for pages that were idle for longer: it waits for its time in a generation before the

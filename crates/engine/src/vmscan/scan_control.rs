@@ -164,7 +164,7 @@ pub struct Shrunk {
     pub scanned: u64,
     /// Pages that left.
     pub reclaimed: Pages,
-    /// Pages that turned out to be gone already.
+    /// Pages that turned out to be gone already: removed by their program, or taken by another's hand.
     pub forgotten: Pages,
     /// Anon pages that stayed because there is no swap for them.
     pub unswapped: u64,

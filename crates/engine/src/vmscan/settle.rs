@@ -13,6 +13,8 @@ use alloc::vec::Vec;
 pub enum Settled {
     /// It left by our hand; its shadow stays.
     Left,
+    /// It had left by another's hand ([`Lruvec::left`]); its shadow stays.
+    Taken,
     /// It is on a list again.
     Stayed,
     /// Its program had removed it; nothing stays.
@@ -75,6 +77,10 @@ impl Lruvec {
             PageOut::Stored => {
                 self.evicted(id, reason);
                 Settled::Left
+            }
+            PageOut::Taken => {
+                self.left(id);
+                Settled::Taken
             }
             PageOut::Gone => {
                 self.unmap_range(id, 1);

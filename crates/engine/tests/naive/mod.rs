@@ -479,10 +479,10 @@ impl Naive {
             return;
         }
         match outcome {
-            PageOut::Stored => {
+            PageOut::Stored | PageOut::Taken => {
                 let seq = self.min_seq[page.ty as usize];
                 self.control.evicted(page.ty, page.tier());
-                self.counts.steal += 1;
+                self.counts.steal += u64::from(outcome == PageOut::Stored);
                 let out = Place::Out(seq, page.refs().saturating_sub(1), page.workingset);
                 self.pages[id as usize] = Page {
                     place: out,

@@ -202,7 +202,7 @@ impl Kernel<'_> {
             EntryKind::Empty => return Some(PageOut::Gone),
             EntryKind::Swapped => {
                 self.tally.left += 1;
-                return Some(PageOut::Stored);
+                return Some(PageOut::Taken);
             }
             EntryKind::Other => return Some(PageOut::Busy),
             EntryKind::Present => {}
@@ -422,7 +422,7 @@ impl Memory for Kernel<'_> {
     }
 
     fn page_out(&mut self, memcg: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {
-        let (first, left) = (outcome.len(), self.tally.left);
+        let first = outcome.len();
         outcome.resize(first + batch.len(), PageOut::Gone);
         let outcome = &mut outcome[first..];
         let places = batch.iter().enumerate();
@@ -461,7 +461,6 @@ impl Memory for Kernel<'_> {
                 *what = PageOut::Referenced;
             }
         }
-        self.tally.evicted -= self.tally.left - left;
     }
 }
 

@@ -57,7 +57,7 @@ impl Tally {
                 PageOut::Locked => kept.locked += 1,
                 PageOut::LazyFree => kept.lazyfree += 1,
                 PageOut::Busy | PageOut::NoSwap => kept.busy += 1,
-                PageOut::Stored | PageOut::Gone | PageOut::Unevictable => {}
+                PageOut::Stored | PageOut::Taken | PageOut::Gone | PageOut::Unevictable => {}
             }
         }
         kept
@@ -80,7 +80,7 @@ impl Tally {
 
     pub(super) fn note(&mut self, memcg: MemcgId, id: FolioId, what: PageOut) {
         let id = page(memcg, id);
-        if matches!(what, PageOut::Stored | PageOut::Gone) {
+        if matches!(what, PageOut::Stored | PageOut::Taken | PageOut::Gone) {
             self.evicted += u64::from(what == PageOut::Stored);
             self.stayed.remove(&id);
         } else {

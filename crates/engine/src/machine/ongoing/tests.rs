@@ -51,6 +51,7 @@ impl Memory for Noting {
                 3 => PageOut::Busy,
                 5 => PageOut::Referenced,
                 7 => PageOut::Gone,
+                9 => PageOut::Taken,
                 _ if self.left == self.slots => PageOut::NoSwap,
                 _ => PageOut::Stored,
             };

@@ -6,7 +6,8 @@ use crate::lruvec::{FaultKind, Policy};
 use crate::machine::MachineConfig;
 use crate::memcg::MemcgLimits;
 use crate::units::{Bytes, Limit};
-use crate::vmscan::{Kept, PageOut, ScanReduction, TryAgain};
+use crate::vmscan::{Kept, PageOut, ScanReduction, Settled, TryAgain};
+use crate::vmstat::VmEvent;
 use alloc::vec::Vec;
 
 const ONE: MemcgId = MemcgId::FIRST;
@@ -127,6 +128,51 @@ fn large_batches_do_not_overshoot_in_a_tree() {
         let got = machine.reclaim_root(request, &mut memory);
         assert_eq!(got.reclaimed, Pages(500), "{reason:?}, by the memcg LRU");
     }
+    machine.check_invariants();
+}
+
+/// What had left by the kernel's hand counted as stolen for whoever asked, and toward what was asked for: memory.reclaim ended with
+/// half of it.
+#[test]
+fn what_the_kernel_had_taken_is_no_success() {
+    for policy in [Policy::default(), CLASSIC] {
+        let mut machine = cold(64, policy, [1000, 0]);
+        let (mut asked, taken) = (0, 200);
+        let mut memory = Scripted::new(|_| {
+            asked += 1;
+            match asked <= taken {
+                true => PageOut::Taken,
+                false => PageOut::Stored,
+            }
+        });
+        let got = machine.proactive_reclaim(ONE, request(400, 10), &mut memory);
+        let stored = asked - taken;
+        assert_eq!(got, Ok(Pages(stored)), "{policy:?}");
+        assert!(stored >= 400, "{policy:?}: {stored}");
+        let stat = machine.lruvec(ONE).stat();
+        assert_eq!(stat.pgsteal(), stored, "{policy:?}");
+        assert_eq!(stat.get(VmEvent::PgstealKernel), taken, "{policy:?}");
+        assert_eq!(
+            machine.lruvec(ONE).out(FolioType::Anon),
+            Pages(stored + taken)
+        );
+        assert_eq!(
+            machine.tree().get(ONE).usage(),
+            machine.lruvec(ONE).resident()
+        );
+        machine.check_invariants();
+    }
+}
+
+/// The same by the phases one by one.
+#[test]
+fn an_isolated_page_that_the_kernel_took_is_charged_to_swap() {
+    let mut machine = cold(64, Policy::default(), [10, 0]);
+    let mut out = Vec::new();
+    machine.isolate(ONE, 1, ScanReason::Direct, &mut out);
+    let settled = machine.settle(ONE, out[0], (PageOut::Taken, ScanReason::Direct));
+    assert_eq!(settled, Settled::Taken);
+    assert_eq!(machine.lruvec(ONE).stat().get(VmEvent::PgstealKernel), 1);
     machine.check_invariants();
 }
 
