@@ -236,7 +236,15 @@ impl<'a> Feed<'a> {
 
     fn tell_engine(&mut self, id: FolioId, page: Page) {
         let word = self.machine.lruvec(self.memcg).folios().get(id);
-        let (present, out) = (word.is_present(), word.state() == State::Shadow);
+        let (mut present, out) = (word.is_present(), word.state() == State::Shadow);
+        if let Page::In(ty, _) = page
+            && present
+            && word.folio_type() != ty
+        {
+            // Another page: a copy of the file's that was written since the last look, or what is mapped there now.
+            self.forget(id, 1);
+            present = false;
+        }
         match page {
             Page::In(ty, Seen { young, recency }) => {
                 if !present {
@@ -410,3 +418,6 @@ pub(super) fn classify(told: &Told<'_>, entry: Entry, offset: u64) -> Page {
     };
     Page::In(ty, seen)
 }
+
+#[cfg(test)]
+mod tests;
