@@ -64,7 +64,8 @@ impl LruGen {
     /// too, and stays without effect until the next one (P616): PG_referenced is for accesses since.
     ///
     /// Before v6.14: a page that somebody faulted on belongs to the working set, whatever its shadow says; one that was read
-    /// through a descriptor only if it had all references there are (P63), or nearly all (P612). Nothing else comes back.
+    /// through a descriptor only if it had all references there are (P63), or nearly all (P612, which has all of them then). Nothing else
+    /// comes back.
     pub(crate) fn restore(&self, word: Word, shadow: Word, in_fault: bool) -> (Word, bool) {
         let (token, workingset) = shadow.shadow();
         let refs = self.restored_refs(token, workingset);
@@ -75,6 +76,10 @@ impl LruGen {
             Profile::P63 => refs::FIELD_MAX + 1,
         };
         let restored = in_fault || refs >= enough;
+        // The field of what a fault makes active is emptied as it is inserted.
+        let is_full = restored && !in_fault && self.profile == Profile::P612;
+        let field = if is_full { refs::FIELD_MAX } else { 0 };
+        let word = word.with_refs_field(field);
         (word.with(Flag::Workingset, restored), restored)
     }
 }

@@ -117,7 +117,7 @@ fn isolation_forgets_the_working_set() {
 }
 
 /// workingset.md 6. Read through a descriptor, a page is restored by how often it had been read; its activation counts all
-/// the same.
+/// the same. What v6.12 restored so had one reference, and went where it has all there are.
 #[test]
 fn what_is_read_again_is_restored_by_its_references() {
     for (profile, accesses, expect) in [
@@ -144,7 +144,16 @@ fn what_is_read_again_is_restored_by_its_references() {
         let (word, restored) = lru.restore(Word::default(), shadow, false);
         assert_eq!(restored, expect, "{profile:?}, {accesses} accesses");
         assert_eq!(word.has(Flag::Workingset), expect);
-        assert_eq!((word.refs_field(), word.has(Flag::Referenced)), (0, false));
+        let is_full = expect && profile == Profile::P612;
+        let field = if is_full { refs::FIELD_MAX } else { 0 };
+        assert_eq!(
+            (word.refs_field(), word.has(Flag::Referenced)),
+            (field, false)
+        );
+        assert_eq!(refs::is_saturated(profile, word), is_full);
+        // A fault makes it active, which spends them.
+        let (word, restored) = lru.restore(Word::default(), shadow, true);
+        assert_eq!((word.refs_field(), restored), (0, true));
     }
 }
 
