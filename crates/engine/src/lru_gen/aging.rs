@@ -98,7 +98,8 @@ impl LruGen {
             let list = list_of(slot_of(self.min_seq(ty)), ty);
             while let Some((id, word)) = self.lists.pop(folios, list) {
                 let moved = self.inc_gen(word);
-                if !refs::is_saturated(self.profile, word) {
+                // Before v6.14 only eviction's sorting protects.
+                if self.profile == Profile::P616 && !refs::is_saturated(self.profile, word) {
                     self.protect(word);
                 }
                 self.lists.push(

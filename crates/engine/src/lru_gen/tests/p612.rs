@@ -157,6 +157,28 @@ fn what_is_read_again_is_restored_by_its_references() {
     }
 }
 
+/// lru-gen.md 5.4. What aging moved up counted as protected whatever the profile, and a tier of which much was seemed to refault less than
+/// it did.
+#[test]
+fn before_614_aging_protects_nothing() {
+    for (profile, expect) in [(Profile::P616, 2), (Profile::P612, 0), (Profile::P63, 0)] {
+        let mut lruvec = Lruvec::new(Policy::MultiGen(profile), Millis(0));
+        lruvec.ensure(4);
+        for id in (0..4).map(FolioId) {
+            lruvec.fault_in(id, FolioType::File, FaultKind::Descriptor, true, true);
+        }
+        while seq(&lruvec, 0) > window(&lruvec).1[FolioType::File.index()] {
+            step(&mut lruvec);
+        }
+        // Of tier 1 with every profile.
+        (0..8).for_each(|time| lruvec.mark_accessed(FolioId(time % 4)));
+        step(&mut lruvec);
+        // The average of four protected and none before.
+        let tier = lruvec.lru_gen().controller().read(FolioType::File, 1..2, 1);
+        assert_eq!(tier.total, expect, "{profile:?}");
+    }
+}
+
 /// Direct reclaim has no walk's batches at hand: neighbours change lists at once, and count as activated.
 #[test]
 fn neighbours_are_moved_at_once_or_by_the_walk() {
