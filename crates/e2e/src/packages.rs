@@ -182,8 +182,8 @@ impl Service {
         };
         // This machine's own groups are not ours to look at.
         let script = format!(
-            "{} && echo $$ > /var/log/pid && exec {} --root {name} --host none",
-            of("ExecStartPre"),
+            "{}; echo $$ > /var/log/pid && exec {} --root {name} --host none",
+            of("ExecStartPre").trim_start_matches('-'),
             of("ExecStart")
         );
         let groups = Groups::named(&name);

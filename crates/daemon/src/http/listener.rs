@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+
 use super::address::Address;
 use super::answer::{Answer, Status};
 use super::client::Client;
@@ -20,6 +22,9 @@ use super::stream::Stream;
 use super::token::Token;
 use crate::control::may_ask;
 use crate::error::Error;
+
+/// Clients that the kernel keeps until we ask for them, as the standard library's listeners have it.
+const BACKLOG: i32 = 128;
 
 /// One address.
 #[derive(Debug)]
@@ -75,7 +80,7 @@ impl Listener {
                         "give one with --token-file",
                     ));
                 };
-                let bound = TcpListener::bind(at).and_then(|listener| {
+                let bound = bind_tcp(at).and_then(|listener| {
                     listener.set_nonblocking(true)?;
                     let at = listener.local_addr()?;
                     Ok((Socket::Tcp { listener, at }, Gate::tcp(at, token.clone())?))
@@ -143,6 +148,31 @@ fn cannot(address: &Address, error: &io::Error) -> Error {
     Error::failed(format!("cannot listen on {address}: {error}"), hint)
 }
 
+/// An address that no interface has yet is taken all the same, and answers from when one has it. (The story: at boot the service comes
+/// before the network; it failed five times in a second, and nobody managed the host's memory from then on.)
+fn bind_tcp(at: &SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(at) {
+        Err(error) if error.kind() == ErrorKind::AddrNotAvailable => bind_free(at),
+        bound => bound,
+    }
+}
+
+fn bind_free(at: &SocketAddr) -> io::Result<TcpListener> {
+    let family = match at {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    match at {
+        SocketAddr::V4(_) => sockopt::set_ip_freebind(&socket, true)?,
+        SocketAddr::V6(_) => sockopt::set_ipv6_freebind(&socket, true)?,
+    }
+    bind(&socket, at)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
 fn bind_unix(path: &Path) -> io::Result<Socket> {
     let path = std::path::absolute(path)?;
     if let Some(above) = path.parent() {
@@ -179,6 +209,14 @@ fn is_abandoned(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_comes_later_is_taken() {
+        // TEST-NET-1 of RFC 5737: no interface has it.
+        let at: SocketAddr = "192.0.2.1:0".parse().expect("an address");
+        let listener = bind_tcp(&at).expect("taken all the same");
+        assert_eq!(listener.local_addr().expect("ours").ip(), at.ip());
+    }
 
     #[test]
     fn a_path_is_taken_from_the_dead_alone() {
