@@ -124,8 +124,9 @@ fn swap_max_bounds_what_is_out() {
     );
 }
 
-/// What a program thrashes in is its own memory, not its text too: some cache that nobody mapped, which was its text read a moment
-/// ago, was preferred, so text was thrown out and read again: 25,000 to 80,000 pages of it, of 7,000 to 8,000 by now.
+/// What a program thrashes in is its own memory, not its text too. Some cache that nobody mapped, which was its text read a moment
+/// ago, was preferred, so text was thrown out and read again: 25,000 to 80,000 pages of it. And looks took the bits by which the kernel knows
+/// that text is in use: 9,000 to 18,000 pages, of 1,300 to 5,200 under the kernel alone.
 #[test]
 fn the_text_of_a_program_that_thrashes_stays() {
     const FILE_REFAULTS: &str = "/usr/bin/python3 \"$0\" && \
@@ -139,7 +140,7 @@ fn the_text_of_a_program_that_thrashes_stays() {
     let anon = said(&done, "total_workingset_refault_anon");
     let file = said(&done, "total_workingset_refault_file");
     eprintln!("came back: {anon} anonymous pages, {file} of files");
-    assert!(anon > 50_000 && file < anon / 8, "{anon}, {file}");
+    assert!(anon > 50_000 && file < anon / 20, "{anon}, {file}");
 }
 
 /// The story: a limit of a program that runs already, and is too large for looks to clear its bits, took nothing: all of it was in use for ever.

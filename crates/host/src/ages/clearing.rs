@@ -1,6 +1,7 @@
 //! Setting accessed bits back after a reading.
 //!
-//! Invariant: a part is trusted afterwards only if all its bits were cleared or none was set; else why not is noted.
+//! Invariant: a part is trusted afterwards only if all its bits were cleared or none was set, or if it was trusted and is spared;
+//! else why not is noted.
 
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ pub(super) struct Clearing<'a> {
     pub(super) space: &'a mut Space,
     /// How long it may take; none if the bits are not ours.
     pub(super) at_most: Option<Duration>,
+    /// Bits of files that are known to be of the last interval stay for the kernel ([`super::Ages::spare_files`]).
+    pub(super) spares_files: bool,
     pub(super) costs: &'a mut Costs,
 }
 
@@ -26,6 +29,7 @@ impl Clearing<'_> {
             let at = part as usize;
             match self.at_most {
                 None => self.space.trusted[at] = false,
+                Some(_) if part == Part::File && self.spares_files && self.space.trusted[at] => {}
                 Some(at_most) if young[at] > 0 => {
                     self.clear_part(source, part, entries[at], at_most);
                 }

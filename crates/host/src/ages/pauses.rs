@@ -36,6 +36,11 @@ impl Pauses {
         Pauses { max_wait, interval }
     }
 
+    /// The time between two looks.
+    pub(super) fn interval(&self) -> Duration {
+        self.interval
+    }
+
     /// For a program that takes faults, where the last look was so long ago: a limit is looked for more often than each interval.
     fn busy(&self, apart: Duration) -> Duration {
         let part = (self.interval.min(apart) / BUSY_PART).min(QUIET_MAX);

@@ -46,6 +46,7 @@ pub(super) struct Begun {
     pub(super) before: Before,
     /// How long clearing may take; none if the bits are not ours.
     at_most: Option<Duration>,
+    spares_files: bool,
 }
 
 /// How long looks may hold a process up.
@@ -54,6 +55,7 @@ pub(super) struct Bounds {
     pub(super) pauses: Pauses,
     /// The time between this round and the one before.
     pub(super) apart: Duration,
+    pub(super) spares_files: bool,
 }
 
 /// Reads processes, one after the other.
@@ -95,6 +97,7 @@ impl Reader {
             before: space.before(),
             maps,
             at_most: is_ours.then_some(at_most),
+            spares_files: bounds.spares_files,
         }))
     }
 
@@ -135,6 +138,7 @@ fn clearing<'a>(job: &'a mut Job, begun: &Begun, costs: &'a mut Costs) -> Cleari
         pid: job.identity.pid,
         space: &mut job.space,
         at_most: begun.at_most,
+        spares_files: begun.spares_files,
         costs,
     }
 }

@@ -165,6 +165,7 @@ mod tests {
         let bounds = Bounds {
             pauses: Pauses::new(None, apart),
             apart,
+            spares_files: false,
         };
         for others in 0..4 {
             let mut helpers: Vec<Reader> = (0..others).map(|_| reader()).collect();

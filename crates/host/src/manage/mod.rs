@@ -395,7 +395,12 @@ impl Manager {
         if self.driver.look_age() < apart {
             return Ok(());
         }
-        self.read()
+        // Where a wall is, the kernel takes pages, too, and goes by the same bits.
+        let ages = self.driver.watch.ages_and_proc().0;
+        ages.spare_files(self.wall.is_some());
+        let read = self.read();
+        self.driver.watch.ages_and_proc().0.spare_files(false);
+        read
     }
 
     /// What is out and old enough goes on to a disk, if it is time.
