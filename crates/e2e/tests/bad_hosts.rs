@@ -94,6 +94,42 @@ fn swap_that_is_full() {
     );
 }
 
+/// A program that sleeps has read a file of its own through a mapping, and its other memory has nowhere to go: pages of a file need no
+/// swap, and leave. (The story: where swap was full, nothing was asked to leave at all.)
+#[test]
+fn pages_of_a_file_leave_where_swap_is_full() {
+    const FILE: u64 = 32 << 20;
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    let folder = TempDir::new();
+    let setup = meminfo(&folder, &["SwapFree"]);
+    let file = folder.file("data");
+    std::fs::write(&file, vec![7_u8; 32 << 20]).expect("a file can be written");
+    // Only what is on the disk, too, can be dropped.
+    let synced = Run::new(["sync", &file]).finish(SOON);
+    assert!(synced.status.success(), "{}", synced.stderr);
+    let reads = "import mmap, sys, time\n\
+        file = open(sys.argv[1], 'rb')\n\
+        area = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)\n\
+        area[::4096]\n\
+        time.sleep(600)\n";
+    let reader = Run::new(["python3", "-c", reads, &file]).start();
+    let of_files = || proc::number(reader.pid(), "RssFile").unwrap_or(0);
+    wait::until("the file is read", SOON, || of_files() > FILE);
+    // Its last page was read a moment before.
+    std::thread::sleep(Duration::from_secs(1));
+    let before = of_files();
+    let outcome = after(&setup, &format!("reclaim --all {}", reader.pid()));
+    assert_refused(&outcome, 1, &["swap is full"]);
+    let left = before.saturating_sub(of_files());
+    assert!(
+        left > 30 << 20,
+        "{left} bytes of {before} left: {}",
+        outcome.stdout
+    );
+    assert_eq!(proc::number(reader.pid(), "VmSwap"), Some(0));
+}
+
 #[test]
 fn control_groups_that_are_read_only_or_not_there() {
     let _serial = serial();

@@ -55,6 +55,17 @@ impl Flags {
         }
     }
 
+    /// Whether its bytes have to be stored in swap before it is freed, not in a file; what is not known has to.
+    pub(super) fn needs_swap(&self, frame: u64) -> bool {
+        let Some(own) = self.of(frame) else {
+            return true;
+        };
+        let is_stored = |flags: u64| flags & (ANON | SWAPBACKED) != 0;
+        // Of shared memory, kernels before 6.9 note it of the head alone.
+        let is_head_stored = || self.of_head(frame).is_none_or(is_stored);
+        is_stored(own) || own & TAIL != 0 && is_head_stored()
+    }
+
     /// The flags of the head that a tail belongs to: the nearest one before it that a folio could begin at.
     fn of_head(&self, tail: u64) -> Option<u64> {
         (1..=ORDER_MAX)
@@ -95,6 +106,16 @@ mod tests {
         let flags = flags(&[0, ANON, ANON | SWAPBACKED, SWAPBACKED]);
         let found: Vec<bool> = (0..5).map(|frame| flags.is_given_back(frame)).collect();
         assert_eq!(found, [false, true, false, false, false]);
+    }
+
+    /// A page of a file needs no swap; what nobody knows, and shared memory, does.
+    #[test]
+    fn only_pages_of_files_need_no_swap() {
+        let (anon, shmem) = (ANON | SWAPBACKED, SWAPBACKED);
+        let flags = flags(&[0, anon, shmem, 0, HEAD, TAIL, shmem | HEAD, TAIL]);
+        let found: Vec<bool> = (0..9).map(|frame| flags.needs_swap(frame)).collect();
+        let wanted = [false, true, true, false, false, false, true, true, true];
+        assert_eq!(found, wanted);
     }
 
     /// Linux 6.1 notes it of the head alone: each tail of a huge page looked as if it had been given back.

@@ -80,6 +80,8 @@ struct Leaving {
     is_dirty: bool,
     /// When it was last used, by the books (milliseconds); none if nobody knows.
     last: Option<u64>,
+    /// Where it is: what it is made of is asked where swap is short.
+    frame: u64,
 }
 
 impl Kernel<'_> {
@@ -103,6 +105,7 @@ impl Kernel<'_> {
                     page: *page,
                     is_dirty: entry.is_dirty(),
                     last,
+                    frame: entry.physical(self.ages.source().frame_mask()) >> 12,
                 }),
             }
         }
@@ -273,16 +276,27 @@ impl Kernel<'_> {
         self.tally.took += begin.elapsed();
     }
 
-    /// No more than there is free swap for: a page without becomes active in the kernel's lists.
+    /// Of those that need swap no more than it has room for: a page without becomes active in the kernel's lists. (The story: without
+    /// swap no page of a file left either.)
     fn bound_by_swap(&mut self, leaving: &mut Vec<Leaving>, outcome: &mut [PageOut]) {
         let free = self.proc.swap_free_pages().unwrap_or(0);
-        let most = usize::try_from(free).unwrap_or(usize::MAX);
-        if leaving.len() > most {
-            for Leaving { page, .. } in leaving.drain(most..) {
-                outcome[page.1] = PageOut::NoSwap;
-            }
-            self.tally.no_swap = true;
+        let mut free = usize::try_from(free).unwrap_or(usize::MAX);
+        if leaving.len() <= free {
+            return;
         }
+        let (flags, tally) = (self.flags, &mut self.tally);
+        leaving.retain(|one| {
+            if !flags.needs_swap(one.frame) {
+                return true;
+            }
+            if let Some(less) = free.checked_sub(1) {
+                free = less;
+                return true;
+            }
+            outcome[one.page.1] = PageOut::NoSwap;
+            tally.no_swap = true;
+            false
+        });
     }
 
     /// Advises pages of one process to leave, by up to so many threads.
