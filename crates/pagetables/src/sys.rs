@@ -252,6 +252,9 @@ pub fn unlock(memory: &mut [u8]) -> io::Result<()> {
     }
 }
 
+/// The ordinary policy, and that of children.
+const ORDINARY_ALONE: libc::c_int = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK;
+
 /// Runs `work` at the lowest real-time priority, so that other programs do not take the processor
 /// away while a target waits for a lock that `work` holds. Where that is not allowed (CAP_SYS_NICE) it
 /// runs as it is.
@@ -264,11 +267,18 @@ pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: no memory is handed over; 0 is this thread.
     let before = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
     // Only the ordinary policy is known how to be put back: its one parameter is 0.
-    let raised = before == libc::c_long::from(libc::SCHED_OTHER)
-        && set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1);
+    let ordinary = [libc::SCHED_OTHER, ORDINARY_ALONE];
+    let before = ordinary
+        .into_iter()
+        .find(|one| libc::c_long::from(*one) == before);
+    let raised = before.filter(|_| set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1));
     let result = work();
-    if raised {
-        set(libc::SCHED_OTHER, 0);
+    // Whom a limit of real time allows to be raised, without CAP_SYS_NICE, may not take that flag away (sched(7)); all that it means to an
+    // ordinary thread is that its children begin with no better nice value than 0.
+    if let Some(before) = raised
+        && !set(before, 0)
+    {
+        set(ORDINARY_ALONE, 0);
     }
     result
 }
@@ -342,5 +352,50 @@ mod tests {
         let before = policy();
         uninterrupted(policy);
         assert_eq!(policy(), before);
+    }
+
+    /// Who is raised by a limit of real time, without CAP_SYS_NICE, comes back, too: it stayed at the priority of real time for ever.
+    #[test]
+    fn the_priority_is_put_back_without_the_capability() {
+        let policy = || {
+            // SAFETY: no memory is handed over.
+            unsafe { libc::sched_getscheduler(0) }
+        };
+        let of_a_thread = move || {
+            let limit = libc::rlimit {
+                rlim_cur: 1,
+                rlim_max: 1,
+            };
+            // SAFETY: the kernel reads a limit that lives for the call.
+            let is_limited = unsafe { libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const limit) == 0 };
+            // What the kernel allows a thread with the capability at all.
+            let raised = uninterrupted(policy);
+            if !is_limited || !drop_nice() {
+                return;
+            }
+            for turn in 0..2 {
+                assert_eq!(uninterrupted(policy), raised, "turn {turn}");
+                let left = policy() & !libc::SCHED_RESET_ON_FORK;
+                assert_eq!(left, libc::SCHED_OTHER, "turn {turn}");
+            }
+        };
+        std::thread::spawn(of_a_thread)
+            .join()
+            .expect("it does not panic");
+    }
+
+    /// Takes CAP_SYS_NICE away from this thread; whether it could be.
+    fn drop_nice() -> bool {
+        const VERSION: u32 = 0x2008_0522;
+        const SYS_NICE: u32 = 23;
+        let header = [VERSION, 0];
+        // Effective, permitted and inheritable, of the low 32 capabilities and then of the others.
+        let mut sets = [0_u32; 6];
+        // SAFETY: the kernel reads the header and writes six words, all of which live for the call.
+        let got = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
+        sets[0] &= !(1 << SYS_NICE);
+        // SAFETY: the kernel reads both, which live for the call, and changes this thread alone.
+        let set = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
+        got == 0 && set == 0
     }
 }
