@@ -254,7 +254,7 @@ pub struct Unknown {
 /// The kernel's own sums over the same processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct KernelSays {
-    /// Sum of `Pss` of `smaps_rollup`; none where it may not be read.
+    /// Sum of `Pss` of `smaps_rollup`; none where it may not be read, or where that would hold a program up for too long.
     pub pss_bytes: Option<u64>,
     /// Sum of `SwapPss`.
     pub swap_pss_bytes: Option<u64>,

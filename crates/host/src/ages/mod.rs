@@ -170,6 +170,15 @@ impl Ages {
         self.spaces.values().fold(self.of_gone, sum)
     }
 
+    /// Present entries of a process, as of the last look, and how long it may be held, by what it did until then; nothing of one that
+    /// is not known.
+    pub(crate) fn holding(&self, identity: Identity) -> (u64, Duration) {
+        let space = self.spaces.get(&identity);
+        space.map_or((0, Duration::ZERO), |space| {
+            (space.entries(), space.at_most)
+        })
+    }
+
     /// The next round reads this process even if it slept: what is told of it has changed.
     pub fn read_again(&mut self, identity: Identity) {
         if let Some(space) = self.spaces.get_mut(&identity) {
@@ -321,6 +330,7 @@ impl Ages {
         if let Some(space) = self.spaces.get_mut(&identity) {
             has_rested = space.has_rested(cpu, self.moved);
             if has_rested && space.slept(resident) && !space.is_due_at_rest() {
+                space.at_most = self.pauses.at_rest();
                 return Step::Rest;
             }
         }

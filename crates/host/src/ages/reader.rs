@@ -91,6 +91,7 @@ impl Reader {
             true => bounds.pauses.at_rest(),
             false => bounds.pauses.at_most(space.kept, job.now, bounds.apart),
         };
+        space.at_most = at_most;
         Ok(Some(Begun {
             // Without them, everything has recency, as before.
             advised: self.source.advised(pid).unwrap_or_default(),

@@ -74,6 +74,8 @@ pub struct Space {
     pub(super) taken: bool,
     /// From which address on we go on with that.
     pub(super) take_from: u64,
+    /// How long it may be held, by what it did until the last round ([`super::Pauses`]).
+    pub(super) at_most: Duration,
 }
 
 impl Space {
@@ -95,6 +97,7 @@ impl Space {
             rests: 0,
             taken: false,
             take_from: 0,
+            at_most: Duration::ZERO,
         }
     }
 

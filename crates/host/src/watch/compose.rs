@@ -6,7 +6,7 @@
 use engine::Millis;
 
 use super::bins::Bins;
-use super::{Watch, group, own_cpu, source};
+use super::{Watch, group, kernel, own_cpu, source};
 use crate::ages::Hidden;
 use crate::report::{Ended, KernelSays, Overhead, Process, Reaccess, Report, Unknown};
 use crate::system::Identity;
@@ -202,7 +202,19 @@ impl Watch {
         if let Some((groups, group)) = own {
             group::fill(report, groups, group);
         }
-        self.kernel.ask(&self.members, &self.proc);
+        let member = |one: &Identity| {
+            let (entries, at_most) = self.ages.holding(*one);
+            kernel::Member {
+                pid: one.pid,
+                entries,
+                at_most,
+            }
+        };
+        let members: Vec<kernel::Member> = self.members.iter().map(member).collect();
+        self.kernel.ask(&members, &self.proc);
+        report
+            .notes
+            .extend(self.kernel.unasked().map(str::to_owned));
         let sums = self.kernel.sums();
         report.swapped_bytes += sums.map_or(0, |sums| sums.shared_swap);
         report.kernel_says = KernelSays {

@@ -2,17 +2,39 @@
 //! memory in swap, of which page tables say nothing.
 //!
 //! Invariant: asking costs no more than a four-hundredth of the time: the kernel walks all tables for
-//! `smaps_rollup`, so the next question waits for 400 times what the last one took.
+//! `smaps_rollup`, so the next question waits for 400 times what the last one took. And no process is held for longer than a clearing
+//! of its bits may hold it, as far as that can be foreseen: the kernel has its lock while it goes through one mapping, and mmap,
+//! munmap and the faults behind them wait for that. (The story: of a program of 8 GiB one mmap in a run took 80 ms.)
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use engine::Millis;
 
-use crate::system::{Device, Filesystems, Identity, Kind, Proc};
+use crate::system::{Device, Filesystems, Kind, Proc};
 
 /// How much longer than a question the pause behind it is.
 const PAUSE: u32 = 400;
+/// What the kernel takes for an entry, nanoseconds: 10 ms a GiB of small pages.
+const ENTRY_NS: u64 = 40;
+/// What all processes together may take: who waits for a report waits for this, too.
+const ALL_MAX: Duration = Duration::from_secs(1);
+
+/// A process whose sums are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    pub(super) pid: u32,
+    /// Present entries, as of the last look; a huge page is one.
+    pub(super) entries: u64,
+    /// It may be held for so long.
+    pub(super) at_most: Duration,
+}
+
+impl Member {
+    fn takes(&self) -> Duration {
+        Duration::from_nanos(self.entries.saturating_mul(ENTRY_NS))
+    }
+}
 
 /// Sums of `smaps_rollup`, and shared memory in swap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,23 +51,34 @@ pub(super) struct Kernel {
     sums: Option<Sums>,
     asked: Option<Instant>,
     next: Option<Instant>,
+    /// Why the kernel was not asked when it was time.
+    unasked: Option<String>,
     filesystems: Option<Filesystems>,
 }
 
 impl Kernel {
-    /// Asks, unless it is too early.
-    pub(super) fn ask(&mut self, members: &[Identity], proc: &Proc) {
+    /// Asks, unless it is too early, or would take too long.
+    pub(super) fn ask(&mut self, members: &[Member], proc: &Proc) {
         let begin = Instant::now();
         if self.next.is_some_and(|next| begin < next) {
             return;
         }
-        self.sums = self.sum(members, proc);
+        self.unasked = too_long(members);
+        self.sums = match self.unasked {
+            Some(_) => None,
+            None => self.sum(members, proc, begin),
+        };
         self.asked = Some(begin);
         let took = begin.elapsed().max(Duration::from_micros(100));
         self.next = Some(begin + took * PAUSE);
     }
 
-    /// The last sums; `None` where one may not be read.
+    /// Why there are no sums, where that was our choice.
+    pub(super) fn unasked(&self) -> Option<&str> {
+        self.unasked.as_deref()
+    }
+
+    /// The last sums; `None` where one may not be read, or would take too long.
     pub(super) fn sums(&self) -> Option<Sums> {
         self.sums
     }
@@ -56,23 +89,28 @@ impl Kernel {
         Millis::from(age).0
     }
 
-    fn sum(&mut self, members: &[Identity], proc: &Proc) -> Option<Sums> {
+    fn sum(&mut self, members: &[Member], proc: &Proc, begin: Instant) -> Option<Sums> {
         let mut sums = Sums::default();
         let mut of_files = BTreeMap::new();
-        for identity in members {
+        for Member { pid, .. } in members.iter().copied() {
+            let took = begin.elapsed();
+            if took > ALL_MAX {
+                self.unasked = Some(for_all(took));
+                return None;
+            }
             // A process that has ended has nothing.
-            let Some(rollup) = proc.smaps_rollup(identity.pid).ok()? else {
+            let Some(rollup) = proc.smaps_rollup(pid).ok()? else {
                 continue;
             };
             sums.pss += rollup.pss;
             sums.swap_pss += rollup.swap_pss;
             let private = proc
-                .status(identity.pid)
+                .status(pid)
                 .ok()
                 .flatten()
                 .map_or(0, |status| status.swap);
             if rollup.swap > private {
-                self.add_shared(identity.pid, proc, &mut of_files);
+                self.add_shared(pid, proc, &mut of_files);
             }
         }
         sums.shared_swap = of_files.into_values().sum();
@@ -105,5 +143,60 @@ impl Kernel {
             let known = of_files.entry(file).or_default();
             *known = bytes.max(*known);
         }
+    }
+}
+
+/// Why these are not asked for, if they are not.
+fn too_long(members: &[Member]) -> Option<String> {
+    let is_held = |one: &&Member| one.takes() > one.at_most;
+    let held = members.iter().filter(is_held).max_by_key(|one| one.takes());
+    if let Some(one) = held {
+        let (pid, ms) = (one.pid, one.takes().as_millis());
+        return Some(format!(
+            "the kernel's own sums (Pss, shared memory in swap) were not asked for: that would hold pid {pid} up for some \
+             {ms} ms (see --max-wait)"
+        ));
+    }
+    let all = members.iter().map(Member::takes).sum();
+    (all > ALL_MAX).then(|| for_all(all))
+}
+
+fn for_all(takes: Duration) -> String {
+    let ms = takes.as_millis();
+    format!(
+        "the kernel's own sums (Pss, shared memory in swap) are left out: of so much memory they take {ms} ms and more"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(members: &[Member]) -> Kernel {
+        let mut kernel = Kernel::default();
+        kernel.ask(members, &Proc::system().expect("/proc"));
+        kernel
+    }
+
+    /// A process of 4 TiB that may be held for 5 ms is not asked about; one that is small, or that waits for nothing, is.
+    #[test]
+    fn who_would_be_held_for_too_long_is_not_asked_about() {
+        let ms = Duration::from_millis;
+        let member = |entries, at_most| Member {
+            pid: std::process::id(),
+            entries,
+            at_most,
+        };
+        let small = member(1000, ms(5));
+        let kernel = asked(&[small, member(1 << 30, ms(5))]);
+        assert_eq!(kernel.sums(), None);
+        let why = kernel.unasked().unwrap_or_default();
+        assert!(why.contains("42949 ms (see --max-wait)"), "{why}");
+        let kernel = asked(&[small, member(1 << 20, ms(250))]);
+        assert!(kernel.sums().is_some_and(|sums| sums.pss > 0));
+        assert_eq!(kernel.unasked(), None);
+        // Many that are small by themselves.
+        let kernel = asked(&[member(1 << 20, ms(250)); 30]);
+        assert!(kernel.sums().is_none() && kernel.unasked().is_some());
     }
 }
