@@ -164,16 +164,20 @@ pub fn right(options: &Options) -> Result<(), Error> {
     ))
 }
 
-/// Whether ages are known at all.
+/// Whether it is known which pages are in use.
 ///
 /// # Errors
-/// They are not.
+/// It is not: how much of a mapping is, and whether, is enough for a report alone.
 pub fn source(source: AgeSource) -> Result<(), Error> {
-    if source != AgeSource::None {
-        return Ok(());
-    }
+    let what = match source {
+        AgeSource::PageTables | AgeSource::IdleBitmap => return Ok(()),
+        AgeSource::Referenced => {
+            "nothing here tells which pages are in use, only which mappings: page tables cannot be read"
+        }
+        AgeSource::None => "nothing here tells which memory is in use",
+    };
     Err(Error::missing(
-        "nothing here tells which memory is in use",
+        what,
         "`pagetide doctor` says what is missing, and how to get it\n--best-effort goes on without",
     ))
 }

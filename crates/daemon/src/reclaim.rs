@@ -21,7 +21,7 @@ const GLANCE: Duration = Duration::from_secs(1);
 /// Puts pages of an unmanaged target out. `watching` is told how long that takes, if it takes long.
 ///
 /// # Errors
-/// It cannot be managed, there is no swap, or somebody manages it.
+/// It cannot be managed, there is no swap, nothing tells which pages are in use, or somebody manages it.
 pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> Result<Done, Error> {
     preflight::swap(&Options::default(), Some(&chosen))?;
     preflight::right(&Options::default())?;
@@ -39,6 +39,10 @@ pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> R
         watching(time);
     }
     let mut manager = Manager::start(once(chosen, interval), None)?;
+    if let Err(error) = preflight::source(manager.report().age_source) {
+        drop(manager.end());
+        return Err(error);
+    }
     watch(&mut manager, &mut name, time)?;
     let reclaimed = manager.reclaim(what);
     drop(manager.end());

@@ -130,6 +130,27 @@ fn pages_of_a_file_leave_where_swap_is_full() {
     assert_eq!(proc::number(reader.pid(), "VmSwap"), Some(0));
 }
 
+/// Where only mappings tell whether they were used, nobody knows which pages to put out: that is said, and nothing is. (The story: `reclaim
+/// --all` told of MiB that had left where VmSwap was as before, each time that it was asked.)
+#[test]
+fn page_tables_that_may_not_be_read() {
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    if std::path::Path::new("/sys/kernel/mm/page_idle/bitmap").exists() {
+        eprintln!("left out: the idle bitmap tells pages, too");
+        return;
+    }
+    let idle = sleeper();
+    let (own, pid) = (pagetide::binary(), idle.pid().to_string());
+    for args in [["reclaim", "--all"], ["attach", "--for=10s"]] {
+        let without = ["setpriv", "--bounding-set=-sys_admin,-bpf", &own];
+        let words = without.into_iter().chain(args).chain([pid.as_str()]);
+        let outcome = Run::new(words).finish(SOON);
+        assert_refused(&outcome, 3, &["only which mappings"]);
+        assert_eq!(proc::number(idle.pid(), "VmSwap"), Some(0));
+    }
+}
+
 #[test]
 fn control_groups_that_are_read_only_or_not_there() {
     let _serial = serial();

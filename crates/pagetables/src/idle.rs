@@ -17,8 +17,9 @@ use crate::entry::Entry;
 use crate::source::{Grain, Reading, Source, SourceKind};
 use crate::walk::{Piece, Sink, Walked};
 
-/// Pages of pagemap that are read at once.
-const BATCH: u64 = 4096;
+/// Pages of pagemap that are read at once: no piece is of more than one table, as page tables tell them.
+const BATCH: u64 = 512;
+const TABLE: u64 = BATCH * 4096;
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const FRAME: u64 = (1 << 40) - 1;
@@ -105,7 +106,8 @@ impl Source for IdleBitmap {
         for (number, range) in ranges.iter().enumerate() {
             let mut start = range.start;
             while start < range.end {
-                let pages = ((range.end - start) / 4096).min(BATCH);
+                let end = range.end.min((start / TABLE + 1) * TABLE);
+                let pages = (end - start) / 4096;
                 let part = &mut bytes[..usize::try_from(pages * 8).unwrap_or(0)];
                 if pagemap.read_exact_at(part, start / 4096 * 8).is_err() {
                     // Unmapped meanwhile, or the process is gone: nothing is there.
@@ -226,6 +228,28 @@ mod tests {
         let bytes = std::fs::read(fake.0.join("bitmap")).expect("it is there");
         // The kernel ignores zero bits in what is written; a file takes them as they are.
         assert_eq!(bytes[8..16], (1u64 << 2).to_ne_bytes());
+    }
+
+    /// Whoever hears of a piece takes it for a part of one table: of larger ones only the first 2 MiB were known.
+    #[test]
+    fn no_piece_is_of_two_tables() {
+        let fake = Fake::new("tables", [0; 4], &[PRESENT | 1; 5000]);
+        let mut pieces = Vec::new();
+        let range = 3 * 4096..5000 * 4096;
+        let mut sink = |_, piece: Piece<'_>| {
+            if let Piece::Pages { start, entries } = piece {
+                pieces.push(start..start + entries.len() as u64 * 4096);
+            }
+        };
+        let read = fake.open().read(7, &[range], &mut sink);
+        read.expect("it can be read");
+        assert!(
+            pieces
+                .iter()
+                .all(|one| one.start / TABLE == (one.end - 1) / TABLE)
+        );
+        let pages = pieces.iter().map(|one| (one.end - one.start) / 4096);
+        assert_eq!(pages.sum::<u64>(), 4997);
     }
 
     #[test]

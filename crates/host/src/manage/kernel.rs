@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use engine::memcg::MemcgId;
 use engine::{FolioId, Lruvec, Memory, PageOut};
-use pagetables::{Entry, Kind as EntryKind, Piece};
+use pagetables::{Entry, Grain, Kind as EntryKind, Piece};
 
 use super::advise::Advised;
 use super::culled::Culled;
@@ -87,6 +87,14 @@ struct Leaving {
 impl Kernel<'_> {
     /// Pages of one process, by ascending address.
     fn step(&mut self, (memcg, owner): (MemcgId, Owner), pages: &[Asked], outcome: &mut [PageOut]) {
+        // Nothing tells which pages these are: there the kernel's own reclaim chooses, at the wall. (The story: pages were told as gone that
+        // were in, and as evicted that never were, each time anew.)
+        if !self.knows_pages() {
+            pages
+                .iter()
+                .for_each(|(_, place)| outcome[*place] = PageOut::Referenced);
+            return;
+        }
         let addresses: Vec<u64> = pages.iter().map(|(address, _)| *address).collect();
         let Some(before) = self.entries(owner, &addresses) else {
             pages
@@ -227,6 +235,11 @@ impl Kernel<'_> {
         // of the two gave them back (docs/known-gaps.md).
         let is_given_back = !entry.is_dirty() && self.flags.is_given_back(frame);
         is_given_back.then_some(PageOut::LazyFree)
+    }
+
+    /// Whether the source tells single pages, where they are.
+    fn knows_pages(&self) -> bool {
+        self.ages.source().grain() == Grain::Page
     }
 
     /// What accessed bits of an address space say now.
@@ -384,6 +397,9 @@ impl Memory for Kernel<'_> {
     /// Which pages were accessed since the last look. Bits stay as they are, for the next look tells ages by them; who has no
     /// ages may get a second chance.
     fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
+        if !self.knows_pages() {
+            return;
+        }
         let homes = self.homes;
         let ids = homes.ids(memcg);
         for owner in ids.owners() {
