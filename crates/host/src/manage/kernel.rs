@@ -340,11 +340,11 @@ impl Kernel<'_> {
         let mut why = None;
         for (at, Leaving { page, .. }) in leaving.iter().enumerate() {
             let entry = after.as_ref().and_then(|after| after.get(at).copied());
-            let what = match entry {
-                None => PageOut::Gone,
-                Some(entry) if !entry.is_present() => PageOut::Stored,
-                Some(entry) if entry.is_accessed() => PageOut::Referenced,
-                Some(entry) => {
+            let told = entry.map_or(Some(PageOut::Gone), told_by);
+            let what = match (told, entry) {
+                (Some(what), _) => what,
+                (None, entry) => {
+                    let entry = entry.unwrap_or_default();
                     let pid = self.members.pid(owner).unwrap_or(0);
                     let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
                     let why = why.get_or_insert_with(|| Why::open(self.proc, pid, self.flags));
@@ -494,6 +494,17 @@ impl Memory for Kernel<'_> {
     }
 }
 
+/// What an entry says of a page that was advised to leave: none if the kernel is to be asked why it has not.
+fn told_by(entry: Entry) -> Option<PageOut> {
+    match entry.kind() {
+        EntryKind::Empty | EntryKind::Swapped => Some(PageOut::Stored),
+        // It is on its way to another frame, or a marker took its place: that is not our work. (The story: what compaction moved
+        // meanwhile counted as evicted, and as a refault at the next look.)
+        EntryKind::Other => Some(PageOut::Busy),
+        EntryKind::Present => entry.is_accessed().then_some(PageOut::Referenced),
+    }
+}
+
 fn addresses_of(leaving: &[Leaving]) -> Vec<u64> {
     leaving.iter().map(|one| one.page.0).collect()
 }
@@ -507,4 +518,20 @@ fn mapping_starts(ages: &mut Ages, pid: Option<u32>) -> Vec<u64> {
 /// Pages at these ascending addresses, neighbours joined.
 pub(super) fn page_ranges(addresses: &[u64]) -> Vec<Range<u64>> {
     joined(addresses.iter().copied(), 4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only what is in swap, or was dropped, has left: an entry that stands for a move has not.
+    #[test]
+    fn a_page_that_is_being_moved_has_not_left() {
+        let migrating = Entry(30 << 59 | 0x3e00);
+        assert_eq!(told_by(migrating), Some(PageOut::Busy));
+        assert_eq!(told_by(Entry(1 << 9 | 1 << 10)), Some(PageOut::Stored));
+        assert_eq!(told_by(Entry(0)), Some(PageOut::Stored));
+        assert_eq!(told_by(Entry::IN_USE), Some(PageOut::Referenced));
+        assert_eq!(told_by(Entry(1)), None);
+    }
 }
