@@ -65,7 +65,7 @@ impl Entry {
     #[must_use]
     #[inline]
     pub const fn kind(self) -> Kind {
-        if self.0 & (bit::PRESENT | bit::PROT_NONE) != 0 {
+        if self.is_present() {
             return Kind::Present;
         }
         // An old processor's erratum sets A and D in an entry that is not present; Linux ignores both.
@@ -83,7 +83,8 @@ impl Entry {
     #[must_use]
     #[inline]
     pub const fn is_present(self) -> bool {
-        self.0 & (bit::PRESENT | bit::PROT_NONE) != 0
+        // A huge one that is being split has neither for a moment (Linux' `pmd_present`): it was told as 512 pages in swap.
+        self.0 & (bit::PRESENT | bit::PROT_NONE | bit::HUGE) != 0
     }
 
     /// Whether the processor used it since the bit was last cleared. Of present entries only.
@@ -199,6 +200,16 @@ mod tests {
     }
 
     #[test]
+    fn a_huge_page_that_is_being_split_is_in_memory() {
+        let physical = 0x1_2340_0000;
+        let split = Entry(1 << 63 | !physical & MASK | 0xe6);
+        assert_eq!(split.kind(), Kind::Present);
+        assert!(split.is_huge());
+        assert_eq!(split.physical(MASK), physical);
+        assert_eq!(split.part_at(0x5000).physical(MASK), physical + 0x5000);
+    }
+
+    #[test]
     fn an_encryption_bit_is_no_address() {
         let physical = 0x1_2345_6000;
         let encrypted = Entry(physical | 1 << 47 | 0x67);
@@ -209,7 +220,7 @@ mod tests {
     fn flags() {
         let saved = Entry(1 << 58 | 1);
         assert!(saved.is_dirty() && !saved.is_writable() && !saved.is_accessed());
-        assert!(Entry(0x81).is_huge() && !Entry(0x80).is_huge());
+        assert!(Entry(0x81).is_huge() && !Entry(0x1).is_huge());
         assert!(Entry(0x225).is_special() && !Entry(0x25).is_special());
     }
 }
