@@ -50,14 +50,23 @@ impl Mappings {
         sink: &mut Sink<'_>,
     ) -> io::Result<Reading> {
         let text = std::fs::read(format!("/proc/{pid}/smaps"))?;
+        self.tell_text(pid, &String::from_utf8_lossy(&text), ranges, sink);
+        Ok(Reading {
+            space: u64::from(pid),
+            hides: None,
+            walked: Walked::default(),
+        })
+    }
+
+    fn tell_text(&mut self, pid: u32, text: &str, ranges: &[Range<u64>], sink: &mut Sink<'_>) {
         let mut entries = Vec::new();
-        for mapping in parse(&String::from_utf8_lossy(&text)) {
-            let Some(number) = ranges
-                .iter()
-                .position(|range| range.contains(&mapping.start))
-            else {
+        for mapping in parse(text) {
+            // They ascend, and a process may have a hundred thousand: to look at each took minutes.
+            let number = ranges.partition_point(|range| range.end <= mapping.start);
+            let range = ranges.get(number);
+            if !range.is_some_and(|range| range.contains(&mapping.start)) {
                 continue;
-            };
+            }
             let (resident, swapped) = (mapping.pss / 4096, mapping.swapped / 4096);
             entries.clear();
             for page in 0..resident {
@@ -75,11 +84,6 @@ impl Mappings {
                 },
             );
         }
-        Ok(Reading {
-            space: u64::from(pid),
-            hides: None,
-            walked: Walked::default(),
-        })
     }
 
     fn frame(&mut self, pid: u32, key: u64, page: u64) -> u64 {
@@ -215,6 +219,30 @@ Referenced:            0 kB
             swapped: 0,
         };
         assert_eq!(parse(TEXT), [first, second]);
+    }
+
+    /// Each of as many mappings as a process may have is found among the ranges, empty ones between them: looked for from the first one on,
+    /// that would take minutes.
+    #[test]
+    fn each_of_many_mappings_is_found() {
+        let starts = (1..=200_000_u64).map(|number| number * 8192);
+        let text: String = starts
+            .clone()
+            .map(|start| format!("{start:x}-{:x} rw-p 0 0:0 0\nPss: 4 kB\n", start + 4096))
+            .collect();
+        // The mapping of a device is not read.
+        let end = |start: u64| start + if start.is_multiple_of(5) { 0 } else { 4096 };
+        let ranges: Vec<Range<u64>> = starts.clone().map(|start| start..end(start)).collect();
+        let mut found = Vec::new();
+        let mut sink = |number: usize, piece: Piece<'_>| {
+            if let Piece::Pages { start, entries } = piece {
+                assert_eq!(entries.len(), 1);
+                found.push((number, start));
+            }
+        };
+        Mappings::default().tell_text(1, &text, &ranges, &mut sink);
+        let wanted = starts.enumerate().filter(|one| !one.1.is_multiple_of(5));
+        assert_eq!(found, wanted.collect::<Vec<_>>());
     }
 
     #[test]
