@@ -17,6 +17,8 @@ pub struct Told<'a> {
     pub mapping: &'a Mapping,
     /// A bit that is set was set since the last look. Else nobody knows when it was.
     pub trusted: bool,
+    /// Its process did nothing since before the last reading: a bit that is set was set then, and told.
+    pub rested: bool,
     /// Accesses may leave no bit.
     pub hidden: bool,
     /// An access says that another is likely (the kernel's `vma_has_recency`): the program did not say that it reads in
@@ -44,6 +46,12 @@ pub trait Listener {
 }
 
 impl Told<'_> {
+    /// Whether a page counts as used since the last look: what nobody knows does, and what was told before does not.
+    #[must_use]
+    pub fn is_young(&self, entry: Entry) -> bool {
+        !self.rested && (entry.is_accessed() || !self.is_known(entry))
+    }
+
     /// Whether an entry's bit says if its page was accessed since the last look.
     #[must_use]
     pub fn is_known(&self, entry: Entry) -> bool {

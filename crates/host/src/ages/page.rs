@@ -125,6 +125,7 @@ impl<'a> Teller<'a> {
             owner: self.before.owner,
             mapping,
             trusted: self.before.trusted[part_of(mapping.kind) as usize],
+            rested: self.before.rested,
             hidden: self.before.hidden,
             has_recency: has_recency(self.advised, mapping),
             mask: self.mask,
@@ -205,6 +206,7 @@ impl<'a> Teller<'a> {
             accessed: entry.is_accessed(),
             hidden: self.before.hidden || self.before.taken || entry.is_vague(),
             trusted: self.before.trusted[part],
+            rested: self.before.rested,
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: `trusted` is true only of a part of which every accessed bit that the last reading saw set
 //! was cleared after it; then a bit that is set now was set since. And of one that did nothing since then: what is set there was
-//! set before, and is told as set now, which makes no page older than it is.
+//! set before. Where the books know since when, that stays; else it is told as set now, which makes no page older than it is.
 
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub(super) struct Before {
     pub(super) taken: bool,
     /// Of each part that is cleared by itself: a bit that is set was set since the last look.
     pub(super) trusted: [bool; 2],
+    /// It did nothing since before the last reading: what is set was set then.
+    pub(super) rested: bool,
 }
 
 /// An address space.
@@ -70,6 +72,8 @@ pub struct Space {
     rounds: u32,
     /// Rounds in which it had rested, since it was read last for another reason than that.
     rests: u32,
+    /// It did nothing since before the last reading, and is read again all the same.
+    rested: bool,
     /// We took bits since the last reading.
     pub(super) taken: bool,
     /// From which address on we go on with that.
@@ -95,6 +99,7 @@ impl Space {
             has_devices: false,
             rounds: 0,
             rests: 0,
+            rested: false,
             taken: false,
             take_from: 0,
             at_most: Duration::ZERO,
@@ -117,6 +122,7 @@ impl Space {
             hidden: self.is_hidden(),
             taken: self.taken,
             trusted: self.trusted,
+            rested: self.rested,
         }
     }
 
@@ -175,8 +181,9 @@ impl Space {
     }
 
     /// It is about to be read, and did nothing since before the last reading (`has_rested`): a bit that is set was set then. So
-    /// what it tells is known, and no page looks older than it is.
+    /// what it tells is known, and no page looks older than it is; nor does one count as used again.
     pub(super) fn begin_reading(&mut self, has_rested: bool) {
+        self.rested = has_rested;
         if has_rested {
             self.trusted = [true; 2];
         } else {
@@ -249,7 +256,7 @@ mod tests {
         assert_eq!(due(&mut space), 5, "1, 2, 4, 8, 16");
         space.begin_reading(true);
         assert!(
-            space.is_trusted(),
+            space.is_trusted() && space.before().rested,
             "nothing was accessed since the last reading"
         );
         space.not_cleared[0] = None;

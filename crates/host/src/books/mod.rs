@@ -72,6 +72,8 @@ pub struct Look {
     pub trusted: bool,
     /// Accesses may leave no bit (a secondary MMU): an accessed bit that is clear says nothing.
     pub hidden: bool,
+    /// Its process did nothing since before the last reading: if the bit is set, it was set then.
+    pub rested: bool,
 }
 
 /// The books. See the module.

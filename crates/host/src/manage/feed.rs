@@ -413,7 +413,7 @@ pub(super) fn classify(told: &Told<'_>, entry: Entry, offset: u64) -> Page {
         _ => FolioType::Anon,
     };
     let seen = Seen {
-        young: entry.is_accessed() || !told.is_known(entry),
+        young: told.is_young(entry),
         recency: told.has_recency,
     };
     Page::In(ty, seen)

@@ -17,24 +17,34 @@ pub(super) const OLD: Look = Look {
     accessed: false,
     trusted: true,
     hidden: false,
+    rested: false,
 };
 /// Accessed since the last reading.
 pub(super) const YOUNG: Look = Look {
     accessed: true,
     trusted: true,
     hidden: false,
+    rested: false,
 };
 /// The bit is set, and nobody cleared it before.
 pub(super) const LEFT: Look = Look {
     accessed: true,
     trusted: false,
     hidden: false,
+    rested: false,
 };
 /// The bit is clear, and does not say anything.
 pub(super) const HIDDEN: Look = Look {
     accessed: false,
     trusted: true,
     hidden: true,
+    rested: false,
+};
+
+/// The bit is set, and was when its process, which did nothing since, was read last.
+pub(super) const RESTED: Look = Look {
+    rested: true,
+    ..YOUNG
 };
 
 /// Books of rounds of one second each, beginning at 0.

@@ -179,7 +179,10 @@ impl Naive {
                 && before.known
                 && after.known
                 && after.last == now
-                && record.looks.iter().any(|look| is_young(*look, before.bit))
+                && record
+                    .looks
+                    .iter()
+                    .any(|look| is_young(*look, Some(before)))
             {
                 *self
                     .again
@@ -215,24 +218,31 @@ impl Naive {
     }
 }
 
-fn is_young(look: Look, left_set: bool) -> bool {
-    look.accessed && (look.trusted || !left_set)
+fn is_young(look: Look, before: Option<State>) -> bool {
+    let left_set = before.is_some_and(|state| state.bit);
+    look.accessed && (look.trusted || !left_set) && !was_told(look, before)
+}
+
+/// A bit that was set at the last reading already, of a page whose age was known then.
+fn was_told(look: Look, before: Option<State>) -> bool {
+    look.accessed && look.rested && before.is_none_or(|state| state.known)
 }
 
 fn judge(before: Option<State>, looks: &[Look], now: usize) -> State {
-    let left_set = before.is_some_and(|state| state.bit);
     let bit = looks.iter().any(|look| look.accessed);
-    let hidden = looks.iter().any(|look| look.hidden);
+    let hides = |look: &Look| look.hidden && !was_told(*look, before);
+    let hidden = looks.iter().any(hides);
     let known = |last| State {
         last,
         known: true,
         hidden: false,
         bit,
     };
-    if looks.iter().any(|look| is_young(*look, left_set)) {
+    if looks.iter().any(|look| is_young(*look, before)) {
         return known(now);
     }
-    if bit || looks.iter().any(|look| look.hidden && !look.accessed) {
+    let is_unsure = |look: &Look| (look.accessed || look.hidden) && !was_told(*look, before);
+    if looks.iter().any(is_unsure) {
         return State {
             last: 0,
             known: false,

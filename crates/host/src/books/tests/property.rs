@@ -105,6 +105,7 @@ impl World {
         let (trusted, busy) = (self.dice.percent(70), self.dice.below(100));
         let (space, file) = (&self.spaces[&owner], self.dice.percent(5));
         let hidden = space.hidden && self.dice.percent(80);
+        let rested = trusted && self.dice.percent(10);
         for (&frame, &huge) in &space.maps {
             // Half of the frames are hardly ever accessed: they grow older than what stays exact.
             let cold = frame / if huge { 512 } else { 64 } % 2 == 1;
@@ -114,6 +115,7 @@ impl World {
                 accessed,
                 trusted,
                 hidden,
+                rested,
             };
             let class =
                 u8::from(file) + u8::from(frame > 1 << 30) * 15 - u8::from(file && frame > 1 << 30);

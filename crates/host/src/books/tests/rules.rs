@@ -1,6 +1,6 @@
 //! The rules for one frame with one mapping.
 
-use super::{FILE, HIDDEN, LEFT, Look, OLD, Rounds, YOUNG};
+use super::{FILE, HIDDEN, LEFT, Look, OLD, RESTED, Rounds, YOUNG};
 
 #[test]
 fn a_fresh_frame_is_as_young_as_it_can_be_and_then_grows_old() {
@@ -34,6 +34,31 @@ fn an_access_after_an_idle_time_is_counted_by_that_time() {
         rounds.reaccessed(),
         [(2000, 1), (2992, 1)],
         "lower edges, to 1/128"
+    );
+}
+
+/// A program whose bits were left set sleeps, and is read again now and then: nothing of it was used again, and a page whose age nobody
+/// knew is known from then on.
+#[test]
+fn a_bit_that_was_set_before_its_process_slept_is_no_further_access() {
+    let mut rounds = Rounds::new();
+    let mm = rounds.owner();
+    rounds.round(&[(mm, 1, 1, YOUNG), (mm, 2, 1, LEFT)]);
+    rounds.round(&[(mm, 1, 1, YOUNG), (mm, 2, 1, LEFT)]);
+    assert_eq!((rounds.ages(mm), rounds.unknown(mm)), (vec![(0, 1)], 1));
+    let told = rounds.reaccessed();
+    rounds.round_but(&[mm], &[]);
+    rounds.round(&[(mm, 1, 1, RESTED), (mm, 2, 1, RESTED)]);
+    assert_eq!(rounds.ages(mm), [(2000, 1), (0, 1)]);
+    rounds.round(&[(mm, 1, 1, RESTED), (mm, 2, 1, RESTED)]);
+    assert_eq!(rounds.ages(mm), [(3000, 1), (1000, 1)]);
+    assert_eq!(rounds.books.again(mm).count(), 0);
+    assert_eq!(rounds.reaccessed(), told);
+    rounds.round(&[(mm, 1, 1, YOUNG), (mm, 2, 1, OLD)]);
+    assert_eq!(rounds.ages(mm), [(2000, 1), (0, 1)]);
+    assert_eq!(
+        rounds.books.again(mm).map(|(_, pages)| pages).sum::<u64>(),
+        1
     );
 }
 

@@ -54,6 +54,7 @@ impl World {
                 accessed: true,
                 trusted: true,
                 hidden: false,
+                rested: false,
             },
             Class::new(0),
         );
@@ -94,6 +95,7 @@ impl World {
             mapping: &mapping,
             trusted: true,
             hidden: false,
+            rested: false,
             has_recency: true,
             mask: MASK,
             books: &self.books,

@@ -76,6 +76,7 @@ impl World {
                 owner: self.owner,
                 mapping: &mapping,
                 trusted,
+                rested: false,
                 hidden: false,
                 has_recency: true,
                 mask: MASK,
