@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::cargo;
-use crate::steps::run_counted;
+use crate::steps::run_watched;
 use crate::summary::Counts;
 
 /// One test binary.
@@ -46,8 +46,9 @@ impl Binary {
 ///
 /// # Errors
 /// One cannot be built; cargo has said why.
-pub(crate) fn built(words: &[&str]) -> Result<Vec<Binary>, String> {
-    let mut command = cargo(words);
+pub(crate) fn built(words: &[impl AsRef<str>]) -> Result<Vec<Binary>, String> {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    let mut command = cargo(&words);
     command.arg("--message-format=json-render-diagnostics");
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cargo cannot be run: {error}"))?;
@@ -73,7 +74,7 @@ pub(crate) fn run<'a>(
         println!("     Running {}", binary.file.display());
         let mut command = binary.command();
         given(&mut command);
-        match run_counted(&mut command) {
+        match run_watched(&mut command) {
             Ok(counted) => counts.add(counted),
             Err(why) => broken.push(why),
         }

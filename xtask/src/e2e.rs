@@ -4,12 +4,12 @@
 //! of the time, so there are two: what stands in [`SECOND`] runs beside all others, and passes beside busy loops, too.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::binaries::{self, Binary};
-use crate::steps::{Beside, Steps, run_counted};
+use crate::steps::{Beside, Running, Steps, finish_all};
 use crate::summary::Counts;
-use crate::{cargo, needs, root};
+use crate::{cargo, guest, needs, root};
 
 /// Files whose tests need no swap: whoever takes its own away has the pages of others brought back, and those of the first
 /// lane count what is out.
@@ -24,73 +24,114 @@ const SECOND: [&str; 12] = [
     "report_sums",
     "whatif",
     "report_page",
-    "python",
     "serve_page",
+    // It builds the package, which takes long on a busy machine: what is short does not wait for it.
+    "python",
 ];
-/// All of them: the programs that only measure are examples, so nothing but tests is built.
-const BUILD: [&str; 6] = ["test", "--package", "e2e", "--test", "*", "--no-run"];
+
+/// The part of the guests' tests that is short enough to run each time: the kernel that has what this machine's may lack. All
+/// of them: `cargo xtask guest suite`.
+const GUEST: [&str; 8] = [
+    "-k",
+    "6.12",
+    "00-facts",
+    "10-report",
+    "11-ages",
+    "12-swap",
+    "19-commands",
+    "41-serve",
+];
 
 /// Runs those of all files, or of one file, or with one name; whether all passed.
 pub(crate) fn run(name: Option<&str>, words: &[&str]) -> bool {
     let mut steps = Steps::default();
-    let is_ready = steps.run("needs", || needs::ensure().map(|()| Counts::default()));
-    if is_ready {
-        match name {
-            None => all(&mut steps, || ()),
-            Some(name) => some(&mut steps, name, words),
+    match name {
+        None => {
+            if steps.run("needs", || needs::ensure_packages().map(none)) {
+                all(&mut steps, false, Vec::new);
+            }
+        }
+        Some(name) => {
+            if steps.run("needs", || needs::ensure().map(none)) {
+                some(&mut steps, name, words);
+            }
         }
     }
     steps.finish()
 }
 
-/// All in two lanes. `begun` is called when all is built, and others may build.
-pub(crate) fn all(steps: &mut Steps, begun: impl FnOnce()) {
-    if !built(steps, &BUILD) {
-        return;
-    }
-    // Which they are is asked before others build: cargo would wait for those.
-    let mut all = match binaries::built(&BUILD) {
-        Ok(all) => all,
-        Err(why) => {
-            steps.run("end-to-end tests", || Err(why));
-            return;
-        }
+/// All in two lanes, and the guest behind the second if it is wanted. `beside` is called when all tests are built and others
+/// may build where they were, and says what runs beside the lanes.
+pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: impl FnOnce() -> Vec<Running>) {
+    let venvs = std::thread::spawn(needs::ensure_venvs);
+    let release = release_build().stdin(Stdio::null()).spawn();
+    let tests = built(steps, &test_words(&names()));
+    // The release build has a folder of its own, and ends with one thread (the linker's).
+    let mut beside = match tests {
+        Some(_) => beside(),
+        None => Vec::new(),
     };
-    all.sort_by_key(|one| (place(&one.name), one.name.clone()));
-    let (second, first): (Vec<Binary>, Vec<Binary>) =
-        all.into_iter().partition(|one| place(&one.name).is_some());
-    begun();
-    let second = std::env::current_exe()
-        .map_err(|error| format!("this program is not found: {error}"))
-        .and_then(|exe| {
-            let mut command = Command::new(exe);
-            command
-                .arg("second-lane")
-                .args(second.iter().map(|one| &one.file));
-            Beside::start(command.env("PAGETIDE_LANE", "second"))
-        });
-    steps.run("end-to-end tests", || lane(&first));
-    steps.run("those of the second lane", || second?.finish());
+    let is_released = released(steps, release);
+    steps.run("Python packages", || {
+        let ended = venvs.join();
+        ended.unwrap_or_else(|_| Err("their thread has panicked".to_owned()))?;
+        Ok(Counts::default())
+    });
+    if let (Some(mut tests), true) = (tests, is_released) {
+        tests.sort_by_key(|one| (place(&one.name), one.name.clone()));
+        let (second, first): (Vec<Binary>, Vec<Binary>) = tests
+            .into_iter()
+            .partition(|one| place(&one.name).is_some());
+        let second = second_lane(&second, with_guest);
+        // It is waited for first.
+        beside.insert(0, ("those of the second lane", second));
+        steps.run("end-to-end tests", || lane(&first, &[]));
+    }
+    finish_all(steps, beside);
 }
 
-/// The second lane of [`all`], a process of its own with these binaries; whether all passed.
-pub(crate) fn run_second(files: &[&str]) -> bool {
+/// Starts the second lane of [`all`], a process of its own.
+fn second_lane(tests: &[Binary], with_guest: bool) -> Result<Beside, String> {
+    let exe = std::env::current_exe();
+    let mut command =
+        Command::new(exe.map_err(|error| format!("this program is not found: {error}"))?);
+    command
+        .arg("second-lane")
+        .args(with_guest.then_some("--guest"))
+        .args(tests.iter().map(|one| &one.file));
+    // The guest takes what was built for the tests: cargo would wait for who builds beside it.
+    command.env("PAGETIDE_BUILT", "1");
+    Beside::start(command.env("PAGETIDE_LANE", "second"))
+}
+
+/// The second lane of [`all`] with these binaries, and the guest if it is wanted; whether all passed.
+pub(crate) fn run_second(files: &[&str], with_guest: bool) -> bool {
     let mut steps = Steps::default();
     let binary = |file: &&str| Binary {
         file: file.into(),
-        folder: root().join("crates/e2e"),
+        folder: folder(),
         name: String::new(),
     };
     let binaries: Vec<Binary> = files.iter().map(binary).collect();
-    steps.run("second lane", || lane(&binaries));
+    steps.run("second lane", || lane(&binaries, &[]));
+    if with_guest {
+        // The guest's clock is the machine's: held at the lowest priority beside busy loops, its waits were over before it
+        // had booted.
+        steps.run("guest", || guest::suite(&GUEST));
+    }
     steps.finish()
 }
 
-/// Runs the tests of one lane.
-fn lane(binaries: &[Binary]) -> Result<Counts, String> {
+/// Runs the tests of one lane, with these words for each binary.
+fn lane(binaries: &[Binary], words: &[&str]) -> Result<Counts, String> {
     binaries::run("end-to-end tests", binaries.iter(), |command| {
-        given(command.arg("--test-threads=1"));
+        given(command.arg("--test-threads=1").args(words));
     })
+}
+
+/// A step that counts nothing.
+fn none((): ()) -> Counts {
+    Counts::default()
 }
 
 /// Where a file stands in the second lane.
@@ -100,24 +141,49 @@ fn place(name: &str) -> Option<usize> {
 
 /// Those of one file, or with one name.
 fn some(steps: &mut Steps, name: &str, words: &[&str]) {
-    let is_file = root().join(format!("crates/e2e/tests/{name}.rs")).is_file();
-    let target = if is_file { name } else { "*" };
-    let which = [
-        "test",
-        "--package",
-        "e2e",
-        "--no-fail-fast",
-        "--test",
-        target,
-    ];
-    if !built(steps, &[&which[..], &["--no-run"]].concat()) {
-        return;
+    let mut names = names();
+    let is_file = names.iter().any(|one| one == name);
+    names.retain(|one| !is_file || one == name);
+    let release = release_build().stdin(Stdio::null()).spawn();
+    let tests = built(steps, &test_words(&names));
+    let is_released = released(steps, release);
+    if let (Some(tests), true) = (tests, is_released) {
+        let wanted = (!is_file).then_some(name).into_iter();
+        let words: Vec<&str> = wanted.chain(words.iter().copied()).collect();
+        steps.run("end-to-end tests", || lane(&tests, &words));
     }
-    let mut test = cargo(&which);
-    test.args(["--", "--test-threads=1"]);
-    test.args((!is_file).then_some(name)).args(words);
-    given(&mut test);
-    steps.run("end-to-end tests", || run_counted(&mut test));
+}
+
+/// The folder of their crate.
+fn folder() -> PathBuf {
+    root().join("crates/e2e")
+}
+
+/// The names of all files of tests, sorted.
+fn names() -> Vec<String> {
+    let entries = std::fs::read_dir(folder().join("tests"));
+    let paths = entries.into_iter().flatten().flatten();
+    let paths = paths.map(|entry| entry.path());
+    let mut names: Vec<String> = paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == "rs"))
+        .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
+/// What is built by the tests' profile selects the same crates as unit tests do (`units`), and names what is to be built of
+/// them. The story: of some crates alone, cargo built nearly all below `host` a second time, with other features.
+const OF_ALL_CRATES: [&str; 3] = ["--workspace", "--exclude", "python"];
+
+/// What cargo is asked for to build these files of tests. The programs that only measure are examples: they are not built.
+fn test_words(names: &[String]) -> Vec<String> {
+    let mut words: Vec<String> = ["test", "--no-run"].map(str::to_owned).to_vec();
+    words.extend(OF_ALL_CRATES.map(str::to_owned));
+    for name in names {
+        words.extend(["--test".to_owned(), name.clone()]);
+    }
+    words
 }
 
 /// The release binary is what users run, so it is what the tests run.
@@ -129,33 +195,40 @@ fn given(command: &mut Command) -> &mut Command {
     command.env("PAGETIDE_XTASK", own)
 }
 
-/// Builds what the end-to-end tests need, before anything is built beside them: whoever asked cargo for it then would
-/// wait for that. The release build ends with one thread (the linker's), so the tests are built beside it.
-fn built(steps: &mut Steps, which: &[&str]) -> bool {
-    let release = release_build().stdin(Stdio::null()).spawn();
-    let built = steps.command("examples, built", &mut examples_build())
-        && steps.command("end-to-end tests, built", &mut cargo(which));
-    let released = steps.run("release build", || {
+/// Builds the examples and these tests, beside the release build and before anything else is built: whoever asked cargo for
+/// them then would wait for that. The tests' binaries; none if one cannot be built.
+fn built(steps: &mut Steps, words: &[String]) -> Option<Vec<Binary>> {
+    if !steps.command("examples, built", &mut examples_build()) {
+        return None;
+    }
+    let mut built = None;
+    steps.run("end-to-end tests, built", || {
+        let mut tests = binaries::built(words)?;
+        // Another crate may have tests of the same name.
+        tests.retain(|one| one.folder.ends_with("e2e"));
+        built = Some(tests);
+        Ok(Counts::default())
+    });
+    built
+}
+
+/// Waits for the release build; whether it is done.
+fn released(steps: &mut Steps, release: std::io::Result<Child>) -> bool {
+    steps.run("release build", || {
         let status = release.and_then(|mut release| release.wait());
         match status {
             Ok(status) if status.success() => Ok(Counts::default()),
             Ok(status) => Err(format!("cargo ended with {status}")),
             Err(error) => Err(format!("cargo cannot be run: {error}")),
         }
-    });
-    built && released
+    })
 }
 
-/// Builds the programs that tests need and users do not: by the tests' profile, so that all below it is built once.
+/// Builds the program that tests need and users do not: by the tests' profile, so that all below it is built once.
 pub(crate) fn examples_build() -> Command {
-    cargo(&[
-        "build",
-        "--profile",
-        "test",
-        "--package",
-        "host",
-        "--examples",
-    ])
+    let mut build = cargo(&["build", "--profile", "test"]);
+    build.args(OF_ALL_CRATES).args(["--example", "wall"]);
+    build
 }
 
 /// Where those are.
@@ -194,10 +267,16 @@ mod tests {
 
     #[test]
     fn the_second_lane_is_of_files_that_there_are() {
+        let names = names();
         for name in SECOND {
-            let file = root().join(format!("crates/e2e/tests/{name}.rs"));
-            assert!(file.is_file(), "{name}");
+            assert!(names.iter().any(|one| one == name), "{name}");
         }
+        // All are asked for by name.
+        let words = test_words(&names);
+        assert_eq!(
+            words.iter().filter(|word| *word == "--test").count(),
+            names.len()
+        );
         assert_eq!((place("poor_hosts"), place("demo")), (Some(0), None));
     }
 }

@@ -9,6 +9,7 @@ mod bench;
 mod binaries;
 mod book;
 mod e2e;
+mod family;
 mod guest;
 mod needs;
 mod package;
@@ -58,7 +59,9 @@ fn main() -> ExitCode {
         ["beside"] => test::run_beside(),
         ["tidy"] => tidy::run(),
         ["e2e"] => e2e::run(None, &[]),
-        ["second-lane", files @ ..] => e2e::run_second(files),
+        // Of `e2e`, or of `test` with the guest.
+        ["second-lane", "--guest", files @ ..] => e2e::run_second(files, true),
+        ["second-lane", files @ ..] => e2e::run_second(files, false),
         ["e2e", name] => e2e::run(Some(name), &[]),
         ["e2e", name, "--", rest @ ..] => e2e::run(Some(name), rest),
         ["guest", rest @ ..] => return guest::run(rest),

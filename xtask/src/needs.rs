@@ -190,10 +190,22 @@ sys.exit(any(version(name) != wanted for name, wanted in (word.split('==') for w
 /// The packages that are still missing, by name, and who needs them.
 pub(crate) fn ensure() -> Result<(), String> {
     ensure_packages()?;
+    ensure_venvs()
+}
+
+/// Installs the packages for Python, which only tests want: what is built does not wait for them.
+///
+/// # Errors
+/// Those that cannot be installed.
+pub(crate) fn ensure_venvs() -> Result<(), String> {
     VENVS.iter().try_for_each(Venv::ensure)
 }
 
-fn ensure_packages() -> Result<(), String> {
+/// Installs the commands that are missing, where that is allowed.
+///
+/// # Errors
+/// Those that are still missing, with their packages and who needs them.
+pub(crate) fn ensure_packages() -> Result<(), String> {
     if missing().is_empty() {
         return Ok(());
     }

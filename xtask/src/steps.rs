@@ -1,17 +1,30 @@
 //! Steps: one line each, with how long it took, and what the test binaries in it counted.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
+use crate::family::{hurry, watch};
 use crate::summary::Counts;
 
 /// The steps run so far.
-#[derive(Default)]
 pub(crate) struct Steps {
+    begin: Instant,
     lines: Vec<String>,
     counts: Counts,
     broken: u64,
+}
+
+impl Default for Steps {
+    fn default() -> Steps {
+        Steps {
+            begin: Instant::now(),
+            lines: Vec::new(),
+            counts: Counts::default(),
+            broken: 0,
+        }
+    }
 }
 
 impl Steps {
@@ -53,22 +66,42 @@ impl Steps {
         self.run(name, || run_counted(command))
     }
 
-    /// Prints the table of steps and the closing line; whether all went well.
+    /// Prints the table of steps, how long all took, and the closing line; whether all went well.
     pub(crate) fn finish(self) -> bool {
         println!();
         for line in &self.lines {
             println!("{line}");
         }
         let failed = self.counts.failed + self.broken;
+        // How long a check may take is a promise (docs/testing.md): each one says how long it took.
+        println!("{:.0} s in all", self.begin.elapsed().as_secs_f64());
         println!("{} passed, {failed} failed", self.counts.passed);
         failed == 0
+    }
+}
+
+/// While a step is waited for, its processes are looked at so often.
+const HURRY_EVERY: Duration = Duration::from_millis(500);
+
+/// A step that runs beside others, by its name, or why it could not be started.
+pub(crate) type Running = (&'static str, Result<Beside, String>);
+
+/// Waits for these, one after the other; none of them yields to others any more.
+pub(crate) fn finish_all(steps: &mut Steps, all: Vec<Running>) {
+    for (_, one) in &all {
+        if let Ok(one) = one {
+            hurry(one.child.id());
+        }
+    }
+    for (name, one) in all {
+        steps.run(name, || one?.finish());
     }
 }
 
 /// A step that runs beside others; what it prints is printed when it has ended.
 pub(crate) struct Beside {
     name: String,
-    child: std::process::Child,
+    child: Child,
     output: std::thread::JoinHandle<String>,
 }
 
@@ -103,10 +136,16 @@ impl Beside {
     ///
     /// # Errors
     /// It broke off before that line.
-    pub(crate) fn finish(mut self) -> Result<Counts, String> {
-        hurry(self.child.id());
-        let status = self.child.wait();
-        let status = status.map_err(|error| format!("cannot wait for {}: {error}", self.name))?;
+    fn finish(mut self) -> Result<Counts, String> {
+        let status = loop {
+            // Who is begun meanwhile by one that was not raised yet has the lowest priority for its life.
+            hurry(self.child.id());
+            let status = self.child.try_wait();
+            match status.map_err(|error| format!("cannot wait for {}: {error}", self.name))? {
+                Some(status) => break status,
+                None => std::thread::sleep(HURRY_EVERY),
+            }
+        };
         let output = self.output.join().unwrap_or_default();
         print!("{output}");
         let counts = output.lines().rev().find_map(Counts::of_sum);
@@ -114,36 +153,38 @@ impl Beside {
     }
 }
 
-/// Gives a process and its descendants the priority of all others: now they are waited for. (The story: at the lowest one,
-/// beside two busy loops, they got a sixtieth of the machine.) Who may not raise it waits longer.
-fn hurry(pid: u32) {
-    let mut family = vec![pid];
-    let mut next = 0;
-    while let Some(pid) = family.get(next) {
-        // Each thread has children of its own: cargo starts the compiler from several.
-        let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
-        for thread in threads.into_iter().flatten().flatten() {
-            let children = std::fs::read_to_string(thread.path().join("children"));
-            let children = children.unwrap_or_default();
-            let children = children.split_whitespace();
-            family.extend(children.filter_map(|pid| pid.parse::<u32>().ok()));
-        }
-        next += 1;
-    }
-    let mut renice = Command::new("renice");
-    renice
-        .args(["-n", "0", "-p"])
-        .args(family.iter().map(u32::to_string));
-    let _ = renice.stdout(Stdio::null()).stderr(Stdio::null()).status();
-}
-
 /// Runs a command, passes its output through, and sums the closing lines of test binaries in it.
 pub(crate) fn run_counted(command: &mut Command) -> Result<Counts, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("cannot start {name}: {error}"))?;
+    let name = name_of(command);
+    counted(&mut started(command)?, &name)
+}
+
+/// The same of a test binary, which is ended if it does not end.
+pub(crate) fn run_watched(command: &mut Command) -> Result<Counts, String> {
+    let name = name_of(command);
+    let mut child = started(command)?;
+    let (pid, (end, ended)) = (child.id(), channel());
+    let watched = name.clone();
+    let watch = std::thread::spawn(move || watch(&watched, pid, ended));
+    let counts = counted(&mut child, &name);
+    drop(end);
+    match watch.join() {
+        Ok(true) => Err(format!("{name} did not end")),
+        _ => counts,
+    }
+}
+
+fn name_of(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+fn started(command: &mut Command) -> Result<Child, String> {
+    let child = command.stdout(Stdio::piped()).spawn();
+    child.map_err(|error| format!("cannot start {}: {error}", name_of(command)))
+}
+
+/// Passes the output of a child through to its end, and sums the closing lines of test binaries in it.
+fn counted(child: &mut Child, name: &str) -> Result<Counts, String> {
     let mut counts = Counts::default();
     if let Some(stdout) = child.stdout.take() {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -201,11 +242,11 @@ mod tests {
         let said = run("echo '1 passed, 0 failed (guest)'; echo '7 passed, 2 failed' >&2; exit 1");
         assert_eq!(said.map(|one| (one.passed, one.failed)), Ok((7, 2)));
         // What has been at the lowest priority is not any more when it is waited for, children and all.
-        let inner = "sleep 2; ps -o ni= -p $$ | grep -qw 0 && echo 1 passed, 0 failed";
+        let asks = "ps -o ni= -p $$ | grep -qw 0 && echo 1 passed, 0 failed && exit";
+        let inner = format!("for n in $(seq 600); do {asks}; sleep 0.1; done");
         let beside = Beside::start(&mut shell(&format!(
             "renice -n 19 -p $$ >&2; sh -c '{inner}'; :"
         )));
-        std::thread::sleep(std::time::Duration::from_secs(1));
         let said = beside.unwrap().finish();
         assert_eq!(said.map(|one| one.passed), Ok(1));
         assert!(run("exit 3").is_err());
