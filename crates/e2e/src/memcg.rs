@@ -4,12 +4,12 @@
 //! So it must be declared before what runs in it.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::guard::{Run, send};
+use crate::temp::fresh;
 use crate::wait;
 
 /// Where the hierarchy that counts memory is mounted.
@@ -38,12 +38,9 @@ impl MemoryGroup {
     }
 
     fn in_folder(folder: &Path) -> MemoryGroup {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("pagetide-e2e-{}-{number}", std::process::id());
-        let path = folder.join(name);
-        std::fs::create_dir(&path)
-            .unwrap_or_else(|error| panic!("no control group {}: {error}", path.display()));
+        let path = fresh(folder);
+        let path = path
+            .unwrap_or_else(|error| panic!("no control group in {}: {error}", folder.display()));
         MemoryGroup { path }
     }
 

@@ -1,6 +1,7 @@
 //! Directories that are gone when their owner is, and the lock that lets one test run at a time.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,11 +50,8 @@ impl TempDir {
     }
 
     fn create(parent: &Path) -> TempDir {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("pagetide-e2e-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a directory can be made");
-        TempDir(path)
+        std::fs::create_dir_all(parent).expect("a directory can be made");
+        TempDir(fresh(parent).expect("a directory can be made"))
     }
 
     /// Its path.
@@ -79,6 +77,20 @@ impl Drop for TempDir {
     fn drop(&mut self) {
         // What is left behind is in the target directory, where it harms nobody.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Makes a directory in another that did not exist before, which a process id alone does not promise: those are used again,
+/// and a test that was killed leaves its directories, with files that were taken for those of a new test.
+pub(crate) fn fresh(parent: &Path) -> std::io::Result<PathBuf> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("pagetide-e2e-{}-{number}", std::process::id()));
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| path),
+        }
     }
 }
 
