@@ -153,7 +153,9 @@ fn several_processes() {
     let _serial = serial();
     let mut chance = Chance::from_env("several_processes");
     let seed = chance.below(1 << 32);
-    under_eviction(8, seed, &["--procs", "3", "--threads", "2", "--mib", "24"]);
+    let report = under_eviction(8, seed, &["--procs", "3", "--threads", "2", "--mib", "24"]);
+    let evicted = report.number("evicted_pages");
+    assert!(evicted > 1000, "{evicted} pages evicted");
 }
 
 /// One group of operations a run: what breaks is named by the test. `bench hostile` runs all of them for long.
@@ -172,11 +174,16 @@ fn each_kind_of_operation_alone() {
         "verify,rewrite,pipe,file,direct,close_all",
         "verify,rewrite,futex,thread,signal",
     ];
-    let mut failed = Vec::new();
+    let (mut failed, mut evicted) = (Vec::new(), 0);
     for group in groups {
         let seed = chance.below(1 << 32);
         let result = std::panic::catch_unwind(|| under_eviction(1, seed, &["--ops", group]));
-        failed.extend(result.err().map(|_| group));
+        match result {
+            Ok(report) => evicted += report.number("evicted_pages"),
+            Err(_) => failed.push(group),
+        }
     }
     assert!(failed.is_empty(), "wrong under {failed:?}");
+    // Nothing can be wrong of what never left. One run of a second may be too short for that on a busy machine.
+    assert!(evicted > 1000, "{evicted} pages evicted in all of them");
 }

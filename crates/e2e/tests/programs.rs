@@ -175,7 +175,7 @@ fn fork_server_with_checking_children() {
 #[test]
 fn threads_that_announce_without_a_pause() {
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let swap = Swap::new(1024);
     for more in [
         vec![],
         vec!["--remap", "20"],
@@ -202,6 +202,9 @@ fn threads_that_announce_without_a_pause() {
         assert_eq!(outcome.status.code(), Some(0), "{:?}: {said}", run.argv());
         assert!(outcome.stdout.ends_with("OK\n"), "{}", outcome.stdout);
     }
+    // Each has 36 MiB and waits for them to be put out; one may be too short for that on a busy machine.
+    let written = swap.written();
+    assert!(written > 1 << 20, "{written} bytes went out in all of them");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use e2e::guard::Run;
+use e2e::guard::{Run, Running};
 use e2e::programs;
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
@@ -92,6 +92,12 @@ fn who_wants_fresh_reports_has_them_between_looks() {
     });
 }
 
+/// Bytes of a program that are in swap; it must be there: one that has ended has none.
+fn out_of(program: &Running) -> u64 {
+    let out = e2e::proc::number(program.pid(), "VmSwap");
+    out.unwrap_or_else(|| panic!("it has ended: {}", program.stderr()))
+}
+
 #[test]
 fn an_agent_of_version_2_takes_what_is_cold() {
     let _serial = serial();
@@ -109,7 +115,7 @@ fn an_agent_of_version_2_takes_what_is_cold() {
         programs::c("hotset"),
         "64".to_owned(),
         "64".to_owned(),
-        "60".to_owned(),
+        "600".to_owned(),
         "--rate".to_owned(),
         "40000".to_owned(),
     ];
@@ -121,7 +127,7 @@ fn an_agent_of_version_2_takes_what_is_cold() {
         cold.status("VmSwap") > 60 * MIB
     });
     std::thread::sleep(Duration::from_secs(4));
-    let out = e2e::proc::number(hot.pid(), "VmSwap").unwrap_or(0);
+    let out = out_of(&hot);
     assert!(
         out < 4 * MIB,
         "{out} bytes of what is in use: {}",
@@ -148,7 +154,7 @@ fn page_cache_that_nobody_maps_is_told_and_taken() {
         programs::c("hotset"),
         "16".to_owned(),
         "16".to_owned(),
-        "120".to_owned(),
+        "600".to_owned(),
         "--rate".to_owned(),
         "40000".to_owned(),
     ];
@@ -181,7 +187,7 @@ fn page_cache_that_nobody_maps_is_told_and_taken() {
     tree.write("a/memory.reclaim", "64m");
     let left = cached();
     assert!(left < 48 * MIB, "{left} bytes are cached still");
-    let out = e2e::proc::number(hot.pid(), "VmSwap").unwrap_or(0);
+    let out = out_of(&hot);
     assert!(out < 4 * MIB, "{out} bytes of what is in use");
     wait::until("the report knows", SOON, || {
         bins("page_age_estimated").iter().sum::<u64>() < 48 * MIB
