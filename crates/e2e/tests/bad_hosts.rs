@@ -403,8 +403,15 @@ fn two_managers_at_once() {
     let _serial = serial();
     let _swap = Swap::new(64);
     let idle = sleeper();
-    let words = ["attach", "--for", "4s", &idle.pid().to_string()].map(str::to_owned);
-    let both = [(); 2].map(|()| pagetide::command(words.clone()).start());
+    let words = ["attach", &idle.pid().to_string()].map(str::to_owned);
+    let mut both = [(); 2].map(|()| pagetide::command(words.clone()).start());
+    // Both have begun, however late one did, when one of them has ended.
+    wait::until("one is refused", SOON, || {
+        both.iter_mut().any(|one| one.ended().is_some())
+    });
+    wait::until("the other is told to let go", SOON, || {
+        pagetide::on("detach", idle.pid()).status.success()
+    });
     let mut codes = both.map(|one| one.wait(SOON).status.code());
     codes.sort_unstable();
     assert_eq!(codes, [Some(0), Some(1)]);

@@ -153,7 +153,7 @@ fn who_is_too_large_for_its_bits_to_be_cleared_is_held_without_a_wall() {
         "--mib",
         "1024",
         "--seconds",
-        "60",
+        "600",
         "hot",
     ]
     .map(str::to_owned);
@@ -171,7 +171,7 @@ fn who_is_too_large_for_its_bits_to_be_cleared_is_held_without_a_wall() {
         &pid_text,
     ];
     let manager = pagetide::command(attach).start();
-    wait::until("it is held", Duration::from_secs(30), || resident() <= 200);
+    wait::until("it is held", LIMIT, || resident() <= 200);
     assert!(busy.ended().is_none());
     drop(manager);
     busy.kill_and_reap();

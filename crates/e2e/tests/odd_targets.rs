@@ -140,8 +140,11 @@ fn an_id_that_is_used_again_is_another_process() {
     let _serial = serial();
     let _swap = Swap::new(256);
     let script = format!(
-        "{sleeper} 16 >/dev/null & first=$!; sleep 1
-         {pagetide} attach $first --evict-older-than 1s --every 1s --age-every 500ms & manager=$!; sleep 3
+        "of() {{ awk -v of=$1: '$1 == of {{ print $2 }}' /proc/$first/status; }}
+         {sleeper} 16 >/dev/null & first=$!
+         until [ \"$(of VmRSS)\" -gt 16384 ]; do sleep 0.05; done
+         {pagetide} attach $first --evict-older-than 1s --every 1s --age-every 500ms & manager=$!
+         until [ \"$(of VmSwap)\" -gt 8192 ]; do sleep 0.05; done
          grep VmSwap /proc/$first/status
          kill -9 $first; wait $first 2>/dev/null
          echo $((first - 1)) >/proc/sys/kernel/ns_last_pid

@@ -19,7 +19,7 @@ const MIB: u64 = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(30);
 /// Starts of a program that is killed each time where nobody keeps the counters fresh.
 const ROUNDS: usize = 6;
-/// What a guard may take after its manager's end.
+/// A guard that lives would have lifted its wall so long after its manager's end.
 const PROMPT: Duration = Duration::from_secs(1);
 
 /// A manager, its guard, its program and their group; all are gone after the test.
@@ -181,7 +181,7 @@ fn in_good_order_nothing_is_left() {
     let ended = wait::poll(LIMIT, || wall.manager.try_wait().ok().flatten());
     assert!(ended.is_some_and(|status| status.success()));
     assert!(!wall.dir.exists());
-    wait::until("the guard's end", PROMPT, || !proc::is_alive(wall.guard));
+    wait::until("the guard's end", LIMIT, || !proc::is_alive(wall.guard));
 }
 
 /// Reclaim takes about what it is asked for and puts the limit back, which holds all the while. What the
@@ -236,9 +236,9 @@ fn of_a_killed_manager_the_guard_lifts_the_wall() {
     std::fs::write(wall.dir.join("memory.swappiness"), "1").expect("it is ours");
     let begin = Instant::now();
     wall.kill_manager();
-    wait::until("lifted", PROMPT, || is_lifted(&wall.dir));
+    wait::until("lifted", LIMIT, || is_lifted(&wall.dir));
     eprintln!("lifted {:?} after the kill", begin.elapsed());
-    wait::until("the guard's end", PROMPT, || !proc::is_alive(wall.guard));
+    wait::until("the guard's end", LIMIT, || !proc::is_alive(wall.guard));
     assert_eq!(swappiness(&wall.dir), swappiness(&wall.dir.join("..")));
     assert!(proc::is_alive(wall.program));
     let said = left(&wall.dir, false).expect("it is left");
@@ -288,7 +288,7 @@ fn of_a_killed_guard_too_the_wall_stays_until_it_is_taken_up() {
     let mut wall = Managed::start(&["sleep", "300"]);
     assert_eq!(wall.ask("max 67108864"), "ok");
     send(wall.guard, Signal::KILL);
-    wait::until("the guard's end", PROMPT, || !proc::is_alive(wall.guard));
+    wait::until("the guard's end", LIMIT, || !proc::is_alive(wall.guard));
     assert_eq!(wall.ask("guard"), "false", "its manager can tell");
     wall.kill_manager();
     std::thread::sleep(PROMPT);
@@ -309,7 +309,7 @@ fn a_guard_that_was_sent_away_leaves_the_wall() {
     let mut wall = Managed::start(&["sleep", "300"]);
     assert_eq!(wall.ask("max 67108864"), "ok");
     assert_eq!(wall.ask("dismiss"), "ok");
-    wait::until("the guard's end", PROMPT, || !proc::is_alive(wall.guard));
+    wait::until("the guard's end", LIMIT, || !proc::is_alive(wall.guard));
     wall.kill_manager();
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(wall.limit(), 64 * MIB);
