@@ -1,7 +1,7 @@
 //! Reclaim and bring-back of a target that nobody manages: a manager for that alone.
 //!
 //! Invariant: nothing is left running; a reclaim by age watches for at least that long first, because an
-//! age is never longer than one watched.
+//! age is never longer than one watched, and not while another pagetide clears the bits.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use host::manage::Manager;
 
 use crate::control::{Ask, ControlServer, Done, Response, is_held_by_a_stranger};
 use crate::error::Error;
-use crate::options::Options;
+use crate::options::{Millis, Options};
 use crate::preflight::{self, Chosen};
 use crate::serve::once;
 
@@ -17,12 +17,16 @@ use crate::serve::once;
 const ANSWERED_WITHIN: Duration = Duration::from_millis(250);
 /// What is watched before the coldest pages are asked for: two looks of this distance.
 const GLANCE: Duration = Duration::from_secs(1);
+/// `serve` lets go of a process that has a manager at its next look, and looks each 10 s unless told otherwise, or later where that
+/// costs much.
+const LETS_GO: Duration = Duration::from_secs(30);
 
-/// Puts pages of an unmanaged target out. `watching` is told how long that takes, if it takes long.
+/// Puts pages of an unmanaged target out. `tell` is given a line for people before anything that takes long.
 ///
 /// # Errors
-/// It cannot be managed, there is no swap, nothing tells which pages are in use, or somebody manages it.
-pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> Result<Done, Error> {
+/// It cannot be managed, there is no swap, nothing tells which pages are in use, somebody manages it, or nobody here can know its
+/// ages.
+pub fn alone(chosen: Chosen, what: Ask, tell: &mut dyn FnMut(&str)) -> Result<Done, Error> {
     preflight::swap(&Options::default(), Some(&chosen))?;
     preflight::right(&Options::default())?;
     let mut name = name_of(&chosen)?;
@@ -35,18 +39,54 @@ pub fn alone(chosen: Chosen, what: Ask, watching: &mut dyn FnMut(Duration)) -> R
         // Who is parked takes no page faults, and may be held up for longer by a rare look.
         Ask::All => (Duration::from_secs(10), Duration::ZERO),
     };
-    if time > GLANCE {
-        watching(time);
-    }
+    let tenant = chosen.tenant.to_string();
     let mut manager = Manager::start(once(chosen, interval), None)?;
     if let Err(error) = preflight::source(manager.report().age_source) {
         drop(manager.end());
         return Err(error);
     }
+    claim(&mut manager, &mut name, &tenant, tell)?;
+    if time > GLANCE {
+        let time = Millis(Millis::from(time).0);
+        tell(&format!(
+            "nobody watched {tenant} until now: watching it for {time}"
+        ));
+    }
     watch(&mut manager, &mut name, time)?;
     let reclaimed = manager.reclaim(what);
     drop(manager.end());
     Ok(Done::from(reclaimed?))
+}
+
+/// Waits until no other pagetide clears the target's accessed bits. (The story: beside a `serve` that looks at the whole host, "put
+/// out 0 B, stayed: all, accessed meanwhile" was told of a program that slept: `serve` lets go when it looks next, and this had
+/// ended by then.)
+fn claim(
+    manager: &mut Manager,
+    name: &mut ControlServer,
+    tenant: &str,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let end = Instant::now() + LETS_GO;
+    if manager.is_contested() {
+        let most = Millis(Millis::from(LETS_GO).0);
+        tell(&format!(
+            "another pagetide looks at {tenant}: waiting until it lets go, for {most} at most"
+        ));
+    }
+    while manager.is_contested() && !manager.finished() {
+        if Instant::now() >= end {
+            return Err(Error::failed(
+                format!(
+                    "cannot reclaim from {tenant}: another pagetide looks at it, and of two neither knows an age"
+                ),
+                "end the `report` or `top` that does, or ask a `serve` for its tenant: pagetide reclaim /PATH",
+            ));
+        }
+        watch(manager, name, GLANCE)?;
+        manager.look()?;
+    }
+    Ok(())
 }
 
 /// Reads back in what is out of an unmanaged target; pages that were asked for.

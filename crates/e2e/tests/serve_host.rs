@@ -290,6 +290,36 @@ fn who_has_a_manager_is_left_to_it() {
     drop((other, running));
 }
 
+/// Beside a `serve` that looks at the whole host, `reclaim` of a program that slept said "put out 0 B, stayed: all, accessed
+/// meanwhile", for it had ended before `serve` let go of the program at its next look.
+#[test]
+fn who_is_reclaimed_by_hand_is_let_go_of_first() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let host = MemoryGroup::new();
+    let group = host.below();
+    let program = inside(&group, 48);
+    let tree = Tree::serve_host(&host, &["--age-every", "4s"]);
+    let at = format!("host/{}", name(&group));
+    wait::until("serve looks at it", SOON, || anon(&tree, &at) >= 48 * MIB);
+    for (what, least) in [("16M", 16 * MIB), ("--all", 44 * MIB)] {
+        let pid = program.pid().to_string();
+        let outcome = pagetide::command(["reclaim", &pid, what]).finish(SOON);
+        assert_eq!(outcome.status.code(), Some(0), "{what}: {}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("another pagetide looks at pid"),
+            "{what}: it had nothing to wait for: {}",
+            outcome.stderr
+        );
+        let out = program.status("VmSwap");
+        assert!(out >= least, "{what}: {out} bytes: {}", outcome.stdout);
+        wait::until("serve has it again", SOON, || anon(&tree, &at) > 0);
+        // In between it is nobody's: what serve has claimed shows at its next look but one.
+        std::thread::sleep(Duration::from_secs(9));
+    }
+    let _ = program.touch();
+}
+
 #[test]
 fn a_root_elsewhere_is_refused_before_anything_is_made() {
     let _serial = serial();

@@ -6,7 +6,7 @@ use std::io::Write;
 
 use daemon::control::{Ask, Done, Request, Response, TenantAsk, ask};
 use daemon::error::Error;
-use daemon::options::{Bytes, Millis, Pages};
+use daemon::options::{Bytes, Pages};
 
 use crate::args::{Reclaim, Who};
 use crate::failure::Failure;
@@ -31,14 +31,9 @@ pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
         },
         Whole::Alone(chosen) => {
             let name = chosen.tenant.to_string();
-            let done = daemon::reclaim::alone(chosen, what, &mut |time| {
-                let ms = Millis::from(time).0;
+            let done = daemon::reclaim::alone(chosen, what, &mut |line| {
                 // Progress: no result, and no failure when nobody reads it.
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "nobody watched {name} until now: watching it for {}",
-                    Millis(ms)
-                );
+                let _ = writeln!(std::io::stderr(), "{line}");
             })?;
             (done, name)
         }
@@ -75,16 +70,25 @@ fn print(done: &Done, json: bool) -> Result<(), Failure> {
     if !stayed.is_empty() {
         writeln!(out, "stayed: {stayed}")?;
     }
+    if done.unknown_pages > 0 {
+        let bytes = Pages(done.unknown_pages).bytes();
+        writeln!(out, "of unknown age: {bytes} (`pagetide report` says why)")?;
+    }
     Ok(())
 }
 
 /// What stayed, by reason.
 fn stayed(done: &Done) -> String {
+    // Whose accesses leave no trace for us counts as accessed.
+    let in_use = match done.unknown_pages {
+        0 => "accessed meanwhile",
+        _ => "accessed meanwhile or of unknown age",
+    };
     let kept = [
         ("mapped more than once", done.shared_pages),
         ("locked", done.locked_pages),
         ("given back by the program", done.lazyfree_pages),
-        ("accessed meanwhile", done.referenced_pages),
+        (in_use, done.referenced_pages),
         ("in use by the kernel", done.busy_pages),
     ];
     let kept = kept.into_iter().filter(|(_, pages)| *pages > 0);
@@ -136,6 +140,17 @@ mod tests {
         assert!(told.contains("cannot reclaim all of 2 MiB from pid 5: 1 MiB could leave"));
         assert!(short("pid 5", Ask::All, &done).is_none());
         assert_eq!(stayed(&done), "4 KiB locked");
+        let mut unseen = Done {
+            referenced_pages: 2,
+            ..Done::default()
+        };
+        assert_eq!(stayed(&unseen), "8 KiB accessed meanwhile");
+        // Beside another pagetide nobody knows, and it is not said that they were accessed.
+        unseen.unknown_pages = 2;
+        assert_eq!(
+            stayed(&unseen),
+            "8 KiB accessed meanwhile or of unknown age"
+        );
         let full = Done {
             no_swap: true,
             ..done

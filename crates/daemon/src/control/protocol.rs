@@ -152,6 +152,9 @@ pub struct Done {
     pub referenced_pages: u64,
     /// Stayed: in use by the kernel.
     pub busy_pages: u64,
+    /// Stayed, whether tried or not: of unknown age.
+    #[serde(default)]
+    pub unknown_pages: u64,
     /// Swap is full.
     pub no_swap: bool,
     /// What the kernel said, if it did not let the manager page out.
@@ -171,6 +174,7 @@ impl From<Reclaimed> for Done {
             lazyfree_pages: kept.lazyfree,
             referenced_pages: kept.referenced,
             busy_pages: kept.busy,
+            unknown_pages: reclaimed.unknown_pages,
             no_swap: reclaimed.no_swap,
             refused: reclaimed.refused,
         }

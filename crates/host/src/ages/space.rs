@@ -109,10 +109,13 @@ impl Space {
     /// Whether others access its memory unseen, or take its bits away.
     #[must_use]
     pub fn is_hidden(&self) -> bool {
-        self.registered
-            || self.has_devices
-            || self.no_source.is_some()
-            || matches!(self.claim, Claim::Others)
+        self.registered || self.has_devices || self.no_source.is_some() || self.is_contested()
+    }
+
+    /// Whether another pagetide clears its bits. It is asked again at each look.
+    #[must_use]
+    pub fn is_contested(&self) -> bool {
+        matches!(self.claim, Claim::Others)
     }
 
     /// What is known before a reading; the clearing after it changes that.
@@ -158,7 +161,7 @@ impl Space {
         if self.registered || self.has_devices {
             return Some(Hidden::SecondaryMmu);
         }
-        if self.is_hidden() {
+        if self.is_contested() {
             return Some(Hidden::Contested);
         }
         let foreign = (self.found.vague > 0).then_some(Hidden::Foreign);
@@ -243,6 +246,21 @@ impl Space {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A process that another pagetide looks at is hidden for as long as that does, and no longer.
+    #[test]
+    fn a_space_is_contested_until_the_other_one_lets_go() {
+        let somebody = Identity {
+            pid: 4_194_401,
+            started: u64::from(std::process::id()),
+        };
+        let other = Claim::take(somebody);
+        let mut space = Space::new(crate::books::Books::new(0).add_owner().expect("the first"));
+        assert!(!space.claim(somebody) && space.is_contested() && space.is_hidden());
+        assert_eq!(space.why_unknown(), Some(Hidden::Contested));
+        drop(other);
+        assert!(space.claim(somebody) && !space.is_contested() && !space.is_hidden());
+    }
 
     /// (The story: a process of which bits were left set, as it took faults, and which then slept for good, was never read again:
     /// what it had used last was unknown for ever, and stayed.)

@@ -291,11 +291,13 @@ impl Manager {
         };
         let tally = self.reclaim_with(take);
         self.tell(&tally, "asked for by `pagetide reclaim`");
+        let members = self.driver.watch.members().iter().copied();
         Ok(Reclaimed {
             asked_pages: asked.0,
             evicted_pages: tally.evicted,
             would_pages: tally.would.len() as u64,
             kept: tally.kept(),
+            unknown_pages: self.driver.unknown(members, ask),
             no_swap: tally.no_swap,
             refused: tally.refused,
         })

@@ -19,12 +19,13 @@ use super::ids::CHUNK_PAGES;
 use super::kernel::Kernel;
 use super::members::Members;
 use super::noreuse::Noreuse;
+use super::options::Ask;
 use super::out::Out;
 use super::pause::Pause;
 use super::record::{Recorder, Recording};
 use super::spent::Spent;
 use super::tally::Tally;
-use crate::ages::Listener;
+use crate::ages::{Listener, MemoryKind};
 use crate::system::{Identity, Proc, thread_cpu};
 use crate::watch::{Watch, WatchError, own_cpu};
 
@@ -275,6 +276,19 @@ impl Driver {
             ages.add(now.since(Millis(last)), Pages(pages));
         }
         ages
+    }
+
+    /// Pages of these processes that what is asked for leaves alone, because nobody knows when they were used. All that is not in use
+    /// takes them, too, but where accesses leave no trace for us.
+    pub(super) fn unknown(&self, who: impl Iterator<Item = Identity>, ask: Ask) -> u64 {
+        let ages = self.watch.ages();
+        let spaces = who.filter_map(|one| ages.space(one));
+        let stays = spaces.filter(|space| ask != Ask::All || space.is_hidden());
+        let unknown = |owner| {
+            let of = |class| ages.books().unknown(owner, class);
+            MemoryKind::classes().map(of).sum::<u64>()
+        };
+        stays.map(|space| unknown(space.owner)).sum()
     }
 
     /// Those that are out.

@@ -330,8 +330,11 @@ impl Manager {
         Millis(self.driver.watch.elapsed_ms())
     }
 
-    /// Reads all tables, tells the engine, and opens a generation if it is time for one.
-    fn look(&mut self) -> Result<(), WatchError> {
+    /// Looks now: reads all tables, tells the engine, and opens a generation if it is time for one.
+    ///
+    /// # Errors
+    /// The target cannot be read any more.
+    pub fn look(&mut self) -> Result<(), WatchError> {
         let begin = Instant::now();
         self.read()?;
         let minder = self.minder.as_ref();

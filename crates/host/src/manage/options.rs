@@ -97,6 +97,8 @@ pub struct Reclaimed {
     pub would_pages: u64,
     /// Pages that did not.
     pub kept: Kept,
+    /// Pages of unknown age: what leaves by age, or as the coldest, is none of these.
+    pub unknown_pages: u64,
     /// It ended because there is no free swap.
     pub no_swap: bool,
     /// What the kernel said, if it did not let us page out.

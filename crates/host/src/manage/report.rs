@@ -5,6 +5,7 @@ use engine::memory_stat::LruSize;
 
 use super::minder::Minder;
 use super::{Manager, room};
+use crate::ages::Space;
 use crate::report::{Curve, KeptPages, LimitsReport, Report};
 use crate::watch::WatchError;
 
@@ -53,6 +54,18 @@ impl Manager {
             }
         }
         report
+    }
+
+    /// Whether another pagetide clears the accessed bits of any of its processes: of such a one no age is known here. As of the last
+    /// look.
+    #[must_use]
+    pub fn is_contested(&self) -> bool {
+        let watch = &self.driver.watch;
+        let mut spaces = watch
+            .members()
+            .iter()
+            .filter_map(|one| watch.ages().space(*one));
+        spaces.any(Space::is_contested)
     }
 
     /// What less memory would cost, as far as looks know.

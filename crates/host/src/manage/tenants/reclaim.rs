@@ -2,6 +2,8 @@
 //!
 //! Invariant: what is told to have left is what the kernel's tables and counters say has left.
 
+use std::collections::BTreeSet;
+
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
 use engine::{Millis, Pages, ScanReason, Swappiness};
@@ -104,11 +106,16 @@ impl Tenants {
                 tally.evicted,
             ));
         }
+        let below: BTreeSet<MemcgId> = self.below(memcg).into_iter().collect();
+        let is_below = |home: &MemcgId| below.contains(home);
+        let members = self.homes.iter().filter(|(_, home)| is_below(home));
+        let members = members.map(|(identity, _)| *identity);
         let got = Reclaimed {
             asked_pages: all,
             evicted_pages: tally.evicted + dropped,
             would_pages: 0,
             kept: tally.kept(),
+            unknown_pages: self.driver.unknown(members, asked.ask),
             no_swap: tally.no_swap,
             refused: tally.refused,
         };
