@@ -87,17 +87,11 @@ fn look(plan: &Plan, open: Open, give: &SyncSender<Result<Look, Failure>>) {
             return;
         }
     };
-    // A manager has watched for longer than we ask: enough for one report, but not for a series of them. (Another
-    // manager may follow it, which begins anew.)
-    let mut begun_ms = None;
+    let mut passed = Passed::default();
     loop {
         let report = watching.next();
         let is_enough = report.as_ref().map_or(true, |report| {
-            let begun_ms = *begun_ms.get_or_insert(match plan.each {
-                Some(_) => report.wall_ms,
-                None => 0,
-            });
-            enough(report.wall_ms.saturating_sub(begun_ms), plan)
+            enough(passed.until(report.wall_ms, plan), plan)
         });
         let is_known = plan.any_time && watching.has_watched();
         let last = is_enough || is_known || watching.finished();
@@ -108,6 +102,35 @@ fn look(plan: &Plan, open: Open, give: &SyncSender<Result<Look, Failure>>) {
         {
             return;
         }
+    }
+}
+
+/// How long has been watched for whoever asks, by the reports' clock.
+#[derive(Default)]
+struct Passed {
+    /// What the clock said when its reports began to count, and in the last one.
+    begun_ms: Option<u64>,
+    last_ms: u64,
+    /// What passed by the clocks of managers that were replaced.
+    before_ms: u64,
+}
+
+impl Passed {
+    /// With the report of this time, milliseconds.
+    fn until(&mut self, wall_ms: u64, plan: &Plan) -> u64 {
+        // A manager has watched for longer than we ask: enough for one report, but not for a series of them.
+        let begun_ms = self.begun_ms.get_or_insert(match plan.each {
+            Some(_) => wall_ms,
+            None => 0,
+        });
+        // Another manager may follow it, whose clock begins anew. (The story: `--for 1h` ended a week late, as the one before had
+        // run for a week.)
+        if wall_ms < self.last_ms {
+            self.before_ms += self.last_ms - *begun_ms;
+            *begun_ms = 0;
+        }
+        self.last_ms = wall_ms;
+        self.before_ms + (wall_ms - *begun_ms)
     }
 }
 

@@ -76,7 +76,9 @@ struct Writer<'a, W: Write> {
     told: Option<&'a mut Told<'a>>,
     started: Instant,
     history: History,
-    /// When the last report was written, by the reports' clock.
+    /// Whether any report was written.
+    has_written: bool,
+    /// When the last one was, by the reports' clock; none since that began anew.
     written: Option<Duration>,
     /// The newest report, with whether it was written.
     newest: Option<(Report, bool)>,
@@ -97,6 +99,7 @@ impl<'a, W: Write> Writer<'a, W> {
             told: None,
             started: Instant::now(),
             history: History::default(),
+            has_written: false,
             written: None,
             newest: None,
             alive: None,
@@ -116,7 +119,7 @@ impl<'a, W: Write> Writer<'a, W> {
                 self.screen.draw(&mut self.out, &text, style.height)?;
             }
             Form::Human => {
-                if self.written.is_some() {
+                if self.has_written {
                     writeln!(self.out)?;
                 }
                 write!(self.out, "{}", memory::human(report, style))?;
@@ -124,14 +127,14 @@ impl<'a, W: Write> Writer<'a, W> {
             Form::Json if self.plan.each.is_some() => writeln!(self.out, "{}", json_line(report))?,
             Form::Json => writeln!(self.out, "{}", json_lines(report))?,
             Form::Csv => {
-                if self.written.is_none() {
+                if !self.has_written {
                     writeln!(self.out, "{}", memory::csv::header())?;
                 }
                 writeln!(self.out, "{}", memory::csv::row(report))?;
             }
         }
         self.out.flush()?;
-        self.written = Some(Duration::from_millis(report.wall_ms));
+        (self.has_written, self.written) = (true, Some(Duration::from_millis(report.wall_ms)));
         if let Some(page) = &self.page {
             page.write(&memory::html(report, &self.history))?;
         }
@@ -174,6 +177,12 @@ impl<W: Write> User for Writer<'_, W> {
     fn report(&mut self, mut report: Report) -> Result<(), Failure> {
         let curve = report.curve.take().zip(self.per_mille);
         report.curve = curve.map(|(curve, per_mille)| curve.recommending(per_mille));
+        let newest = self.newest.as_ref();
+        // Its manager was replaced, and the new one's clock is another. (The story: beside a service that had run for a week and was
+        // started again, no line was written for a week.)
+        if newest.is_some_and(|(newest, _)| report.wall_ms < newest.wall_ms) {
+            (self.written, self.history) = (None, History::default());
+        }
         self.history.push(&report);
         let now = self.plan.each.is_some_and(|each| {
             let last = self.written;

@@ -88,6 +88,27 @@ fn it_ends_with_the_processes() {
     assert_eq!(seen(&plan(None, Some(1)), short), [0, 1000, 2000]);
 }
 
+/// `--for` ended only when the new manager had run for as long as the one before: a clock that begins anew is taken for that.
+#[test]
+fn a_manager_that_is_replaced_does_not_make_it_longer() {
+    struct Replaced(u64);
+    impl Watching for Replaced {
+        fn next(&mut self) -> Result<Report, Failure> {
+            self.0 += 1;
+            Ok(cooling(match self.0 {
+                before @ 1..=2 => 99 + before,
+                after => after - 2,
+            }))
+        }
+        fn finished(&self) -> bool {
+            self.0 > 10
+        }
+    }
+    let open: Open = |_| Ok(Box::new(Replaced(0)));
+    let series = seen(&plan(Some(3), Some(1)), open);
+    assert_eq!(series, [100_000, 101_000, 1000, 2000]);
+}
+
 #[test]
 fn failures_come_through() {
     let fail: Open = |_| Err(Failure::missing("cannot", "do"));

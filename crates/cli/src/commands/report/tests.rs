@@ -57,6 +57,21 @@ fn the_last_report_is_always_written_and_never_twice() {
     assert_eq!(text.lines().count(), 3, "{text}");
 }
 
+/// After a restart of the manager no line was written until the new one had run for as long as the one before.
+#[test]
+fn a_manager_that_is_replaced_ends_no_history() {
+    let (plan, mut out) = (plan(None, Some(1)), Vec::new());
+    let mut writer = Writer::new(&plan, Form::Csv, PLAIN, None, &mut out);
+    for second in [100, 1, 2] {
+        writer.report(cooling(second)).expect("written");
+    }
+    writer.end().expect("written");
+    let text = String::from_utf8(out).expect("UTF-8");
+    let times = text.lines().filter_map(|line| line.split(',').nth(2));
+    let times: Vec<&str> = times.collect();
+    assert_eq!(times, ["wall_ms", "100000", "1000", "2000"]);
+}
+
 #[test]
 fn a_terminal_is_redrawn_and_shows_the_whole_report_at_the_end() {
     let text = written(&plan(None, Some(1)), Form::Human, TERMINAL);
