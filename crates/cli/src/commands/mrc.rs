@@ -1,10 +1,11 @@
 //! `pagetide mrc`: miss-ratio curves of a trace.
 //!
 //! Invariant: progress goes to standard error, and only to a terminal; the page is opened before the
-//! work, so that a path that cannot be written is known at once.
+//! work, so that a path that cannot be written is known at once, and a page that is there stays until the new one is whole.
 
-use std::fs::File;
+use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use crate::args::Mrc;
 use crate::failure::Failure;
 use crate::terminal::Style;
 use crate::view::{bar, count, curves};
+
+use super::page::Page;
 
 impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Failure {
@@ -42,14 +45,20 @@ pub(crate) fn text_of(
     told: &mut sim::mrc::Progress<'_>,
 ) -> Result<String, Failure> {
     let page = args.html.as_deref();
-    let page = page.map(|path| create(path).map(|file| (path, file)));
-    let page = page.transpose()?;
+    if page.is_some_and(|page| is_same(page, &args.file)) {
+        return Err(Failure::new(
+            format!(
+                "cannot write the page to {}: that is the trace",
+                args.file.display()
+            ),
+            "give another file with --html",
+        ));
+    }
+    let page = page.map(Page::open).transpose()?;
     let result = args.job().run(&args.file, &args.trace(), told)?;
     let name = args.file.display().to_string();
-    if let Some((path, mut file)) = page {
-        let text = curves::html(&name, &result);
-        let written = file.write_all(text.as_bytes());
-        written.map_err(|error| unwritable(path, &error))?;
+    if let Some(page) = page {
+        page.write(&curves::html(&name, &result))?;
     }
     Ok(match (args.json, args.csv) {
         (true, _) => curves::json(&name, &result),
@@ -58,15 +67,13 @@ pub(crate) fn text_of(
     })
 }
 
-fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path).map_err(|error| unwritable(path, &error))
-}
-
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(
-        format!("cannot write the page to {}: {error}", path.display()),
-        "give another file with --html",
-    )
+/// Whether two paths lead to one regular file. (The story: a name that was completed once too often emptied a recording.)
+fn is_same(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| {
+        let there = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        Some((there.dev(), there.ino()))
+    };
+    file(one).is_some_and(|found| Some(found) == file(other))
 }
 
 /// A bar on standard error.
@@ -100,5 +107,45 @@ impl Progress {
         if self.drawn {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{self, Command};
+
+    fn run(words: &[&str]) -> Result<String, Failure> {
+        let words: Vec<_> = ["mrc"].iter().chain(words).map(Into::into).collect();
+        let Command::Mrc(args) = args::parse_words(&words)? else {
+            panic!("not of mrc: {words:?}");
+        };
+        text_of(&args, Style::PLAIN, &mut |_, _, _| {})
+    }
+
+    /// A typo in the trace's name, or ^C, left last week's page empty; and the trace itself, where it was given as the page.
+    #[test]
+    fn a_page_stays_until_the_new_one_is_whole() {
+        let name = format!("pagetide-mrc-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir_all(&dir).expect("a temporary directory");
+        let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
+        let (page, trace, link) = (path("page.html"), path("trace.lis"), path("link"));
+        fs::write(&page, "old").expect("written");
+        fs::write(&trace, "0 4 0 0\n").expect("written");
+        std::os::unix::fs::symlink(&trace, &link).expect("a link");
+        let text = |path: &str| fs::read_to_string(path).expect("there");
+
+        assert!(run(&[&path("trase.lis"), "--html", &page]).is_err());
+        assert_eq!(text(&page), "old");
+        let told = run(&[&trace, "--html", &link]).expect_err("the trace");
+        assert!(
+            format!("{told:?}").contains("that is the trace"),
+            "{told:?}"
+        );
+        assert_eq!(text(&trace), "0 4 0 0\n");
+        run(&[&trace, "--html", &page]).expect("written");
+        assert!(text(&page).contains("<html"), "{}", text(&page));
+        fs::remove_dir_all(dir).expect("ours");
     }
 }

@@ -12,6 +12,8 @@ use sim::show::{self, Heading};
 use crate::args::Sim;
 use crate::failure::Failure;
 
+use super::page::Page;
+
 /// Thousandths of the work.
 const STEPS: u64 = 1000;
 
@@ -146,18 +148,17 @@ fn unmet(outcome: &Outcome) -> Option<Failure> {
 /// Where results are written.
 struct Places<'a> {
     args: &'a Sim,
+    page: Option<Page>,
 }
 
 impl<'a> Places<'a> {
-    /// Makes the directories.
+    /// Makes the directories, and opens the page: one that is there stays until the new one is whole.
     fn open(args: &'a Sim) -> Result<Self, Failure> {
         for dir in [&args.out, &args.csv, &args.parquet].into_iter().flatten() {
             fs::create_dir_all(dir).map_err(|error| cannot(dir, &error))?;
         }
-        if let Some(file) = &args.html {
-            fs::write(file, "").map_err(|error| cannot(file, &error))?;
-        }
-        Ok(Self { args })
+        let page = args.html.as_deref().map(Page::open).transpose()?;
+        Ok(Self { args, page })
     }
 
     fn write(&self, heading: &Heading, outcome: &Outcome, timings: bool) -> Result<(), Failure> {
@@ -182,11 +183,12 @@ impl<'a> Places<'a> {
                 put(&path, &bytes)?;
             }
         }
-        let page = args.out.as_ref().map(|dir| dir.join("index.html"));
-        for path in [&page, &args.html].into_iter().flatten() {
-            put(path, show::html(heading, outcome, timings).as_bytes())?;
+        if let Some(page) = &self.page {
+            page.write(&show::html(heading, outcome, timings))?;
         }
         if let Some(dir) = &args.out {
+            let page = show::html(heading, outcome, timings);
+            put(&dir.join("index.html"), page.as_bytes())?;
             let json = format!("{:#}\n", show::json(heading, outcome, timings));
             put(&dir.join("outcome.json"), json.as_bytes())?;
         }
