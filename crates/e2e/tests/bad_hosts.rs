@@ -173,6 +173,49 @@ fn control_groups_that_are_read_only_or_not_there() {
     }
 }
 
+/// `nohup pagetide report --watch` ended when its user logged out, and `attach` in the background of a script at the ^C that was meant for
+/// the script: what was ignored when we were started stays so.
+#[test]
+fn a_signal_that_was_ignored_ends_nothing() {
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    let idle = sleeper();
+    let ignoring = |args: &str| {
+        let script = format!(
+            "trap '' HUP INT; exec {} {args} {}",
+            pagetide::binary(),
+            idle.pid()
+        );
+        Run::new(["sh", "-c", &script]).start()
+    };
+    let goes_on = |running: &mut Running| {
+        running.signal(Signal::HUP);
+        running.signal(Signal::INT);
+        running.signal(Signal::INT);
+        std::thread::sleep(Duration::from_millis(500));
+        let ended = running.ended();
+        assert!(ended.is_none(), "{ended:?}: {}", running.stderr());
+    };
+    let ends = |running: Running| {
+        running.signal(Signal::TERM);
+        let outcome = running.wait(SOON);
+        assert_eq!(outcome.status.code(), Some(0), "{}", outcome.stderr);
+    };
+    let mut report = ignoring("report --watch=1s --csv");
+    let lines = |report: &Running| report.stdout().lines().count();
+    wait::until("it reports", SOON, || lines(&report) >= 2);
+    goes_on(&mut report);
+    let before = lines(&report);
+    wait::until("it goes on", SOON, || lines(&report) > before);
+    ends(report);
+    let mut attach = ignoring("attach");
+    let managed = || pagetide::on("stat", idle.pid()).status.success();
+    wait::until("it manages", SOON, managed);
+    goes_on(&mut attach);
+    assert!(managed());
+    ends(attach);
+}
+
 /// Every process of the host was paged out by `reclaim --all 1`, for as long as one waited: init's descendants are
 /// everybody, whoever asks included. Init itself is never asked for here: the order is refused before.
 #[test]

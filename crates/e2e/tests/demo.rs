@@ -17,7 +17,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(90);
-const ENTER: &str = "mount -t tmpfs none /run && exec \"$@\"";
+/// (Tests run in the background of a shell have SIGINT ignored, and so would the demo.)
+const ENTER: &str = "mount -t tmpfs none /run && exec env --default-signal=INT \"$@\"";
 /// Of the demo's own program, in its command line.
 const WORKLOAD: &str = "__demo-workload";
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub use start::{
     Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found,
-    take_child_signal,
+    is_ignored, take_child_signal,
 };
 
 /// `union bpf_attr` as bytes: the kernel takes any length whose unknown tail is zero (bpf(2)).

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use host::system::start::ending_signals;
 
 use crate::failure::Failure;
 
-/// Set by the first SIGINT, SIGTERM or SIGHUP; the second one ends the process.
+/// Set by the first SIGINT, SIGTERM or SIGHUP that was not ignored; the second one ends the process.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in ending_signals() {
         let armed = Arc::clone(&flag);
         signal_hook::flag::register_conditional_shutdown(signal, 1, armed)
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
@@ -20,11 +20,11 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// Set by SIGINT, SIGTERM or SIGHUP, however many: for who must put things away before the end, which then
+/// Set by SIGINT, SIGTERM or SIGHUP that was not ignored, however many: for who must put things away before the end, which then
 /// must come soon.
 pub(super) fn gentle_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in ending_signals() {
         signal_hook::flag::register(signal, Arc::clone(&flag))
             .map_err(|error| refused(signal, &error))?;
     }

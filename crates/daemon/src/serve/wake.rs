@@ -1,7 +1,7 @@
 //! Where a manager waits: commands, signals, and the end of the first process.
 //!
 //! Invariant: one wait; each of these ends it at once. The first SIGINT, SIGTERM or SIGHUP says to let go
-//! in order, the second ends us, which the target does not notice.
+//! in order, the second ends us, which the target does not notice. What was ignored when we were started stays so.
 
 use std::io::Read;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use host::system::start::ending_signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 
 use crate::error::Error;
 
@@ -106,12 +107,14 @@ impl<T: std::os::fd::AsFd> AsBorrowed for T {
 fn listen(stop: &Arc<AtomicBool>, reload: Option<&Arc<AtomicBool>>) -> std::io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        if let Some(reload) = reload.filter(|_| signal == SIGHUP) {
-            signal_hook::flag::register(signal, Arc::clone(reload))?;
-            signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
-            continue;
-        }
+    let mut ending = ending_signals();
+    // Who has it say something else is heard, whatever it was before.
+    if let Some(reload) = reload {
+        ending.retain(|signal| *signal != SIGHUP);
+        signal_hook::flag::register(SIGHUP, Arc::clone(reload))?;
+        signal_hook::low_level::pipe::register(SIGHUP, theirs.try_clone()?)?;
+    }
+    for signal in ending {
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(stop))?;
         signal_hook::flag::register(signal, Arc::clone(stop))?;
         signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;

@@ -33,13 +33,15 @@ extern "C" fn note() {
             found |= 1 << fd;
         }
     }
-    if ignored(libc::SIGPIPE) {
+    if is_ignored(libc::SIGPIPE) {
         found |= IGNORES_PIPE;
     }
     FOUND.store(found, Ordering::Relaxed);
 }
 
-fn ignored(signal: c_int) -> bool {
+/// Whether this process ignores a signal, as whoever started it may have wanted (nohup).
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: a sigaction is plain numbers, for which zeros are valid.
     let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes one sigaction to a place that is ours, and changes nothing.
@@ -176,7 +178,7 @@ mod tests {
         let argv = [c"/no/such/program".to_owned()];
         let error = become_program(&argv);
         assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
-        assert!(ignored(libc::SIGPIPE), "our own way of SIGPIPE is back");
+        assert!(is_ignored(libc::SIGPIPE), "our own way of SIGPIPE is back");
         assert_eq!(become_program(&[]).raw_os_error(), Some(libc::ENOENT));
     }
 
