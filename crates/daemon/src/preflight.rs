@@ -67,8 +67,7 @@ pub fn process(pid: u32) -> Result<Chosen, Error> {
         return Err(Error::failed(what, "its parent has not waited for it yet"));
     }
     // Its descendants are the host, whoever asks included. A container has an init of its own.
-    let is_host = pid == 1 && proc.stat(KTHREADD)?.is_some_and(|stat| stat.is_kernel());
-    if is_host {
+    if pid == 1 && is_first_namespace(&proc)? {
         let what = format!("{wanted}: every process of this host descends from it");
         let hint = "give a program's process, or --cgroup PATH for a service";
         return Err(Error::failed(what, hint));
@@ -77,13 +76,30 @@ pub fn process(pid: u32) -> Result<Chosen, Error> {
     Ok(own(pid))
 }
 
+/// Whether all processes of the host are to be seen here.
+fn is_first_namespace(proc: &Proc) -> Result<bool, Error> {
+    let second = proc.stat(KTHREADD)?;
+    Ok(second.is_some_and(|stat| stat.is_kernel()))
+}
+
 /// The processes of a control group.
 ///
 /// # Errors
-/// There is none of that name, or the user is not root: who else is in a group is nothing that one user
+/// There is none of that name, it is all that runs on this host, or the user is not root: who else is in a group is nothing that one user
 /// could answer for.
 pub fn group(typed: &str) -> Result<Chosen, Error> {
-    let group = Groups::find(&Proc::system()?)?.resolve(typed)?;
+    let proc = Proc::system()?;
+    let groups = Groups::find(&proc)?;
+    let group = groups.resolve(typed)?;
+    // What `/$SLICE` is where that is not set. A container's root is a group of its own: threads of the kernel are in the host's alone.
+    if group == groups.root() && is_first_namespace(&proc)? {
+        let pids = groups.processes(&group)?.unwrap_or_default();
+        if pids.contains(&KTHREADD) {
+            let what = "cannot manage control group /: every process of this host is in it";
+            let hint = "give the group of a service, such as --cgroup system.slice/nginx.service";
+            return Err(Error::failed(what, hint));
+        }
+    }
     if !getuid().is_root() {
         let path = group.path.display();
         return Err(Error::missing(

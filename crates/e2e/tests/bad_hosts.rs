@@ -217,12 +217,15 @@ fn a_signal_that_was_ignored_ends_nothing() {
 }
 
 /// Every process of the host was paged out by `reclaim --all 1`, for as long as one waited: init's descendants are
-/// everybody, whoever asks included. Init itself is never asked for here: the order is refused before.
+/// everybody, whoever asks included. Init itself is never asked for here: the order is refused before. So it was by `reclaim --cgroup
+/// /$SLICE` where nothing had set that.
 #[test]
 fn processes_that_nobody_can_mean() {
     let _serial = serial();
     let init = pagetide::on("stat", 1);
     assert_refused(&init, 1, &["pid 1", "every process"]);
+    let root = pagetide::command(["stat", "--cgroup", "/"]).finish(SOON);
+    assert_refused(&root, 1, &["control group /:", "every process"]);
     let script = "import threading, time\n\
         thread = threading.Thread(target=time.sleep, args=(100,), daemon=True)\n\
         thread.start()\n\
