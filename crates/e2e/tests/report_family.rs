@@ -7,7 +7,8 @@ use std::time::Duration;
 use e2e::aged::{self, Looking, number};
 use e2e::guard::Run;
 use e2e::temp::{TempDir, serial};
-use e2e::{proc, programs, wait};
+use e2e::{pagetide, proc, programs, wait};
+use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
@@ -82,4 +83,25 @@ fn the_short_lived_processes_of_a_compile_are_counted() {
     assert!(number(ended, "processes") < least + 50, "{report}");
     assert_eq!(ended["counted_by_events"], true, "{report}");
     assert!(number(ended, "unseen") > 0, "{report}");
+}
+
+/// A report said "ended with 3" of a shell whose worker ran on, and listed the worker.
+#[test]
+fn how_it_ended_is_told_once_all_have_ended() {
+    let _serial = serial();
+    let shell = Run::new(["sh", "-c", "sleep 8 & sleep 3; exit 3"]).start();
+    let pid = shell.pid().to_string();
+    let watch = ["report", "--watch=1s", "--json", &pid];
+    let outcome = pagetide::command(watch).finish(SOON);
+    let parsed = outcome.stdout.lines().map(serde_json::from_str);
+    let reports: Vec<Value> = parsed.collect::<Result<_, _>>().expect("an object a line");
+    let has_others = |report: &&Value| {
+        let all = report["processes"].as_array().map_or(0, Vec::len);
+        all > 0 && aged::process(report, shell.pid()).is_none()
+    };
+    let worker_alone: Vec<&Value> = reports.iter().filter(has_others).collect();
+    assert!(!worker_alone.is_empty(), "{}", outcome.stdout);
+    assert!(worker_alone.iter().all(|report| report["exit"].is_null()));
+    let last = reports.last().expect("at least one");
+    assert_eq!(last["exit"], 3, "{last}");
 }

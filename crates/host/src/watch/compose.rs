@@ -35,7 +35,8 @@ impl Watch {
         report.resident_peak_bytes = self.peak_bytes.max(report.resident_bytes);
         self.fill_kernel(&mut report);
         report.reaccessed = reaccessed(self);
-        report.exit = self.exit;
+        // Who waits for it waits for all of them: the first process may end long before its workers.
+        report.exit = self.exit.filter(|_| self.finished);
         report.ended = self.ended();
         report.overhead = self.overhead();
         self.add_notes(&mut report);
