@@ -118,12 +118,14 @@ fn a_signal_ends_it_and_nothing_is_left() {
     }
 }
 
+/// (Its zram went without a word where there was one of `swap on`, too.)
 #[test]
 fn after_a_kill_its_programs_end_and_swap_off_takes_its_zram_away() {
     let _serial = serial();
     let before = devices();
     // The shell stays: it has the /run that the record is in.
-    let script = "mount -t tmpfs none /run && \"$@\"; \"$1\" swap status; exec \"$1\" swap off";
+    let script = "mount -t tmpfs none /run && \"$@\"; \"$1\" swap status; \
+        \"$1\" swap on --size 64M && \"$1\" swap off; exec \"$1\" swap off";
     let running = started(script);
     let demo = |pid: &u32| {
         // Not the shell, whose words end alike.
@@ -150,7 +152,8 @@ fn after_a_kill_its_programs_end_and_swap_off_takes_its_zram_away() {
         "{}",
         outcome.stdout
     );
-    assert!(outcome.stdout.contains("is removed"), "{}", outcome.stdout);
+    let removed = outcome.stdout.matches("is removed").count();
+    assert_eq!(removed, 2, "{}", outcome.stdout);
     let gone = || ours.iter().all(|pid| !proc::is_alive(*pid));
     wait::until("the end of all that it started", LIMIT, gone);
     assert_eq!(devices(), before);

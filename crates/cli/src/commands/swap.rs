@@ -30,10 +30,17 @@ pub(super) fn swap(verb: &SwapVerb) -> Result<u8, Failure> {
 
 /// What `swap on` made; or, where there is nothing of that, what a demo left that was killed.
 fn off() -> Result<Removed, SwapError> {
-    let left = demo::left_behind();
-    match (Swap::system().off(), left) {
-        (Err(SwapError::NothingOn { .. }), Some(left)) => Ok(left),
-        (done, _) => done,
+    or_left(Swap::system().off(), demo::left_behind)
+}
+
+/// What was done, or where there was nothing to do what becomes of what is `left`, if anything is.
+fn or_left(
+    done: Result<Removed, SwapError>,
+    left: impl FnOnce() -> Option<Result<Removed, SwapError>>,
+) -> Result<Removed, SwapError> {
+    match done {
+        Err(nothing @ SwapError::NothingOn { .. }) => left().unwrap_or(Err(nothing)),
+        done => done,
     }
 }
 
@@ -56,5 +63,47 @@ fn show<T: Serialize>(json: bool, value: &T, text: impl FnOnce() -> String) -> R
 impl From<SwapError> for Failure {
     fn from(error: SwapError) -> Failure {
         daemon::Error::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use host::system::swap::SwapKind;
+
+    fn removed(path: &str) -> Removed {
+        Removed {
+            path: PathBuf::from(path),
+            kind: SwapKind::Zram,
+            size_bytes: 1 << 20,
+            brought_back_bytes: 0,
+            was_on: true,
+        }
+    }
+
+    fn nothing() -> Result<Removed, SwapError> {
+        Err(SwapError::NothingOn { why: String::new() })
+    }
+
+    /// What a demo had left went first, whatever became of ours, and what kept it from going was not told.
+    #[test]
+    fn what_is_left_goes_where_there_is_nothing_of_ours_alone() {
+        let ours = or_left(Ok(removed("/dev/zram0")), || panic!("it is not ours"));
+        assert_eq!(ours.expect("ours").path, PathBuf::from("/dev/zram0"));
+        let left = or_left(nothing(), || Some(Ok(removed("/dev/zram1"))));
+        assert_eq!(left.expect("left").path, PathBuf::from("/dev/zram1"));
+        let refused = || {
+            let path = PathBuf::from("/dev/zram1");
+            Some(Err(SwapError::NotOurs {
+                path,
+                why: "why".to_owned(),
+            }))
+        };
+        let told = or_left(nothing(), refused).expect_err("it stays");
+        assert!(matches!(told, SwapError::NotOurs { .. }), "{told}");
+        let told = or_left(nothing(), || None).expect_err("nothing");
+        assert!(matches!(told, SwapError::NothingOn { .. }), "{told}");
     }
 }

@@ -101,9 +101,12 @@ fn own() -> Result<Room, SwapError> {
     })
 }
 
-/// Removes what a demo that was killed left, if one did.
-pub(crate) fn left_behind() -> Option<Removed> {
+/// Removes what a demo that was killed left, or why it cannot be; none if nothing is left, or one is at work.
+pub(crate) fn left_behind() -> Option<Result<Removed, SwapError>> {
     let swap = Swap::of(OWNER);
     let _lease = swap.lease().ok()?;
-    swap.off().ok()
+    match swap.off() {
+        Err(SwapError::NothingOn { .. } | SwapError::NotOurs { .. }) => None,
+        done => Some(done),
+    }
 }
