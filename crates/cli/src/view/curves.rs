@@ -1,6 +1,7 @@
 //! Miss-ratio curves as text with a plot, JSON, CSV and a page.
 //!
-//! Invariant: made from the result alone, so the same trace gives the same bytes.
+//! Invariant: made from the result alone, so the same trace gives the same bytes; the trace's name, which is somebody else's, is shown
+//! and never obeyed.
 
 mod chart;
 mod gaps;
@@ -18,6 +19,7 @@ use sim::mrc::{CurvePolicy, Curves};
 
 use crate::terminal::Style;
 
+use super::text::{json_lines, plain};
 use super::{count, share};
 
 /// Bytes of a page.
@@ -66,7 +68,7 @@ const OURS: CurvePolicy = CurvePolicy::LruGen;
 
 /// For people.
 pub(crate) fn human(name: &str, result: &Curves, style: Style) -> String {
-    let mut text = format!("{}\n\n", summary(name, result));
+    let mut text = plain(&summary(name, result), style.unicode) + "\n\n";
     text += &plot::plot(result, style);
     text += &table::table(result, style);
     text += &gaps::human(result, style);
@@ -105,7 +107,7 @@ pub(crate) fn json(name: &str, result: &Curves) -> String {
     if !gaps.is_empty() {
         value["lru_gen_more_misses_mean"] = gaps::means(&gaps);
     }
-    format!("{value:#}\n")
+    json_lines(&value) + "\n"
 }
 
 /// A line a size under a line of names.

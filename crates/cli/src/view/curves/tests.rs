@@ -166,3 +166,17 @@ fn a_chart_of_all_has_a_look_and_a_whole_name_for_each() {
         );
     }
 }
+
+/// Traces are unpacked from others' archives: a name moved the cursor.
+#[test]
+fn a_name_is_shown_and_never_obeyed() {
+    let text = human("a\x1b[2J\u{e9}.lis", &result(), Style::PLAIN);
+    assert!(
+        text.starts_with("a?[2J?.lis (") && text.is_ascii(),
+        "{text}"
+    );
+    let text = json("\u{9b}2J.lis", &result());
+    assert!(!text.contains('\u{9b}'), "{text}");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("an object");
+    assert_eq!(value["file"], "\u{9b}2J.lis");
+}
