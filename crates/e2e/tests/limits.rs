@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use e2e::guard::{Outcome, Run};
+use e2e::memcg::MemoryGroup;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
@@ -175,6 +176,29 @@ fn who_is_too_large_for_its_bits_to_be_cleared_is_held_without_a_wall() {
     assert!(busy.ended().is_none());
     drop(manager);
     busy.kill_and_reap();
+}
+
+/// The story: who moved itself to another control group had no limit at all, and nobody was told: usage was what the group of the limits was charged.
+#[test]
+fn who_leaves_the_wall_is_held_between_looks() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let other = MemoryGroup::new();
+    let script = format!(
+        "echo $$ >{}/cgroup.procs; exec {} 192",
+        other.path(),
+        programs::c("sleeper")
+    );
+    let words = ["sh", "-c", &script].map(str::to_owned);
+    let options = ["--memory-max", "64M", "--age-every", "500ms"];
+    let running = pagetide::run(&options, &Run::new(words)).start();
+    let pid = running.pid();
+    wait::until("what is above the limit has left", LIMIT, || {
+        e2e::proc::number(pid, "VmSwap").unwrap_or(0) >= 100 << 20
+    });
+    let report = pagetide::report(pid);
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("not in the control group"), "{report:#}");
 }
 
 /// A dry run says what it would do, and does nothing.

@@ -187,6 +187,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
                 "culled",
                 "homes",
                 "out",
+                "outside",
                 "second_chance",
                 "tally",
                 "thrash",

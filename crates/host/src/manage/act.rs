@@ -92,7 +92,7 @@ impl Manager {
         if !self.minder.as_ref().is_some_and(Minder::goes_by_size) {
             return Measured::default();
         }
-        let usage = room::usage(&self.driver.watch, self.wall.as_ref());
+        let usage = self.usage();
         let usage = usage.less(self.unmapped_cache(usage));
         let (_, faults) = self.driver.watch.ages().swapped_pages();
         let came_back = self.sums.noticed.came_back;
@@ -124,7 +124,7 @@ impl Manager {
         loop {
             let asked = Instant::now();
             self.drop_written();
-            let usage = room::usage(&self.driver.watch, self.wall.as_ref());
+            let usage = self.usage();
             let usage = usage.less(self.written.pages());
             // Without a wall every process is asked, and there may be thousands.
             let dear = asked.elapsed() * DEAR;
@@ -303,12 +303,12 @@ impl Manager {
         })
     }
 
-    /// Whether the kernel holds what limits ask for: they stand on the wall, and it has such limits.
+    /// Whether the kernel holds what limits ask for: they stand on the wall, it has such limits, and all members are in it.
     fn is_walled(&self) -> bool {
         let has_no_high = self.settings.limits.high == Limit::Max;
         let wall = self.wall.as_ref();
         let has_all = wall.is_some_and(|wall| has_no_high || wall.version() == Version::V2);
-        has_all && self.due.stands()
+        has_all && self.due.stands() && self.outside.is_empty()
     }
 
     /// One call of the engine.

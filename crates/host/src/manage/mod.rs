@@ -6,7 +6,7 @@
 //! whatever becomes of this manager, they run on.
 //!
 //! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `culled`, `homes`,
-//! `out`, `second_chance`, `tally`, `thrash`, `waits`, `why`, `workers`, `written`; `feed` (a look tells the engine), `kernel` (the engine's pages leave),
+//! `out`, `outside`, `second_chance`, `tally`, `thrash`, `waits`, `why`, `workers`, `written`; `feed` (a look tells the engine), `kernel` (the engine's pages leave),
 //! `room` (limits as measured); `record` (looks into a file); `driver` (all of one engine); `minder` (a policy at work), `demote`
 //! (what is out goes on to a disk); `act`, `report`; here the clock.
 
@@ -27,6 +27,7 @@ mod near;
 mod noreuse;
 mod options;
 mod out;
+mod outside;
 mod pause;
 mod record;
 mod report;
@@ -45,7 +46,7 @@ mod written;
 use std::time::{Duration, Instant};
 
 use engine::memcg::{MemcgId, MemcgLimits};
-use engine::{Limit, Machine, MachineConfig, Millis, Policy};
+use engine::{Limit, Machine, MachineConfig, Millis, Pages, Policy};
 
 use crate::wall::{Due, Wall};
 use crate::watch::{self, Watch, WatchError};
@@ -55,6 +56,7 @@ use feed::Noticed;
 pub use minder::Asked as PolicyAsked;
 use minder::Minder;
 pub use options::{Ask, Kept, Limits, Reclaimed, Settings, WriteBackAsked};
+use outside::Outside;
 pub use record::Recording;
 use room::Room;
 use tally::Tally;
@@ -92,6 +94,8 @@ pub struct Manager {
     settings: Settings,
     driver: Driver,
     wall: Option<Wall>,
+    /// Who of the members is not in it.
+    outside: Outside,
     /// What the wall's swappiness was before page cache was preferred; none while it is as it was.
     usual_swappiness: Option<u8>,
     memcg: MemcgId,
@@ -184,6 +188,7 @@ impl Manager {
             demoter,
             waits: None,
             wall,
+            outside: Outside::default(),
             usual_swappiness: None,
             memcg,
             room: Room::default(),
@@ -355,9 +360,11 @@ impl Manager {
         let noticed = self.driver.read(&|_| memcg)?;
         self.driver.watch.note_curve(noticed.came_back);
         self.sums.noticed.add(noticed);
-        if self.wall.is_some() {
+        if let Some(wall) = &self.wall {
+            let told = self.outside.look(&self.driver.watch, wall);
+            told.into_iter().for_each(|told| self.act(told));
             let (_, faults) = self.driver.watch.ages().swapped_pages();
-            let usage = room::usage(&self.driver.watch, self.wall.as_ref());
+            let usage = self.usage();
             self.thrash.measure(Instant::now(), faults, usage);
         }
         self.plan_look(begin);
@@ -373,6 +380,11 @@ impl Manager {
             None => self.driver.watch.apart(),
         };
         self.next_look = begin + apart.max(pause);
+    }
+
+    /// What it uses now.
+    fn usage(&self) -> Pages {
+        room::usage(&self.driver.watch, self.wall.as_ref(), &self.outside)
     }
 
     /// The target has just become another program: it is looked at at once, and more often than later until it is as old as an

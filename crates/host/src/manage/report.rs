@@ -3,8 +3,8 @@
 use engine::Millis;
 use engine::memory_stat::LruSize;
 
+use super::Manager;
 use super::minder::Minder;
-use super::{Manager, room};
 use crate::ages::Space;
 use crate::report::{Curve, KeptPages, LimitsReport, Report};
 use crate::watch::WatchError;
@@ -52,6 +52,7 @@ impl Manager {
             if let Ok(peak) = wall.peak() {
                 report.resident_peak_bytes = peak;
             }
+            report.notes.extend(self.outside.note());
         }
         report
     }
@@ -90,7 +91,7 @@ impl Manager {
         self.driver.machine.flush_stats();
         let counted = self.driver.machine.memory_stat(self.memcg);
         let mut stat = Vec::new();
-        let usage = room::usage(&self.driver.watch, self.wall.as_ref());
+        let usage = self.usage();
         stat.push(("current", usage.bytes().0));
         stat.extend(counted.lines());
         // Page cache that nobody maps is not seen: what is told as `file` is mapped.

@@ -1,7 +1,7 @@
 //! How far a tenant is from its limits, as the kernel measures.
 //!
 //! Invariant: usage is never counted from pages: it is what the kernel charges to the control group of ours, or, without
-//! one, what the kernel says is resident. How much a limit asks for is the engine's arithmetic on it
+//! one or outside of it, what the kernel says is resident. How much a limit asks for is the engine's arithmetic on it
 //! ([`engine::vmscan::Watermarks`]): reclaim begins ahead of need, so that the program hardly ever meets the wall.
 
 use std::time::Duration;
@@ -10,6 +10,7 @@ use engine::vmscan::Watermarks;
 use engine::{Limit, Pages};
 
 use super::options::Limits;
+use super::outside::Outside;
 use crate::wall::Wall;
 use crate::watch::Watch;
 
@@ -143,11 +144,20 @@ impl Room {
     }
 }
 
-/// What the tenant uses now.
-pub(super) fn usage(watch: &Watch, wall: Option<&Wall>) -> Pages {
-    if let Some(charged) = wall.and_then(|wall| wall.charged().ok()) {
-        return Pages(charged / 4096);
+/// What the tenant uses now: what the wall is charged or, if members are outside of it, what is resident, if that is more. (The story: of a
+/// program that had moved itself to another group the wall was charged 3 MiB for ever, so a limit of 512 MiB held nothing.)
+pub(super) fn usage(watch: &Watch, wall: Option<&Wall>, outside: &Outside) -> Pages {
+    let charged = wall.and_then(|wall| wall.charged().ok());
+    match charged.map(|bytes| Pages(bytes / 4096)) {
+        Some(charged) if outside.is_empty() => charged,
+        // Not the sum of both: what a member was charged for before it left stays charged to the wall.
+        Some(charged) => charged.max(resident(watch)),
+        None => resident(watch),
     }
+}
+
+/// What the members have in memory, each frame once.
+fn resident(watch: &Watch) -> Pages {
     // The last look counted each frame once; since then each process may have come to more or less.
     let mut sum = i64::try_from(watch.ages().books().pages()).unwrap_or(i64::MAX);
     for identity in watch.members() {
