@@ -232,4 +232,39 @@ fn a_dry_run_pages_nothing_out() {
     let (outcome, report) = run(&options, "twins", &["100", "6"]);
     assert_eq!(said(&outcome, "swapped"), 0);
     assert_eq!(number(&report, "evicted_pages"), 0);
+    // What a limit alone would do was told to nobody.
+    let (_, report) = run(
+        &["--dry-run", "--memory-max", "60M"],
+        "twins",
+        &["100", "6"],
+    );
+    let actions = report["actions"].to_string();
+    assert!(actions.contains("would page out"), "{report:#}");
+}
+
+/// The story: a program was killed at its limit, the shell said "Killed", and the report had no word of whose limit that was.
+#[test]
+fn who_is_killed_at_its_limit_is_told_of_it() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let path = folder.file("report.json");
+    let options = [
+        "--best-effort",
+        "--memory-max",
+        "16M",
+        "--swap-max",
+        "0",
+        "--report",
+        path.as_str(),
+    ];
+    let words = ["/usr/bin/python3", "-c", "b'x' * (64 << 20)"].map(str::to_owned);
+    let outcome = pagetide::run(&options, &Run::new(words)).finish(LIMIT);
+    assert!(!outcome.status.success(), "{outcome:?}");
+    let report = wait::poll(LIMIT, || {
+        let text = std::fs::read_to_string(Path::new(&path)).ok()?;
+        serde_json::from_str::<Value>(&text).ok()
+    });
+    let report = report.expect("a report");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("the kernel killed"), "{report:#}");
 }

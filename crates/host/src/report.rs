@@ -105,6 +105,10 @@ pub struct Report {
     /// Of a managed target whose oldest pages go on to a disk: how many did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_back: Option<WriteBackReport>,
+    /// Of a managed target: the latest of what was done for its limits, its policy and commands, or would have been, and why; of lines
+    /// that differ in numbers alone the last one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<String>,
     /// Bytes by age, one entry a node. All bins and `unknown_age_bytes` together are `resident_bytes`.
     pub page_age: Vec<NodeAge>,
     /// Resident bytes whose age is not known (secondary MMU, no clearing without a stall, no source).

@@ -191,6 +191,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
                 "second_chance",
                 "tally",
                 "thrash",
+                "told",
                 "waits",
                 "why",
                 "workers",

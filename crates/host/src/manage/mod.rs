@@ -6,7 +6,7 @@
 //! whatever becomes of this manager, they run on.
 //!
 //! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `culled`, `homes`,
-//! `out`, `outside`, `second_chance`, `tally`, `thrash`, `waits`, `why`, `workers`, `written`; `feed` (a look tells the engine), `kernel` (the engine's pages leave),
+//! `out`, `outside`, `second_chance`, `tally`, `thrash`, `told`, `waits`, `why`, `workers`, `written`; `feed` (a look tells the engine), `kernel` (the engine's pages leave),
 //! `room` (limits as measured); `record` (looks into a file); `driver` (all of one engine); `minder` (a policy at work), `demote`
 //! (what is out goes on to a disk); `act`, `report`; here the clock.
 
@@ -38,6 +38,7 @@ mod stall;
 mod tally;
 pub mod tenants;
 mod thrash;
+mod told;
 mod waits;
 mod why;
 mod workers;
@@ -61,6 +62,7 @@ pub use record::Recording;
 use room::Room;
 use tally::Tally;
 use thrash::Thrash;
+use told::Told;
 use waits::Waits;
 use written::Written;
 
@@ -125,6 +127,8 @@ pub struct Manager {
     /// Whether the last look opened it.
     has_opened: bool,
     actions: Vec<String>,
+    /// The same, for reports.
+    told: Told,
 }
 
 /// The engine, which knows one tenant.
@@ -204,6 +208,7 @@ impl Manager {
             generation_ms: 0,
             has_opened: false,
             actions: Vec::new(),
+            told: Told::default(),
         };
         manager.begin_waits();
         manager.apply_limits();
@@ -443,6 +448,7 @@ impl Manager {
     fn act(&mut self, what: String) {
         /// Nobody may ask for them: the latest stay.
         const MOST: usize = 1000;
+        self.told.note(&what);
         if self.actions.len() == MOST {
             self.actions.remove(0);
         }

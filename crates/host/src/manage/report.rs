@@ -28,6 +28,7 @@ impl Manager {
         report.policy = self.minder.as_ref().map(Minder::report);
         let demoter = self.demoter.as_ref();
         report.write_back = demoter.map(|(demoter, age)| demoter.report(Some(*age)));
+        report.actions = self.told.report();
         report.evicted_pages = self.sums.evicted;
         report.refaulted_pages = self.sums.noticed.came_back;
         report.left_by_kernel_pages = self.sums.noticed.left;
@@ -53,6 +54,13 @@ impl Manager {
                 report.resident_peak_bytes = peak;
             }
             report.notes.extend(self.outside.note());
+            let kills = wall.oom_kills().unwrap_or(0);
+            if kills > 0 {
+                report.notes.push(format!(
+                    "the kernel killed {kills} processes of the control group of the limits for want of memory: nothing more could leave \
+                     (raise --memory-max, or make swap: `pagetide swap`)"
+                ));
+            }
         }
         report
     }
