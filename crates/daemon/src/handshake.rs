@@ -31,6 +31,8 @@ pub(crate) struct Setup {
     pub(crate) options: Options,
     /// Its standard output is the file of the last report.
     pub(crate) has_report: bool,
+    /// Nobody else writes to that file, so what an earlier run left is emptied.
+    pub(crate) empties_report: bool,
     /// Its standard error is the file of this recording.
     pub(crate) record: Option<About>,
 }
@@ -96,6 +98,7 @@ mod tests {
         let setup = Setup {
             options: Options::default(),
             has_report: true,
+            empties_report: true,
             record: Some(About::command(&["x".into()], 7)),
         };
         send(&one, &setup).expect("the other side is there");

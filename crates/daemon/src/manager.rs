@@ -105,7 +105,7 @@ fn serve() -> Result<(), Error> {
         }
     };
     // What was said of an earlier run is not of this one. (A pipe has no length.)
-    if setup.has_report {
+    if setup.empties_report {
         let _ = output.set_len(0);
     }
     // If nobody reads that, the process has ended, which the first look finds.

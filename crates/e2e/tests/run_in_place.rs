@@ -296,6 +296,30 @@ fn the_report_comes_when_the_last_process_has_ended() {
     );
 }
 
+/// The story: `--report /dev/stderr` emptied the log that the shell appends to, and wrote over what the program said.
+#[test]
+fn a_report_to_a_log_that_is_open_comes_after_what_is_there() {
+    let _turn = serial_with_swap(SWAP_MIB);
+    let folder = TempDir::new();
+    for (name, fd) in [("stderr", 2), ("fd/3", 3)] {
+        let log = folder.file("log");
+        std::fs::write(&log, "before\n").expect("room");
+        let script = format!(
+            "exec {} run --best-effort --report /dev/{name} -- sh -c 'echo mine >&{fd}' {fd}>>{log}",
+            pagetide::binary()
+        );
+        let said = said(Command::new("sh").args(["-c", &script]));
+        assert_eq!(said.status, Some(0), "{said:?}");
+        let text = || std::fs::read_to_string(&log).unwrap_or_default();
+        wait::until("the report comes", SOON, || text().ends_with("}\n"));
+        let text = text();
+        // What is done without is said before the program starts.
+        let report = text.split_once("mine\n").map(|(_, report)| report);
+        let report = serde_json::from_str::<serde_json::Value>(report.unwrap_or_default());
+        assert!(text.starts_with("before\n") && report.is_ok(), "{text}");
+    }
+}
+
 /// The manager stands beside: asked by the pid, told to let go, and the program goes on.
 #[test]
 fn a_program_under_run_is_managed_once_and_let_go() {

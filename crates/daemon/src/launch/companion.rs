@@ -17,6 +17,8 @@ use crate::handshake::{BEGIN, EXE, Reply, Setup, WORD, receive, send};
 use crate::options::Options;
 use crate::record::About;
 
+use super::report::ReportFile;
+
 /// A manager that has not answered by then will not.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -26,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// There is no manager, and why.
 pub(super) fn start(
     options: &Options,
-    report: Option<File>,
+    report: Option<ReportFile>,
     record: Option<(File, About)>,
 ) -> Result<Vec<String>, Error> {
     let broken = |what: &str, error: &dyn std::fmt::Display| {
@@ -38,13 +40,14 @@ pub(super) fn start(
     let setup = Setup {
         options: options.clone(),
         has_report: report.is_some(),
+        empties_report: report.as_ref().is_some_and(|report| report.is_own),
         record: record.as_ref().map(|(_, about)| about.clone()),
     };
     let mut between = Command::new(EXE)
         .arg0(NAME)
         .args([WORD, BEGIN, &std::process::id().to_string()])
         .stdin(OwnedFd::from(theirs))
-        .stdout(report.map_or_else(Stdio::null, Stdio::from))
+        .stdout(report.map_or_else(Stdio::null, |report| Stdio::from(report.file)))
         .stderr(record.map_or_else(Stdio::null, |(file, _)| Stdio::from(file)))
         .spawn()
         .map_err(unstarted)?;

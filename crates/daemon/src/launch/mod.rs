@@ -6,6 +6,7 @@
 
 mod companion;
 mod find;
+mod report;
 mod restore;
 
 use std::ffi::{CString, OsString};
@@ -64,16 +65,17 @@ fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CStrin
     };
     find::check(program)?;
     let argv = words(launch.command)?;
-    let report = launch.report.map(create).transpose()?;
+    let report = launch.report.map(report::create).transpose()?;
     let record = launch.record.map(|(path, max_bytes)| {
         let about = About::command(launch.command, max_bytes);
         record::create(path).map(|file| (file, about))
     });
+    let is_own = report.as_ref().is_some_and(|report| report.is_own);
     let notes = match companion::start(launch.options, report, record.transpose()?) {
         Ok(notes) => notes,
         Err(error) if launch.options.best_effort => {
             // Of a program that nobody manages there is no report, and an earlier one is not its own.
-            let _ = launch.report.map(File::create);
+            let _ = launch.report.filter(|_| is_own).map(File::create);
             vec![error.to_string()]
         }
         Err(error) => {
@@ -95,15 +97,6 @@ fn words(command: &[OsString]) -> Result<Vec<CString>, Error> {
         Error::failed(
             format!("cannot run a program: {error}"),
             "give another command",
-        )
-    })
-}
-
-fn create(path: &Path) -> Result<File, Error> {
-    record::open_to_write(path).map_err(|error| {
-        Error::failed(
-            format!("cannot write the report to {}: {error}", path.display()),
-            "give another file with --report",
         )
     })
 }
