@@ -357,3 +357,31 @@ fn the_report_of_its_first_seconds_is_the_programs() {
         report.is_ok_and(|report| report["processes"][0]["command"] == "sleep 60")
     });
 }
+
+/// The story: a child that was younger than the last look was nobody's, so a second manager of it began or was refused by chance.
+#[test]
+fn a_child_is_managed_from_its_birth_on() {
+    let _turn = serial_with_swap(SWAP_MIB);
+    let folder = TempDir::new();
+    let path = folder.file("child");
+    // After the looks of the first seconds.
+    let script = format!("sleep 3; sleep 60 & echo $! >{path}; wait");
+    let words = [
+        "run",
+        "--best-effort",
+        "--age-every",
+        "60s",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ];
+    let _running = pagetide::command(words.map(str::to_owned)).start();
+    let child = || std::fs::read_to_string(&path).ok()?.trim().parse().ok();
+    let child: u32 = wait::poll(SOON, child).expect("a child");
+    let stat = pagetide::on("stat", child);
+    assert!(stat.status.success(), "{}", stat.stderr);
+    let second = ["attach", "--best-effort", "--for", "1s", &child.to_string()].map(str::to_owned);
+    let second = pagetide::command(second).finish(SOON);
+    assert_eq!(second.status.code(), Some(1), "{}", second.stderr);
+}

@@ -63,10 +63,7 @@ fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
             Response::Stat(manager.stat()?.into_iter().map(named).collect())
         }
         Request::Reclaim { what } => Response::Reclaimed(Done::from(manager.reclaim(*what)?)),
-        Request::Manages { pid } => {
-            let report = manager.report();
-            Response::Manages(report.processes.iter().any(|process| process.pid == *pid))
-        }
+        Request::Manages { pid } => Response::Manages(manager.manages(*pid)?),
         Request::Tenant { path, .. } => {
             let what = format!("there is no tenant {path}: one target is managed here");
             return Err(Error::failed(

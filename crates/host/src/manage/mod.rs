@@ -254,6 +254,14 @@ impl Manager {
         self.driver.watch.finished()
     }
 
+    /// Whether it manages a process, as of now.
+    ///
+    /// # Errors
+    /// The target cannot be read any more.
+    pub fn manages(&mut self, pid: u32) -> Result<bool, WatchError> {
+        self.driver.watch.has(pid)
+    }
+
     /// What was done since the last call, or would have been, and why.
     pub fn actions(&mut self) -> Vec<String> {
         std::mem::take(&mut self.actions)

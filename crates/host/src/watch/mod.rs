@@ -405,6 +405,16 @@ impl Watch {
         Ok(())
     }
 
+    /// Whether a process is one of those that are watched, as of now. The story: a child of three seconds was nobody's until the next look, so
+    /// a second manager of it began or was refused by chance.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn has(&mut self, pid: u32) -> Result<bool, WatchError> {
+        self.follow()?;
+        Ok(self.family.member(pid).is_some() && !self.is_left_out(pid))
+    }
+
     /// The target in words.
     fn name(&self) -> String {
         match &self.settings.target {
