@@ -385,3 +385,31 @@ fn a_child_is_managed_from_its_birth_on() {
     let second = pagetide::command(second).finish(SOON);
     assert_eq!(second.status.code(), Some(1), "{}", second.stderr);
 }
+
+/// The story: as a container's first process the program took its manager along when it ended, and each report was an empty file.
+#[test]
+fn a_report_that_process_1_would_take_along_is_refused() {
+    let _turn = serial_with_swap(SWAP_MIB);
+    let folder = TempDir::new();
+    let path = folder.file("report.json");
+    std::fs::write(&path, "before").expect("room");
+    let script = |option: &str| {
+        let pagetide = pagetide::binary();
+        format!(
+            "unshare --pid --fork --mount-proc {pagetide} run {option} --report {path} -- echo mine"
+        )
+    };
+    for (option, status, stdout) in [("", 1, ""), ("--best-effort", 0, "mine\n")] {
+        let told = said(Command::new("sh").args(["-c", &script(option)]));
+        assert_eq!(
+            (told.status, told.stdout.as_str()),
+            (Some(status), stdout),
+            "{told:?}"
+        );
+        assert!(told.stderr.contains("process 1"), "{told:?}");
+        assert_eq!(
+            std::fs::read_to_string(&path).ok().as_deref(),
+            Some("before")
+        );
+    }
+}

@@ -65,17 +65,25 @@ fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CStrin
     };
     find::check(program)?;
     let argv = words(launch.command)?;
-    let report = launch.report.map(report::create).transpose()?;
+    let mut notes = Vec::new();
+    let wanted = match launch.report.map(report::has_a_writer).transpose() {
+        Err(error) if launch.options.best_effort => {
+            notes.push(error.to_string());
+            None
+        }
+        other => other?,
+    };
+    let report = wanted.map(report::create).transpose()?;
     let record = launch.record.map(|(path, max_bytes)| {
         let about = About::command(launch.command, max_bytes);
         record::create(path).map(|file| (file, about))
     });
     let is_own = report.as_ref().is_some_and(|report| report.is_own);
-    let notes = match companion::start(launch.options, report, record.transpose()?) {
+    let found = match companion::start(launch.options, report, record.transpose()?) {
         Ok(notes) => notes,
         Err(error) if launch.options.best_effort => {
             // Of a program that nobody manages there is no report, and an earlier one is not its own.
-            let _ = launch.report.filter(|_| is_own).map(File::create);
+            let _ = wanted.filter(|_| is_own).map(File::create);
             vec![error.to_string()]
         }
         Err(error) => {
@@ -83,8 +91,8 @@ fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CStrin
             return Err(error.wanting(&wanted));
         }
     };
-    for note in notes {
-        tell(&note);
+    for note in notes.iter().chain(&found) {
+        tell(note);
     }
     before.restore();
     Ok(argv)

@@ -21,6 +21,24 @@ pub(super) struct ReportFile {
     pub(super) is_own: bool,
 }
 
+/// The path, if somebody will be there to write. The story: as process 1 of a container the program took the manager along when it ended, and each
+/// report was an empty file.
+///
+/// # Errors
+/// We are process 1 of our pid namespace: the kernel kills all that is in it as that one ends.
+pub(super) fn has_a_writer(path: &Path) -> Result<&Path, Error> {
+    if std::process::id() != 1 {
+        return Ok(path);
+    }
+    Err(Error::failed(
+        format!(
+            "cannot report to {}: as process 1 of its pid namespace the program takes the manager along when it ends",
+            path.display()
+        ),
+        "start it below an init (docker run --init, tini), or leave out --report and ask `pagetide report 1` while it runs",
+    ))
+}
+
 /// Makes it, or opens it; what is in it stays.
 ///
 /// # Errors
