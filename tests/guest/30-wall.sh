@@ -69,6 +69,13 @@ wall_ends() {
 }
 inside() { is "$(value cgroup.procs)" $pid && is "$(dirname $dir)" "$1"; }
 
+## The story: in a container, where the mount is read-only, root was told to run as root.
+read_only() {
+    unshare -m sh -c "mount -o remount,bind,ro $groups && wall manage ./fill" </dev/null >said 2>&1
+    grep -q "mounted read-only" said && grep -q "remount,rw" said || { cat said; return 1; }
+}
+test_that what_is_read_only_is_called_so read_only
+
 ## Below the root, which may have processes and groups.
 begin a_wall_below_the_root wall manage ./fill
 test_that the_program_is_in_it inside $groups

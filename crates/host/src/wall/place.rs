@@ -68,8 +68,15 @@ impl Request<'_> {
         if self.groups.version == Version::V1 {
             return Ok(Place::below(&own.dir, Limits::default(), None));
         }
-        if hand_down(&own.dir).is_ok() {
-            return Ok(Place::below(&own.dir, Limits::default(), None));
+        match hand_down(&own.dir) {
+            Ok(()) => return Ok(Place::below(&own.dir, Limits::default(), None)),
+            // Nor can any other group be made by that mount. (The story: in a container root was told to run as root.)
+            Err(Errno::ROFS) => {
+                return Err(WallError::ReadOnly {
+                    path: own.dir.clone(),
+                });
+            }
+            Err(_) => {}
         }
         let mut tried = match self.alone(own) {
             Ok(leaf) => return Ok(Place::below(&own.dir, Limits::default(), Some(leaf))),
