@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::guard::{Running, send};
+use crate::guard::{Outcome, Running, send};
 use crate::memcg::MemoryGroup;
 use crate::temp::TempDir;
 use crate::{pagetide, wait};
@@ -67,6 +67,15 @@ impl Tree {
         };
         tree.start();
         tree
+    }
+
+    /// Waits until it has ended by itself.
+    ///
+    /// # Panics
+    /// If it has ended before, or does not in time.
+    pub fn wait(&mut self, limit: Duration) -> Outcome {
+        let serve = self.serve.take().expect("it runs");
+        serve.wait(limit)
     }
 
     /// The root of its tenants, as `--root` has it.

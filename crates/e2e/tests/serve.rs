@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use e2e::guard::Run;
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
 use e2e::tenants::Tree;
@@ -298,6 +299,37 @@ fn a_second_one_is_refused_and_the_first_goes_on() {
     );
     tree.make("a");
     assert!(tree.group("a").is_dir());
+    // (The story: one with another root was mounted over the first, whose end then took the second one's files away.)
+    let (root, mount) = (format!("{}-other", tree.root()), tree.at(""));
+    let mount = mount.to_string_lossy();
+    let mount = mount.trim_end_matches('/');
+    let words = ["serve", "--host", "none", "--root", &root, "--mount", mount];
+    let third = pagetide::command(words).finish(SOON);
+    assert_eq!(third.status.code(), Some(1), "{}", third.stderr);
+    assert!(
+        third.stderr.contains("are mounted there"),
+        "{}",
+        third.stderr
+    );
+    assert!(!tree.group("").with_file_name(&root).exists(), "{root}");
+    assert_eq!(tree.read("a/memory.current").trim(), "0");
+}
+
+/// (The story: it went on without files, said nothing, and used a whole processor.)
+#[test]
+fn one_that_is_unmounted_ends_and_says_why() {
+    let _serial = serial();
+    let mut tree = Tree::serve(&[]);
+    let mount = tree.at("").to_string_lossy().into_owned();
+    let done = Run::new(["umount", "--lazy", mount.trim_end_matches('/')]).finish(SOON);
+    assert!(done.status.success(), "{}", done.stderr);
+    let outcome = tree.wait(SOON);
+    assert_eq!(outcome.status.code(), Some(1), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("not mounted any more"),
+        "{}",
+        outcome.stderr
+    );
 }
 
 /// Tenants that come and go while their files are read and nonsense is written to them.

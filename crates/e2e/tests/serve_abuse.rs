@@ -255,6 +255,38 @@ fn who_asks_for_much_can_be_interrupted() {
     });
 }
 
+/// (The story: the command was gone, and `serve` went on to the last page.)
+#[test]
+fn a_command_that_is_interrupted_stops_what_it_asked_for() {
+    const MUCH: u64 = 768;
+    let _serial = serial();
+    let _swap = Swap::new(1024);
+    let tree = Tree::serve(&[]);
+    tree.make("a");
+    let _sleeper = Sleeper::start(tree.inside("a"), MUCH);
+    let own = pagetide::binary();
+    let words = [
+        "timeout",
+        "0.15",
+        &own,
+        "reclaim",
+        "/a",
+        "--all",
+        "--root",
+        tree.root(),
+    ];
+    let ended = Run::new(words).finish(SOON);
+    assert_eq!(ended.status.code(), Some(124), "{}", ended.stderr);
+    // A batch may be under way.
+    let mut left = 0;
+    wait::until("nothing more leaves", SOON, || {
+        let before = std::mem::replace(&mut left, tree.number("a/memory.current"));
+        std::thread::sleep(Duration::from_millis(500));
+        before == left
+    });
+    assert!(left > MUCH / 8 * MIB, "{left}");
+}
+
 /// (The story: where an entry stands was told by its place among those that there were then, and whoever removed what it listed met half of it.)
 #[test]
 fn all_that_are_listed_can_be_removed_meanwhile() {

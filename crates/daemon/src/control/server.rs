@@ -39,6 +39,8 @@ pub struct ControlServer {
     /// None where a stranger has the name.
     listener: Option<UnixListener>,
     clients: Vec<Client>,
+    /// See [`ControlServer::hung_up`].
+    hung_up: Vec<u64>,
     owner: u32,
 }
 
@@ -83,6 +85,7 @@ impl ControlServer {
         Ok(ControlServer {
             listener: Some(listener),
             clients: Vec::new(),
+            hung_up: Vec::new(),
             owner: rustix::process::geteuid().as_raw(),
         })
     }
@@ -93,6 +96,7 @@ impl ControlServer {
         ControlServer {
             listener: None,
             clients: Vec::new(),
+            hung_up: Vec::new(),
             owner: rustix::process::geteuid().as_raw(),
         }
     }
@@ -120,11 +124,22 @@ impl ControlServer {
         self.poll_later(&mut |request| Answer::Now(handler(request)));
     }
 
+    /// The numbers of answers that nobody waits for any more, since the last call: who asked was interrupted.
+    pub fn hung_up(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.hung_up)
+    }
+
     /// As [`ControlServer::poll`], where an answer may be given later.
     pub fn poll_later(&mut self, handler: &mut dyn FnMut(Request) -> Answer) {
         self.accept();
         for client in &mut self.clients {
+            let waited = match client.phase {
+                Phase::Waiting(number) => Some(number),
+                _ => None,
+            };
             client.step(handler);
+            let has_gone = matches!(client.phase, Phase::Done);
+            self.hung_up.extend(waited.filter(|_| has_gone));
         }
         self.clients.retain(Client::alive);
         debug_assert!(self.clients.len() <= CLIENTS_MAX + WAITING_MAX);

@@ -116,6 +116,9 @@ pub(super) struct Desk {
 pub(super) struct Inbox {
     jobs: Receiver<Job>,
     pipe: UnixStream,
+    /// The other end, held open: once nobody was at a desk (no mount, or none any more) the pipe was readable for ever, and each wait was
+    /// over at once.
+    _theirs: Arc<UnixStream>,
     bell: Bell,
 }
 
@@ -126,10 +129,11 @@ pub(super) fn open(tree: &Shared) -> std::io::Result<(Desk, Inbox)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     theirs.set_nonblocking(true)?;
+    let theirs = Arc::new(theirs);
     let desk = Desk {
         tree: tree.clone(),
         jobs: sender,
-        pipe: Arc::new(theirs),
+        pipe: Arc::clone(&theirs),
         bell: bell.clone(),
     };
     Ok((
@@ -137,6 +141,7 @@ pub(super) fn open(tree: &Shared) -> std::io::Result<(Desk, Inbox)> {
         Inbox {
             jobs: receiver,
             pipe: ours,
+            _theirs: theirs,
             bell: bell.clone(),
         },
     ))

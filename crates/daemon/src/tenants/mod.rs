@@ -157,6 +157,9 @@ impl Ears {
         for number in tree.waiting.interrupted() {
             tree.tenants.cancel(number);
         }
+        for number in self.control.hung_up() {
+            tree.tenants.cancel(number);
+        }
         for (number, got) in tree.tenants.reclaimed() {
             if let Some(got) = tree.waiting.answer(number, got) {
                 self.control.complete(number, &talk::reclaimed(got));
@@ -180,18 +183,28 @@ fn work(
     log: &mut dyn Log,
 ) -> Result<(), Error> {
     loop {
+        // Read while others have the tree: the file may lie where it is we who answer.
+        let reloaded = ears.wake.take_reload().then(|| {
+            ears.notify.reloading();
+            given.asked()
+        });
         let mut held = tree.lock();
         let tree = &mut *held;
         ears.inbox.work(tree);
         tree.tenants.set_refresh(tree.reports.shortest());
         let pause = tree.tenants.work()?;
         ears.answer(tree);
-        if ears.wake.take_reload() {
-            ears.notify.reloading();
-            log.actions(&[reload(given, fixed, tree)]);
+        if let Some(asked) = reloaded {
+            log.actions(&[reload(asked, fixed, tree)]);
             ears.notify.ready();
         }
         tell(tree, mounted, ears.listening.as_mut(), log);
+        if mounted.is_some_and(Mounted::has_ended) {
+            return Err(Error::failed(
+                "the tenants are not mounted any more: somebody has unmounted them",
+                "start it again: tenants, their processes and their limits are as they were",
+            ));
+        }
         if ears.wake.is_stopped() {
             return Ok(());
         }
@@ -259,9 +272,9 @@ fn tell(
     }
 }
 
-/// Reads the configuration once more; a mistake in it changes nothing. What came of it.
-fn reload(given: &Given, fixed: &Fixed, tree: &mut Tree) -> String {
-    let asked = match given.asked() {
+/// The configuration was read once more; a mistake in it changes nothing. What came of it.
+fn reload(asked: Result<Asked, Error>, fixed: &Fixed, tree: &mut Tree) -> String {
+    let asked = match asked {
         Ok(asked) => asked,
         Err(error) => return format!("nothing is changed: {error}; {}", error.hint()),
     };

@@ -46,9 +46,15 @@ pub(super) struct Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
+        let is_there = || fuse_at(&mounts(), &self.at) == self.device;
+        // Its end unmounts whatever is at that place, which may be another's by now.
+        if self.device.is_some() && !is_there() {
+            std::mem::forget(self.session.take());
+            return;
+        }
         drop(self.session.take());
         // Where somebody's working directory or open file is below it, it is still there, and would answer nothing any more.
-        if self.device.is_some() && fuse_at(&mounts(), &self.at) == self.device {
+        if self.device.is_some() && is_there() {
             let _ = unmount(&self.at, UnmountFlags::DETACH);
         }
     }
@@ -67,6 +73,12 @@ fn mounts() -> Vec<u8> {
 }
 
 impl Mounted {
+    /// Whether nobody answers for it any more: it was unmounted, or its thread has failed.
+    pub(super) fn has_ended(&self) -> bool {
+        let session = self.session.as_ref();
+        session.is_none_or(|session| session.guard.is_finished())
+    }
+
     /// There is no such tenant in that directory any more. Who removes one by the file system need not say so.
     pub(super) fn forget(&self, parent: Inode, name: OsString) {
         // Without the thread, which ends with the mount, nobody asks either.
@@ -92,6 +104,17 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
     if rustix::fs::statfs(at).is_err_and(|errno| errno == Errno::NOTCONN) {
         let _ = unmount(at, UnmountFlags::DETACH);
     }
+    let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
+    if fuse_at(&mounts(), &place).is_some() {
+        let what = format!(
+            "cannot mount the tenants at {}: another program's files are mounted there",
+            at.display()
+        );
+        return Err(Error::failed(
+            what,
+            "is it another `pagetide serve`? Each has a directory of its own: give another --mount",
+        ));
+    }
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         MountOption::FSName("pagetide".to_owned()),
@@ -107,7 +130,6 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         open: Open::default(),
         near: Near::begin(),
     };
-    let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
     let mounted = fuser::spawn_mount(files, at, &config).and_then(|session| {
         let notifier = session.notifier();
         let (stale, names) = channel();
@@ -134,6 +156,13 @@ struct Files {
     next: AtomicU64,
     open: Open,
     near: Near,
+}
+
+/// Its thread has ended, and so has the mount: the owner is to know.
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.desk.leave(|_| {});
+    }
 }
 
 impl Files {
