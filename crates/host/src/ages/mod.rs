@@ -88,8 +88,10 @@ pub struct Ages {
     moved: u64,
     /// The time between this round and the one before.
     apart: Duration,
-    /// Bits of files are to stay where that makes no age less exact than an interval; and whether they do in this round.
-    spares_files: (bool, bool),
+    /// Bits of files are to stay where that makes no age less exact than an interval ([`Ages::spare_files`]).
+    may_spare_files: bool,
+    /// They do in this round.
+    spares_files: bool,
     /// The last round in which they did not, milliseconds.
     files_cleared_ms: u64,
     /// [`Ages::swapped_pages`] of processes that are gone.
@@ -122,7 +124,8 @@ impl Ages {
             rounds: 0,
             moved: 0,
             apart: Duration::ZERO,
-            spares_files: (false, false),
+            may_spare_files: false,
+            spares_files: false,
             files_cleared_ms: now_ms,
             of_gone: (0, 0),
         }
@@ -194,12 +197,12 @@ impl Ages {
         }
     }
 
-    /// Rounds between two intervals leave the accessed bits of files set for the kernel, which goes by them when it takes pages at a wall; so
-    /// such a page is as young as the round says, or was used up to an interval before. (The story: of a program that
+    /// From now on, rounds between two intervals leave the accessed bits of files set for the kernel, which goes by them when it takes pages
+    /// at a wall; so such a page is as young as the round says, or was used up to an interval before. (The story: of a program that
     /// thrashed in 66 MiB the kernel threw out its text, which five looks a second had made seem unused: 9,000 to 18,000 pages of it
     /// were read again, 1,300 to 5,200 under the kernel alone.)
-    pub fn spare_files(&mut self, spare: bool) {
-        self.spares_files.0 = spare;
+    pub fn spare_files(&mut self) {
+        self.may_spare_files = true;
     }
 
     /// The mappings of a process; none if it is gone or may not be read.
@@ -247,8 +250,10 @@ impl Ages {
         let before_ms = self.books.last_round_ms();
         self.apart = Duration::from_millis(now_ms.saturating_sub(before_ms));
         let since_cleared = Duration::from_millis(now_ms.saturating_sub(self.files_cleared_ms));
-        self.spares_files.1 = self.spares_files.0 && since_cleared < self.pauses.interval();
-        if !self.spares_files.1 {
+        // A look at its interval may come a little early.
+        let is_early = since_cleared < self.pauses.interval() * 3 / 4;
+        self.spares_files = self.may_spare_files && is_early;
+        if !self.spares_files {
             self.files_cleared_ms = now_ms;
         }
         self.books.begin_round(now_ms);
@@ -415,7 +420,7 @@ impl Ages {
         Bounds {
             pauses: self.pauses,
             apart: self.apart,
-            spares_files: self.spares_files.1,
+            spares_files: self.spares_files,
         }
     }
 

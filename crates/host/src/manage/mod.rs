@@ -211,6 +211,10 @@ impl Manager {
             told: Told::default(),
         };
         manager.begin_waits();
+        if manager.wall.is_some() {
+            // The kernel takes pages there, too, and goes by the same bits.
+            manager.driver.watch.ages_and_proc().0.spare_files();
+        }
         manager.apply_limits();
         manager.look()?;
         Ok(manager)
@@ -423,12 +427,7 @@ impl Manager {
         if self.driver.look_age() < apart {
             return Ok(());
         }
-        // Where a wall is, the kernel takes pages, too, and goes by the same bits.
-        let ages = self.driver.watch.ages_and_proc().0;
-        ages.spare_files(self.wall.is_some());
-        let read = self.read();
-        self.driver.watch.ages_and_proc().0.spare_files(false);
-        read
+        self.read()
     }
 
     /// What is out and old enough goes on to a disk, if it is time.
