@@ -179,6 +179,27 @@ fn a_limit_holds_and_the_program_is_as_it_was() {
     );
 }
 
+/// (The story: a job that was killed is removed next, and then its kill was in nobody's events.)
+#[test]
+fn a_kill_stays_in_the_events_of_those_above() {
+    let _serial = serial();
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    tree.make("a");
+    tree.make("a/b");
+    tree.write("a/b/memory.max", "16m");
+    tree.write("a/b/memory.swap.max", "0");
+    let words = ["/usr/bin/python3", "-c", "b'x' * (64 << 20)"].map(str::to_owned);
+    let killed = Run::new(tree.inside("a/b").into_iter().chain(words)).finish(SOON);
+    assert!(!killed.status.success(), "{}", killed.stderr);
+    let events = || ["oom_kill", "max"].map(|name| tree.line("a/memory.events", name));
+    let [kills, hits] = events();
+    assert!(kills > 0 && hits > 0, "{kills}, {hits}");
+    std::fs::remove_dir(tree.at("a/b")).expect("nobody is there");
+    let after = events();
+    assert!(after[0] == kills && after[1] >= hits, "{after:?}");
+    assert_eq!(tree.line("a/memory.events.local", "oom_kill"), 0);
+}
+
 /// (The story: a limit below what is in use takes its place later, and one of swap, which on version 1 needs it, was forgotten.)
 #[test]
 fn a_limit_of_swap_waits_for_the_one_of_memory() {

@@ -175,7 +175,15 @@ impl Tenants {
     /// ENODEV; the kernel's.
     pub fn take(&mut self, memcg: MemcgId, pid: &str) -> Result<(), Errno> {
         self.may_change(memcg)?;
-        self.tenant(memcg)?.wall.take(pid)
+        let tenant = self.tenant(memcg)?;
+        match tenant.wall.take(pid) {
+            // Version 2: memory was handed down to who is below it, and nobody is any more.
+            Err(Errno::BUSY) if !tenant.of_host => {
+                tenant.wall.hand_down_no_more();
+                tenant.wall.take(pid)
+            }
+            done => done,
+        }
     }
 
     /// Whether there is a process in it or below it.

@@ -2,17 +2,35 @@
 //!
 //! Invariant: what the kernel counts is told as it counts it; the engine's counts stand for what it has none of.
 
-use std::io;
-
 use engine::memcg::{MemcgEvent, MemcgId};
 use rustix::io::Errno;
 
 use super::Tenants;
+use super::tenant::{Counted, Tenant};
 use crate::system::cgroup::Version;
 use crate::system::text::flat;
-use crate::wall::Wall;
 
 impl Tenants {
+    /// What version 1 counts of this tenant alone, for when its group is gone and the kernel's files with it.
+    pub(super) fn note_events(&mut self, memcg: MemcgId) {
+        if self.groups.version == Version::V2 {
+            return;
+        }
+        if let Some(tenant) = self.tenants.get_mut(&memcg) {
+            tenant.counted = Counted::of(&tenant.wall).unwrap_or(tenant.counted);
+        }
+    }
+
+    /// Events of a tenant that is gone stay in the one above it. (The story: a job that was killed is removed next, and its kill was gone from
+    /// the events of who had started it.)
+    pub(super) fn hand_up_events(&mut self, memcg: MemcgId, tenant: &Tenant) {
+        let above = self.driver.machine.tree().parent(memcg);
+        if let Some(above) = above.and_then(|above| self.tenants.get_mut(&above)) {
+            above.of_gone.add(tenant.counted);
+            above.of_gone.add(tenant.of_gone);
+        }
+    }
+
     /// memory.events by name, of it and all below it or of it alone: what the kernel counts (version 2; by version 1 kills, and charges
     /// that met the limit), and what we do. Reclaim of what is under its low is both's to count; version 1 has no other events, and they are the engine's.
     ///
@@ -38,11 +56,13 @@ impl Tenants {
             (Version::V1, true) => vec![memcg],
             (Version::V1, false) => self.below(memcg),
         };
-        let sum = |count: &dyn Fn(&Wall) -> io::Result<u64>| -> u64 {
-            let walls = of.iter().filter_map(|id| self.tenants.get(id));
-            walls.filter_map(|tenant| count(&tenant.wall).ok()).sum()
-        };
-        let (kills, hits) = (sum(&Wall::oom_kills), sum(&Wall::limit_hits));
+        let mut counted = Counted::default();
+        for tenant in of.iter().filter_map(|id| self.tenants.get(id)) {
+            counted.add(Counted::of(&tenant.wall).unwrap_or(tenant.counted));
+            if !is_local {
+                counted.add(tenant.of_gone);
+            }
+        }
         let machine = &mut self.driver.machine;
         let events = match is_local {
             true => *machine.memory_events_local(memcg),
@@ -60,8 +80,8 @@ impl Tenants {
         let count = |event: MemcgEvent| match (event, kernels(event)) {
             (MemcgEvent::Low, kernels) => events.get(event) + kernels.unwrap_or(0),
             (_, Some(kernels)) => kernels,
-            (MemcgEvent::OomKill, None) => kills,
-            (MemcgEvent::Max, None) => hits,
+            (MemcgEvent::OomKill, None) => counted.kills,
+            (MemcgEvent::Max, None) => counted.hits,
             (event, None) => events.get(event),
         };
         Ok(of_memory.map(|event| (event.name(), count(event))).to_vec())

@@ -32,6 +32,7 @@ impl Tenants {
             .collect();
         for (memcg, used) in used {
             self.driver.machine.set_measured(memcg, Pages(used / 4096));
+            self.note_events(memcg);
         }
         self.protect();
     }

@@ -343,6 +343,7 @@ impl Tenants {
             return Err(Errno::PERM);
         }
         self.may_change(memcg)?;
+        self.note_events(memcg);
         self.tenant(memcg)?.wall.remove_tenant()?;
         // The kernel had none below it any more: those went by another's hand, and no look has seen it yet.
         for gone in self.below(memcg).into_iter().skip(1).rev() {
@@ -406,6 +407,7 @@ impl Tenants {
             self.driver.evacuate(memcg);
             self.by_path.remove(&tenant.path);
             self.by_serial.remove(&tenant.serial);
+            self.hand_up_events(memcg, &tenant);
             self.driver.machine.offline(memcg);
             self.protect_without(&tenant);
         }

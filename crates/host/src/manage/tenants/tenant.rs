@@ -50,6 +50,29 @@ pub(super) struct Tenant {
     pub(super) refaults: u64,
     /// What leaves it though no limit asks for it.
     pub(super) minder: Option<Minder>,
+    /// Version 1's counts of itself alone when they were read last, and of those below it that are gone.
+    pub(super) counted: Counted,
+    pub(super) of_gone: Counted,
+}
+
+/// Kills, and charges that met the limit, as version 1 counts them of a group alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) kills: u64,
+    pub(super) hits: u64,
+}
+
+impl Counted {
+    /// Of a group as it is; none where the kernel does not tell.
+    pub(super) fn of(wall: &Wall) -> Option<Counted> {
+        let (kills, hits) = (wall.oom_kills().ok()?, wall.limit_hits().ok()?);
+        Some(Counted { kills, hits })
+    }
+
+    pub(super) fn add(&mut self, other: Counted) {
+        self.kills += other.kills;
+        self.hits += other.hits;
+    }
 }
 
 /// Stands for a limit that is the host's own affair.
@@ -87,6 +110,8 @@ impl Tenant {
             curve: RefaultCurve::default(),
             refaults: 0,
             minder: None,
+            counted: Counted::default(),
+            of_gone: Counted::default(),
         }
     }
 
