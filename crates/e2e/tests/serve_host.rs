@@ -302,7 +302,8 @@ fn who_is_reclaimed_by_hand_is_let_go_of_first() {
     let tree = Tree::serve_host(&host, &["--age-every", "4s"]);
     let at = format!("host/{}", name(&group));
     wait::until("serve looks at it", SOON, || anon(&tree, &at) >= 48 * MIB);
-    for (what, least) in [("16M", 16 * MIB), ("--all", 44 * MIB)] {
+    // Some pages of files are among those that leave.
+    for (what, least) in [("16M", 15 * MIB), ("--all", 44 * MIB)] {
         let pid = program.pid().to_string();
         let outcome = pagetide::command(["reclaim", &pid, what]).finish(SOON);
         assert_eq!(outcome.status.code(), Some(0), "{what}: {}", outcome.stderr);
