@@ -221,7 +221,9 @@ fn by_path<T>(
 impl Fixed {
     /// Refuses to mount over what pagetide itself must find again. Asked before anything is mounted: later the mount itself would be asked, by whoever
     /// is to answer.
-    pub(super) fn hides_nothing(&self) -> Result<(), Error> {
+    ///
+    /// Of the configuration neither its name nor the file itself may be below: SIGHUP has it read once more, by whoever answers for the mount.
+    pub(super) fn hides_nothing(&self, config: Option<&Path>) -> Result<(), Error> {
         let (Some(mount), listen) = (&self.mount, &self.listen) else {
             return Ok(());
         };
@@ -231,8 +233,10 @@ impl Fixed {
             Address::Unix(path) => Some(path.as_path()),
             Address::Tcp(_) => None,
         });
+        let linked = config.and_then(|path| path.canonicalize().ok());
         let files = [Path::new(OURS), &listen.token_file].into_iter();
-        let mut files = files.chain(listen.history.as_deref()).chain(sockets);
+        let files = files.chain(listen.history.as_deref()).chain(sockets);
+        let mut files = files.chain(config).chain(linked.as_deref());
         match files.find(|file| file.starts_with(&place)) {
             None => Ok(()),
             Some(file) => Err(Error::ending(
@@ -441,7 +445,7 @@ mod tests {
                 let asked = given.asked().expect("it is right");
                 asked
                     .fixed
-                    .hides_nothing()
+                    .hides_nothing(None)
                     .err()
                     .map(|error| error.exit_code())
             }
@@ -453,6 +457,27 @@ mod tests {
         assert_eq!(with("/srv/t", tcp, "/srv/t/history"), refused);
         assert_eq!(with("/srv/t", "unix:/srv/t/http", "none"), refused);
         assert_eq!(with("/srv/t", "unix:/srv/http", "/srv/history"), None);
+    }
+
+    /// (The story: SIGHUP had `serve` open a file below its own mount, and wait for its own answer for ever.)
+    #[test]
+    fn a_mount_does_not_hide_the_configuration() {
+        let folder = std::env::temp_dir().join(format!("pagetide-hides-{}", std::process::id()));
+        let (below, beside) = (folder.join("mount"), folder.join("link"));
+        std::fs::create_dir_all(&below).expect("a folder");
+        let file = below.join("pagetide.toml");
+        std::fs::write(&file, "").expect("a file");
+        std::os::unix::fs::symlink(&file, &beside).expect("a link");
+        let given = Given {
+            mount: Some(below),
+            history: Some("none".into()),
+            ..Given::default()
+        };
+        let fixed = given.asked().expect("it is right").fixed;
+        let refused = |config: &Path| fixed.hides_nothing(Some(config)).is_err();
+        let all = [&file, &beside, &folder.join("pagetide.toml")].map(|path| refused(path));
+        std::fs::remove_dir_all(&folder).expect("it was made");
+        assert_eq!(all, [true, true, false]);
     }
 
     #[test]

@@ -77,7 +77,7 @@ const LAST_ANSWER: Duration = Duration::from_secs(1);
 pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
     rights::is_no_servant_of_a_file()?;
     let asked = given.asked()?;
-    asked.fixed.hides_nothing()?;
+    asked.fixed.hides_nothing(given.config.as_deref())?;
     let mut notes = Vec::new();
     if let Err(error) = preflight::swap(&crate::options::Options::default(), None) {
         notes.push(format!(

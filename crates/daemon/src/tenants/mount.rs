@@ -100,9 +100,11 @@ fn forget_stale(notifier: &Notifier, stale: &Receiver<(INodeNo, OsString)>) {
 /// # Errors
 /// There is no such directory, or FUSE cannot be had.
 pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
-    // A killed one's mount answers nothing any more, but for what the kernel keeps of it.
-    if rustix::fs::statfs(at).is_err_and(|errno| errno == Errno::NOTCONN) {
-        let _ = unmount(at, UnmountFlags::DETACH);
+    // A killed one's mount answers nothing any more, but for what the kernel keeps of it; below it there may be another's.
+    while rustix::fs::statfs(at).is_err_and(|errno| errno == Errno::NOTCONN) {
+        if unmount(at, UnmountFlags::DETACH).is_err() {
+            break;
+        }
     }
     let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
     if fuse_at(&mounts(), &place).is_some() {

@@ -415,3 +415,16 @@ fn what_stands_on_a_group_of_somebody_elses_is_not_believed() {
     assert_eq!(found().asked().as_deref(), Some("0 0 max max max max"));
     std::fs::remove_dir(&dir).unwrap();
 }
+
+/// (The story: a program made groups of its own below its tenant; a look had the tenant hand memory down for them, and it took no
+/// process any more.)
+#[test]
+fn somebody_elses_group_changes_nothing_above_it() {
+    let (_tree, groups, own) = version_2("foreign", "");
+    put(&own.dir, "cgroup.subtree_control", "");
+    let foreign = own.dir.join("x");
+    std::fs::create_dir(&foreign).unwrap();
+    let taken = Wall::take_up(&groups, &foreign, MANAGER);
+    assert_eq!(taken.err(), Some(rustix::io::Errno::EXIST));
+    assert_eq!(word(&own.dir, "cgroup.subtree_control"), "");
+}
