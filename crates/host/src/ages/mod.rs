@@ -381,6 +381,8 @@ impl Ages {
         let helpers = together::workers(&jobs, free) - 1;
         while self.helpers.len() < helpers {
             let Some(another) = self.reader.another() else {
+                // To find that out takes milliseconds: it is not tried for each handful of processes.
+                self.processors = 1;
                 break;
             };
             self.helpers.push(another);
