@@ -231,16 +231,24 @@ fn neither_others_nor_containers_move_or_lock_what_is_not_theirs() {
     assert!(moved.stdout.contains("/a\n"), "{moved:?}");
 }
 
+/// MiB that take longer to leave than those who ask below wait.
+const MUCH: u64 = 768;
+
+/// A tenant `a` with so much.
+fn large() -> (Tree, Sleeper) {
+    let tree = Tree::serve(&[]);
+    tree.make("a");
+    let sleeper = Sleeper::start(tree.inside("a"), MUCH);
+    (tree, sleeper)
+}
+
 /// (The story: who wrote to memory.reclaim slept until all was done, whatever signal it got: the kernel had been told that it cannot be
 /// interrupted.)
 #[test]
 fn who_asks_for_much_can_be_interrupted() {
-    const MUCH: u64 = 768;
     let _serial = serial();
     let _swap = Swap::new(1024);
-    let tree = Tree::serve(&[]);
-    tree.make("a");
-    let _sleeper = Sleeper::start(tree.inside("a"), MUCH);
+    let (tree, _sleeper) = large();
     let file = tree.at("a/memory.reclaim").to_string_lossy().into_owned();
     let script = format!("echo 100g > {file}");
     // So soon that it cannot be over, however fast memory leaves here.
@@ -258,12 +266,9 @@ fn who_asks_for_much_can_be_interrupted() {
 /// (The story: the command was gone, and `serve` went on to the last page.)
 #[test]
 fn a_command_that_is_interrupted_stops_what_it_asked_for() {
-    const MUCH: u64 = 768;
     let _serial = serial();
     let _swap = Swap::new(1024);
-    let tree = Tree::serve(&[]);
-    tree.make("a");
-    let _sleeper = Sleeper::start(tree.inside("a"), MUCH);
+    let (tree, _sleeper) = large();
     let own = pagetide::binary();
     let words = [
         "timeout",
