@@ -384,6 +384,11 @@ fn a_guard_has_no_rights_of_its_file() {
     };
     wait::until("its wall", SOON, || wall().is_some());
     let wall = wall().expect("it stands");
+    let limit = || std::fs::read_to_string(format!("{wall}/memory.limit_in_bytes"));
+    // (The program enters before the limit is set, and begins after it.)
+    wait::until("its limit", SOON, || {
+        limit().is_ok_and(|text| text.trim() == "67108864")
+    });
     const LIFTS: &str = "import os, subprocess, sys\n\
         line, other = os.pipe(), os.pipe()\n\
         os.close(other[1])\n\
@@ -394,8 +399,7 @@ fn a_guard_has_no_rights_of_its_file() {
         .split_whitespace()
         .chain(["/usr/bin/python3", "-c", LIFTS, &copy, &wall]);
     let _ = Run::new(words).finish(SOON);
-    let limit = std::fs::read_to_string(format!("{wall}/memory.limit_in_bytes"));
-    assert_eq!(limit.expect("it stands").trim(), "67108864");
+    assert_eq!(limit().expect("it stands").trim(), "67108864");
     drop(limited);
 }
 
