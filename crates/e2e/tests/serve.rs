@@ -97,11 +97,18 @@ fn what_is_refused_is_refused_as_by_the_kernel() {
         ("a/cgroup.procs", "4194305", 3),
         ("a/memory.reclaim", "1g", TRY_AGAIN),
         ("a/memory.max", "\0", INVALID),
+        // A file that we do not have, and controllers. (FUSE says ENOSYS of itself.)
+        ("a/memory.oom.group", "1", 13),
+        ("a/cgroup.subtree_control", "+cpu", 2),
+        ("a/cgroup.subtree_control", "+x", INVALID),
     ] {
         // An empty text is no write at all; a line break is one.
         let text = if text.is_empty() { "\n" } else { text };
         assert_eq!(tree.try_write(file, text), Err(errno), "{text:?} > {file}");
     }
+    let renamed = std::fs::rename(tree.at("a"), tree.at("b"));
+    assert_eq!(renamed.map_err(|error| error.raw_os_error()), Err(Some(1)));
+    tree.write("a/cgroup.subtree_control", "+memory -cpu");
     tree.write("a/memory.max", "1048577");
     assert_eq!(tree.read("a/memory.max"), "1048576\n", "down to a page");
     // As sizeof of a text has it.
@@ -251,6 +258,63 @@ fn who_is_protected_keeps_its_pages_while_neighbours_give() {
 }
 
 /// Killed at any time: programs go on, and the next one has the same tenants under the same limits.
+/// Bins are the root's. (They went with it where `serve` ended in order while it had no tenant.)
+#[test]
+fn what_was_asked_of_an_empty_tree_is_there_for_the_next() {
+    let _serial = serial();
+    let mut tree = Tree::serve(&[]);
+    tree.write("node0/workingset_report/page_age_intervals", "1000,2000");
+    tree.end();
+    tree.start();
+    let bins = |tree: &Tree| tree.read("node0/workingset_report/page_age_intervals");
+    assert_eq!(bins(&tree), "1000,2000\n");
+    tree.write("node0/workingset_report/page_age_intervals", "\n");
+    tree.end();
+    assert!(!tree.group("").exists(), "nothing is kept of nothing");
+}
+
+/// The story: each `run` in a tenant was a line in the journal; and the wall of one that was killed with its guard was a tenant for ever.
+#[test]
+fn the_wall_of_a_run_is_no_tenant() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    tree.make("a");
+    let run = [
+        &pagetide::binary(),
+        "run",
+        "--memory-max",
+        "64M",
+        "--",
+        "sleep",
+        "600",
+    ];
+    let run = Run::new(run).under(tree.inside("a")).start();
+    let wall = || {
+        let mut below = std::fs::read_dir(tree.group("a")).expect("it is there");
+        below.find_map(|one| {
+            let path = one.ok()?.path();
+            let is_wall = path.file_name()?.to_str()?.starts_with("pagetide-");
+            is_wall.then_some(path)
+        })
+    };
+    wait::until("the wall", SOON, || wall().is_some());
+    let looks = || tree.line("a/memory.stat", "anon");
+    wait::until("a look at who is beside", SOON, || looks() < 64 * MIB);
+    std::thread::sleep(Duration::from_secs(2));
+    let said = tree.said();
+    assert!(!said.contains("is not managed"), "{said}");
+    let name = wall().expect("it stands");
+    let name = name.file_name().unwrap_or_default().to_string_lossy();
+    assert!(!tree.at(&format!("a/{name}")).exists(), "a tenant");
+    let made = std::fs::create_dir(tree.at("a/pagetide-7-8"));
+    assert_eq!(
+        made.map_err(|error| error.raw_os_error()),
+        Err(Some(INVALID))
+    );
+    drop(run);
+}
+
 #[test]
 fn a_killed_one_is_followed_by_the_next() {
     let _serial = serial();

@@ -38,6 +38,17 @@ fn anon(tree: &Tree, tenant: &str) -> u64 {
     tree.line(&format!("{tenant}/memory.stat"), "anon")
 }
 
+/// The story: what was asked of a group that may not be changed had nowhere to be noted, and after a restart its reports were off.
+fn is_asked_after_a_restart(tree: &mut Tree, at: &str) {
+    let asked = format!("{at}/memory.workingset.refresh_interval");
+    for interval in ["N0=500", "N0=0"] {
+        tree.write(&asked, interval);
+        tree.kill();
+        tree.start();
+        assert_eq!(tree.read(&asked).trim_end(), interval);
+    }
+}
+
 #[test]
 fn groups_of_the_host_are_followed_and_never_touched() {
     let _serial = serial();
@@ -45,7 +56,7 @@ fn groups_of_the_host_are_followed_and_never_touched() {
     let host = MemoryGroup::new();
     let early = host.below();
     let first = inside(&early, 48);
-    let tree = Tree::serve_host(&host, &["--age-every", "500ms"]);
+    let mut tree = Tree::serve_host(&host, &["--age-every", "500ms"]);
     let at = format!("host/{}", name(&early));
     wait::until("its pages are known", SOON, || anon(&tree, &at) >= 48 * MIB);
     assert_eq!(
@@ -90,6 +101,8 @@ fn groups_of_the_host_are_followed_and_never_touched() {
         tree.read(&format!("{at}/memory.workingset.page_age"))
             .contains("anon=")
     );
+
+    is_asked_after_a_restart(&mut tree, &at);
 
     // A reclaim of all takes from who was made, and from the host nothing.
     assert_eq!(tree.try_write("memory.reclaim", "8m"), Err(TRY_AGAIN));

@@ -207,7 +207,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/host/src/manage/tenants",
         &[
-            &["budget", "by_path", "cache"],
+            &["budget", "by_path", "cache", "host_notes"],
             &["tenant", "under_way"],
             &["host", "pressure", "protection"],
             &["unmapped", "list", "curves"],

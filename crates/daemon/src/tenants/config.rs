@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use host::manage::tenants::Tenants;
 use host::system::PathPattern;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, de};
@@ -239,7 +240,7 @@ impl Config {
     }
 }
 
-/// What of a path no tenant can be called: files of a tenant's directory and the root's nodes are found by their names first, and the kernel's names
+/// What of a path no tenant can be called: walls of `run` have names of their own, files of a tenant's directory and the root's nodes are found by their names first, and the kernel's names
 /// hold no line break.
 fn taken_name(path: &str) -> Option<&str> {
     let is_node = |part: &str| {
@@ -249,7 +250,10 @@ fn taken_name(path: &str) -> Option<&str> {
     let mut parts = path.split('/').enumerate();
     let found = parts.find(|(depth, part)| {
         let is_file = [true, false].map(|is_root| File::named(part.as_ref(), is_root));
-        is_file.iter().any(Option::is_some) || (*depth == 0 && is_node(part)) || part.contains('\n')
+        is_file.iter().any(Option::is_some)
+            || (*depth == 0 && is_node(part))
+            || part.contains('\n')
+            || !Tenants::may_be_called(part)
     });
     found.map(|(_, part)| part)
 }
@@ -490,7 +494,13 @@ mod tests {
     /// (The story: one with the name of a file was made, and could neither be entered nor removed through the mount.)
     #[test]
     fn no_tenant_has_the_name_of_something_else() {
-        for path in ["memory.stat", "node12", "a/memory.stat", "a/b\nc"] {
+        for path in [
+            "memory.stat",
+            "node12",
+            "a/memory.stat",
+            "a/b\nc",
+            "a/pagetide-77-4711",
+        ] {
             assert!(taken_name(path).is_some(), "{path}");
         }
         for path in ["a/node0", "node", "nodes", "node1a", "memory", "a.b/c"] {

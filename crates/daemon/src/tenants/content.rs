@@ -102,7 +102,7 @@ pub(super) fn write(
     change(tenants, reports, place, text)?;
     if place.file.is_of_reports() {
         let noted = reports.noted(place.serial, tenants.nodes());
-        // Where groups take no notes, or may not be changed, it is forgotten with us.
+        // Where groups take no notes it is forgotten with us.
         let _ = tenants.note_reports(place.memcg, &noted);
     }
     Ok(Written::Done)
@@ -175,13 +175,25 @@ fn limit_of(limits: &mut Limits, file: File) -> Option<&mut Limit> {
     }
 }
 
-/// Whoever asks for memory to be handed down has it already.
+/// Controllers of version 2 that no tenant has.
+const OTHERS: [&str; 8] = [
+    "cpu", "cpuset", "io", "pids", "rdma", "misc", "hugetlb", "dmem",
+];
+
+/// Whoever asks for memory to be handed down has it already, and whoever wants others taken away has that, too. (The kernel's numbers: no such
+/// controller EINVAL, one that is not here ENOENT.)
 fn subtree_control(text: &str) -> Result<(), Errno> {
-    let mut words = text.split_ascii_whitespace();
-    match words.all(|word| word == "+memory") {
-        true => Ok(()),
-        false => Err(Errno::OPNOTSUPP),
+    for word in text.split_ascii_whitespace() {
+        let (sign, name) = word.split_at_checked(1).ok_or(Errno::INVAL)?;
+        match (sign, name) {
+            ("+", "memory") => {}
+            ("-", "memory") => return Err(Errno::OPNOTSUPP),
+            ("-", name) if OTHERS.contains(&name) => {}
+            ("+", name) if OTHERS.contains(&name) => return Err(Errno::NOENT),
+            _ => return Err(Errno::INVAL),
+        }
     }
+    Ok(())
 }
 
 /// As the kernel has it. Version 1 has no such file, and neither has the first group of version 2.

@@ -158,8 +158,14 @@ impl Reports {
     }
 
     /// All that was asked for a tenant, for the next manager: a line for each setting, with its name and what would be written for each node. The
-    /// root's have the bins of all.
+    /// root's have the bins of all. Empty if nothing was.
     pub(super) fn noted(&self, serial: u64, nodes: &[u32]) -> String {
+        let text = self.all_of(serial, nodes);
+        let is_asked = text != Reports::default().all_of(serial, nodes);
+        if is_asked { text } else { String::new() }
+    }
+
+    fn all_of(&self, serial: u64, nodes: &[u32]) -> String {
         let mut text = String::new();
         for (which, name) in SETTINGS {
             let _ = write!(text, "{name} {}", self.print(serial, which, nodes, None));

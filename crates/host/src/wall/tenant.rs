@@ -4,14 +4,17 @@
 //! has no living manager before it. What was asked for it stands on it, so that whoever takes it up knows: what stands on a group
 //! whose directory others own or may write was written by anybody, and is not believed.
 
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, XattrFlags, fgetxattr, fgetxattr_query, flock, fsetxattr};
+use rustix::fs::{
+    FlockOperation, XattrFlags, fgetxattr, fgetxattr_query, flock, fremovexattr, fsetxattr,
+};
 use rustix::io::Errno;
 
 use super::limits::Limits;
-use super::mark::Mark;
+use super::mark::{self, Mark};
 use super::{Wall, files, group_of, lowered, place};
 use crate::system::cgroup::{Version, parse_procs};
 use crate::system::proc::read_path;
@@ -22,6 +25,8 @@ use crate::system::{Groups, Identity};
 const ASKED: &str = "user.pagetide.asked";
 /// What was asked of its reports, in the words of whoever makes them.
 const REPORTS: &str = "user.pagetide.reports";
+/// The same of groups that take no notes from us, on the tree's root.
+const REPORTS_OF_OTHERS: &str = "user.pagetide.reports.others";
 /// What the kernel keeps of a group: never reclaimed, and last of all.
 const PROTECTION: [&str; 2] = ["memory.min", "memory.low"];
 /// Others may go through a tenant's directory and read its files by name, and not open it: whoever can, can lock it, and who holds
@@ -116,6 +121,12 @@ impl Wall {
     #[must_use]
     pub fn is_marked(path: &Path) -> bool {
         files::open_dir(path).is_ok_and(|dir| Mark::of(&dir).is_some())
+    }
+
+    /// Whether a group of this name is the wall of a `run`: its manager's, and if that is dead, the next `run`'s to take up.
+    #[must_use]
+    pub(crate) fn is_of_run(name: &OsStr) -> bool {
+        mark::is_name(name).is_some()
     }
 
     /// The kernel's own limits on it: max, high and swap.max in bytes.
@@ -292,8 +303,29 @@ impl Wall {
         self.noted(REPORTS)
     }
 
+    /// Remembers what was asked of reports of groups that are not this one, and take no notes.
+    ///
+    /// # Errors
+    /// The kernel's: E2BIG of more than 64 KiB.
+    pub fn note_reports_of_others(&self, text: &str) -> Result<(), Errno> {
+        self.note(REPORTS_OF_OTHERS, text)
+    }
+
+    /// That, if anything.
+    #[must_use]
+    pub fn reports_of_others(&self) -> Option<String> {
+        self.noted(REPORTS_OF_OTHERS)
+    }
+
+    /// Nothing is noted where nothing was asked.
     fn note(&self, name: &str, text: &str) -> Result<(), Errno> {
-        fsetxattr(self.dir(), name, text.as_bytes(), XattrFlags::empty())
+        if !text.is_empty() {
+            return fsetxattr(self.dir(), name, text.as_bytes(), XattrFlags::empty());
+        }
+        match fremovexattr(self.dir(), name) {
+            Err(Errno::NODATA) => Ok(()),
+            done => done,
+        }
     }
 
     /// What we wrote there.

@@ -154,19 +154,31 @@ impl Tenants {
         self.driver.set_noreuse(noreuse);
     }
 
-    /// Remembers on its group what was asked of its reports.
+    /// Remembers what was asked of its reports: on its group, or, of a group of the host that may not be changed, on the tree's root. An
+    /// empty text is nothing.
     ///
     /// # Errors
-    /// ENODEV; EPERM of a group of the host that may not be changed; the kernel's.
-    pub fn note_reports(&self, memcg: MemcgId, text: &str) -> Result<(), Errno> {
-        self.may_change(memcg)?;
-        self.tenant(memcg)?.wall.note_reports(text)
+    /// ENODEV; the kernel's.
+    pub fn note_reports(&mut self, memcg: MemcgId, text: &str) -> Result<(), Errno> {
+        if self.may_change(memcg).is_ok() {
+            return self.tenant(memcg)?.wall.note_reports(text);
+        }
+        let path = self.tenant(memcg)?.path.clone();
+        let by_path = &self.by_path;
+        self.host_notes
+            .note(&path, text, |path| by_path.contains_key(path));
+        let root = self.tenant(MemcgId::ROOT)?;
+        root.wall.note_reports_of_others(&self.host_notes.text())
     }
 
-    /// What was remembered there, if anything.
+    /// What was remembered, if anything.
     #[must_use]
     pub fn noted_reports(&self, memcg: MemcgId) -> Option<String> {
-        self.tenant(memcg).ok()?.wall.reports()
+        let tenant = self.tenant(memcg).ok()?;
+        if self.may_change(memcg).is_ok() {
+            return tenant.wall.reports();
+        }
+        self.host_notes.of(&tenant.path).map(str::to_owned)
     }
 
     /// Moves a process in, as the kernel does for the same words.

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::Tenants;
 use crate::report::Curve;
+use crate::wall::Wall;
 use crate::watch::curve::{Seen, told};
 
 impl Tenants {
@@ -42,6 +43,9 @@ impl Tenants {
     /// # Errors
     /// ENODEV.
     pub fn curve(&self, memcg: MemcgId) -> Result<Option<Curve>, Errno> {
-        Ok(told(&self.tenant(memcg)?.curve))
+        // Its limit is held against all that its group is charged for.
+        let kernel = |wall: &Wall| self.groups.usage(wall.group()).ok()??.kernel;
+        let tenant = self.tenant(memcg)?;
+        Ok(told(&tenant.curve).map(|curve| curve.with_kernel(kernel(&tenant.wall))))
     }
 }

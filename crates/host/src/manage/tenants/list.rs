@@ -42,6 +42,10 @@ impl Tenants {
         while let Some(parent) = above.pop() {
             above.extend(self.list_below(parent, &mut listing));
         }
+        if let Some(root) = self.tenants.get(&MemcgId::ROOT) {
+            let root = &root.wall.group().dir;
+            self.unheld.retain(|path| root.join(path).is_dir());
+        }
         listing
     }
 
@@ -109,6 +113,10 @@ impl Tenants {
     /// The tenant of a group that is there.
     fn take_up(&mut self, parent: MemcgId, path: PathBuf, dir: &Path) -> Option<MemcgId> {
         let of_host = self.tenants.get(&parent)?.of_host;
+        // (The story: each `run` in a tenant was a line in the journal, and a wall whose manager had died was ours for ever.)
+        if !of_host && path.file_name().is_some_and(Wall::is_of_run) {
+            return None;
+        }
         let wall = match of_host {
             true => Wall::of_host(&self.groups, dir, self.manager),
             false => Wall::take_up(&self.groups, dir, self.manager),

@@ -5,7 +5,7 @@
 //! kernel says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time,
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
-//! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`; `tenant`, `under_way` (reclaims in slices); here the tree and its
+//! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`, `host_notes`; `tenant`, `under_way` (reclaims in slices); here the tree and its
 //! clock; `host` (the host's own groups), `pressure`, `protection`; `unmapped` (page cache), `curves`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`,
 //! `ask`, `events`, `reclaim` (what people ask for), `figures` (of all at once).
 
@@ -18,6 +18,7 @@ mod events;
 pub mod figures;
 mod hold;
 mod host;
+mod host_notes;
 mod list;
 mod look;
 mod policy;
@@ -44,6 +45,7 @@ pub use super::options::Limits;
 pub use ask::{Ages, NodeAges, NodeUsage, Usage};
 pub use budget::LookBudget;
 pub use host::HostGroups;
+use host_notes::HostNotes;
 pub use policy::Policies;
 pub use pressure::Watermarks;
 pub use write_back::WriteBackAges;
@@ -128,6 +130,7 @@ pub struct Tenants {
     actions: Vec<String>,
     /// Tenants that were reclaimed since somebody asked, though nobody had asked for that.
     pressed: BTreeSet<MemcgId>,
+    host_notes: HostNotes,
     /// Groups with our mark that could not be had, each told of once.
     unheld: BTreeSet<PathBuf>,
     /// Who came since somebody asked, by number.
@@ -195,6 +198,7 @@ impl Tenants {
             others: settings.others,
             actions: Vec::new(),
             pressed: BTreeSet::new(),
+            host_notes: HostNotes::parse(&wall.reports_of_others().unwrap_or_default()),
             unheld: BTreeSet::new(),
             came: Vec::new(),
             gone: Vec::new(),
@@ -314,12 +318,21 @@ impl Tenants {
         children.filter_map(|id| Some((self.tenants.get(&id)?.path.as_path(), id)))
     }
 
+    /// Whether a tenant may have this name: walls of `run` have names of their own.
+    #[must_use]
+    pub fn may_be_called(name: &str) -> bool {
+        !Wall::is_of_run(name.as_ref())
+    }
+
     /// Makes a tenant.
     ///
     /// # Errors
-    /// The kernel's for the group.
+    /// The kernel's for the group; EINVAL for a name that it may not have.
     pub fn make(&mut self, parent: MemcgId, name: &str) -> Result<MemcgId, Errno> {
         self.may_change(parent)?;
+        if !Tenants::may_be_called(name) {
+            return Err(Errno::INVAL);
+        }
         let above = self.tenant(parent)?;
         let of_host = above.of_host;
         let (path, dir) = (above.path.join(name), above.wall.group().dir.join(name));
@@ -365,10 +378,15 @@ impl Tenants {
         }
     }
 
-    /// Ends: tenants stay as they are, and a root that holds nothing, nobody and no limit is removed.
+    /// Ends: tenants stay as they are, and a root that holds nobody, no limit and nothing that was asked of reports is removed.
     pub fn end(&self) {
         let root = self.tenants.get(&MemcgId::ROOT);
-        if let Some(root) = root.filter(|root| root.limits == Limits::default()) {
+        let is_asked = |root: &&Tenant| {
+            root.limits != Limits::default()
+                || root.wall.reports().is_some()
+                || !self.host_notes.is_empty()
+        };
+        if let Some(root) = root.filter(|root| !is_asked(root)) {
             // EBUSY where there are tenants or processes.
             let _ = root.wall.remove_tenant();
         }
