@@ -118,7 +118,8 @@ struct Eyes(Watch);
 impl Watching for Eyes {
     fn next(&mut self) -> Result<Report, Failure> {
         let mut report = self.0.look()?;
-        report.curve = self.0.curve();
+        let curve = self.0.curve();
+        report.curve = curve.map(|curve| curve.with_kernel(report.kernel_bytes));
         Ok(report)
     }
 

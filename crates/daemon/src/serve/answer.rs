@@ -55,7 +55,8 @@ fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
     Ok(match request {
         Request::Report {} => {
             let mut report = manager.report();
-            report.curve = manager.curve();
+            let curve = manager.curve();
+            report.curve = curve.map(|curve| curve.with_kernel(report.kernel_bytes));
             Response::Report(Box::new(report))
         }
         Request::Stat {} => {

@@ -31,6 +31,9 @@ pub struct Curve {
     pub untouched_bytes: u64,
     /// Time of which nothing is known: the ages of more than a twentieth of the pages were unknown, milliseconds.
     pub blind_ms: u64,
+    /// What the kernel itself has of the group's charge (stacks, page tables, slab): a limit counts it, and it never leaves. 0 where
+    /// the group is not the target's own.
+    pub kernel_bytes: u64,
     /// By size.
     pub points: Vec<CurvePoint>,
     /// What may come back in a minute at the size to choose, in tenths of a percent of the working set.
@@ -61,7 +64,8 @@ pub struct CurvePoint {
 /// A size to choose.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Recommended {
-    /// What to give as `--memory-max`: of a limit so much more than the memory is kept free, that the program does not meet it.
+    /// What to give as `--memory-max`: that memory and the kernel's own, and as much more as is kept free of a limit, so that the program does
+    /// not meet it.
     pub limit_bytes: u64,
     /// What to give as `--age-every`, milliseconds: beyond its four generations the engine keeps no order, and it takes
     /// none of the youngest two; so three of them are as long as the oldest page that is held was idle.
@@ -74,9 +78,11 @@ pub struct Recommended {
     pub refaults_per_minute: f64,
 }
 
-impl From<&CurvePoint> for Recommended {
-    fn from(point: &CurvePoint) -> Recommended {
-        let limit = u128::from(point.bytes) * 1000 / u128::from(HELD_PER_MILLE);
+impl Recommended {
+    /// That size, of a program for which the kernel has so much memory of its own.
+    fn of(point: &CurvePoint, kernel_bytes: u64) -> Recommended {
+        let charged = u128::from(point.bytes) + u128::from(kernel_bytes);
+        let limit = charged * 1000 / u128::from(HELD_PER_MILLE);
         Recommended {
             limit_bytes: u64::try_from(limit)
                 .map_or(u64::MAX, |limit| limit.next_multiple_of(4096)),
@@ -115,7 +121,8 @@ impl Curve {
         let is_told = |point: &&CurvePoint| number(point.watched_ms) >= needed;
         let told = self.points.iter().rev().filter(is_told);
         let fits = |point: &&CurvePoint| point.refaults_per_minute <= allowed;
-        told.take_while(fits).last().map(Recommended::from)
+        let chosen = told.take_while(fits).last();
+        chosen.map(|point| Recommended::of(point, self.kernel_bytes))
     }
 
     /// The point farthest below the straight line between both ends of the curve; none where nothing is below it.
@@ -136,7 +143,15 @@ impl Curve {
             .points
             .iter()
             .max_by(|one, other| below(one).total_cmp(&below(other)))?;
-        (below(farthest) > 0.0).then(|| Recommended::from(farthest))
+        (below(farthest) > 0.0).then(|| Recommended::of(farthest, self.kernel_bytes))
+    }
+
+    /// The same of a group in which the kernel has so much memory of its own, if that is known: sizes are chosen anew.
+    #[must_use]
+    pub fn with_kernel(mut self, kernel_bytes: Option<u64>) -> Curve {
+        self.kernel_bytes = kernel_bytes.unwrap_or(0);
+        let rule = self.refaults_per_mille;
+        self.recommending(rule)
     }
 
     /// Chooses sizes anew, by this rule.
@@ -191,6 +206,14 @@ mod tests {
             "half a percent more, whole pages"
         );
         assert!((chosen.refaults_per_minute - 99.9).abs() < 1e-9);
+        // The story: the limit is held against the group's charge, so what the kernel had of it was missing for pages.
+        let with_kernel = curve.clone().recommending(2.0).with_kernel(Some(20 << 20));
+        let chosen = with_kernel.recommended.expect("as before");
+        assert_eq!(chosen.bytes, 3 << 20);
+        assert_eq!(
+            chosen.limit_bytes,
+            (23_u64 << 20) * 1000 / 995 / 4096 * 4096 + 4096
+        );
         let strict = curve.smallest(0.5).expect("25 a minute");
         assert_eq!(strict.bytes, 6 << 20);
     }
