@@ -134,6 +134,37 @@ fn swap_that_fills_up_on_the_way() {
     let _ = managed.touch();
 }
 
+/// A manager stays as long as any descendant of its first process. (The story: it answered for whoever got that one's number: `reclaim` of
+/// that process parked the descendants, and another manager was refused.)
+#[test]
+fn a_manager_does_not_speak_for_who_has_its_first_ones_number() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let script = format!(
+        "{pagetide} run --evict-older-than 1h -- sh -c 'echo $$ >{file}; setsid {sleeper} 16 >/dev/null & sleep 1' &
+         wait $!; first=$(cat {file})
+         {pagetide} stat $first >/dev/null; echo descendants $?
+         echo $((first - 1)) >/proc/sys/kernel/ns_last_pid
+         {sleeper} 16 >/dev/null & second=$!
+         echo same $((first == second))
+         {pagetide} stat $second; echo stat $?
+         {pagetide} attach --for 1s $second; echo attach $?
+         kill -9 $second",
+        sleeper = programs::c("sleeper"),
+        pagetide = pagetide::binary(),
+        file = "/tmp/pagetide-first",
+    );
+    // Namespaces of its own, where nobody else takes ids or files.
+    let script = format!("mount -t tmpfs none /tmp; {script}");
+    let words = ["unshare", "--pid", "--mount", "--fork", "--mount-proc"];
+    let words = words.into_iter().chain(["sh", "-c", &script]);
+    let outcome = Run::new(words).finish(LIMIT);
+    let said = format!("{}{}", outcome.stdout, outcome.stderr);
+    for word in ["descendants 0", "same 1", "stat 1", "attach 0"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
 /// The program ends while it is managed, and the next process of the machine gets its id: it is nobody's.
 #[test]
 fn an_id_that_is_used_again_is_another_process() {

@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use host::system::Proc;
+
 use super::client::{is_managed, speaks_for};
 use super::{ControlError, Request, Response, Tenant, ask, manager_of};
 
@@ -27,7 +29,8 @@ pub struct Managed {
 /// [`ControlError`] of the tenant's own name.
 pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
     let is_believed = |_: &u32| tenant.pid().is_none_or(|pid| speaks_for(tenant, pid));
-    if let Some(manager) = manager_of(tenant)?.filter(is_believed) {
+    let manager = manager_of(tenant)?.filter(is_believed);
+    if let Some(manager) = manager.filter(|_| !is_anothers(tenant)) {
         let tenant = tenant.clone();
         return Ok(Some(Managed { tenant, manager }));
     }
@@ -47,11 +50,26 @@ pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
         }))
 }
 
-/// Whether somebody listens under the name of a tenant's manager whom nobody believes: names are anybody's.
+/// Whether who listens under the name of a process's manager has nothing to do with that process. A manager stays as long as any
+/// descendant of its first process does, and by then another process may have that number. One that does not say so is believed:
+/// it may be about to begin. (The story: `reclaim` of the later process parked the earlier one's descendants.)
+fn is_anothers(tenant: &Tenant) -> bool {
+    let Some(pid) = tenant.pid() else {
+        return false;
+    };
+    let stat = Proc::system().and_then(|proc| proc.stat(pid));
+    let lives = stat.is_ok_and(|stat| stat.is_some_and(|stat| !stat.is_over()));
+    let answer = || ask(tenant, &Request::Manages { pid }, WITHIN);
+    lives && matches!(answer(), Ok(Response::Manages(false)))
+}
+
+/// Whether somebody listens under the name of a tenant's manager who is not that: whom nobody believes, for names are anybody's, or who has
+/// the name from an earlier process.
 #[must_use]
 pub fn is_held_by_a_stranger(tenant: &Tenant) -> bool {
     let has_name = manager_of(tenant).is_ok_and(|held| held.is_some());
-    has_name && tenant.pid().is_some_and(|pid| !speaks_for(tenant, pid))
+    let is_stranger = |pid| !speaks_for(tenant, pid) || is_anothers(tenant);
+    has_name && tenant.pid().is_some_and(is_stranger)
 }
 
 /// Processes that have a manager of their own. Whoever takes such a name without being one can hide its own processes by
