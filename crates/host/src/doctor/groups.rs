@@ -8,7 +8,8 @@ use rustix::fs::{Access as Mode, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
 use crate::system::cgroup::Version;
-use crate::system::{Groups, Proc};
+use crate::system::{Group, Groups, Proc};
+use crate::wall::make_room;
 
 use super::Finding;
 
@@ -22,6 +23,8 @@ pub(super) enum Access {
         mount: String,
         /// The group that may be written, or the kernel's answer.
         writable: Result<String, Errno>,
+        /// Nothing can be limited below it, for it has processes of others: what to do.
+        crowded: Option<String>,
     },
 }
 
@@ -36,6 +39,8 @@ impl Access {
         };
         // Ours may have been given to us where the rest was not.
         let ours = groups.of_process(proc, std::process::id()).ok().flatten();
+        let crowded = ours.as_ref().filter(|own| is_crowded(&groups, own));
+        let crowded = crowded.map(|own| make_room(&own.dir));
         let own = ours.filter(|group| write(&group.dir).is_ok());
         let writable = write(&groups.mount)
             .map(|()| "/".to_owned())
@@ -47,18 +52,20 @@ impl Access {
             version: groups.version,
             mount: groups.mount.display().to_string(),
             writable,
+            crowded,
         }
     }
 
     pub(super) fn judge(&self) -> Finding {
         let topic = "control groups";
-        let (version, mount, writable) = match self {
+        let (version, mount, writable, crowded) = match self {
             Access::None(why, hint) => return Finding::limited(topic, why, hint),
             Access::Some {
                 version,
                 mount,
                 writable,
-            } => (version, mount, writable),
+                crowded,
+            } => (version, mount, writable, crowded),
         };
         let version = match version {
             Version::V1 => "version 1",
@@ -69,6 +76,10 @@ impl Access {
                 "{version} at {mount}, {why}: groups can be read, none can be made, so a limit holds between two looks alone"
             )
         };
+        if let (Ok(_), Some(hint)) = (writable, crowded) {
+            let why = cannot("where our own group has other processes");
+            return Finding::limited(topic, why, hint);
+        }
         match writable {
             Ok(group) if group == "/" => Finding::ok(
                 topic,
@@ -92,6 +103,14 @@ impl Access {
     }
 }
 
+/// Whether we are in the first group that can be seen, as in a container that may write its groups, and not alone. The first
+/// group of all, which has no type, may have processes and groups.
+fn is_crowded(groups: &Groups, own: &Group) -> bool {
+    let is_first = groups.version == Version::V2 && own.dir == groups.mount;
+    let others = || groups.own_processes(own).ok().flatten();
+    is_first && own.dir.join("cgroup.type").exists() && others().is_some_and(|pids| pids.len() > 1)
+}
+
 fn write(dir: &Path) -> Result<(), Errno> {
     accessat(CWD, dir, Mode::WRITE_OK, AtFlags::EACCESS)
 }
@@ -101,29 +120,34 @@ mod tests {
     use super::super::State;
     use super::*;
 
-    fn some(writable: Result<&str, Errno>) -> Finding {
+    fn some(writable: Result<&str, Errno>, crowded: Option<&str>) -> Finding {
         let access = Access::Some {
             version: Version::V2,
             mount: "/sys/fs/cgroup".to_owned(),
             writable: writable.map(str::to_owned),
+            crowded: crowded.map(str::to_owned),
         };
         access.judge()
     }
 
     #[test]
     fn where_and_whether_writable() {
-        let finding = some(Ok("/"));
+        let finding = some(Ok("/"), None);
         assert_eq!(finding.state, State::Ok);
         assert!(finding.detail.contains("version 2 at /sys/fs/cgroup"));
-        assert!(some(Ok("/user/7")).detail.contains("below /user/7"));
-        let finding = some(Err(Errno::ROFS));
+        assert!(some(Ok("/user/7"), None).detail.contains("below /user/7"));
+        // In a container that may write its groups: doctor called it ok, and `run` found no place.
+        let finding = some(Ok("/"), Some("make room"));
+        assert_eq!(finding.state, State::Limited);
+        assert_eq!(finding.remedy.as_deref(), Some("make room"));
+        let finding = some(Err(Errno::ROFS), None);
         assert!(finding.detail.contains("read-only"), "{finding:?}");
         assert!(
             finding
                 .remedy
                 .is_some_and(|remedy| remedy.contains("remount,rw"))
         );
-        assert_eq!(some(Err(Errno::ACCESS)).state, State::Limited);
+        assert_eq!(some(Err(Errno::ACCESS), None).state, State::Limited);
     }
 
     #[test]

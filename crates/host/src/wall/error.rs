@@ -7,10 +7,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
+use super::scope;
 use crate::system::Error;
 
 const DELEGATED: &str = "run as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes pagetide run ...";
+
+/// What to do where a group of version 2 has processes: the kernel limits none below it then.
+pub(crate) fn make_room(group: &Path) -> String {
+    let group = group.display();
+    format!(
+        "move all that is in it to one below: mkdir {group}/init; for pid in $(cat {group}/cgroup.procs); do echo $pid >{group}/init/cgroup.procs; done"
+    )
+}
 
 /// Why there can be no control group of our own.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +95,10 @@ impl WallError {
                 "mount it writable (mount -o remount,rw, or start the container so): it holds {}",
                 path.display()
             ),
+            // As root of a container: nothing is above it, and nobody there could make a scope.
+            WallError::NoPlace { own, .. } if geteuid().is_root() && !scope::is_there() => {
+                make_room(own)
+            }
             WallError::Denied { .. } | WallError::NoPlace { .. } => DELEGATED.to_owned(),
             WallError::Refused { .. } => {
                 "look for a limit on groups (cgroup.max.descendants, cgroup.max.depth) above it"

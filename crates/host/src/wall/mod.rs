@@ -38,6 +38,7 @@ use crate::system::{Group, Groups, Identity, Proc};
 
 pub use due::{Due, Refused};
 pub use error::WallError;
+pub(crate) use error::make_room;
 use fresh::Fresh;
 use limits::Limits;
 use mark::Mark;
