@@ -2,8 +2,8 @@
  *
  *   twins MIB SECONDS
  *
- * Fills MIB of private anonymous memory, starts the second, says `ready pid=...`, and touches nothing more. At
- * the end it checks all of it, prints `swapped KIB` (VmSwap before that), and fails (`page_check`) if a byte is wrong. */
+ * Fills MIB of private anonymous memory, starts the second, says `ready pid=...`, and touches nothing more. After
+ * SECONDS, or at SIGUSR1, it checks all of it, prints `swapped KIB` (VmSwap before that), and fails (`page_check`) if a byte is wrong. */
 #include "schedule.h"
 
 #include <sched.h>
@@ -38,7 +38,11 @@ int main(int argc, char **argv)
     if (argc != 3)
         FAIL(2, "%s", usage);
     uint64_t pages = number(argv[1], 1, 1 << 20, usage) * MIB / PAGE;
-    uint64_t seconds = number(argv[2], 1, 1000000, usage);
+    struct timespec most = {.tv_sec = number(argv[2], 1, 1000000, usage)};
+    sigset_t end;
+    sigemptyset(&end);
+    sigaddset(&end, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &end, NULL);
     uint64_t *memory = map_anon(pages * PAGE);
     for (uint64_t page = 0; page < pages; page++)
         page_fill(memory + page * WORDS, page, 1);
@@ -48,7 +52,7 @@ int main(int argc, char **argv)
         FAIL(97, "clone: %s", strerror(errno));
     printf("ready pid=%d\n", getpid());
     fflush(stdout);
-    sleep_until(now_ns() + seconds * SECOND);
+    sigtimedwait(&end, NULL, &most);
     printf("swapped %ld\n", swapped());
     for (uint64_t page = 0; page < pages; page++)
         page_check(memory + page * WORDS, page, 1);

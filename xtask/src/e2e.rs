@@ -13,7 +13,7 @@ use crate::{cargo, guest, needs, root};
 
 /// Files whose tests need no swap: whoever takes its own away has the pages of others brought back, and those of the first
 /// lane count what is out.
-const SECOND: [&str; 12] = [
+const SECOND: [&str; 14] = [
     "poor_hosts",
     "package",
     "shipped",
@@ -22,6 +22,8 @@ const SECOND: [&str; 12] = [
     "report_family",
     "report_truth",
     "report_sums",
+    "report_refused",
+    "serve_metrics",
     "whatif",
     "report_page",
     "serve_page",

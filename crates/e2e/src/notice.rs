@@ -5,6 +5,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::panic::RefUnwindSafe;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::guard::{Outcome, Run, Running, tail};
@@ -173,20 +176,43 @@ impl Pair {
 /// # Panics
 /// If one fails.
 pub fn check_all(names: &[&str], status: i32) {
-    let mut failed = Vec::new();
-    for name in names {
-        let result = std::panic::catch_unwind(|| {
-            let pair = beside(&scenario(name));
-            assert_eq!(
-                pair.alone.status.code(),
-                Some(status),
-                "{name} alone: {}",
-                pair.alone.stderr
-            );
-            pair.assert_same(name);
-            pair.assert_left(name);
-        });
-        failed.extend(result.err().map(|_| *name));
-    }
+    each(names, |name| {
+        let pair = beside(&scenario(name));
+        assert_eq!(
+            pair.alone.status.code(),
+            Some(status),
+            "{name} alone: {}",
+            pair.alone.stderr
+        );
+        pair.assert_same(name);
+        pair.assert_left(name);
+    });
+}
+
+/// Most of a pair's time is waiting until memory has left.
+const AT_A_TIME: usize = 2;
+
+/// Tries each of these, [`AT_A_TIME`]; those that fail are named.
+///
+/// # Panics
+/// If one fails.
+pub fn each(names: &[&str], what: impl Fn(&str) + Sync + RefUnwindSafe) {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if std::panic::catch_unwind(|| what(name)).is_err() {
+                failed
+                    .lock()
+                    .expect("nobody panics with it")
+                    .push((*name).to_owned());
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(work);
+        }
+    });
+    let failed = failed.into_inner().expect("nobody panics with it");
     assert!(failed.is_empty(), "something was noticed by {failed:?}");
 }

@@ -7,7 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::temp::TempDir;
 use crate::tenants::Tree;
+use crate::wait;
 
 /// An answer comes in much less.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -162,4 +164,30 @@ pub fn samples(text: &str) -> BTreeMap<String, f64> {
     };
     let read = lines.map(|line| sample(line).unwrap_or_else(|| panic!("no sample: {line}")));
     read.collect()
+}
+
+/// A tree that listens on TCP, with its token in a folder of the test's.
+///
+/// # Panics
+/// If it tells nothing within a minute.
+#[must_use]
+pub fn listening(folder: &TempDir, more: &[&str]) -> (Tree, Place) {
+    let token = folder.file("token");
+    let own = ["--listen", "127.0.0.1:0", "--token-file", &token];
+    let options: Vec<&str> = own.iter().chain(more).copied().collect();
+    let tree = Tree::serve(&options);
+    let place = Place::tcp_of(&tree);
+    wait::until("the first look is told", Duration::from_secs(60), || {
+        place.get("/metrics").status == 200
+    });
+    (tree, place)
+}
+
+/// A sample; 0 if there is none.
+#[must_use]
+pub fn value(place: &Place, name: &str) -> f64 {
+    samples(&place.get("/metrics").body)
+        .get(name)
+        .copied()
+        .unwrap_or(0.0)
 }

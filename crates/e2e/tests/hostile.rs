@@ -54,7 +54,7 @@ fn under_eviction(seconds: u64, seed: u64, more: &[&str]) -> Report {
 #[test]
 fn runs_clean_alone() {
     let _serial = serial();
-    let outcome = Hostile::new(3, 1, &[]).run().finish(SLACK);
+    let outcome = Hostile::new(1, 1, &[]).run().finish(SLACK);
     judge("alone", &outcome);
 }
 
@@ -130,7 +130,7 @@ fn everything_at_once() {
     let _serial = serial();
     let mut chance = Chance::from_env("everything_at_once");
     let seed = chance.below(1 << 32);
-    let report = under_eviction(15, seed, &[]);
+    let report = under_eviction(8, seed, &[]);
     assert!(
         report.number("evicted_pages") > 1000,
         "hardly anything was evicted"
@@ -143,7 +143,7 @@ fn much_memory() {
     let _serial = serial();
     let mut chance = Chance::from_env("much_memory");
     let seed = chance.below(1 << 32);
-    let report = under_eviction(8, seed, &["--mib", "256", "--threads", "2"]);
+    let report = under_eviction(5, seed, &["--mib", "256", "--threads", "2"]);
     let evicted = report.number("evicted_pages");
     assert!(evicted > 5000, "{evicted} pages evicted");
 }
@@ -153,7 +153,7 @@ fn several_processes() {
     let _serial = serial();
     let mut chance = Chance::from_env("several_processes");
     let seed = chance.below(1 << 32);
-    let report = under_eviction(8, seed, &["--procs", "3", "--threads", "2", "--mib", "24"]);
+    let report = under_eviction(5, seed, &["--procs", "3", "--threads", "2", "--mib", "24"]);
     let evicted = report.number("evicted_pages");
     assert!(evicted > 1000, "{evicted} pages evicted");
 }

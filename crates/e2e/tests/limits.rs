@@ -5,24 +5,46 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use e2e::guard::{Outcome, Run};
+use e2e::guard::{Outcome, Run, Running};
 use e2e::memcg::MemoryGroup;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
 use e2e::{pagetide, programs, wait};
+use rustix::process::Signal;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The program under `run OPTIONS`, to its end, and the report, which the manager writes a little later.
 fn run(options: &[&str], program: &str, words: &[&str]) -> (Outcome, Value) {
+    run_until(options, program, words, |_| {})
+}
+
+/// `twins` of 100 MiB under `run OPTIONS`, which it ends once `is_done` of its process; the same.
+fn twins(options: &[&str], what: &str, is_done: impl Fn(u32) -> bool) -> (Outcome, Value) {
+    // Longer than is waited.
+    run_until(options, "twins", &["100", "600"], |running| {
+        let pid = running.pid();
+        wait::until(what, LIMIT, || is_done(pid));
+        running.signal(Signal::USR1);
+    })
+}
+
+fn run_until(
+    options: &[&str],
+    program: &str,
+    words: &[&str],
+    meanwhile: impl FnOnce(&Running),
+) -> (Outcome, Value) {
     let folder = TempDir::new();
     let path = folder.file("report.json");
     let mut options = options.to_vec();
     options.extend(["--report", path.as_str()]);
     let words = std::iter::once(programs::c(program)).chain(words.iter().map(|w| (*w).to_owned()));
-    let outcome = pagetide::run(&options, &Run::new(words)).finish(LIMIT);
+    let running = pagetide::run(&options, &Run::new(words)).start();
+    meanwhile(&running);
+    let outcome = running.wait(LIMIT);
     assert!(
         outcome.status.success(),
         "{}: {}",
@@ -51,6 +73,11 @@ fn kernels_words() -> String {
         .join("\n")
 }
 
+/// Pages of it in swap, by the kernel.
+fn swapped_pages(pid: u32) -> u64 {
+    e2e::proc::number(pid, "VmSwap").unwrap_or(0) / 4096
+}
+
 /// The number behind a word of what a program printed.
 fn said(outcome: &Outcome, word: &str) -> u64 {
     let mut words = outcome.stdout.split_whitespace();
@@ -72,7 +99,7 @@ fn one_address_space_of_two_processes_is_counted_once() {
     let _serial = serial();
     let _swap = Swap::new(512);
     let options = ["--evict-older-than", "1s", "--every", "1s"];
-    let (outcome, report) = run(&options, "twins", &["100", "8"]);
+    let (outcome, report) = twins(&options, "it has left", |pid| swapped_pages(pid) > 24_000);
     let out_pages = said(&outcome, "swapped") / 4;
     let ours = number(&report, "evicted_pages");
     let kernels = number(&report, "left_by_kernel_pages");
@@ -117,7 +144,14 @@ fn swap_max_bounds_what_is_out() {
     let _serial = serial();
     let _swap = Swap::new(512);
     let options = ["--memory-high", "60M", "--swap-max", "20M"];
-    let (outcome, _) = run(&options, "twins", &["100", "8"]);
+    let looks = std::cell::Cell::new(0);
+    let (outcome, _) = twins(&options, "as much as may has left", |pid| {
+        // Two looks more: by then all would have left.
+        let is_out = swapped_pages(pid) >= 10 << 8;
+        looks.set(if is_out { looks.get() + 1 } else { 0 });
+        std::thread::sleep(Duration::from_millis(100));
+        looks.get() > 20
+    });
     let swapped = said(&outcome, "swapped");
     assert!(
         (10 << 10..=21 << 10).contains(&swapped),
@@ -229,15 +263,16 @@ fn a_dry_run_pages_nothing_out() {
         "--evict-older-than",
         "1s",
     ];
-    let (outcome, report) = run(&options, "twins", &["100", "6"]);
+    let would = |pid| {
+        let actions = pagetide::report(pid)["actions"].to_string();
+        actions.contains("would page out")
+    };
+    let (outcome, report) = twins(&options, "an action", would);
     assert_eq!(said(&outcome, "swapped"), 0);
     assert_eq!(number(&report, "evicted_pages"), 0);
     // What a limit alone would do was told to nobody.
-    let (_, report) = run(
-        &["--dry-run", "--memory-max", "60M"],
-        "twins",
-        &["100", "6"],
-    );
+    let options = ["--dry-run", "--memory-max", "60M"];
+    let (_, report) = twins(&options, "an action for the limit", would);
     let actions = report["actions"].to_string();
     assert!(actions.contains("would page out"), "{report:#}");
 }

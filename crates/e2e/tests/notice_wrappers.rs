@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use e2e::guard::Run;
-use e2e::notice::{beside, notice};
+use e2e::notice::{beside, each, notice};
 use e2e::programs;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
@@ -28,12 +28,7 @@ fn wrapped(program: &str, script: &str) {
 
 fn wrap_all(program: &str, scripts: &[&str]) {
     let _swap = Swap::new(SWAP_MIB);
-    let mut failed = Vec::new();
-    for script in scripts {
-        let result = std::panic::catch_unwind(|| wrapped(program, script));
-        failed.extend(result.err().map(|_| *script));
-    }
-    assert!(failed.is_empty(), "something was noticed by {failed:?}");
+    each(scripts, |script| wrapped(program, script));
 }
 
 #[test]
@@ -85,14 +80,13 @@ fn debuggers() {
 #[test]
 fn sanitizers() {
     let _serial = serial();
-    for (name, flag) in [
-        ("notice-asan", "-fsanitize=address"),
-        ("notice-tsan", "-fsanitize=thread"),
-    ] {
-        let program = programs::folder_as("notice", name, &["-g", flag]);
+    let _swap = Swap::new(SWAP_MIB);
+    each(&["address", "thread"], |name| {
+        let flag = format!("-fsanitize={name}");
+        let program = programs::folder_as("notice", &format!("notice-{name}"), &["-g", &flag]);
         // TSan wants addresses as they are without randomness.
-        wrap_all(&program, &["setarch -R $P hold"]);
-    }
+        wrapped(&program, "setarch -R $P hold");
+    });
 }
 
 #[test]
