@@ -2,7 +2,7 @@
 //!
 //! The manager of PID binds the abstract Unix socket `pagetide.PID` (it leaves nothing behind when
 //! it is killed). One connection carries one JSON line each way. The kernel's word on who is at the
-//! other end (`SO_PEERCRED`, unix(7)) is the only access control, checked by both sides.
+//! other end (`SO_PEERCRED`, unix(7)) is the only access control, checked by both sides; who is in another pid namespace is nobody.
 //!
 //! Invariant: nothing a client does can block the manager or make it grow: every buffer, the number
 //! of clients and their time are bounded; a client that is slow is dropped.
@@ -10,6 +10,7 @@
 mod client;
 mod error;
 mod find;
+mod peer;
 mod protocol;
 mod server;
 mod tenant;
@@ -17,6 +18,7 @@ mod tenant;
 pub use client::{ask, manager_of};
 pub use error::ControlError;
 pub use find::{Managed, find, is_held_by_a_stranger, managed, managed_pids};
+pub(crate) use peer::counts_as_we_do;
 pub use protocol::{
     Ask, Done, Pong, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, Request, Response, Stat, Stats,
     TenantAsk, TenantRow,

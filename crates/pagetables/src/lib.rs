@@ -34,7 +34,7 @@ pub use sizes::{Referenced, Sizes};
 pub use source::{Grain, Reading, Source, SourceKind};
 pub use sys::{
     ADVICE_RANGES_MAX, Advice, Found, advise, become_program, block_no_signal, child_signal_waits,
-    close_on_exec_from, cpu_time, found, is_ignored, swap_off, swap_on, take_child_signal,
+    close_on_exec_from, cpu_time, found, is_ignored, peer, swap_off, swap_on, take_child_signal,
     uninterrupted, unlock,
 };
 pub use unavailable::Unavailable;

@@ -17,6 +17,35 @@ pub use start::{
     is_ignored, take_child_signal,
 };
 
+/// The process (0 if our pid namespace has no number for it) and the user at the other end of a Unix socket, as of its connect (unix(7),
+/// SO_PEERCRED). (The library's wrapper takes a pid to be never 0.)
+///
+/// # Errors
+/// The kernel's: the socket is none.
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let length = libc::socklen_t::try_from(size_of::<libc::ucred>());
+    let mut length = length.map_err(io::Error::other)?;
+    // SAFETY: both pointers are to values of ours that outlive the call, and the length is that of the first.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            std::ptr::from_mut(&mut peer).cast(),
+            &raw mut length,
+        )
+    };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((peer.pid.unsigned_abs(), peer.uid))
+}
+
 /// `union bpf_attr` as bytes: the kernel takes any length whose unknown tail is zero (bpf(2)).
 struct Attr([u64; 16]);
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: [`ask`] returns within its timeout whatever the other side does, reads at most
 //! [`RESPONSE_BYTES_MAX`] bytes, and believes only root, its own user, and the target's user when
-//! asked by root.
+//! asked by root, and of these who is in our pid namespace.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use super::peer::Peer;
 use super::protocol::{RESPONSE_BYTES_MAX, Request, Response};
 use super::{ControlError, Tenant};
 use crate::options::Millis;
@@ -60,8 +61,7 @@ pub fn manager_of(tenant: &Tenant) -> Result<Option<u32>, ControlError> {
         Err(ControlError::NotManaged { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(|e| call.io(e))?;
-    Ok(Some(peer.pid.as_raw_nonzero().get().unsigned_abs()))
+    Ok(Some(Peer::of(&stream).map_err(|e| call.io(e))?.pid))
 }
 
 /// Whether a manager that we would believe listens for a tenant: it is not asked anything.
@@ -137,15 +137,15 @@ impl Call<'_> {
 
     /// Abstract names can be taken by anybody: do not believe what a stranger says of a process.
     fn check_peer(&self, stream: &UnixStream, pid: Option<u32>) -> Result<(), ControlError> {
-        let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|e| self.io(e))?;
-        let owner = peer.uid.as_raw();
+        let peer = Peer::of(stream).map_err(|e| self.io(e))?;
+        let owner = peer.uid;
         let me = rustix::process::geteuid().as_raw();
         let target = || {
             let dir = format!("/proc/{}", pid?);
             std::fs::metadata(dir).ok().map(|meta| meta.uid())
         };
         let trusted = owner == 0 || owner == me || (me == 0 && target() == Some(owner));
-        if trusted {
+        if trusted && peer.is_near() {
             Ok(())
         } else {
             Err(ControlError::Impostor {

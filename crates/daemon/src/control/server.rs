@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
+use super::peer::Peer;
 use super::protocol::{REQUEST_BYTES_MAX, Request, Response};
 use super::{ControlError, Tenant};
 use crate::error::Error;
@@ -195,17 +196,17 @@ impl ControlServer {
 }
 
 impl Client {
-    /// Root and the manager's own user may ask; others are told whose it is.
+    /// Root and the manager's own user may ask; others are told whose it is, and so is whoever is in another pid namespace. (The story: root of
+    /// a container with the host's network had its own limits lifted.)
     fn admit(stream: UnixStream, owner: u32) -> Option<Client> {
         stream.set_nonblocking(true).ok()?;
-        let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
-        let uid = peer.uid.as_raw();
+        let peer = Peer::of(&stream).ok()?;
         let mut client = Client {
             stream,
             since: Instant::now(),
             phase: Phase::Reading(Vec::new()),
         };
-        if !may_ask(uid, owner) {
+        if !may_ask(peer.uid, owner) || !peer.is_near() {
             client.answer(&Response::Denied { owner });
         }
         Some(client)

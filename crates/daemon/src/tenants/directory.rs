@@ -12,6 +12,7 @@ use super::desk::Tree;
 use super::file::File;
 use super::inode::Inode;
 use super::values;
+use crate::control::counts_as_we_do;
 
 /// In a node's directory.
 const REPORT: &str = "workingset_report";
@@ -248,13 +249,6 @@ pub(super) fn tells_changes(inode: Inode) -> bool {
 pub(super) fn read(tree: &mut Tree, inode: Inode) -> Result<Vec<u8>, Errno> {
     let place = place(tree, inode)?;
     content::read(&mut tree.tenants, &mut tree.reports, place)
-}
-
-/// Whether a process is in our pid namespace: the numbers that it writes are of its own.
-fn counts_as_we_do(writer: u32) -> bool {
-    let namespace = |who: &str| std::fs::read_link(format!("/proc/{who}/ns/pid")).ok();
-    writer != 0
-        && namespace("self").is_some_and(|ours| namespace(&writer.to_string()) == Some(ours))
 }
 
 /// Writes to a file, for a process. A number of another pid namespace names somebody else here: it is ESRCH, as is a process that nobody

@@ -3,7 +3,7 @@
 
 use pagetables::is_ignored;
 pub use pagetables::{
-    Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found,
+    Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found, peer,
     take_child_signal,
 };
 

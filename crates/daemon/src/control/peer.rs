@@ -1,0 +1,37 @@
+//! Who is at the other end of a connection, by the kernel.
+//!
+//! Invariant: whoever counts processes otherwise than we do is a stranger, root too. Abstract names belong to a network namespace, and a
+//! container may share the host's: its root is no root here, and its numbers are not our processes'.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use host::system::{Proc, start};
+
+/// Its process and user, as of the connect.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    /// 0 if our pid namespace has no number for it.
+    pub(super) pid: u32,
+    pub(super) uid: u32,
+}
+
+impl Peer {
+    pub(super) fn of(stream: &UnixStream) -> io::Result<Peer> {
+        let (pid, uid) = start::peer(stream.as_fd())?;
+        Ok(Peer { pid, uid })
+    }
+
+    /// Whether what it says of processes is of ours. One that has ended is not known to.
+    pub(super) fn is_near(self) -> bool {
+        counts_as_we_do(self.pid)
+    }
+}
+
+/// Whether a process is in the pid namespace of our /proc: the numbers that it has for others are ours.
+pub(crate) fn counts_as_we_do(pid: u32) -> bool {
+    let status = Proc::system().and_then(|proc| proc.status(pid));
+    let numbers = status.ok().flatten().map(|status| status.ns_pids.len());
+    pid != 0 && numbers == Some(1)
+}
