@@ -4,14 +4,14 @@
 //! it; so the second one does not clear, and knows no ages. (The story: of two reports of one program, half a
 //! second apart, one called 70 MiB older than 5 s that were touched every 4 s.)
 //!
-//! A claim is the name of an abstract Unix socket: it ends with whoever holds it, however that ends, and
-//! leaves nothing behind. It is seen within a network namespace. Whoever takes a name without being a
-//! pagetide makes ages unknown, and cannot make them wrong.
+//! A claim is a lock on the file by which bits are cleared (proc(5), `clear_refs`), which only they can open who may clear them: it ends
+//! with whoever holds it, however that ends, and leaves nothing behind. It is seen within one mount of /proc. (The story: a claim was a
+//! name that anybody could take, and a user who took those of all processes had root's pagetide know no age.)
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use rustix::process::{Resource, getrlimit};
 
 use crate::system::Identity;
@@ -20,28 +20,25 @@ use crate::system::Identity;
 #[derive(Debug)]
 pub(super) enum Claim {
     /// It is ours.
-    Ours(#[expect(dead_code, reason = "held for its name")] OwnedFd),
+    Ours(#[expect(dead_code, reason = "held for its lock")] OwnedFd),
     /// Somebody else's.
     Others,
-    /// There are no such sockets here, or we have too few descriptors: nothing is known of others.
+    /// We may not clear its bits, or have too few descriptors: nothing is known of others.
     Unknown,
 }
 
 impl Claim {
     /// Claims a process.
     pub(super) fn take(identity: Identity) -> Claim {
-        let flags = SocketFlags::CLOEXEC;
-        let Ok(socket) = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None) else {
+        let path = format!("/proc/{}/clear_refs", identity.pid);
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let Ok(file) = openat(CWD, path, flags, Mode::empty()) else {
             return Claim::Unknown;
         };
-        let name = format!("pagetide-ages-{}-{}", identity.pid, identity.started);
-        let Ok(address) = SocketAddrUnix::new_abstract_name(name.as_bytes()) else {
-            return Claim::Unknown;
-        };
-        match bind(&socket, &address) {
-            Ok(()) if is_among_the_last(&socket) => Claim::Unknown,
-            Ok(()) => Claim::Ours(socket),
-            Err(Errno::ADDRINUSE) => Claim::Others,
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if is_among_the_last(&file) => Claim::Unknown,
+            Ok(()) => Claim::Ours(file),
+            Err(Errno::WOULDBLOCK) => Claim::Others,
             Err(_) => Claim::Unknown,
         }
     }
@@ -50,24 +47,51 @@ impl Claim {
 /// Whether a descriptor is of the upper half of those that this process may have: they are given out from below. A library's caller needs
 /// some of his own, and so do we for reading; the limit of a process that only calls us is not ours to raise. (The story: of a
 /// thousand processes, with a limit of 1,024, the last could not be read, and the caller could open nothing meanwhile.)
-fn is_among_the_last(socket: &OwnedFd) -> bool {
-    let number = u64::from(socket.as_raw_fd().unsigned_abs());
+fn is_among_the_last(file: &OwnedFd) -> bool {
+    let number = u64::from(file.as_raw_fd().unsigned_abs());
     let limit = getrlimit(Resource::Nofile).current;
     limit.is_some_and(|limit| number >= limit / 2)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::process::Command;
+pub(in crate::ages) mod tests {
+    use std::process::{Child, Command};
 
     use super::*;
 
+    /// A process to be claimed, which ends with its value.
+    pub(in crate::ages) struct Asleep(Child);
+
+    impl Asleep {
+        pub(in crate::ages) fn start() -> Asleep {
+            Asleep(
+                Command::new("sleep")
+                    .arg("600")
+                    .spawn()
+                    .expect("it is there"),
+            )
+        }
+
+        pub(in crate::ages) fn identity(&self) -> Identity {
+            let started = 1;
+            Identity {
+                pid: self.0.id(),
+                started,
+            }
+        }
+    }
+
+    impl Drop for Asleep {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
     #[test]
     fn one_at_a_time() {
-        let somebody = Identity {
-            pid: 4_194_400,
-            started: u64::from(std::process::id()),
-        };
+        let child = Asleep::start();
+        let somebody = child.identity();
         let first = Claim::take(somebody);
         assert!(matches!(first, Claim::Ours(_)));
         assert!(matches!(Claim::take(somebody), Claim::Others));
@@ -75,7 +99,7 @@ mod tests {
         assert!(matches!(Claim::take(somebody), Claim::Ours(_)));
     }
 
-    /// A program that may have 64 descriptors looks at 100 processes, and can open its files all the same.
+    /// A program that may have 64 descriptors looks at 40 processes, and can open its files all the same.
     #[test]
     fn half_of_the_descriptors_stay_free() {
         const LIMITED: &str = "PAGETIDE_TEST_LIMITED";
@@ -98,15 +122,12 @@ mod tests {
             );
             return;
         }
-        let claim = |pid: u32| {
-            Claim::take(Identity {
-                pid: 4_194_500 + pid,
-                started: u64::from(std::process::id()),
-            })
-        };
-        let claims: Vec<Claim> = (0..100).map(claim).collect();
+        let children: Vec<Asleep> = (0..40).map(|_| Asleep::start()).collect();
+        let claim = |child: &Asleep| Claim::take(child.identity());
+        let claims: Vec<Claim> = children.iter().map(claim).collect();
         let ours = claims.iter().filter(|one| matches!(one, Claim::Ours(_)));
-        assert!((20..32).contains(&ours.count()));
+        let ours = ours.count();
+        assert!((20..32).contains(&ours), "{ours}");
         let files = (0..20).map(|_| std::fs::File::open("/proc/self/stat"));
         assert!(files.collect::<Result<Vec<_>, _>>().is_ok());
     }
