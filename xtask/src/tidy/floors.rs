@@ -146,7 +146,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/host/src/wall",
         &[
-            &["files", "scope"],
+            &["attribute", "files", "scope"],
             &["fresh"],
             &["error", "limits"],
             &["due", "lowered", "mark", "place"],

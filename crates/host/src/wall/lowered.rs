@@ -5,36 +5,32 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
-
+use super::attribute;
 use super::files;
 use super::limits::{V1_MAX, V1_SWAPPINESS};
 use crate::system::text::number;
 
 /// The limit in bytes (`-1` for none), and the swappiness.
-const NOTE: &str = "user.pagetide.lowered";
-/// Longer than both.
-const NOTE_MAX: usize = 64;
+const NOTE: &str = "lowered";
 
 /// Before they are changed. Where the kernel keeps no notes on groups, nobody can be told.
 pub(super) fn note(dir: &OwnedFd, limit: Option<u64>, swappiness: u8) {
     let limit = limit.map_or("-1".to_owned(), |limit| limit.to_string());
     let text = format!("{limit} {swappiness}");
-    let _ = fsetxattr(dir, NOTE, text.as_bytes(), XattrFlags::empty());
+    let _ = attribute::set(dir, NOTE, text.as_bytes());
 }
 
 /// Both are as they were.
 pub(super) fn forget(dir: &OwnedFd) {
-    let _ = fremovexattr(dir, NOTE);
+    let _ = attribute::remove(dir, NOTE);
 }
 
 /// Puts back what a killed one has left, if it has.
 pub(super) fn undo(dir: &OwnedFd) {
-    let mut text = [0; NOTE_MAX];
-    let Ok(length) = fgetxattr(dir, NOTE, &mut text[..]) else {
+    let Some(text) = attribute::get(dir, NOTE) else {
         return;
     };
-    if let Some((limit, swappiness)) = text.get(..length).and_then(parse) {
+    if let Some((limit, swappiness)) = parse(&text) {
         let now = files::read(dir, V1_MAX).unwrap_or_default();
         let is_lower = |now: u64| limit.is_none_or(|limit| now < limit);
         if number(now.trim_ascii()).is_some_and(is_lower) {
@@ -58,7 +54,7 @@ fn parse(text: &[u8]) -> Option<(Option<u64>, u64)> {
 
 #[cfg(test)]
 pub(super) fn is_noted(dir: &OwnedFd) -> bool {
-    fgetxattr(dir, NOTE, &mut [0; NOTE_MAX]).is_ok()
+    attribute::get(dir, NOTE).is_some()
 }
 
 #[cfg(test)]

@@ -7,15 +7,15 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
 
+use super::attribute;
 use super::limits::Limits;
 use crate::system::Identity;
 use crate::system::text::{number, number32, words};
 
-/// Of the user's kind: its owner may set it, on cgroup file systems since Linux 5.7.
-const NAME: &str = "user.pagetide.wall";
+/// (Of the users' kind its owner may set it, on cgroup file systems since Linux 5.7.)
+const NAME: &str = "wall";
 const PREFIX: &str = "pagetide-";
 
 /// What stands on a wall.
@@ -76,12 +76,10 @@ impl Mark {
     }
 
     pub(super) fn set(&self, dir: &OwnedFd) -> Result<(), Errno> {
-        fsetxattr(dir, NAME, self.text().as_bytes(), XattrFlags::empty())
+        attribute::set(dir, NAME, self.text().as_bytes())
     }
 
     pub(super) fn of(dir: &OwnedFd) -> Option<Mark> {
-        let mut text = [0; 256];
-        let length = fgetxattr(dir, NAME, &mut text[..]).ok()?;
-        Mark::parse(text.get(..length)?)
+        Mark::parse(&attribute::get(dir, NAME)?)
     }
 }

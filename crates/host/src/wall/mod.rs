@@ -8,6 +8,7 @@
 //! version 2 our own manager (`place.rs`), is moved. What is left when a manager is killed is the group alone: its
 //! guard ([`guard`]) lifts the limits, and a later start takes it up ([`Wall::left_behind`]).
 
+mod attribute;
 mod due;
 mod error;
 mod files;

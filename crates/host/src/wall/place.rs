@@ -212,7 +212,7 @@ pub(super) fn hand_down_no_more(dir: &Path) -> Result<(), Errno> {
 }
 
 fn may_write(path: &Path) -> bool {
-    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+    accessat(CWD, path, Access::WRITE_OK, AtFlags::empty()).is_ok()
 }
 
 /// One write(2) to a file that is there.

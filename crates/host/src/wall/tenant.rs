@@ -8,25 +8,23 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    FlockOperation, XattrFlags, fgetxattr, fgetxattr_query, flock, fremovexattr, fsetxattr,
-};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::limits::Limits;
 use super::mark::{self, Mark};
-use super::{Wall, files, group_of, lowered, place};
+use super::{Wall, attribute, files, group_of, lowered, place};
 use crate::system::cgroup::{Version, parse_procs};
 use crate::system::proc::read_path;
 use crate::system::text::number;
 use crate::system::{Groups, Identity};
 
 /// What was asked for a tenant, in its manager's words.
-const ASKED: &str = "user.pagetide.asked";
+const ASKED: &str = "asked";
 /// What was asked of its reports, in the words of whoever makes them.
-const REPORTS: &str = "user.pagetide.reports";
+const REPORTS: &str = "reports";
 /// The same of groups that take no notes from us, on the tree's root.
-const REPORTS_OF_OTHERS: &str = "user.pagetide.reports.others";
+const REPORTS_OF_OTHERS: &str = "reports.others";
 /// What the kernel keeps of a group: never reclaimed, and last of all.
 const PROTECTION: [&str; 2] = ["memory.min", "memory.low"];
 /// Others may go through a tenant's directory and read its files by name, and not open it: whoever can, can lock it, and who holds
@@ -319,13 +317,7 @@ impl Wall {
 
     /// Nothing is noted where nothing was asked.
     fn note(&self, name: &str, text: &str) -> Result<(), Errno> {
-        if !text.is_empty() {
-            return fsetxattr(self.dir(), name, text.as_bytes(), XattrFlags::empty());
-        }
-        match fremovexattr(self.dir(), name) {
-            Err(Errno::NODATA) => Ok(()),
-            done => done,
-        }
+        attribute::set(self.dir(), name, text.as_bytes())
     }
 
     /// What we wrote there.
@@ -333,9 +325,7 @@ impl Wall {
         if !has_our_notes(self.dir()) {
             return None;
         }
-        let length = fgetxattr_query(self.dir(), name).ok()?;
-        let mut text = vec![0; length];
-        let length = fgetxattr(self.dir(), name, &mut text[..]).ok()?;
-        Some(String::from_utf8_lossy(text.get(..length)?).into_owned())
+        let text = attribute::get(self.dir(), name)?;
+        Some(String::from_utf8_lossy(&text).into_owned())
     }
 }

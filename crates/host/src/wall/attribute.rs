@@ -1,0 +1,65 @@
+//! Notes on control groups, as extended attributes of their directories.
+//!
+//! Invariant: where we may write attributes that nobody but the host's root can (`trusted.`, xattr(7)), no others are read or written. (The story:
+//! root of a container wrote a user's attribute on its own group, and had `serve` lift its limit.) Whoever may not has the users' kind.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use rustix::fs::{XattrFlags, fgetxattr, fgetxattr_query, fremovexattr, fsetxattr};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use rustix::thread::{CapabilitySet, capabilities};
+
+use crate::system::proc::read_path;
+use crate::system::text::words;
+
+/// Notes this; nothing is noted by an empty text.
+pub(super) fn set(dir: &OwnedFd, name: &str, text: &[u8]) -> Result<(), Errno> {
+    if text.is_empty() {
+        return remove(dir, name);
+    }
+    fsetxattr(dir, whole(name), text, XattrFlags::empty())
+}
+
+/// What stands there.
+pub(super) fn get(dir: &OwnedFd, name: &str) -> Option<Vec<u8>> {
+    let name = whole(name);
+    let length = fgetxattr_query(dir, &name).ok()?;
+    let mut text = vec![0; length];
+    let length = fgetxattr(dir, &name, &mut text[..]).ok()?;
+    text.truncate(length);
+    Some(text)
+}
+
+/// Takes it away, if it is there.
+pub(super) fn remove(dir: &OwnedFd, name: &str) -> Result<(), Errno> {
+    match fremovexattr(dir, whole(name)) {
+        Err(Errno::NODATA) => Ok(()),
+        done => done,
+    }
+}
+
+fn whole(name: &str) -> String {
+    static IS_TRUSTED: OnceLock<bool> = OnceLock::new();
+    let kind = match IS_TRUSTED.get_or_init(may_be_trusted) {
+        true => "trusted",
+        false => "user",
+    };
+    format!("{kind}.pagetide.{name}")
+}
+
+/// Whether this process is the host's root, with all that takes: CAP_SYS_ADMIN counts in the first user namespace alone.
+fn may_be_trusted() -> bool {
+    let has_right = || {
+        let sets = capabilities(None).ok()?;
+        Some(sets.effective.contains(CapabilitySet::SYS_ADMIN))
+    };
+    let is_first = || {
+        let map = read_path(Path::new("/proc/self/uid_map")).ok()??;
+        let whole: [&[u8]; 3] = [b"0", b"0", b"4294967295"];
+        Some(words(&map).eq(whole))
+    };
+    geteuid().is_root() && has_right() == Some(true) && is_first() == Some(true)
+}
