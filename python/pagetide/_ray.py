@@ -17,8 +17,9 @@ RETRIES = 3
 """An experiment that ends its worker each time, say because memory is short, is not tried for ever."""
 AHEAD = 4
 """Tasks that wait for each processor: enough that none is idle while the driver writes a result."""
-LOCAL_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-"""What keeps a Ray of our own on the loopback interface (the name is Ray's: so it does on desktops), and from calling home."""
+LOCAL_ONLY = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+"""What keeps other users of this machine out of a Ray of our own (the loopback interface is everybody's; the default since Ray 2.59), it on that
+interface (the name is Ray's: so it does on desktops), and from calling home."""
 LOOPBACK = ("127.0.0.1", "::1")
 
 Outcome = tuple[bytes, "Failed | None"]
