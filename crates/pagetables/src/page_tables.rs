@@ -308,8 +308,12 @@ impl Source for PageTables {
         layout.advised(&mut self.reader, &space)
     }
 
-    fn has_company(&self) -> bool {
-        self.is_watchful()
+    fn company(&self) -> u32 {
+        self.foreign.remembered
+    }
+
+    fn hear_of_company(&mut self, readings: u32) {
+        self.foreign.remembered = self.foreign.remembered.max(readings);
     }
 
     fn another(&self) -> Option<Box<dyn Source>> {

@@ -87,13 +87,16 @@ pub trait Source: Send {
         Ok(Vec::new())
     }
 
-    /// Whether somebody else was seen to clear accessed bits.
-    fn has_company(&self) -> bool {
-        false
+    /// For how many readings more it is remembered that somebody else clears accessed bits; 0 if nobody was seen to.
+    fn company(&self) -> u32 {
+        0
     }
 
-    /// One of the same kind for another thread, which tells the same of the same process; none where sources of this kind
-    /// remember something of what they read that another would not know.
+    /// Another source of this kind remembers that for so many.
+    fn hear_of_company(&mut self, _readings: u32) {}
+
+    /// One of the same kind for another thread, which tells the same of the same process once it has heard of the same company; none where
+    /// sources of this kind remember something else of what they read.
     fn another(&self) -> Option<Box<dyn Source>> {
         None
     }

@@ -25,11 +25,13 @@ pub(super) struct Clearing<'a> {
 impl Clearing<'_> {
     /// Both parts, if they have young entries, with the numbers of their entries and of the young ones.
     pub(super) fn clear(&mut self, source: &mut dyn Source, entries: [u64; 2], young: [u64; 2]) {
+        let spares = self.at_most.is_some() && self.space.may_spare(self.spares_files);
+        self.space.spared = spares;
         for part in [Part::Anon, Part::File] {
             let at = part as usize;
             match self.at_most {
                 None => self.space.trusted[at] = false,
-                Some(_) if part == Part::File && self.spares_files && self.space.trusted[at] => {}
+                Some(_) if part == Part::File && spares => {}
                 Some(at_most) if young[at] > 0 => {
                     self.clear_part(source, part, entries[at], at_most);
                 }

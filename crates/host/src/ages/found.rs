@@ -63,7 +63,7 @@ impl Hidden {
                     .to_owned()
             }
             Hidden::Stall(time) => format!(
-                "clearing accessed bits would hold the program up too long, for up to {} ms (see --max-wait)",
+                "clearing accessed bits would hold the program up too long, for up to {} ms (--max-wait of who looks at it)",
                 time.as_millis() + 1
             ),
             Hidden::Contested => {

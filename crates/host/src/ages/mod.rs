@@ -173,12 +173,12 @@ impl Ages {
         self.spaces.values().fold(self.of_gone, sum)
     }
 
-    /// Present entries of a process, as of the last look, and how long it may be held, by what it did until then; nothing of one that
+    /// Entries of a process that the kernel's sums go through, those of swap among them, as of the last look, and how long it may be held, by what it did until then; nothing of one that
     /// is not known.
     pub(crate) fn holding(&self, identity: Identity) -> (u64, Duration) {
         let space = self.spaces.get(&identity);
         space.map_or((0, Duration::ZERO), |space| {
-            (space.entries(), space.at_most)
+            (space.entries() + space.found.swapped, space.at_most)
         })
     }
 
@@ -401,9 +401,18 @@ impl Ages {
                 }
             });
         });
+        self.share_company(&mut all);
         self.helpers = all;
         self.costs.add(costs);
         looked
+    }
+
+    /// What one reader noticed of others who clear bits, all know: who reads which process is chance.
+    fn share_company(&mut self, helpers: &mut [Reader]) {
+        let all = || helpers.iter().map(|one| one.source.company());
+        let most = all().max().unwrap_or(0).max(self.reader.source.company());
+        let readers = helpers.iter_mut().chain([&mut self.reader]);
+        readers.for_each(|one| one.source.hear_of_company(most));
     }
 
     /// Reads one process, and tells of it.

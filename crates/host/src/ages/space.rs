@@ -43,6 +43,10 @@ pub(super) struct Before {
     pub(super) trusted: [bool; 2],
     /// It did nothing since before the last reading: what is set was set then.
     pub(super) rested: bool,
+    /// The last reading left bits of files set: what is set may have been told by it.
+    pub(super) spared: bool,
+    /// This one leaves them, for a later one to clear.
+    pub(super) spares: bool,
 }
 
 /// An address space.
@@ -74,6 +78,8 @@ pub struct Space {
     rests: u32,
     /// It did nothing since before the last reading, and is read again all the same.
     rested: bool,
+    /// Its bits of files were left set by the last reading.
+    pub(super) spared: bool,
     /// We took bits since the last reading.
     pub(super) taken: bool,
     /// From which address on we go on with that.
@@ -100,6 +106,7 @@ impl Space {
             rounds: 0,
             rests: 0,
             rested: false,
+            spared: false,
             taken: false,
             take_from: 0,
             at_most: Duration::ZERO,
@@ -118,15 +125,23 @@ impl Space {
         matches!(self.claim, Claim::Others)
     }
 
-    /// What is known before a reading; the clearing after it changes that.
-    pub(super) fn before(&self) -> Before {
+    /// What is known before a reading, which leaves bits of files set if it may; the clearing after it changes that.
+    pub(super) fn before(&self, spares_files: bool) -> Before {
         Before {
             owner: self.owner,
             hidden: self.is_hidden(),
             taken: self.taken,
             trusted: self.trusted,
             rested: self.rested,
+            spared: self.spared,
+            spares: self.may_spare(spares_files),
         }
+    }
+
+    /// Whether bits of files may stay set by a look that leaves them for the kernel: what they tell is of the last interval.
+    pub(super) fn may_spare(&self, spares_files: bool) -> bool {
+        let file = Part::File as usize;
+        spares_files && self.trusted[file] && self.not_cleared[file].is_none()
     }
 
     /// Entries that clearing goes through, as of the last reading; 0 of one that was never read.
@@ -246,14 +261,13 @@ impl Space {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ages::claim::tests::Asleep;
 
     /// A process that another pagetide looks at is hidden for as long as that does, and no longer.
     #[test]
     fn a_space_is_contested_until_the_other_one_lets_go() {
-        let somebody = Identity {
-            pid: 4_194_401,
-            started: u64::from(std::process::id()),
-        };
+        let child = Asleep::start();
+        let somebody = child.identity();
         let other = Claim::take(somebody);
         let mut space = Space::new(crate::books::Books::new(0).add_owner().expect("the first"));
         assert!(!space.claim(somebody) && space.is_contested() && space.is_hidden());
@@ -274,10 +288,14 @@ mod tests {
         assert_eq!(due(&mut space), 5, "1, 2, 4, 8, 16");
         space.begin_reading(true);
         assert!(
-            space.is_trusted() && space.before().rested,
+            space.is_trusted() && space.before(true).rested,
             "nothing was accessed since the last reading"
         );
         space.not_cleared[0] = None;
         assert_eq!(due(&mut space), 0);
+        // What was left set for that reason is not left once more.
+        assert!(space.may_spare(true) && !space.may_spare(false));
+        space.not_cleared[1] = Some(Hidden::Stall(Duration::from_millis(9)));
+        assert!(!space.may_spare(true));
     }
 }

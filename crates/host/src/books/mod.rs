@@ -74,6 +74,8 @@ pub struct Look {
     pub hidden: bool,
     /// Its process did nothing since before the last reading: if the bit is set, it was set then.
     pub rested: bool,
+    /// The reading before left the bit as it was: if it is set, and was then, it was set in the same interval.
+    pub spared: bool,
 }
 
 /// The books. See the module.

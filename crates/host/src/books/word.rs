@@ -157,6 +157,10 @@ impl Word {
             // program was read, and policies learned from it that what is so old is used.)
             return Word(set);
         }
+        if look.accessed && look.spared && left_set && self.0 & UNKNOWN_BEFORE == 0 {
+            // As young as may be, but not used again; what several map of which one alone was spared may count or not. (The story: a page of a file that was used once counted as used again at each early look.)
+            return Word(set & !LAST | now);
+        }
         if look.accessed && (look.trusted || !left_set) {
             return Word(set & !(LAST | UNKNOWN | HIDDEN) | YOUNG | now);
         }

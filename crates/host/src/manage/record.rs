@@ -140,8 +140,10 @@ impl Recorder {
             match classify(told, *entry, offset) {
                 Page::In(_, seen) => {
                     now.present[word] |= bit;
-                    now.accessed[word] |= if seen.young { bit } else { 0 };
                     let was_there = before.present[word] & bit != 0;
+                    // A reference is one however many looks find its bit set.
+                    let is_used = seen.young && !(told.is_told_later && was_there);
+                    now.accessed[word] |= if is_used { bit } else { 0 };
                     self.unknown += u64::from(was_there && !told.is_known(*entry));
                 }
                 // An empty entry of a file's mapping may never have been touched.

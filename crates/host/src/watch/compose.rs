@@ -92,7 +92,7 @@ impl Watch {
                 processes(*count)
             ));
         }
-        if self.ages.source().has_company() {
+        if self.ages.source().company() > 0 {
             report.notes.push(COMPANY.to_owned());
         }
         let scanned = self.proc.vmstat().unwrap_or_default().scanned;

@@ -154,7 +154,7 @@ fn too_long(members: &[Member]) -> Option<String> {
         let (pid, ms) = (one.pid, one.takes().as_millis());
         return Some(format!(
             "the kernel's own sums (Pss, shared memory in swap) were not asked for: that would hold pid {pid} up for some \
-             {ms} ms (see --max-wait)"
+             {ms} ms (--max-wait of who looks at it)"
         ));
     }
     let all = members.iter().map(Member::takes).sum();
@@ -191,7 +191,10 @@ mod tests {
         let kernel = asked(&[small, member(1 << 30, ms(5))]);
         assert_eq!(kernel.sums(), None);
         let why = kernel.unasked().unwrap_or_default();
-        assert!(why.contains("42949 ms (see --max-wait)"), "{why}");
+        assert!(
+            why.contains("42949 ms (--max-wait of who looks at it)"),
+            "{why}"
+        );
         let kernel = asked(&[small, member(1 << 20, ms(250))]);
         assert!(kernel.sums().is_some_and(|sums| sums.pss > 0));
         assert_eq!(kernel.unasked(), None);

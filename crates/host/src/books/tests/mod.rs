@@ -18,6 +18,7 @@ pub(super) const OLD: Look = Look {
     trusted: true,
     hidden: false,
     rested: false,
+    spared: false,
 };
 /// Accessed since the last reading.
 pub(super) const YOUNG: Look = Look {
@@ -25,6 +26,7 @@ pub(super) const YOUNG: Look = Look {
     trusted: true,
     hidden: false,
     rested: false,
+    spared: false,
 };
 /// The bit is set, and nobody cleared it before.
 pub(super) const LEFT: Look = Look {
@@ -32,6 +34,7 @@ pub(super) const LEFT: Look = Look {
     trusted: false,
     hidden: false,
     rested: false,
+    spared: false,
 };
 /// The bit is clear, and does not say anything.
 pub(super) const HIDDEN: Look = Look {
@@ -39,11 +42,18 @@ pub(super) const HIDDEN: Look = Look {
     trusted: true,
     hidden: true,
     rested: false,
+    spared: false,
 };
 
 /// The bit is set, and was when its process, which did nothing since, was read last.
 pub(super) const RESTED: Look = Look {
     rested: true,
+    ..YOUNG
+};
+
+/// The bit is set, and stayed as it was at the reading before.
+pub(super) const SPARED: Look = Look {
+    spared: true,
     ..YOUNG
 };
 

@@ -220,7 +220,14 @@ impl Naive {
 
 fn is_young(look: Look, before: Option<State>) -> bool {
     let left_set = before.is_some_and(|state| state.bit);
-    look.accessed && (look.trusted || !left_set) && !was_told(look, before)
+    let counts = !was_told(look, before) && !was_left(look, before);
+    look.accessed && (look.trusted || !left_set) && counts
+}
+
+/// A bit that the last reading found set and left, of a page whose age was known then.
+fn was_left(look: Look, before: Option<State>) -> bool {
+    let was_set = before.is_some_and(|state| state.bit && state.known);
+    look.accessed && look.spared && was_set && !was_told(look, before)
 }
 
 /// A bit that was set at the last reading already, of a page whose age was known then.
@@ -230,7 +237,8 @@ fn was_told(look: Look, before: Option<State>) -> bool {
 
 fn judge(before: Option<State>, looks: &[Look], now: usize) -> State {
     let bit = looks.iter().any(|look| look.accessed);
-    let hides = |look: &Look| look.hidden && !was_told(*look, before);
+    let is_told = |look: &Look| was_told(*look, before) || was_left(*look, before);
+    let hides = |look: &Look| look.hidden && !is_told(look);
     let hidden = looks.iter().any(hides);
     let known = |last| State {
         last,
@@ -241,7 +249,7 @@ fn judge(before: Option<State>, looks: &[Look], now: usize) -> State {
     if looks.iter().any(|look| is_young(*look, before)) {
         return known(now);
     }
-    let is_unsure = |look: &Look| (look.accessed || look.hidden) && !was_told(*look, before);
+    let is_unsure = |look: &Look| (look.accessed || look.hidden) && !is_told(look);
     if looks.iter().any(is_unsure) {
         return State {
             last: 0,
@@ -252,6 +260,7 @@ fn judge(before: Option<State>, looks: &[Look], now: usize) -> State {
     }
     match before {
         None => known(now),
+        Some(_) if looks.iter().any(|look| was_left(*look, before)) => known(now),
         Some(state) if state.known => known(state.last),
         Some(state) if state.hidden => known(now),
         Some(_) => known(now - 1),

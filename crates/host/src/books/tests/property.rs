@@ -106,6 +106,8 @@ impl World {
         let (space, file) = (&self.spaces[&owner], self.dice.percent(5));
         let hidden = space.hidden && self.dice.percent(80);
         let rested = trusted && self.dice.percent(10);
+        // A look spares all that it reads, or none.
+        let spared = self.naive.times.len().is_multiple_of(4);
         for (&frame, &huge) in &space.maps {
             // Half of the frames are hardly ever accessed: they grow older than what stays exact.
             let cold = frame / if huge { 512 } else { 64 } % 2 == 1;
@@ -116,6 +118,7 @@ impl World {
                 trusted,
                 hidden,
                 rested,
+                spared,
             };
             let class =
                 u8::from(file) + u8::from(frame > 1 << 30) * 15 - u8::from(file && frame > 1 << 30);

@@ -1,6 +1,6 @@
 //! The rules for one frame with one mapping.
 
-use super::{FILE, HIDDEN, LEFT, Look, OLD, RESTED, Rounds, YOUNG};
+use super::{FILE, HIDDEN, LEFT, Look, OLD, RESTED, Rounds, SPARED, YOUNG};
 
 #[test]
 fn a_fresh_frame_is_as_young_as_it_can_be_and_then_grows_old() {
@@ -60,6 +60,26 @@ fn a_bit_that_was_set_before_its_process_slept_is_no_further_access() {
         rounds.books.again(mm).map(|(_, pages)| pages).sum::<u64>(),
         1
     );
+}
+
+/// Looks between two intervals leave bits of files: such a page is young until it is cleared, and was used once.
+#[test]
+fn a_bit_that_was_left_is_no_further_access() {
+    let mut rounds = Rounds::new();
+    let mm = rounds.owner();
+    rounds.round(&[(mm, 1, 1, OLD)]);
+    rounds.round(&[(mm, 1, 1, YOUNG)]);
+    let told = rounds.reaccessed();
+    for _ in 0..3 {
+        rounds.round(&[(mm, 1, 1, SPARED)]);
+        assert_eq!(rounds.ages(mm), [(0, 1)]);
+        assert_eq!(rounds.books.again(mm).count(), 0);
+    }
+    assert_eq!(rounds.reaccessed(), told);
+    rounds.round(&[(mm, 1, 1, OLD)]);
+    // Set for the first time at a look that leaves it.
+    rounds.round(&[(mm, 1, 1, SPARED)]);
+    assert_eq!(rounds.books.again(mm).count(), 1);
 }
 
 /// A policy of one tenant goes by what that tenant's processes access.

@@ -55,6 +55,7 @@ impl World {
                 trusted: true,
                 hidden: false,
                 rested: false,
+                spared: false,
             },
             Class::new(0),
         );
@@ -96,6 +97,7 @@ impl World {
             trusted: true,
             hidden: false,
             rested: false,
+            is_told_later: false,
             has_recency: true,
             mask: MASK,
             books: &self.books,

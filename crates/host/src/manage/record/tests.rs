@@ -77,6 +77,7 @@ impl World {
                 mapping: &mapping,
                 trusted,
                 rested: false,
+                is_told_later: false,
                 hidden: false,
                 has_recency: true,
                 mask: MASK,
