@@ -109,7 +109,9 @@ pub(super) fn short(name: &str, what: Ask, done: &Done) -> Option<Failure> {
             "run as root, or give pagetide's file CAP_SYS_NICE: `pagetide doctor` says how",
         )));
     }
-    if done.no_swap {
+    // Pages of files may have made up for what had no room.
+    let is_met = matches!(what, Ask::Bytes(_)) && pages >= done.asked_pages;
+    if done.no_swap && !is_met {
         let what = format!("cannot reclaim more of {name}: swap is full; {out} went out before");
         return Some(Failure::new(what, "make more room: `pagetide swap status`"));
     }
@@ -169,6 +171,7 @@ mod tests {
             told.contains("swap is full; 1 MiB went out before"),
             "{told}"
         );
+        assert!(short("pid 5", Ask::Bytes(1 << 20), &full).is_none());
         let tried = Done {
             asked_pages: 256,
             would_pages: 256,

@@ -262,13 +262,12 @@ impl Manager {
         }
     }
 
+    /// Page cache that nobody maps, where it is part of what is used.
     fn unmapped_cache(&self, wanted: Pages) -> Pages {
         let wall = self.wall.as_ref().filter(|_| wanted > Pages(0));
-        Pages(
-            wall.and_then(|wall| wall.cache_unmapped().ok())
-                .unwrap_or(0)
-                / 4096,
-        )
+        let wall = wall.filter(|wall| room::is_charged(&self.driver.watch, wall, &self.outside));
+        let bytes = wall.and_then(|wall| wall.cache_unmapped().ok());
+        Pages(bytes.unwrap_or(0) / 4096)
     }
 
     /// Takes what somebody asks for.

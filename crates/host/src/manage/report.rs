@@ -1,7 +1,7 @@
 //! What a manager tells: the watch's report with what was done, and counters under the kernel's names.
 
-use engine::Millis;
 use engine::memory_stat::LruSize;
+use engine::{Limit, Millis};
 
 use super::Manager;
 use super::minder::Minder;
@@ -56,9 +56,16 @@ impl Manager {
             report.notes.extend(self.outside.note());
             let kills = wall.oom_kills().unwrap_or(0);
             if kills > 0 {
+                // Version 1 counts how often the limit was met; the host's or an ancestor's kill needs no such thing.
+                let is_met = wall.limit_hits().map_or(true, |hits| hits > 0);
+                let why = match self.settings.limits.max {
+                    Limit::Bytes(_) if is_met => {
+                        "nothing more could leave (raise --memory-max, or make swap: `pagetide swap on`)"
+                    }
+                    _ => "the host, or a group above it, had no more",
+                };
                 report.notes.push(format!(
-                    "the kernel killed {kills} processes of the control group of the limits for want of memory: nothing more could leave \
-                     (raise --memory-max, or make swap: `pagetide swap`)"
+                    "processes of the control group of the limits that the kernel killed for want of memory: {kills}; {why}"
                 ));
             }
         }

@@ -144,6 +144,12 @@ impl Room {
     }
 }
 
+/// Whether that is what the wall is charged: cache that nobody maps is in it then, and not in what is resident.
+pub(super) fn is_charged(watch: &Watch, wall: &Wall, outside: &Outside) -> bool {
+    let charged = || Pages(wall.charged().unwrap_or(0) / 4096);
+    outside.is_empty() || charged() >= resident(watch)
+}
+
 /// What the tenant uses now: what the wall is charged or, if members are outside of it, what is resident, if that is more. (The story: of a
 /// program that had moved itself to another group the wall was charged 3 MiB for ever, so a limit of 512 MiB held nothing.)
 pub(super) fn usage(watch: &Watch, wall: Option<&Wall>, outside: &Outside) -> Pages {
