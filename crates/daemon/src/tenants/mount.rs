@@ -4,11 +4,12 @@
 //! What one open file reads is what the tree was when it was first read. What the kernel keeps of names is true until it is
 //! told otherwise ([`Mounted::forget`]).
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fuser::{
     BackgroundSession, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -36,12 +37,17 @@ const KEPT: Duration = Duration::from_secs(1 << 30);
 /// asks again.
 const ASKED: Duration = Duration::ZERO;
 
+/// How often it is asked whether the tree is mounted anywhere.
+const MOUNTS_EVERY: Duration = Duration::from_secs(5);
+
 /// The mounted tree; dropping it unmounts.
 pub(super) struct Mounted {
     /// Held for its end.
     session: Option<BackgroundSession>,
     at: PathBuf,
     device: Option<Device>,
+    /// When it was asked last where that is mounted.
+    asked: Cell<Instant>,
     stale: Sender<(INodeNo, OsString)>,
 }
 
@@ -77,7 +83,20 @@ impl Mounted {
     /// Whether nobody answers for it any more: it was unmounted, or its thread has failed.
     pub(super) fn has_ended(&self) -> bool {
         let session = self.session.as_ref();
-        session.is_none_or(|session| session.guard.is_finished())
+        session.is_none_or(|session| session.guard.is_finished()) || self.is_elsewhere()
+    }
+
+    /// Whether it is mounted nowhere, though an open file or a working directory keeps it alive (`umount -l`). Asked once a while: a host may have
+    /// thousands of mounts.
+    fn is_elsewhere(&self) -> bool {
+        if self.asked.get().elapsed() < MOUNTS_EVERY {
+            return false;
+        }
+        self.asked.set(Instant::now());
+        let mounts = mountinfo::parse(&mounts());
+        // Mounted over is not unmounted.
+        self.device
+            .is_some_and(|own| mounts.iter().all(|one| one.device != own))
     }
 
     /// There is no such tenant in that directory any more. Who removes one by the file system need not say so.
@@ -142,6 +161,7 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
             session: Some(session),
             device: fuse_at(&mounts(), &place),
             at: place,
+            asked: Cell::new(Instant::now()),
             stale,
         })
     });

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use engine::memcg::MemcgId;
 use engine::memory_stat::MemoryStat;
+use engine::vmstat::VmEvent;
 use engine::{Bytes, FolioType, Limit};
 use rustix::io::Errno;
 
@@ -332,6 +333,12 @@ impl Tenants {
         let by_type = sum("pgsteal_anon") + sum("pgsteal_file");
         report.evicted_pages = sum("pgsteal_") - by_type;
         report.refaulted_pages = sum("workingset_refault_");
+        report.left_by_kernel_pages = stat.events.get(VmEvent::PgstealKernel);
+        let group = self.groups.usage(self.tenant(memcg)?.wall.group());
+        if let Ok(Some(of_kernel)) = group {
+            report.kernel_bytes = of_kernel.kernel;
+            report.unmapped_cache_bytes = of_kernel.cache.map(|cache| cache.unmapped());
+        }
         Ok(report)
     }
 
