@@ -138,7 +138,7 @@ pub(crate) enum Command {
     Mrc(Mrc),
     /// Say what this kernel and user can do, and how to get the rest
     ///
-    /// Ends with 3 if no ages can be had here, or there is no swap; the last line says which commands
+    /// Ends with 3 if it is not known here which pages are in use, or there is no swap, or no right to use it; the last line says which commands
     /// work.
     #[command(after_help = examples::DOCTOR)]
     Doctor {

@@ -73,6 +73,15 @@ impl Error {
         self.exit == ExitCode::Missing as u8
     }
 
+    /// The same, with one more thing to do about it.
+    #[must_use]
+    pub fn or_else(self, hint: &str) -> Error {
+        Error {
+            hint: format!("{}\n{hint}", self.hint),
+            ..self
+        }
+    }
+
     /// The same, with what was wanted before it: `cannot run x: WHY`.
     #[must_use]
     pub fn wanting(self, wanted: &str) -> Error {

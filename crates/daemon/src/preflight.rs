@@ -127,14 +127,14 @@ pub fn swap(options: &Options, chosen: Option<&Chosen>) -> Result<(), Error> {
         if chosen.is_some_and(|chosen| has_no_swap(&proc, &chosen.target)) {
             return Err(Error::missing(
                 "the control group may use no swap (memory.swap.max is 0), so cold memory has nowhere to go",
-                "raise memory.swap.max of the group, or of the container\n--best-effort goes on without",
+                "raise memory.swap.max of the group, or of the container",
             ));
         }
         return rights::may_page_out();
     }
     Err(Error::missing(
         "this host has no swap, so cold memory has nowhere to go",
-        "`pagetide swap on` makes compressed swap in memory\n--best-effort goes on without",
+        "`pagetide swap on` makes compressed swap in memory",
     ))
 }
 
@@ -175,8 +175,7 @@ pub fn right(options: &Options) -> Result<(), Error> {
     }
     Err(Error::missing(
         "memory may not be paged out by this user (no CAP_SYS_NICE)",
-        "run pagetide as root, or give its file the capabilities that `pagetide doctor` names\n\
-         --best-effort goes on without",
+        "run pagetide as root, or give its file the capabilities that `pagetide doctor` names",
     ))
 }
 
@@ -194,6 +193,6 @@ pub fn source(source: AgeSource) -> Result<(), Error> {
     };
     Err(Error::missing(
         what,
-        "`pagetide doctor` says what is missing, and how to get it\n--best-effort goes on without",
+        "`pagetide doctor` says what is missing, and how to get it",
     ))
 }

@@ -315,6 +315,42 @@ fn give(file: &str, capabilities: &str) {
     assert!(given.status.success(), "{}", given.stderr);
 }
 
+/// The kernel drops pages of a shared file for who may write it, and pagetide may write any: who could read one dropped its cache.
+fn users_drop_no_cache_of_others(copy: &str) {
+    const READS: &str = "import mmap, sys, time\n\
+        file = open(sys.argv[1], 'rb')\n\
+        memory = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)\n\
+        print(sum(memory[at] for at in range(0, len(memory), 4096)), flush=True)\n\
+        time.sleep(600)\n";
+    let folder = TempDir::public();
+    let path = folder.file("file");
+    std::fs::write(&path, vec![1_u8; 16 << 20]).expect("room for 16 MiB");
+    let file = std::fs::File::open(&path).expect("it is there");
+    file.sync_all().expect("it is written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("ours");
+    let words = NOBODY
+        .split_whitespace()
+        .chain(["/usr/bin/python3", "-c", READS, &path]);
+    let reader = Run::new(words).start();
+    wait::until("it has read all", SOON, || reader.stdout().contains("4096"));
+    let words = NOBODY.split_whitespace().map(str::to_owned);
+    let reclaim = [
+        "reclaim".to_owned(),
+        "--all".to_owned(),
+        reader.pid().to_string(),
+    ];
+    let words = words.chain([copy.to_owned()]).chain(reclaim);
+    let done = Run::new(words).finish(SOON);
+    let cached = Run::new(["fincore", "-nb", "-o", "RES", &path]).finish(SOON);
+    assert_eq!(
+        cached.stdout.trim(),
+        "16777216",
+        "{}{}",
+        done.stdout,
+        done.stderr
+    );
+}
+
 /// Two capabilities are enough to read ages and not to page out: `reclaim` said that nothing left, and 0.
 #[test]
 fn capabilities_of_the_file() {
@@ -341,6 +377,7 @@ fn capabilities_of_the_file() {
         let refused = nobody(&format!("{copy} {verb} {others}")).finish(SOON);
         assert_refused(&refused, 3, &["another user"]);
     }
+    users_drop_no_cache_of_others(&copy);
     // (What the user named was opened with the rights of the file: anybody could have replaced /etc/passwd by a report.)
     let kept = TempDir::new();
     let (page, secret) = (kept.file("page.html"), kept.file("trace.csv"));
@@ -407,19 +444,21 @@ fn attach_once(pid: u32) -> [String; 4] {
     ["attach", "--for", "1s", &pid.to_string()].map(str::to_owned)
 }
 
+/// Listens under a manager's name, and says that it manages whatever it is asked of.
+const STRANGER: &str = "import os, socket\n\
+server = socket.socket(socket.AF_UNIX)\n\
+server.bind(f'\\0pagetide.{os.getpid()}')\n\
+server.listen()\n\
+print('listens', flush=True)\n\
+while True:\n\
+\x20   peer = server.accept()[0]\n\
+\x20   try:\n\
+\x20       while peer.recv(4096): peer.sendall(b'{\"manages\":true}\\n')\n\
+\x20   except OSError: pass\n";
+
 /// Anybody may take a manager's name that is free: who answered there for every process kept root from managing any of them.
 #[test]
 fn a_stranger_speaks_for_nobody_elses_process() {
-    const STRANGER: &str = "import os, socket\n\
-        server = socket.socket(socket.AF_UNIX)\n\
-        server.bind(f'\\0pagetide.{os.getpid()}')\n\
-        server.listen()\n\
-        print('listens', flush=True)\n\
-        while True:\n\
-        \x20   peer = server.accept()[0]\n\
-        \x20   try:\n\
-        \x20       while peer.recv(4096): peer.sendall(b'{\"manages\":true}\\n')\n\
-        \x20   except OSError: pass\n";
     let _serial = serial();
     let _swap = Swap::new(64);
     let as_stranger = |words: &[&str]| {
@@ -446,6 +485,88 @@ fn a_stranger_speaks_for_nobody_elses_process() {
     let report = ["report", "--for", "1s", &own.pid().to_string()].map(str::to_owned);
     let done = pagetide::command(report).finish(SOON);
     assert!(done.status.success(), "{}", done.stderr);
+}
+
+/// Abstract names are of the network: root of a container that has the host's is in another pid namespace. It lifted its own limits, and by
+/// taking names it hid the host's processes.
+#[test]
+fn root_of_a_container_is_a_stranger() {
+    const DETACH: &str = "import socket, sys\n\
+        s = socket.socket(socket.AF_UNIX)\n\
+        s.connect(f'\\0pagetide.{sys.argv[1]}')\n\
+        s.sendall(b'{\"op\":\"detach\",\"bring_back\":false}\\n')\n\
+        print(s.recv(4096))\n";
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    let inside = |script: &str, words: &[&str]| {
+        let words = ["/usr/bin/python3", "-c", script]
+            .into_iter()
+            .chain(words.iter().copied());
+        Run::new(
+            ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+                .into_iter()
+                .chain(words),
+        )
+    };
+    let idle = sleeper();
+    let pid = idle.pid().to_string();
+    let manager = pagetide::command(["attach", &pid].map(str::to_owned)).start();
+    wait::until("it is managed", SOON, || {
+        pagetide::on("stat", idle.pid()).status.success()
+    });
+    let asked = inside(DETACH, &[&pid]).finish(SOON);
+    assert!(
+        asked.stdout.contains("denied"),
+        "{}{}",
+        asked.stdout,
+        asked.stderr
+    );
+    assert!(pagetide::on("stat", idle.pid()).status.success());
+    drop(manager);
+
+    let thief = inside(&STRANGER.replace("os.getpid()", &pid), &[]).start();
+    wait::until("it listens", SOON, || thief.stdout().contains("listens"));
+    let done = pagetide::command(attach_once(idle.pid())).finish(SOON);
+    assert!(done.status.success(), "{}", done.stderr);
+    let said = done.stdout + &done.stderr;
+    assert!(said.contains("no command reaches"), "{said}");
+}
+
+/// Who clears a process's bits was a name that anybody could take: a user who took those of all processes had root's pagetide know no age.
+#[test]
+fn a_user_claims_nobody_elses_bits() {
+    const THIEF: &str = "import fcntl, socket, sys, time\n\
+        pid = sys.argv[1]\n\
+        started = open(f'/proc/{pid}/stat').read().rsplit(')')[-1].split()[19]\n\
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n\
+        s.bind(f'\\0pagetide-ages-{pid}-{started}')\n\
+        try: fcntl.flock(open(f'/proc/{pid}/clear_refs', 'w'), fcntl.LOCK_EX)\n\
+        except OSError as error: print('refused', error, flush=True)\n\
+        time.sleep(600)\n";
+    let _serial = serial();
+    let idle = sleeper();
+    let pid = idle.pid().to_string();
+    let words = ANOTHER
+        .split_whitespace()
+        .chain(["/usr/bin/python3", "-c", THIEF, &pid]);
+    let thief = Run::new(words).start();
+    wait::until("it has tried", SOON, || thief.stdout().contains("refused"));
+    let words = [
+        "report",
+        "--for",
+        "2s",
+        "--age-every",
+        "500ms",
+        "--json",
+        &pid,
+    ];
+    let told = pagetide::command(words.map(str::to_owned)).finish(SOON);
+    let report: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+    let number = |name: &str| report[name].as_u64().unwrap_or(0);
+    assert!(
+        number("unknown_age_bytes") * 10 < number("resident_bytes"),
+        "{report:#}"
+    );
 }
 
 #[test]

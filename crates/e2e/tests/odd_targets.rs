@@ -157,7 +157,10 @@ fn a_manager_does_not_speak_for_who_has_its_first_ones_number() {
     // Namespaces of its own, where nobody else takes ids or files.
     let script = format!("mount -t tmpfs none /tmp; {script}");
     let words = ["unshare", "--pid", "--mount", "--fork", "--mount-proc"];
-    let words = words.into_iter().chain(["sh", "-c", &script]);
+    // Not by the namespace's first process: whose children are orphans may be anybody's.
+    let words = words
+        .into_iter()
+        .chain(["sh", "-c", "sh -c \"$0\"; exit $?", &script]);
     let outcome = Run::new(words).finish(LIMIT);
     let said = format!("{}{}", outcome.stdout, outcome.stderr);
     for word in ["descendants 0", "same 1", "stat 1", "attach 0"] {

@@ -212,7 +212,7 @@ fn what_a_killed_one_lowered_is_put_back() {
         let flags = rustix::fs::XattrFlags::empty();
         rustix::fs::setxattr(
             group.path(),
-            "user.pagetide.lowered",
+            "trusted.pagetide.lowered",
             note.as_bytes(),
             flags,
         )
@@ -303,6 +303,15 @@ fn who_has_a_manager_is_left_to_it() {
     drop((other, running));
 }
 
+/// Whether a pagetide holds the bits of a process: the file by which they are cleared is locked.
+fn is_claimed(pid: u32) -> bool {
+    let file = std::fs::File::options()
+        .write(true)
+        .open(format!("/proc/{pid}/clear_refs"));
+    let file = file.expect("root may clear");
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err()
+}
+
 /// Beside a `serve` that looks at the whole host, `reclaim` of a program that slept said "put out 0 B, stayed: all, accessed
 /// meanwhile", for it had ended before `serve` let go of the program at its next look.
 #[test]
@@ -328,8 +337,8 @@ fn who_is_reclaimed_by_hand_is_let_go_of_first() {
         let out = program.status("VmSwap");
         assert!(out >= least, "{what}: {out} bytes: {}", outcome.stdout);
         wait::until("serve has it again", SOON, || anon(&tree, &at) > 0);
-        // In between it is nobody's: what serve has claimed shows at its next look but one.
-        std::thread::sleep(Duration::from_secs(9));
+        // In between it is nobody's.
+        wait::until("serve has claimed it", SOON, || is_claimed(program.pid()));
     }
     let _ = program.touch();
 }

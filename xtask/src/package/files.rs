@@ -27,7 +27,17 @@ const OURS: [(&str, &str); 3] = [
     ("dist/debian/copyright", "usr/share/doc/pagetide/copyright"),
 ];
 /// Folders of ours whose files are examples.
-const EXAMPLES: [&str; 3] = ["grafana", "kubernetes", "prometheus"];
+const EXAMPLES: [&str; 4] = ["grafana", "kubernetes", "policies", "prometheus"];
+/// Pages that commands and samples send their users to.
+const PAGES: [&str; 7] = [
+    "formats.md",
+    "interfaces.md",
+    "known-gaps.md",
+    "policies.md",
+    "simulator.md",
+    "traces.md",
+    "usage.md",
+];
 
 /// All files, sorted by path.
 ///
@@ -47,6 +57,17 @@ pub(super) fn all(program: &Path, epoch: u64) -> Result<Vec<Entry>, String> {
         for (name, bytes) in folder_of(&root().join("dist").join(folder))? {
             files.push(Entry::new(format!("{DOC}/examples/{folder}/{name}"), bytes));
         }
+    }
+    for (name, bytes) in folder_of(&root().join("examples"))? {
+        if name.ends_with(".toml") {
+            files.push(Entry::new(format!("{DOC}/examples/{name}"), bytes));
+        }
+    }
+    let sample = read(&root().join("dist/pagetide.toml"))?;
+    files.push(Entry::new(format!("{DOC}/examples/pagetide.toml"), sample));
+    for name in PAGES {
+        let text = read(&root().join("docs").join(name))?;
+        files.push(Entry::new(format!("{DOC}/docs/{name}.gz"), gzip(&text)?));
     }
     let changelog = control::changelog(epoch)?;
     for (name, text) in [
@@ -83,7 +104,7 @@ fn folder_of(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
     let entries = std::fs::read_dir(folder);
     let entries = entries.map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
     let mut files = Vec::new();
-    for entry in entries.flatten() {
+    for entry in entries.flatten().filter(|entry| entry.path().is_file()) {
         let name = entry.file_name().to_string_lossy().into_owned();
         files.push((name, read(&entry.path())?));
     }

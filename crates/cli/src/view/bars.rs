@@ -40,8 +40,8 @@ pub(crate) fn filled_steps(fraction: f64, steps: usize) -> usize {
 }
 
 /// Lower edges of the rows, seconds. Fixed, so that rows stay where they are while one watches;
-/// the bins of a report begin where its generations were born.
-pub(super) const ROWS_S: [u64; 13] = [0, 1, 2, 5, 10, 20, 40, 60, 120, 300, 600, 1800, 3600];
+/// each is an edge of the report's bins, or what is in one would stand below another's name.
+pub(super) const ROWS_S: [u64; 13] = [0, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600];
 
 /// `up to 1s`, `10s - 20s`, `over 1h`.
 pub(super) fn age(from: u64, to: Option<u64>) -> String {

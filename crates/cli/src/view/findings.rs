@@ -59,7 +59,12 @@ impl Health {
 
     /// Whether all commands work, with less or with more.
     pub(crate) fn ready(&self) -> bool {
-        self.paging && self.age_source != Some(AgeSource::None)
+        // Where only mappings are known to be in use, who puts pages out refuses, too.
+        let tells_pages = !matches!(
+            self.age_source,
+            Some(AgeSource::Referenced | AgeSource::None)
+        );
+        self.paging && tells_pages
     }
 }
 
@@ -100,6 +105,7 @@ fn verdict(health: &Health) -> String {
     let less = health.findings.iter().any(|f| f.state != State::Ok);
     let ages = match health.age_source {
         Some(AgeSource::None) => "report, top (sizes only)",
+        Some(AgeSource::Referenced) => "report, top (whole mappings)",
         _ => "report, top",
     };
     if !health.paging {
@@ -108,7 +114,9 @@ fn verdict(health: &Health) -> String {
         );
     }
     if !health.ready() {
-        return format!("Works here: {ages}, sim, mrc, run, attach, reclaim.");
+        return format!(
+            "Works here: {ages}, sim, mrc. Does not, for it is not known which pages are in use: reclaim, demo; run, attach but with --best-effort."
+        );
     }
     match less {
         true => "All commands work here, some with less (see above).".to_owned(),
@@ -174,8 +182,11 @@ Works here: report, top, sim, mrc. Does not (see Paging): run, attach, reclaim.
         one.age_source = Some(AgeSource::None);
         assert!(!one.ready() && last(&one).contains("sizes only"), "{one:?}");
         one.paging = true;
-        assert!(!one.ready() && last(&one).contains("run, attach, reclaim."));
+        assert!(!one.ready() && last(&one).contains("with --best-effort."));
+        // What refuses there was told to work.
         one.age_source = Some(AgeSource::Referenced);
+        assert!(!one.ready() && last(&one).contains("whole mappings"));
+        one.age_source = Some(AgeSource::PageTables);
         assert!(one.ready() && last(&one).contains("some with less"));
         one.findings.clear();
         assert!(last(&one).contains("try `pagetide top`"));

@@ -85,7 +85,7 @@ impl Served {
                 notes.push(error.to_string());
                 Ok(())
             }
-            other => other,
+            other => other.map_err(|error| error.or_else("--best-effort goes on without")),
         };
         need(preflight::swap(&options, Some(&chosen)))?;
         need(preflight::right(&options))?;

@@ -203,7 +203,7 @@ impl Config {
     pub fn read(path: &Path) -> Result<Config, Error> {
         let told = |why: String| {
             let what = format!("cannot use {}: {why}", path.display());
-            let hint = "dist/pagetide.toml has every key, with what it does";
+            let hint = "the sample has every key, with what it does (/etc/pagetide.toml as it was installed; dist/pagetide.toml of the sources)";
             Error::ending(ExitCode::Usage, what, hint)
         };
         let text = std::fs::read_to_string(path).map_err(|error| told(error.to_string()))?;

@@ -82,7 +82,7 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
     if let Err(error) = preflight::swap(&crate::options::Options::default(), None) {
         notes.push(format!(
             "nothing can leave but pages of files: {error}; {}",
-            error.hint().replace('\n', "; ")
+            error.hint()
         ));
     }
     let tenants = Tenants::start(&asked.settings())?;
@@ -283,6 +283,6 @@ fn reload(asked: Result<Asked, Error>, fixed: &Fixed, tree: &mut Tree) -> String
     }
     match asked.fixed == *fixed {
         true => "the configuration is read once more".to_owned(),
-        false => "the configuration is read once more; some of it takes a restart: see dist/pagetide.toml".to_owned(),
+        false => "the configuration is read once more; some of it takes a restart, as the sample says (`mount`, `root`, `host`, `manage-host`, `global`, `age-every`, `listen`, `token-file`, `history`)".to_owned(),
     }
 }

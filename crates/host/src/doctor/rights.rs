@@ -62,9 +62,11 @@ const ACTING: Need = Need {
     of: &[
         (SYS_NICE, "no process's memory may be paged out"),
         (IPC_LOCK, "our own memory is locked up to the limit only"),
-        (SYS_ADMIN, "swap may not be switched on"),
     ],
 };
+
+/// The rights of a file that ordinary users may manage their own processes by. (Not that to switch swap on: everybody could.)
+const OF_FILE: &str = "run as root, or, for everybody's own processes: setcap cap_bpf,cap_perfmon,cap_sys_nice,cap_ipc_lock+ep \"$(command -v pagetide)\"";
 
 /// What was found.
 pub(super) struct Rights {
@@ -117,16 +119,27 @@ impl Rights {
 
     /// The rights that paging takes.
     pub(super) fn judge_acting(&self) -> Finding {
-        match self.lack(&ACTING) {
-            None => Finding::ok(
-                ACTING.topic,
-                "CAP_SYS_NICE is held: memory may be paged out; swap may be switched on",
-            ),
-            Some(lack) if self.has(SYS_NICE) => lack,
-            Some(lack) => Finding {
-                state: super::State::Missing,
-                ..lack
-            },
+        let Some(lack) = self.lack(&ACTING) else {
+            return match self.has(SYS_ADMIN) {
+                true => Finding::ok(
+                    ACTING.topic,
+                    "CAP_SYS_NICE is held: memory may be paged out; swap may be switched on",
+                ),
+                false => Finding::limited(
+                    ACTING.topic,
+                    "memory may be paged out; swap may not be switched on",
+                    "sudo pagetide swap on",
+                ),
+            };
+        };
+        let state = match self.has(SYS_NICE) {
+            true => lack.state,
+            false => super::State::Missing,
+        };
+        Finding {
+            state,
+            remedy: Some(OF_FILE.to_owned()),
+            ..lack
         }
     }
 
