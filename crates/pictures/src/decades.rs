@@ -19,7 +19,9 @@ impl Decades {
     /// Of some rates; none where all are nothing.
     #[must_use]
     pub fn of(rates: impl Iterator<Item = f64>) -> Option<Decades> {
+        // The power above the largest number is none.
         let some = rates.filter(|rate| rate.is_finite() && *rate > 0.0);
+        let some = some.map(|rate| rate.min(1e300));
         let (least, most) = some.fold((f64::INFINITY, 0.0_f64), |(least, most), rate| {
             (least.min(rate), most.max(rate))
         });
@@ -88,6 +90,8 @@ mod tests {
         assert_eq!(Decades::of([0.0].into_iter()), None);
         let least = Decades::of([5e-324].into_iter()).expect("something");
         assert!(least.powers().count() <= 9, "though the lowest power is 0");
+        let largest = Decades::of([f64::MAX].into_iter()).expect("something");
+        assert_eq!(largest.powers().count(), 2);
         let one = Decades::of([10.0].into_iter()).expect("one");
         assert_eq!(one.ends(), (10.0, 100.0), "an axis has a length");
     }
