@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::time::Duration;
 
-use daemon::control::{Managed, Request, Response, Tenant, TenantAsk, ask, find};
+use daemon::control::{
+    ControlError, Managed, Request, Response, Tenant, TenantAsk, ask, find, is_anothers,
+};
 use daemon::preflight::{self, Chosen};
 
 use crate::args::{Told, Tree, Who, Whose};
@@ -60,6 +62,11 @@ pub(super) fn whose_manager(whose: &Whose) -> Result<Whole, Failure> {
 fn question(whose: &Whose, request: &Request, within: Duration) -> Result<Response, Failure> {
     let tenant = match whose_manager(whose)? {
         Whole::Managed(managed) => managed.tenant,
+        Whole::Alone(chosen) if is_anothers(&chosen.tenant) => {
+            let tenant = chosen.tenant;
+            return Err(ControlError::NotManaged { tenant }.into());
+        }
+        // It is not managed: to ask says why.
         Whole::Alone(chosen) => chosen.tenant,
     };
     Ok(ask(&tenant, request, within)?)

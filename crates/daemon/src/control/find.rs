@@ -60,7 +60,8 @@ pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
 /// Whether who listens under the name of a process's manager has nothing to do with that process. A manager stays as long as any
 /// descendant of its first process does, and by then another process may have that number. One that does not say so is believed:
 /// it may be about to begin. (The story: `reclaim` of the later process parked the earlier one's descendants.)
-fn is_anothers(tenant: &Tenant) -> bool {
+#[must_use]
+pub fn is_anothers(tenant: &Tenant) -> bool {
     let Some(pid) = tenant.pid() else {
         return false;
     };

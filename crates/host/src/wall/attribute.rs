@@ -58,8 +58,26 @@ fn may_be_trusted() -> bool {
     };
     let is_first = || {
         let map = read_path(Path::new("/proc/self/uid_map")).ok()??;
-        let whole: [&[u8]; 3] = [b"0", b"0", b"4294967295"];
-        Some(words(&map).eq(whole))
+        Some(is_whole(&map))
     };
     geteuid().is_root() && has_right() == Some(true) && is_first() == Some(true)
+}
+
+/// Whether a `uid_map` is that of the first user namespace.
+fn is_whole(map: &[u8]) -> bool {
+    let whole: [&[u8]; 3] = [b"0", b"0", b"4294967295"];
+    words(map.trim_ascii()).eq(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_user_namespace_maps_all() {
+        assert!(is_whole(b"         0          0 4294967295\n"));
+        for map in ["0 100000 65536\n", "0 0 1\n1 1 4294967294\n", ""] {
+            assert!(!is_whole(map.as_bytes()), "{map:?}");
+        }
+    }
 }
