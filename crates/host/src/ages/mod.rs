@@ -48,6 +48,12 @@ const SEVERAL_MAX: usize = 64;
 /// And their entries: some twenty milliseconds of one processor.
 const SEVERAL_ENTRIES_MAX: u64 = 256 << 10;
 
+/// What is known of device numbers is forgotten so often: those of overlays, tmpfs and the like are given to another file system as soon as theirs is
+/// gone. (The story: after some days of containers, overlays and shared memory were taken for devices and not read at all.)
+const NUMBERS_KEPT: Duration = Duration::from_secs(10);
+/// And where somebody is new: who is read once and sleeps for good would keep what was taken for its file system.
+const NUMBERS_KEPT_OF_NEW: Duration = Duration::from_secs(1);
+
 /// What became of one process in a round.
 #[derive(Debug)]
 pub enum Looked {
@@ -96,6 +102,8 @@ pub struct Ages {
     files_cleared_ms: u64,
     /// [`Ages::swapped_pages`] of processes that are gone.
     of_gone: (i64, u64),
+    /// When what is known of device numbers was forgotten last.
+    numbers: Instant,
 }
 
 impl Ages {
@@ -128,6 +136,7 @@ impl Ages {
             spares_files: false,
             files_cleared_ms: now_ms,
             of_gone: (0, 0),
+            numbers: Instant::now(),
         }
     }
 
@@ -246,6 +255,7 @@ impl Ages {
         for identity in gone {
             self.forget(identity, listener);
         }
+        self.forget_numbers(members);
         self.moved = moved;
         let before_ms = self.books.last_round_ms();
         self.apart = Duration::from_millis(now_ms.saturating_sub(before_ms));
@@ -311,6 +321,23 @@ impl Ages {
     pub fn end_round(&mut self) {
         self.books.end_round();
         self.rounds += 1;
+    }
+
+    /// Device numbers are learned anew where what is known may be of a file system that is gone.
+    fn forget_numbers(&mut self, members: &[Identity]) {
+        let is_new = |one: &Identity| !self.spaces.contains_key(one);
+        let kept = match members.iter().any(is_new) {
+            true => NUMBERS_KEPT_OF_NEW,
+            false => NUMBERS_KEPT,
+        };
+        if self.numbers.elapsed() < kept {
+            return;
+        }
+        self.numbers = Instant::now();
+        for reader in std::iter::once(&mut self.reader).chain(&mut self.helpers) {
+            // Without our own mounts they are learned from whoever maps.
+            let _ = reader.filesystems.refresh(&reader.proc);
+        }
     }
 
     fn forget(&mut self, identity: Identity, listener: &mut dyn Listener) {

@@ -2,7 +2,7 @@
 //! is mapped from a disk can be read again.
 //!
 //! Invariant: a number is looked up once and then known until [`Filesystems::refresh`]; anonymous
-//! numbers are given out anew after an unmount, so a long-lived reader refreshes now and then.
+//! numbers are given out anew after an unmount, so a long-lived reader refreshes every few seconds.
 
 use std::collections::HashMap;
 
