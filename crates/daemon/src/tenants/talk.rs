@@ -6,7 +6,7 @@ use std::path::Path;
 
 use engine::memcg::MemcgId;
 use host::manage::Reclaimed;
-use host::manage::tenants::Tenants;
+use host::manage::tenants::{MembersOf, Tenants};
 use host::report::Report;
 use rustix::io::Errno;
 
@@ -141,15 +141,16 @@ fn rows(tenants: &mut Tenants, memcg: MemcgId) -> Result<Vec<TenantRow>, Errno> 
     let all = tenants.below(memcg).into_iter();
     // A group that has gone since the last look has no row; the one that was asked for is an error. (The story: on a host where
     // services come and go, `top` ended with "No such device".)
-    let told = all.filter_map(|one| match row(tenants, one) {
+    let members = tenants.members();
+    let told = all.filter_map(|one| match row(tenants, one, &members) {
         Err(Errno::NODEV) if one != memcg => None,
         told => Some(told),
     });
     told.collect()
 }
 
-fn row(tenants: &mut Tenants, memcg: MemcgId) -> Result<TenantRow, Errno> {
-    let report = tenants.report(memcg)?;
+fn row(tenants: &mut Tenants, memcg: MemcgId, members: &MembersOf) -> Result<TenantRow, Errno> {
+    let report = tenants.report_among(memcg, members)?;
     Ok(TenantRow {
         processes: report.processes.len() as u64,
         of_host: tenants.is_of_host(memcg)?,

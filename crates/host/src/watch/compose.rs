@@ -22,7 +22,7 @@ impl Watch {
         if let Target::Descendants(pid) = self.settings.target {
             report.pid = Some(pid);
         }
-        self.fill_processes(&mut report, &|_| true);
+        self.fill_processes(&mut report, &mut self.members.iter().copied());
         if let Target::Descendants(pid) = self.settings.target
             && let Some(first) = report.processes.iter().find(|process| process.pid == pid)
         {
@@ -45,9 +45,9 @@ impl Watch {
 
     /// Sizes and ages of some of the processes: the kernel is asked nothing.
     #[must_use]
-    pub fn report_of(&self, name: String, is_one: &dyn Fn(Identity) -> bool) -> Report {
+    pub fn report_of(&self, name: String, who: &mut dyn Iterator<Item = Identity>) -> Report {
         let mut report = self.begun();
-        self.fill_processes(&mut report, is_one);
+        self.fill_processes(&mut report, who);
         report.command = name;
         report.resident_peak_bytes = report.resident_bytes;
         report.overhead = self.overhead();
@@ -116,13 +116,13 @@ impl Watch {
     }
 
     /// Processes, their sums, and the histogram.
-    fn fill_processes(&self, report: &mut Report, is_one: &dyn Fn(Identity) -> bool) {
+    fn fill_processes(&self, report: &mut Report, who: &mut dyn Iterator<Item = Identity>) {
         let mut bins = Bins::new(self.ages.nodes().len(), self.ended_ms, self.ended_ms);
         let mut unknown: Vec<(Hidden, u64)> = Vec::new();
         let mut unsure = 0;
-        for identity in self.members.iter().filter(|one| is_one(**one)) {
+        for identity in who {
             let (Some(space), Some(person)) =
-                (self.ages.space(*identity), self.people.get(*identity))
+                (self.ages.space(identity), self.people.get(identity))
             else {
                 continue;
             };

@@ -150,7 +150,7 @@ mod tests {
             .expect("sh");
         let mut watch = watch(shell.id());
         let command = |watch: &Watch| {
-            let report = watch.report_of(String::new(), &|_| true);
+            let report = watch.report_of(String::new(), &mut watch.members().to_vec().into_iter());
             report.processes.first().map(|one| one.command.clone())
         };
         watch.look_now(&mut ()).expect("it is there");
@@ -179,7 +179,7 @@ mod tests {
         let mut sleeps = Command::new("sleep").arg("60").spawn().expect("sleep");
         let mut watch = watch(sleeps.id());
         let told = |watch: &Watch| {
-            let report = watch.report_of(String::new(), &|_| true);
+            let report = watch.report_of(String::new(), &mut watch.members().to_vec().into_iter());
             (report.wall_ms, report.page_age)
         };
         watch.look_now(&mut ()).expect("it is there");

@@ -3,13 +3,13 @@
 //! Invariant: nothing is told of a tenant that is gone (ENODEV), as a control group's open file would; what the kernel
 //! counts is told as it counts it, what only the engine knows is told under the kernel's names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use engine::memcg::MemcgId;
 use engine::memory_stat::MemoryStat;
 use engine::vmstat::VmEvent;
-use engine::{Bytes, FolioType, Limit};
+use engine::{Bytes, FolioType, Limit, Pages};
 use rustix::io::Errno;
 
 use super::super::minder::Minder;
@@ -19,8 +19,13 @@ use super::super::stall::{Stalls, swap_ins};
 use super::Tenants;
 use crate::ages::MemoryKind;
 use crate::report::{LimitsReport, Report};
+use crate::system::Identity;
 use crate::system::cgroup::Cache;
 use crate::system::pressure::{Pressure, parse};
+
+/// Processes by the tenant that they are in.
+#[derive(Debug, Default)]
+pub struct MembersOf(BTreeMap<MemcgId, Vec<Identity>>);
 
 /// What the kernel counts of a tenant's group, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -145,7 +150,14 @@ impl Tenants {
         tenant.set_soft(soft)?;
         let limits = tenant.for_engine(true);
         self.driver.machine.set_limits(memcg, limits);
-        self.measure();
+        // What is above it is of it and those above alone: thousands are not measured for one. (All are by each look.)
+        let above: Vec<MemcgId> = self.driver.machine.tree().ancestors(memcg).collect();
+        for one in above {
+            let used = self.tenants.get(&one).and_then(|one| self.used(one).ok());
+            if let Some(used) = used {
+                self.driver.machine.set_measured(one, Pages(used / 4096));
+            }
+        }
         Ok(())
     }
 
@@ -295,6 +307,25 @@ impl Tenants {
     /// # Errors
     /// ENODEV.
     pub fn report(&mut self, memcg: MemcgId) -> Result<Report, Errno> {
+        let members = self.members();
+        self.report_among(memcg, &members)
+    }
+
+    /// Who is in each tenant, as of the last look: for reports of several.
+    #[must_use]
+    pub fn members(&self) -> MembersOf {
+        let mut members = MembersOf::default();
+        for (identity, home) in &self.homes {
+            members.0.entry(*home).or_default().push(*identity);
+        }
+        members
+    }
+
+    /// The same as [`Tenants::report`], by [`Tenants::members`].
+    ///
+    /// # Errors
+    /// ENODEV.
+    pub fn report_among(&mut self, memcg: MemcgId, members: &MembersOf) -> Result<Report, Errno> {
         let stat = self.stat(memcg, false)?;
         let sum = |start: &str| {
             let of = stat
@@ -305,14 +336,10 @@ impl Tenants {
         };
         let tenant = self.tenant(memcg)?;
         let (usage, limits) = (self.usage(memcg)?, self.limits(memcg)?);
-        let below: BTreeSet<MemcgId> = self.below(memcg).into_iter().collect();
-        let is_one = |one| {
-            self.homes
-                .get(&one)
-                .is_some_and(|home| below.contains(home))
-        };
+        let below = self.below(memcg).into_iter();
+        let who = below.filter_map(|one| members.0.get(&one)).flatten();
         let name = format!("/{}", tenant.path.display());
-        let mut report = self.driver.watch.report_of(name, &is_one);
+        let mut report = self.driver.watch.report_of(name, &mut who.copied());
         let hard = |limit: Limit| match limit {
             Limit::Max => None,
             limit => Some(limit.pages().bytes().0),

@@ -42,7 +42,7 @@ use rustix::io::Errno;
 
 pub use super::noreuse::{Noreuse, NoreuseFiles};
 pub use super::options::Limits;
-pub use ask::{Ages, NodeAges, NodeUsage, Usage};
+pub use ask::{Ages, MembersOf, NodeAges, NodeUsage, Usage};
 pub use budget::LookBudget;
 pub use host::HostGroups;
 use host_notes::HostNotes;
@@ -232,7 +232,7 @@ impl Tenants {
         let pause = pause.min(self.relieve()).min(self.refresh()?);
         let now = self.now();
         self.driver.machine.flush_stats_if_due(now);
-        if self.looking.is_some() || self.go_on()? {
+        if self.looking.is_some() || self.go_on_with_some()? {
             return Ok(Duration::ZERO);
         }
         Ok(pause.min(self.next_look.saturating_duration_since(Instant::now())))

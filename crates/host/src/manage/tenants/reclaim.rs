@@ -78,7 +78,6 @@ impl Tenants {
             Ask::OlderThan(_) | Ask::All => resident,
         };
         if let Ask::OlderThan(_) = asked.ask {
-            below.iter().for_each(|id| self.driver.age(*id, now));
             let machine = &mut self.driver.machine;
             // The books know each page's age: the engine offers all but its youngest two generations.
             // Each gives of its own alone: a step of all below would take from those whose own protection keeps theirs.

@@ -50,6 +50,9 @@ pub(super) struct Tenant {
     pub(super) refaults: u64,
     /// What leaves it though no limit asks for it.
     pub(super) minder: Option<Minder>,
+    /// Whether it is reclaimed from for a limit of its own, and for what its policy ordered (`under_way`).
+    pub(super) is_held_down: bool,
+    pub(super) is_minded: bool,
     /// Version 1's counts of itself alone when they were read last, and of those below it that are gone.
     pub(super) counted: Counted,
     pub(super) of_gone: Counted,
@@ -110,6 +113,8 @@ impl Tenant {
             curve: RefaultCurve::default(),
             refaults: 0,
             minder: None,
+            is_held_down: false,
+            is_minded: false,
             counted: Counted::default(),
             of_gone: Counted::default(),
         }

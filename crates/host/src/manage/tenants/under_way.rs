@@ -92,6 +92,8 @@ pub(super) struct UnderWay {
     has_looked: bool,
     /// What the engine is still to do, in this order, each step with the serial of its tenant; none before the first slice.
     steps: Option<VecDeque<(u64, Ongoing)>>,
+    /// The tenant, by serial, whose pages were aged for its step, where that is asked by age.
+    aged: Option<u64>,
     tally: Tally,
 }
 
@@ -114,12 +116,14 @@ impl Tenants {
         // A policy has just been shown a look.
         let has_looked = matches!(why, Why::Policy(_));
         let serial = self.serial(memcg).unwrap_or(u64::MAX);
+        self.note_under_way(memcg, &why, true);
         self.under_way.push_back(UnderWay {
             serial,
             why,
             how,
             has_looked,
             steps: None,
+            aged: None,
             tally: Tally::default(),
         });
     }
@@ -136,10 +140,20 @@ impl Tenants {
 
     /// Whether a tenant is reclaimed from for a limit of its own.
     pub(super) fn is_held_down(&self, memcg: MemcgId) -> bool {
-        let serial = self.serial(memcg);
-        let is_it =
-            |one: &UnderWay| Some(one.serial) == serial && matches!(one.why, Why::Limit { .. });
-        self.under_way.iter().any(is_it)
+        self.tenants.get(&memcg).is_some_and(|one| one.is_held_down)
+    }
+
+    /// One for a limit or a policy begins or ends. (It stands with the tenant: with thousands of them, each was looked for among the reclaims of all,
+    /// each time that any limit was looked at.)
+    fn note_under_way(&mut self, memcg: MemcgId, why: &Why, is_begun: bool) {
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return;
+        };
+        match why {
+            Why::Limit { .. } => tenant.is_held_down = is_begun,
+            Why::Policy(_) => tenant.is_minded = is_begun,
+            Why::Asked(_) | Why::Pressure { .. } => {}
+        }
     }
 
     /// Whether all tenants give for the host's lack of memory.
@@ -150,14 +164,24 @@ impl Tenants {
 
     /// Whether what the policy of a tenant ordered is not done yet.
     pub(super) fn is_minded(&self, memcg: MemcgId) -> bool {
-        let serial = self.serial(memcg);
-        let is_it =
-            |one: &UnderWay| Some(one.serial) == serial && matches!(one.why, Why::Policy(_));
-        self.under_way.iter().any(is_it)
+        self.tenants.get(&memcg).is_some_and(|one| one.is_minded)
+    }
+
+    /// Goes on with those that are under way, at least with one of them and for a slice in all; whether there was any. (What comes between goes
+    /// through all tenants: several that are short are worth one of it.)
+    pub(super) fn go_on_with_some(&mut self) -> Result<bool, WatchError> {
+        let (slice, mut went) = (Pause::after(&self.bell, SLICE), false);
+        for _ in 0..self.under_way.len() {
+            if self.looking.is_some() || (went && slice.is_due()) {
+                break;
+            }
+            went |= self.go_on()?;
+        }
+        Ok(went)
     }
 
     /// Goes on with the one whose turn it is, by a slice; whether there was any.
-    pub(super) fn go_on(&mut self) -> Result<bool, WatchError> {
+    fn go_on(&mut self) -> Result<bool, WatchError> {
         let Some(mut one) = self.under_way.pop_front() else {
             return Ok(false);
         };
@@ -203,6 +227,16 @@ impl Tenants {
         };
         while let Some((serial, step)) = steps.front_mut() {
             let is_there = self.by_serial.get(serial) == Some(&step.target());
+            let by_age =
+                matches!(&one.why, Why::Asked(asked) if matches!(asked.ask, Ask::OlderThan(_)));
+            if is_there && by_age && one.aged != Some(*serial) {
+                // It moves each page of the tenant, so it comes right before its step, not of all at once.
+                one.aged = Some(*serial);
+                self.driver.age(step.target(), now);
+                if pause.is_due() {
+                    break;
+                }
+            }
             let is_over = !is_there
                 || self.driver.page_out_until(
                     (one.how, &pause),
@@ -223,6 +257,7 @@ impl Tenants {
 
     fn end_one(&mut self, memcg: MemcgId, one: UnderWay) {
         let UnderWay { why, tally, .. } = one;
+        self.note_under_way(memcg, &why, false);
         match why {
             Why::Asked(asked) => self.end_asked(memcg, asked, tally),
             Why::Limit {
