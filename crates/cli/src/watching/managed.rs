@@ -14,6 +14,9 @@ use crate::failure::Failure;
 
 /// A manager answers between two looks.
 const WITHIN: Duration = Duration::from_secs(20);
+/// A tree's manager that is started again is waited for, since it answered last.
+const AWAY_MAX: Duration = Duration::from_secs(120);
+const AGAIN_EVERY: Duration = Duration::from_millis(500);
 /// One that does not even say that it is there in this time is stopped, or another's.
 const SOON: Duration = Duration::from_secs(3);
 
@@ -88,6 +91,18 @@ impl Asked {
         })
     }
 
+    /// Whether an answer is worth waiting for: who is busy or stopped has not let go, and tenants outlive their `serve`, which is about to be started
+    /// again. (The story: a log of a tenant ended, with success, when the service was restarted.)
+    fn is_to_come(&self, error: &ControlError, since: Instant) -> bool {
+        let may_return = matches!(self.tenant, Tenant::Tree(_))
+            && since.elapsed() < AWAY_MAX.max(self.every * 2);
+        match error {
+            ControlError::Timeout { .. } => true,
+            ControlError::NotManaged { .. } | ControlError::Io { .. } => may_return,
+            _ => false,
+        }
+    }
+
     fn ask(&self) -> Result<Report, ControlError> {
         match control::ask(&self.tenant, &self.request, WITHIN)? {
             Response::Report(mut report) => {
@@ -106,7 +121,14 @@ impl Watching for Asked {
         if let Some((at, _)) = &self.last {
             sleep(self.every.saturating_sub(at.elapsed()));
         }
-        let answer = self.first.take().map_or_else(|| self.ask(), Ok);
+        let mut answer = self.first.take().map_or_else(|| self.ask(), Ok);
+        let since = self.last.as_ref().map(|(at, _)| *at);
+        while let (Err(error), Some(since)) = (&answer, since)
+            && self.is_to_come(error, since)
+        {
+            sleep(AGAIN_EVERY);
+            answer = self.ask();
+        }
         let report = match (answer, self.last.take()) {
             (Ok(report), _) => report,
             // The program has ended, or was let go of: what was said last is the last.

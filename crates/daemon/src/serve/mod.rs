@@ -171,7 +171,11 @@ impl Served {
     }
 
     fn work(&mut self, watcher: &mut dyn Watcher) -> Result<(), Error> {
+        let mut has_ended = false;
         loop {
+            if self.wake.has_first_ended() && !std::mem::replace(&mut has_ended, true) {
+                self.manager.follow()?;
+            }
             let next = self.manager.work()?;
             if self.manager.finished() {
                 return Ok(());

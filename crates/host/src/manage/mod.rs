@@ -231,7 +231,7 @@ impl Manager {
             self.look()?;
             self.followed = begin;
         } else if begin < self.next_hold || self.followed.elapsed() >= FOLLOW_APART {
-            self.driver.watch.follow()?;
+            self.driver.watch.follow_if_cheap()?;
             self.followed = begin;
         }
         self.mind(is_due)?;
@@ -250,6 +250,14 @@ impl Manager {
         let next = demoter.and_then(|(demoter, _)| demoter.due_in());
         let pause = pause.min(next.unwrap_or(IDLE_MAX));
         Ok(pause.min(self.next_look.saturating_duration_since(now)))
+    }
+
+    /// Finds out at once who lives: the first process has ended.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn follow(&mut self) -> Result<(), WatchError> {
+        self.driver.watch.follow()
     }
 
     /// Whether all processes are gone.

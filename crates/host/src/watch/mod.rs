@@ -42,6 +42,10 @@ use round::Round;
 /// 20,000 for us.
 const PULSE: Duration = Duration::from_millis(250);
 
+/// Between looks, to follow who lives may take this part of a processor: without process events it is a reading of all of /proc, which takes
+/// a tenth of a second where there are ten thousand.
+const FOLLOW_SHARE: u32 = 50;
+
 /// What must be known where reclaim ages by accessed bits.
 const MULTI_GEN: &str = "the kernel's multi-gen LRU is on: when it ages, it clears accessed bits, and pages that it \
     took them from look older than they are";
@@ -75,6 +79,8 @@ pub struct Watch {
     group: Option<Group>,
     people: People,
     kernel: Kernel,
+    /// Before this it is too early to follow who lives between two looks, by what the last time took.
+    follow_next: Instant,
     /// How the first process ended, if the kernel's events told.
     exit: Option<i32>,
     /// The first process's command line, also when it is gone.
@@ -167,6 +173,7 @@ impl Watch {
             group,
             people: People::default(),
             kernel: Kernel::default(),
+            follow_next: Instant::now(),
             exit: None,
             command: String::new(),
             notes,
@@ -312,7 +319,7 @@ impl Watch {
             std::thread::sleep(left.min(PULSE));
             if left > PULSE {
                 // What lives between two looks is seen here, at least its coming and going.
-                let _ = self.follow();
+                let _ = self.follow_if_cheap();
             }
         }
         let late = self.elapsed_ms();
@@ -379,8 +386,9 @@ impl Watch {
     /// # Errors
     /// `/proc` cannot be read.
     pub fn follow(&mut self) -> Result<(), WatchError> {
-        let listed = self.listed.take();
+        let (begin, listed) = (Instant::now(), self.listed.take());
         let changes = self.family.update_listed(self.events.as_mut(), listed)?;
+        self.follow_next = Instant::now() + begin.elapsed() * FOLLOW_SHARE;
         self.finished = self.family.members().next().is_none()
             && match &self.settings.target {
                 Target::Descendants(_) => true,
@@ -403,6 +411,17 @@ impl Watch {
             }
         }
         Ok(())
+    }
+
+    /// The same between two looks, unless it is too dear so soon.
+    ///
+    /// # Errors
+    /// As [`Watch::follow`].
+    pub fn follow_if_cheap(&mut self) -> Result<(), WatchError> {
+        match Instant::now() < self.follow_next {
+            true => Ok(()),
+            false => self.follow(),
+        }
     }
 
     /// Whether a process is one of those that are watched, as of now. The story: a child of three seconds was nobody's until the next look, so

@@ -71,6 +71,8 @@ impl Family {
         self.left_kin.remove(&pid);
         let member = self.members.get(&pid).map(|member| member.identity);
         if member.is_none() && !self.heard.contains(&pid) {
+            // It was moved away since its first thread ended.
+            self.headless.remove(&pid);
             return;
         }
         let stat = self
