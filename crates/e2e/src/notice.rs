@@ -192,7 +192,7 @@ pub fn check_all(names: &[&str], status: i32) {
 /// Most of a pair's time is waiting until memory has left.
 const AT_A_TIME: usize = 2;
 
-/// Tries each of these, [`AT_A_TIME`]; those that fail are named.
+/// Tries each of these, some at a time; those that fail are named.
 ///
 /// # Panics
 /// If one fails.

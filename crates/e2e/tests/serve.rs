@@ -273,6 +273,32 @@ fn what_was_asked_of_an_empty_tree_is_there_for_the_next() {
     assert!(!tree.group("").exists(), "nothing is kept of nothing");
 }
 
+/// A log of a tenant ended, with success, when the service was restarted while it asked.
+#[test]
+fn who_watches_a_tenant_waits_for_a_restarted_serve() {
+    let _serial = serial();
+    let mut tree = Tree::serve(&["--age-every", "500ms"]);
+    tree.make("a");
+    let words = [
+        "report",
+        "--watch=500ms",
+        "--json",
+        "/a",
+        "--root",
+        tree.root(),
+    ];
+    let words = words.map(str::to_owned);
+    let mut log = pagetide::command(words).start();
+    let lines = |log: &e2e::guard::Running| log.stdout().lines().count();
+    wait::until("a line", SOON, || lines(&log) > 0);
+    tree.end();
+    std::thread::sleep(Duration::from_secs(3));
+    tree.start();
+    let before = lines(&log);
+    wait::until("another one", SOON, || lines(&log) > before + 1);
+    assert!(log.ended().is_none());
+}
+
 /// The story: each `run` in a tenant was a line in the journal; and the wall of one that was killed with its guard was a tenant for ever.
 #[test]
 fn the_wall_of_a_run_is_no_tenant() {
