@@ -179,7 +179,7 @@ impl Page<'_> {
         self.family(
             name,
             "histogram",
-            "How long it took to read the tables of all processes once.",
+            "How long it took to read the tables of all processes once, by the clocks of all threads.",
         );
         let mut sum = 0;
         let edges = WALK_EDGES_MS.iter().map(|ms| seconds_of_ms(*ms));
