@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use e2e::guard::Run;
 use e2e::sleeper::Sleeper;
-use e2e::temp::serial;
+use e2e::temp::{TempDir, serial};
 use e2e::zram::{self, Swap};
 use e2e::{pagetide, programs, wait};
 
@@ -140,6 +140,7 @@ fn swap_that_fills_up_on_the_way() {
 fn a_manager_does_not_speak_for_who_has_its_first_ones_number() {
     let _serial = serial();
     let _swap = Swap::new(256);
+    let folder = TempDir::new();
     let script = format!(
         "{pagetide} run --evict-older-than 1h -- sh -c 'echo $$ >{file}; setsid {sleeper} 16 >/dev/null & sleep 1' &
          wait $!; first=$(cat {file})
@@ -152,11 +153,10 @@ fn a_manager_does_not_speak_for_who_has_its_first_ones_number() {
          kill -9 $second",
         sleeper = programs::c("sleeper"),
         pagetide = pagetide::binary(),
-        file = "/tmp/pagetide-first",
+        file = folder.file("first"),
     );
-    // Namespaces of its own, where nobody else takes ids or files.
-    let script = format!("mount -t tmpfs none /tmp; {script}");
-    let words = ["unshare", "--pid", "--mount", "--fork", "--mount-proc"];
+    // A namespace of its own, where nobody else takes ids.
+    let words = ["unshare", "--pid", "--fork", "--mount-proc"];
     // Not by the namespace's first process: whose children are orphans may be anybody's.
     let words = words
         .into_iter()
