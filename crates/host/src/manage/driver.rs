@@ -202,6 +202,12 @@ impl Driver {
         self.look_took += own_cpu().saturating_sub(worked);
     }
 
+    /// The last look also took this, beside reading and aging.
+    pub(super) fn also_took(&mut self, time: Duration) {
+        self.look_took += time;
+        self.spent.look += time;
+    }
+
     /// Looks are recorded from now on.
     pub(super) fn record(&mut self, recording: Recording) {
         let (interval, now_ms) = (self.watch.interval(), self.watch.elapsed_ms());

@@ -18,7 +18,7 @@ const STEPS: u64 = 128;
 
 /// What a look found of some owners: pages by the time of their last access, and of the access before. Pages of files stay:
 /// limits leave them to the kernel.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Seen {
     pages: BTreeMap<u64, u64>,
     files: BTreeMap<u64, u64>,
@@ -41,6 +41,19 @@ impl Seen {
         }
         let of = |class| books.unknown(owner, class);
         self.unknown += MemoryKind::classes().map(of).sum::<u64>();
+    }
+
+    /// And all of another's owners.
+    pub(crate) fn merge(&mut self, other: &Seen) {
+        let add = |all: &mut BTreeMap<u64, u64>, more: &BTreeMap<u64, u64>| {
+            for (last, count) in more {
+                *all.entry(*last).or_insert(0) += count;
+            }
+        };
+        add(&mut self.pages, &other.pages);
+        add(&mut self.files, &other.files);
+        add(&mut self.again, &other.again);
+        self.unknown += other.unknown;
     }
 
     /// As the engine takes it; `back` pages had left and were back.

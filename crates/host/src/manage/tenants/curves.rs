@@ -17,14 +17,16 @@ impl Tenants {
     /// After each look.
     pub(super) fn note_curves(&mut self) {
         let now_ms = self.driver.watch.looked_ms();
-        let mut all: BTreeMap<MemcgId, Seen> = BTreeMap::new();
-        let tree = self.driver.machine.tree();
+        let order = self.below(MemcgId::ROOT);
+        let mut all: BTreeMap<MemcgId, Seen> =
+            order.iter().map(|id| (*id, Seen::default())).collect();
         for (owner, home) in self.driver.homes().all() {
-            for memcg in tree.ancestors(home) {
-                let seen = all.entry(memcg).or_default();
+            if let Some(seen) = all.get_mut(&home) {
                 seen.add(self.driver.watch.ages().books(), owner);
             }
         }
+        // Each address space once, and then tenant by tenant up the tree.
+        self.sum_up(&order, &mut all, Seen::merge);
         self.driver.machine.flush_stats();
         for (memcg, tenant) in &mut self.tenants {
             let stat = self.driver.machine.memory_stat(*memcg);

@@ -212,7 +212,7 @@ impl Tenants {
     }
 
     /// Adds what each has to whoever is above it.
-    fn sum_up<T: Clone>(
+    pub(super) fn sum_up<T: Clone>(
         &self,
         all: &[MemcgId],
         found: &mut BTreeMap<MemcgId, T>,

@@ -13,7 +13,7 @@ use super::super::{IDLE_MAX, LOOKS_APART};
 use super::Tenants;
 use super::budget::LookBudget;
 use super::list::Listing;
-use crate::system::Identity;
+use crate::system::{Identity, thread_cpu};
 use crate::watch::WatchError;
 
 /// Between two of them for reports at least. (Read ten times a second beside a busy machine, 261 of 535 pages that one of 16
@@ -31,6 +31,8 @@ pub(super) struct Looking {
     /// It opens a generation in each tenant.
     opens: bool,
     begun: Instant,
+    /// What of a processor went beside reading and aging: to listing, to measuring, to curves. Of thousands of tenants that is the most.
+    beside: Duration,
     /// Once all is read: who is still to get one, by serial.
     unaged: Option<Vec<u64>>,
 }
@@ -77,7 +79,7 @@ impl Tenants {
 
     /// Begins to read all tables; [`Tenants::work`] goes on with it before it does anything else.
     pub(super) fn begin_look(&mut self, opens: bool) -> Result<(), WatchError> {
-        let begun = Instant::now();
+        let (begun, worked) = (Instant::now(), thread_cpu());
         let Listing {
             homes: by_pid,
             strangers,
@@ -88,11 +90,12 @@ impl Tenants {
         let unlisted = self.host.as_ref().map_or(MemcgId::ROOT, |host| host.memcg);
         let serial = |memcg: MemcgId| self.serial(memcg).unwrap_or(0);
         let by_pid = by_pid.into_iter();
-        let looking = Looking {
+        let mut looking = Looking {
             homes: by_pid.map(|(pid, memcg)| (pid, serial(memcg))).collect(),
             unlisted: serial(unlisted),
             opens,
             begun,
+            beside: Duration::ZERO,
             unaged: None,
         };
         let members = self.driver.watch.members().to_vec();
@@ -103,6 +106,7 @@ impl Tenants {
                 ages.read_again(*identity);
             }
         }
+        looking.beside = thread_cpu().saturating_sub(worked);
         let home = |identity: Identity| home_of((&looking, &self.by_serial), identity);
         self.driver.begin_read(&home)?;
         self.looking = Some(looking);
@@ -130,6 +134,7 @@ impl Tenants {
 
     /// All is read: whose each process is, and what each tenant uses, is known anew.
     fn end_reading(&mut self) {
+        let worked = thread_cpu();
         let Some(looking) = &mut self.looking else {
             return;
         };
@@ -144,6 +149,9 @@ impl Tenants {
         self.measure();
         self.note_caches();
         self.note_curves();
+        if let Some(looking) = &mut self.looking {
+            looking.beside += thread_cpu().saturating_sub(worked);
+        }
     }
 
     /// Opens a generation in one tenant after the other until all have theirs (true) or `pause` is due: where memory is idle that moves
@@ -169,6 +177,7 @@ impl Tenants {
         let Some(looking) = self.looking.take() else {
             return;
         };
+        self.driver.also_took(looking.beside);
         if looking.opens {
             self.looked_at = looking.begun;
             self.plan_look();
