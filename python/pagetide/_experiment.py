@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import os
 import re
 from collections.abc import Mapping
@@ -37,6 +38,10 @@ class Experiment:
         ordered = {key: value_text(value) for key, value in sorted(self.set.items())}
         object.__setattr__(self, "scenario", os.fspath(self.scenario))
         object.__setattr__(self, "set", ordered)
+        # Numbers of numpy are as good as Python's, and JSON knows these alone.
+        for name in ("seed", "scale"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else operator.index(value))
 
     def __hash__(self) -> int:
         return hash((self.scenario, tuple(self.set.items()), self.seed, self.scale))

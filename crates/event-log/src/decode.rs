@@ -187,7 +187,8 @@ impl Decoder {
             before.entry((space, number)).or_insert(*planes);
             runs::toggle(planes, kind, words);
             *chunks += of.pages.len() - held;
-            is_fine = *chunks <= CHUNKS_MAX;
+            // Chunks that came and went within a look count, too.
+            is_fine = *chunks <= CHUNKS_MAX && before.len() <= 2 * CHUNKS_MAX;
             is_fine
         });
         match is_fine {

@@ -11,6 +11,7 @@ use sim::show::{self, Heading};
 
 use crate::args::Sim;
 use crate::failure::Failure;
+use crate::view::text::{json_lines, plain};
 
 use super::page::Page;
 
@@ -113,8 +114,12 @@ fn progress_bar(name: &str) -> ProgressBar {
 /// What goes to standard output.
 fn text_of(args: &Sim, heading: &Heading, outcome: &Outcome) -> String {
     match args.json {
-        true => format!("{:#}\n", show::json(heading, outcome, args.timings)),
-        false => show::text(heading, outcome, args.timings),
+        true => json_lines(&show::json(heading, outcome, args.timings)) + "\n",
+        // A file's words may be anybody's: nothing of them is for the terminal to obey.
+        false => {
+            let text = show::text(heading, outcome, args.timings);
+            text.lines().map(|line| plain(line, true) + "\n").collect()
+        }
     }
 }
 

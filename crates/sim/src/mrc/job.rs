@@ -156,10 +156,15 @@ impl Job {
             }
         }
         let wants_opt = self.policies.contains(&CurvePolicy::Opt);
+        if wants_opt && self.sampled.is_none() && exact.references() >= OPT_MAX as u64 {
+            // Known before all of it is in memory.
+            return Err(too_long(file));
+        }
         let (mut kept, mut pages) = (Vec::new(), Vec::new());
         let mut feed = |pages: &mut Vec<u64>, minis: &mut Miniature| {
             minis.feed(pages.drain(..));
-            if wants_opt {
+            // What is refused in the end need not be kept.
+            if wants_opt && kept.len() < OPT_MAX {
                 kept.extend_from_slice(minis.sampled());
             }
         };
@@ -176,6 +181,10 @@ impl Job {
             return Err(whole(file, what, "let nobody write it meanwhile"));
         }
         if self.sampled.is_some() {
+            if minis.sampled_pages() == 0 {
+                // Corrected by the exact curve, nothing would look like LRU.
+                return Err(nothing_sampled(file));
+            }
             result.sampled_pages = Some(u64::from(minis.sampled_pages()));
         }
         let curves = simulated.iter().enumerate();
@@ -190,6 +199,19 @@ impl Job {
     }
 }
 
+/// OPT takes fewer references: an index of each, and one value that means never.
+const OPT_MAX: usize = u32::MAX as usize;
+
+fn too_long(file: &Path) -> TraceError {
+    let what = "OPT keeps all references in memory and takes less than 2^32";
+    whole(file, what, "look at a part of the pages: --sampled 0.1")
+}
+
+fn nothing_sampled(file: &Path) -> TraceError {
+    let what = "no page fell into the sample";
+    whole(file, what, "give --sampled a larger share, or leave it out")
+}
+
 fn opt(
     file: &Path,
     ids: Vec<u32>,
@@ -197,13 +219,8 @@ fn opt(
     (exact, sizes): (&Curve, &[u64]),
     progress: &mut Progress<'_>,
 ) -> Result<Vec<f64>, TraceError> {
-    if u32::try_from(ids.len()).is_err() {
-        let what = "OPT keeps all references in memory and takes less than 2^32";
-        return Err(whole(
-            file,
-            what,
-            "look at a part of the pages: --sampled 0.1",
-        ));
+    if ids.len() >= OPT_MAX {
+        return Err(too_long(file));
     }
     let (uses, mut misses) = (NextUses::new(ids), Vec::new());
     for (n, &size) in sizes.iter().enumerate() {
@@ -260,12 +277,7 @@ impl First {
             },
         )?;
         if self.pages() == 0 {
-            let what = "no page fell into the sample";
-            return Err(whole(
-                file,
-                what,
-                "give --sampled a larger share, or leave it out",
-            ));
+            return Err(nothing_sampled(file));
         }
         Ok((self, trace))
     }

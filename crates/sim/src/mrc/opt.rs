@@ -70,9 +70,16 @@ pub fn opt_misses(trace: &NextUses, size: u64) -> u64 {
         }
         due[at] = u64::from(next);
         heap.push((next, id));
+        // A page that was hit leaves an entry behind: no more of those than there are pages.
+        if heap.len() as u64 > 2 * held + STALE_MOST {
+            heap.retain(|&(next, id)| due[id as usize] == u64::from(next));
+        }
     }
     misses
 }
+
+/// Entries that are stale, beside as many as pages are held.
+const STALE_MOST: u64 = 1024;
 
 /// Marks a page that is not in memory; no next use is that far.
 const ABSENT: u64 = u64::MAX;

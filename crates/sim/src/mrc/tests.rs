@@ -317,4 +317,15 @@ fn jobs_that_cannot_be_done_say_why() {
     assert!(told.contains("no regular file"), "{told}");
     let told = run("/nonexistent.csv", &job(&[CurvePolicy::Lru], None));
     assert!(told.contains("cannot open"), "{told}");
+    // Corrected by the exact curve, a sample of nothing looked like LRU.
+    let folder = std::env::temp_dir().join(format!("pagetide-mrc-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("ten.csv");
+    std::fs::write(&file, "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n").expect("a file");
+    let told = run(
+        &file.to_string_lossy(),
+        &job(&[CurvePolicy::Opt], Some(1e-9)),
+    );
+    let _ = std::fs::remove_dir_all(&folder);
+    assert!(told.contains("no page fell into the sample"), "{told}");
 }

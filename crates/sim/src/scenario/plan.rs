@@ -82,11 +82,26 @@ pub fn parse_within(
             )
         })?;
     }
-    table.remove("sweep");
-    let combinations = combinations(source, &file.sweep)?;
+    let mut swept = match table.remove("sweep") {
+        Some(Value::Table(swept)) => swept,
+        None => Table::new(),
+        Some(_) => {
+            let what = "--set sweep: it is no table";
+            return Err(source.error(None, what, "give a key of it a list of values"));
+        }
+    };
+    // What somebody asks for by name is tried, and no other value of it. (It was not tried at all, without a word.)
+    for (key, _) in set.iter().filter_map(|given| assignment(given)) {
+        swept.remove(&key);
+    }
+    let combinations = combinations(source, &swept)?;
     let mut runs = Vec::new();
     for values in combinations {
-        let mut run = plan(source, &table, values)?;
+        let mut run = plan(source, &table, values).map_err(|error| {
+            // Wrong without any swept value, too: then those are not at fault.
+            let alone = plan(source, &table, Vec::new()).err();
+            alone.filter(|_| !set.is_empty()).unwrap_or(error)
+        })?;
         load(source, &mut run.file, &mut recordings)?;
         runs.push(run);
     }
@@ -101,7 +116,7 @@ fn plan(
 ) -> Result<Plan, ScenarioError> {
     let mut table = table.clone();
     let names: Vec<String> = values.iter().map(|(k, v)| format!("{k} = {v}")).collect();
-    let line = source.text.find("[sweep]");
+    let line = source.text.find("[sweep]").filter(|_| !values.is_empty());
     let complain = |what: String, hint: String| {
         let with = if names.is_empty() {
             "with --set".to_owned()

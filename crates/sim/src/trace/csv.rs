@@ -90,10 +90,13 @@ pub(super) struct Csv {
 impl Csv {
     /// Reads the first line.
     pub(super) fn new(mut input: Input, options: &CsvOptions) -> Result<Self, TraceError> {
-        let first = match input.line()? {
-            Some(line) => trimmed(line).to_vec(),
-            None => Vec::new(),
-        };
+        // Behind empty lines, and without the mark that some editors put before UTF-8.
+        let mut first = Vec::new();
+        while first.is_empty() {
+            let Some(line) = input.line()? else { break };
+            let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+            first = trimmed(line).to_vec();
+        }
         let made = Self::start(&first, options);
         let (columns, is_heading) = made.map_err(|fault| input.at_line(fault))?;
         let mut csv = Self {

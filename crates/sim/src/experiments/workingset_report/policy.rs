@@ -108,9 +108,11 @@ impl Target {
 /// 16 jobs, each with 250 MiB of its own for 40 s; 8 MiB/s of files that are read once or twice; 200
 /// MiB of headers that all read.
 fn build(target: &mut Target, second: u64) {
-    let mib = MIB / target.scale.min(MIB);
-    let headers = 200 * mib;
-    let (jobs, own) = (16, 250 * mib);
+    // Each amount is divided by itself: a MiB that is rounded down, or kept above nothing, would be told times the scale.
+    let scale = target.scale;
+    let mib = |mib: u64| mib * MIB / scale;
+    let headers = mib(200);
+    let (jobs, own) = (16, mib(250));
     target.touch_all(0, headers, FolioType::File);
     for job in 0..jobs {
         let age = (second + job * 40 / jobs) % 40;
@@ -127,9 +129,9 @@ fn build(target: &mut Target, second: u64) {
         }
     }
     let files = headers + jobs * own;
-    target.touch_all(files + second * 8 * mib, 8 * mib, FolioType::File);
+    target.touch_all(files + second * mib(8), mib(8), FolioType::File);
     if let Some(before) = second.checked_sub(5) {
-        target.touch_all(files + before * 8 * mib, 4 * mib, FolioType::File);
+        target.touch_all(files + before * mib(8), mib(4), FolioType::File);
     }
 }
 
