@@ -55,6 +55,11 @@ def _connect(ray: Any, workers: int | None, address: str | None) -> None:
             what = f"cannot reach the Ray cluster at {address}: {error}"
             raise PagetideError(what, "give HOST:PORT or ray://HOST:PORT of its head; `ray status` there says if it runs") from error
         return
+    version = tuple(int(part) for part in ray.__version__.split(".")[:2] if part.isdigit())
+    if version < (2, 52) or os.environ.get("RAY_AUTH_MODE") != "token":
+        # Earlier ones know no tokens.
+        what = "cannot start a Ray of our own: any user of this machine could run code by it"
+        raise PagetideError(what, "have Ray 2.52 or later and RAY_AUTH_MODE=token, or call ray.init() yourself")
     ray.init(address="local", num_cpus=workers, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     if ray.util.get_node_ip_address() not in LOOPBACK:
         what = "cannot start a Ray of our own: it would listen to other machines, since ray was imported before the sweep began"
