@@ -6,10 +6,11 @@ use std::path::Path;
 
 use rustix::fs::{Access as Mode, AtFlags, CWD, accessat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::system::cgroup::Version;
 use crate::system::{Group, Groups, Proc};
-use crate::wall::make_room;
+use crate::wall::{has_systemd, make_room};
 
 use super::Finding;
 
@@ -25,6 +26,8 @@ pub(super) enum Access {
         writable: Result<String, Errno>,
         /// Nothing can be limited below it, for it has processes of others: what to do.
         crowded: Option<String>,
+        /// A user's systemd would make one.
+        by_scope: bool,
     },
 }
 
@@ -53,19 +56,21 @@ impl Access {
             mount: groups.mount.display().to_string(),
             writable,
             crowded,
+            by_scope: groups.version == Version::V2 && has_own_systemd(),
         }
     }
 
     pub(super) fn judge(&self) -> Finding {
         let topic = "control groups";
-        let (version, mount, writable, crowded) = match self {
+        let (version, mount, writable, crowded, by_scope) = match self {
             Access::None(why, hint) => return Finding::limited(topic, why, hint),
             Access::Some {
                 version,
                 mount,
                 writable,
                 crowded,
-            } => (version, mount, writable, crowded),
+                by_scope,
+            } => (version, mount, writable, crowded, by_scope),
         };
         let version = match version {
             Version::V1 => "version 1",
@@ -94,6 +99,13 @@ impl Access {
                 cannot("mounted read-only"),
                 format!("mount -o remount,rw {mount}, or start the container with it writable"),
             ),
+            // (It was told that none can be made, and `run` made one.)
+            Err(_) if *by_scope => Finding::ok(
+                topic,
+                format!(
+                    "{version} at {mount}: a limit has a scope of your systemd's as a wall (it ends with your last session, unless you linger)"
+                ),
+            ),
             Err(errno) => Finding::limited(
                 topic,
                 cannot(&format!("not writable for us ({errno})")),
@@ -101,6 +113,16 @@ impl Access {
             ),
         }
     }
+}
+
+/// Whether a user's own systemd can be asked.
+fn has_own_systemd() -> bool {
+    let bus = || {
+        let folder = std::env::var_os("XDG_RUNTIME_DIR")?;
+        Some(Path::new(&folder).join("bus").exists())
+    };
+    let is_told = std::env::var_os("DBUS_SESSION_BUS_ADDRESS").is_some();
+    !geteuid().is_root() && has_systemd() && (is_told || bus() == Some(true))
 }
 
 /// Whether we are in the first group that can be seen, as in a container that may write its groups, and not alone. The first
@@ -126,6 +148,7 @@ mod tests {
             mount: "/sys/fs/cgroup".to_owned(),
             writable: writable.map(str::to_owned),
             crowded: crowded.map(str::to_owned),
+            by_scope: false,
         };
         access.judge()
     }
@@ -148,6 +171,22 @@ mod tests {
                 .is_some_and(|remedy| remedy.contains("remount,rw"))
         );
         assert_eq!(some(Err(Errno::ACCESS), None).state, State::Limited);
+    }
+
+    #[test]
+    fn a_users_systemd_makes_one() {
+        let access = Access::Some {
+            version: Version::V2,
+            mount: "/sys/fs/cgroup".to_owned(),
+            writable: Err(Errno::ACCESS),
+            crowded: None,
+            by_scope: true,
+        };
+        let finding = access.judge();
+        assert!(
+            finding.state == State::Ok && finding.detail.contains("scope"),
+            "{finding:?}"
+        );
     }
 
     #[test]

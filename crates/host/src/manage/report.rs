@@ -56,7 +56,7 @@ impl Manager {
             report.notes.extend(self.outside.note());
             let kills = wall.oom_kills().unwrap_or(0);
             if kills > 0 {
-                // Version 1 counts how often the limit was met; the host's or an ancestor's kill needs no such thing.
+                // The host's kill, or one at a limit above, needs none of ours to be met.
                 let is_met = wall.limit_hits().map_or(true, |hits| hits > 0);
                 let why = match self.settings.limits.max {
                     Limit::Bytes(_) if is_met => {

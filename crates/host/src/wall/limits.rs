@@ -352,12 +352,19 @@ impl Wall {
         count.ok_or_else(|| self.told(file, Errno::INVAL))
     }
 
-    /// How often a charge met its hard limit, on version 1: of the group alone, whoever was charged below it.
+    /// How often its own hard limit kept a charge from being made, whoever was charged below it; on version 1 how often a charge met it.
     ///
     /// # Errors
     /// If it cannot be read; version 2 has it among `memory.events`.
     pub fn limit_hits(&self) -> io::Result<u64> {
-        self.number("memory.failcnt")
+        const V2_EVENTS: &str = "memory.events.local";
+        match self.version() {
+            Version::V1 => self.number("memory.failcnt"),
+            Version::V2 => {
+                let count = flat(&self.read(V2_EVENTS)?, "oom");
+                count.ok_or_else(|| self.told(V2_EVENTS, Errno::INVAL))
+            }
+        }
     }
 
     fn number(&self, file: &str) -> io::Result<u64> {

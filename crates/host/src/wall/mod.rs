@@ -44,6 +44,7 @@ use fresh::Fresh;
 use limits::Limits;
 use mark::Mark;
 use place::{Leaf, Place, Request};
+pub(crate) use scope::is_there as has_systemd;
 
 /// One control group of ours. A clone is the same group; dropping the last one removes nothing, but gives
 /// up the claim on it, as if the manager had ended.

@@ -127,14 +127,22 @@ impl Request<'_> {
             let pid = std::process::id();
             let now = self.groups.of_process(self.proc, pid);
             match now.map_err(|error| error.to_string())? {
-                Some(now) if now != *own => break now,
+                // One after the other is moved: whoever came when memory is handed down already would be refused.
+                Some(now) if now != *own && self.are_in(&now) => break now,
                 _ if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
-                _ => return Err("systemd made a scope and did not move us there".to_owned()),
+                _ => return Err("systemd made a scope and did not move all of us there".to_owned()),
             }
         };
         let leaf = self.alone(&new)?;
         let ceiling = beside_limits(&own.dir, &new.dir, &self.groups.mount);
         Ok(Place::below(&new.dir, ceiling, Some(leaf)))
+    }
+
+    /// Whether all who may be moved are there; who has ended does not matter.
+    fn are_in(&self, group: &Group) -> bool {
+        let home = |pid: &u32| self.groups.of_process(self.proc, *pid).ok().flatten();
+        let mut homes = self.ours.iter().filter_map(home);
+        homes.all(|home| home == *group)
     }
 
     fn beside(&self, own: &Group) -> Option<Place> {

@@ -27,7 +27,7 @@ const PAGE: u64 = 4096;
 impl Wall {
     /// Has the kernel take about so many bytes out of the group; by how much its charge fell meanwhile.
     /// `swappiness` (0 to 200) says how willingly anonymous memory goes, where the kernel lets it be chosen
-    /// (version 1; version 2 since Linux 6.13).
+    /// (version 1; version 2 since Linux 6.11).
     ///
     /// # Errors
     /// If the kernel cannot (version 2 before Linux 5.19), or the group is gone.

@@ -16,7 +16,7 @@ use crate::system::Group;
 const BOOTED: &str = "/run/systemd/system";
 const LIMIT: Duration = Duration::from_secs(5);
 
-pub(super) fn is_there() -> bool {
+pub(crate) fn is_there() -> bool {
     Path::new(BOOTED).is_dir()
 }
 
@@ -50,7 +50,11 @@ pub(super) fn start(name: &str, own: &Group, pids: &[u32]) -> Result<(), String>
 /// StartTransientUnit(name, mode, properties, auxiliary units) of org.freedesktop.systemd1(5).
 fn arguments(name: &str, own: &Group, pids: &[u32], is_root: bool) -> Vec<String> {
     let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
-    let mut properties = vec![words("Delegate b true")];
+    // Memory alone: all other controllers would be switched on for whoever is beside us. How many tasks there may be the slice says, as for a session.
+    let mut properties = vec![
+        words("DelegateControllers as 1 memory"),
+        words("TasksMax t 18446744073709551615"),
+    ];
     let mut processes = words(&format!("PIDs au {}", pids.len()));
     processes.extend(pids.iter().map(u32::to_string));
     properties.push(processes);
@@ -81,11 +85,12 @@ fn slice(path: &Path, is_root: bool) -> Option<String> {
             .iter()
             .position(|name| name.starts_with("user@") && name.ends_with(".service"))?
     };
-    let slice = names[from..]
-        .iter()
-        .rev()
-        .find(|name| name.ends_with(".slice") && !name.contains(' '));
-    slice.map(|&name| name.to_owned())
+    // What comes behind a unit of its own (a user's service, a container) is another manager's.
+    let from = if is_root { from } else { from + 1 };
+    let below = names[from..].iter().filter(|name| **name != "/");
+    let slices = below.take_while(|name| name.ends_with(".slice"));
+    let last = slices.last().filter(|name| !name.contains(' '));
+    last.map(|&name| name.to_owned())
 }
 
 #[cfg(test)]
@@ -106,7 +111,7 @@ mod tests {
         assert!(call.starts_with("--system --timeout=4 call "), "{call}");
         assert!(
             call.ends_with(
-                "ssa(sv)a(sa(sv)) pagetide-7-8.scope fail 3 Delegate b true PIDs au 2 7 9 Slice s system.slice 0"
+                "ssa(sv)a(sa(sv)) pagetide-7-8.scope fail 4 DelegateControllers as 1 memory TasksMax t 18446744073709551615 PIDs au 2 7 9 Slice s system.slice 0"
             ),
             "{call}"
         );
@@ -122,6 +127,9 @@ mod tests {
         let session = "/user.slice/user-1000.slice/session-2.scope";
         assert_eq!(slice(Path::new(session), false), None);
         let of_root = slice(Path::new(session), true);
+        assert_eq!(of_root.as_deref(), Some("user-1000.slice"));
+        // (By sudo in a desktop's terminal the host's systemd was asked for a slice of the user's.)
+        let of_root = slice(Path::new(inside), true);
         assert_eq!(of_root.as_deref(), Some("user-1000.slice"));
         assert_eq!(slice(Path::new("/"), true), None);
     }
