@@ -130,10 +130,11 @@ fn stats(tenants: &mut Tenants, memcg: MemcgId) -> Result<Stats, Errno> {
     Ok(all)
 }
 
-/// With the curve, which is dearer than all else that stands in it.
+/// With the curve and the kernel's part, which no row of many needs.
 fn report(tenants: &mut Tenants, memcg: MemcgId) -> Result<Box<Report>, Errno> {
     let mut report = tenants.report(memcg)?;
     report.curve = tenants.curve(memcg)?;
+    [report.kernel_bytes, report.unmapped_cache_bytes] = tenants.kernels_part(memcg)?;
     Ok(Box::new(report))
 }
 

@@ -25,12 +25,15 @@ use rustix::io::{Errno, pread, read};
 
 use super::files;
 use crate::system::cgroup::Version;
+use crate::system::load::thread_cpu;
 use crate::system::proc::read_path;
 
 /// Reading costs some 30 us: of one group at most 3% of a processor, and only while it reclaims without pause.
 const APART: Duration = Duration::from_millis(1);
-/// All groups together take one in so many parts of a processor, however many they are: of a hundred each is summed some forty times a second.
+/// All groups together take one in so many parts of a processor, up to some thirty of them; more of them more, for none is summed less often than each
+/// [`APART_MOST`]: a small group's list runs empty in ten milliseconds.
 const SHARE: u32 = 8;
+const APART_MOST: Duration = Duration::from_millis(8);
 /// After a signal a group's counters are summed so long without another. (The kernel signals each 512 pages that it has scanned, and a small group's
 /// inactive list has fewer: redis in 26 MiB was killed.)
 const LINGER: Duration = Duration::from_millis(100);
@@ -182,7 +185,7 @@ impl Watch {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }
-            let now = Instant::now();
+            let (now, worked) = (Instant::now(), thread_cpu());
             let signals = ready.drain(..).map(|event| event.data.u64());
             reclaiming.extend(signals.map(|key| (key, now + LINGER)));
             reclaiming.retain(|key, until| {
@@ -193,7 +196,9 @@ impl Watch {
                 }
                 is_there && now < *until
             });
-            std::thread::sleep(APART.max(now.elapsed() * SHARE));
+            // Not by the clock: who waits for a processor, or for the lock of the counters, would be late just when memory is short.
+            let worked = thread_cpu().saturating_sub(worked);
+            std::thread::sleep((worked * SHARE).clamp(APART, APART_MOST));
         }
     }
 

@@ -32,6 +32,11 @@ pub(super) fn name(manager: Identity) -> String {
     format!("{PREFIX}{}-{}", manager.pid, manager.started)
 }
 
+/// Whether a group carries a mark of any pagetide, of whatever rights: whose it is nobody knows.
+pub(super) fn is_anybodys(dir: &OwnedFd) -> bool {
+    attribute::is_shown(dir, NAME)
+}
+
 /// Whether a name is one that [`name`] gives.
 pub(super) fn is_name(name: &OsStr) -> Option<Identity> {
     let rest = name.as_bytes().strip_prefix(PREFIX.as_bytes())?;
@@ -76,7 +81,9 @@ impl Mark {
     }
 
     pub(super) fn set(&self, dir: &OwnedFd) -> Result<(), Errno> {
-        attribute::set(dir, NAME, self.text().as_bytes())
+        attribute::set(dir, NAME, self.text().as_bytes())?;
+        attribute::show(dir, NAME, self.text().as_bytes());
+        Ok(())
     }
 
     pub(super) fn of(dir: &OwnedFd) -> Option<Mark> {

@@ -121,6 +121,12 @@ impl Wall {
         files::open_dir(path).is_ok_and(|dir| Mark::of(&dir).is_some())
     }
 
+    /// The same of a manager that may have other rights than ours: its group is left alone.
+    #[must_use]
+    pub(crate) fn is_anybodys(path: &Path) -> bool {
+        files::open_dir(path).is_ok_and(|dir| mark::is_anybodys(&dir))
+    }
+
     /// Whether a group of this name is the wall of a `run`: its manager's, and if that is dead, the next `run`'s to take up.
     #[must_use]
     pub(crate) fn is_of_run(name: &OsStr) -> bool {
@@ -301,18 +307,25 @@ impl Wall {
         self.noted(REPORTS)
     }
 
-    /// Remembers what was asked of reports of groups that are not this one, and take no notes.
+    /// Remembers what was asked of reports of groups that are not this one, and take no notes: in parts of 64 KiB at most.
     ///
     /// # Errors
-    /// The kernel's: E2BIG of more than 64 KiB.
-    pub fn note_reports_of_others(&self, text: &str) -> Result<(), Errno> {
-        self.note(REPORTS_OF_OTHERS, text)
+    /// The kernel's.
+    pub fn note_reports_of_others(&self, parts: &[String]) -> Result<(), Errno> {
+        let name = |number: usize| format!("{REPORTS_OF_OTHERS}.{number}");
+        for (number, text) in parts.iter().enumerate() {
+            self.note(&name(number), text)?;
+        }
+        // Of a longer list that stood there nothing is left.
+        let mut rest = (parts.len()..).take_while(|number| self.noted(&name(*number)).is_some());
+        rest.try_for_each(|number| self.note(&name(number), ""))
     }
 
-    /// That, if anything.
+    /// That, empty if nothing was.
     #[must_use]
-    pub fn reports_of_others(&self) -> Option<String> {
-        self.noted(REPORTS_OF_OTHERS)
+    pub fn reports_of_others(&self) -> String {
+        let parts = (0..).map_while(|number| self.noted(&format!("{REPORTS_OF_OTHERS}.{number}")));
+        parts.collect()
     }
 
     /// Nothing is noted where nothing was asked.

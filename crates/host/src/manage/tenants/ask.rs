@@ -22,6 +22,7 @@ use crate::report::{LimitsReport, Report};
 use crate::system::Identity;
 use crate::system::cgroup::Cache;
 use crate::system::pressure::{Pressure, parse};
+use crate::wall::Wall;
 
 /// Processes by the tenant that they are in.
 #[derive(Debug, Default)]
@@ -181,7 +182,7 @@ impl Tenants {
         self.host_notes
             .note(&path, text, |path| by_path.contains_key(path));
         let root = self.tenant(MemcgId::ROOT)?;
-        root.wall.note_reports_of_others(&self.host_notes.text())
+        root.wall.note_reports_of_others(&self.host_notes.parts())
     }
 
     /// What was remembered, if anything.
@@ -361,12 +362,28 @@ impl Tenants {
         report.evicted_pages = sum("pgsteal_") - by_type;
         report.refaulted_pages = sum("workingset_refault_");
         report.left_by_kernel_pages = stat.events.get(VmEvent::PgstealKernel);
-        let group = self.groups.usage(self.tenant(memcg)?.wall.group());
-        if let Ok(Some(of_kernel)) = group {
-            report.kernel_bytes = of_kernel.kernel;
-            report.unmapped_cache_bytes = of_kernel.cache.map(|cache| cache.unmapped());
-        }
         Ok(report)
+    }
+
+    /// What the kernel has of a tenant's charge itself, and page cache that nobody maps, bytes; of a group of the host without what made tenants have.
+    ///
+    /// # Errors
+    /// ENODEV.
+    pub fn kernels_part(&self, memcg: MemcgId) -> Result<[Option<u64>; 2], Errno> {
+        let tenant = self.tenant(memcg)?;
+        let of = |wall: &Wall| {
+            let usage = self.groups.usage(wall.group()).ok().flatten();
+            let cache = usage.as_ref().and_then(|usage| usage.cache);
+            let kernel = usage.and_then(|usage| usage.kernel);
+            [kernel, cache.map(|cache| cache.unmapped())]
+        };
+        let mut both = of(&tenant.wall);
+        if let Some(made) = self.made_below(tenant) {
+            for (whole, made) in both.iter_mut().zip(of(made)) {
+                *whole = whole.map(|bytes| bytes.saturating_sub(made.unwrap_or(0)));
+            }
+        }
+        Ok(both)
     }
 
     /// How old its pages are, with those of all below it, on each node in bins with these upper edges (milliseconds,

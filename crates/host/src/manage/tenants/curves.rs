@@ -10,7 +10,6 @@ use rustix::io::Errno;
 
 use super::Tenants;
 use crate::report::Curve;
-use crate::wall::Wall;
 use crate::watch::curve::{Seen, told};
 
 impl Tenants {
@@ -46,8 +45,8 @@ impl Tenants {
     /// ENODEV.
     pub fn curve(&self, memcg: MemcgId) -> Result<Option<Curve>, Errno> {
         // Its limit is held against all that its group is charged for.
-        let kernel = |wall: &Wall| self.groups.usage(wall.group()).ok()??.kernel;
-        let tenant = self.tenant(memcg)?;
-        Ok(told(&tenant.curve).map(|curve| curve.with_kernel(kernel(&tenant.wall))))
+        let curve = told(&self.tenant(memcg)?.curve);
+        let [kernel, _] = self.kernels_part(memcg)?;
+        Ok(curve.map(|curve| curve.with_kernel(kernel)))
     }
 }

@@ -121,7 +121,7 @@ impl Tenants {
 
     /// The root's wall, if the root's group lies below this tenant's, which is the host's: the kernel's figures of the upper group have
     /// those of the root in them, and the tenant's must not.
-    fn made_below(&self, tenant: &Tenant) -> Option<&Wall> {
+    pub(super) fn made_below(&self, tenant: &Tenant) -> Option<&Wall> {
         let root = self.tenants.get(&MemcgId::ROOT).map(|root| &root.wall);
         let is_above = |root: &&Wall| root.group().path.starts_with(&tenant.wall.group().path);
         root.filter(|_| tenant.of_host).filter(is_above)
@@ -156,6 +156,6 @@ impl Tenants {
     /// Whether a directory below a group of the host is another tenant of the host: not our root, nor a manager's group.
     pub(super) fn is_hosts_own(&self, dir: &Path) -> bool {
         let root = self.tenants.get(&MemcgId::ROOT);
-        root.is_none_or(|root| root.wall.group().dir != dir) && !Wall::is_marked(dir)
+        root.is_none_or(|root| root.wall.group().dir != dir) && !Wall::is_anybodys(dir)
     }
 }

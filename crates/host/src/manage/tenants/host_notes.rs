@@ -4,15 +4,17 @@
 //! slash, and the lines of whoever makes reports, none of which begins with one.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::Path;
+
+/// Less than XATTR_SIZE_MAX.
+const PART_MAX: usize = 60 << 10;
 
 /// Notes by the tenants' names (`host/system.slice`).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct HostNotes(BTreeMap<String, String>);
 
 impl HostNotes {
-    /// What [`HostNotes::text`] told; what cannot be read is left out.
+    /// What [`HostNotes::parts`] told, one behind the other; what cannot be read is left out.
     pub(super) fn parse(text: &str) -> HostNotes {
         let mut notes = HostNotes::default();
         let mut of = None;
@@ -30,12 +32,17 @@ impl HostNotes {
         notes
     }
 
-    pub(super) fn text(&self) -> String {
-        let mut text = String::new();
+    /// All of it, in parts of whole groups: the kernel takes no more than 64 KiB at a time, which some hundreds of a cluster's are.
+    pub(super) fn parts(&self) -> Vec<String> {
+        let mut parts: Vec<String> = Vec::new();
         for (name, note) in &self.0 {
-            let _ = writeln!(text, "/{name}\n{}", note.trim_end());
+            let text = format!("/{name}\n{}\n", note.trim_end());
+            match parts.last_mut() {
+                Some(part) if part.len() + text.len() <= PART_MAX => part.push_str(&text),
+                _ => parts.push(text),
+            }
         }
-        text
+        parts
     }
 
     /// Notes this of a tenant, nothing if the text is empty, and forgets those who are gone. A name with a line break has no note: the kernel's
@@ -72,12 +79,18 @@ mod tests {
         let (service, slice) = (Path::new("host/a.service"), Path::new("host/b.slice"));
         notes.note(service, "refresh N0=500\nthreshold N0=0\n", |_| true);
         notes.note(slice, "refresh N0=1", |_| true);
-        let again = HostNotes::parse(&notes.text());
+        let again = HostNotes::parse(&notes.parts().concat());
         assert_eq!(again.of(service), Some("refresh N0=500\nthreshold N0=0\n"));
         assert_eq!(again.of(slice), Some("refresh N0=1\n"));
         assert_eq!(again.of(Path::new("host")), None);
         notes.note(slice, "", |path| path != service);
-        assert!(notes.is_empty());
+        assert!(notes.is_empty() && notes.parts().is_empty());
+        // Of a node with a hundred pods one attribute was full, and the rest was forgotten without a word.
+        let long = |number: u32| format!("host/{}-{number}", "kubepods".repeat(24));
+        (0..1000).for_each(|number| notes.note(Path::new(&long(number)), "refresh N0=1", |_| true));
+        assert!(notes.parts().len() > 3 && notes.parts().iter().all(|part| part.len() < 65_536));
+        let again = HostNotes::parse(&notes.parts().concat());
+        assert_eq!(again.of(Path::new(&long(999))), Some("refresh N0=1\n"));
         assert_eq!(HostNotes::parse("refresh N0=1\n/a\n"), HostNotes::default());
     }
 }

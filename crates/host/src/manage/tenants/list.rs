@@ -99,7 +99,7 @@ impl Tenants {
             return;
         }
         // Of two that look at one process neither knows an age.
-        if self.host.is_some() && Wall::is_marked(dir) {
+        if self.host.is_some() && Wall::is_anybodys(dir) {
             listing.strangers.extend(Wall::pids_of(&self.groups, dir));
             return;
         }

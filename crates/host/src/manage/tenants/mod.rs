@@ -198,7 +198,7 @@ impl Tenants {
             others: settings.others,
             actions: Vec::new(),
             pressed: BTreeSet::new(),
-            host_notes: HostNotes::parse(&wall.reports_of_others().unwrap_or_default()),
+            host_notes: HostNotes::parse(&wall.reports_of_others()),
             unheld: BTreeSet::new(),
             came: Vec::new(),
             gone: Vec::new(),
