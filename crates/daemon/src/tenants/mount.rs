@@ -75,6 +75,13 @@ fn fuse_at(mounts: &[u8], at: &Path) -> Option<Device> {
     (last.fs_type == b"fuse").then_some(last.device)
 }
 
+/// Whether a file system is mounted nowhere, by a text of `/proc/self/mountinfo`. Mounted over is not unmounted, and where that cannot be read (a host
+/// may lack descriptors for a moment) nobody knows.
+fn is_nowhere(mounts: &[u8], own: Device) -> bool {
+    let mounts = mountinfo::parse(mounts);
+    !mounts.is_empty() && mounts.iter().all(|one| one.device != own)
+}
+
 fn mounts() -> Vec<u8> {
     std::fs::read("/proc/self/mountinfo").unwrap_or_default()
 }
@@ -93,10 +100,7 @@ impl Mounted {
             return false;
         }
         self.asked.set(Instant::now());
-        let mounts = mountinfo::parse(&mounts());
-        // Mounted over is not unmounted.
-        self.device
-            .is_some_and(|own| mounts.iter().all(|one| one.device != own))
+        self.device.is_some_and(|own| is_nowhere(&mounts(), own))
     }
 
     /// There is no such tenant in that directory any more. Who removes one by the file system need not say so.
@@ -521,6 +525,21 @@ impl Filesystem for Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// (One moment without descriptors, and `serve` ended as unmounted.)
+    #[test]
+    fn what_cannot_be_read_is_not_unmounted() {
+        let own = Device {
+            major: 0,
+            minor: 50,
+        };
+        assert!(!is_nowhere(b"", own));
+        assert!(!is_nowhere(
+            b"90 25 0:50 / /srv rw - fuse pagetide rw\n",
+            own
+        ));
+        assert!(is_nowhere(b"91 25 0:51 / /srv rw - tmpfs none rw\n", own));
+    }
 
     #[test]
     fn the_last_mount_at_a_place_counts() {
