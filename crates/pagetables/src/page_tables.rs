@@ -313,7 +313,7 @@ impl Source for PageTables {
     }
 
     fn hear_of_company(&mut self, readings: u32) {
-        self.foreign.remembered = self.foreign.remembered.max(readings);
+        self.foreign.remembered = readings;
     }
 
     fn another(&self) -> Option<Box<dyn Source>> {

@@ -92,7 +92,7 @@ pub trait Source: Send {
         0
     }
 
-    /// Another source of this kind remembers that for so many.
+    /// From now on it is remembered for so many, as all sources of this kind together know.
     fn hear_of_company(&mut self, _readings: u32) {}
 
     /// One of the same kind for another thread, which tells the same of the same process once it has heard of the same company; none where

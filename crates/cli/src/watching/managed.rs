@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 /// A manager answers between two looks.
 const WITHIN: Duration = Duration::from_secs(20);
-/// A tree's manager that is started again is waited for, since it answered last.
+/// A manager that is busy, or a tree's that is started again, is waited for, since it answered last.
 const AWAY_MAX: Duration = Duration::from_secs(120);
 const AGAIN_EVERY: Duration = Duration::from_millis(500);
 /// One that does not even say that it is there in this time is stopped, or another's.
@@ -94,11 +94,11 @@ impl Asked {
     /// Whether an answer is worth waiting for: who is busy or stopped has not let go, and tenants outlive their `serve`, which is about to be started
     /// again. (The story: a log of a tenant ended, with success, when the service was restarted.)
     fn is_to_come(&self, error: &ControlError, since: Instant) -> bool {
-        let may_return = matches!(self.tenant, Tenant::Tree(_))
-            && since.elapsed() < AWAY_MAX.max(self.every * 2);
+        let is_soon = since.elapsed() < AWAY_MAX.max(self.every * 2);
+        let may_return = matches!(self.tenant, Tenant::Tree(_));
         match error {
-            ControlError::Timeout { .. } => true,
-            ControlError::NotManaged { .. } | ControlError::Io { .. } => may_return,
+            ControlError::Timeout { .. } => is_soon,
+            ControlError::NotManaged { .. } | ControlError::Io { .. } => is_soon && may_return,
             _ => false,
         }
     }

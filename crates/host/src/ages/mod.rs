@@ -104,6 +104,8 @@ pub struct Ages {
     of_gone: (i64, u64),
     /// When what is known of device numbers was forgotten last.
     numbers: Instant,
+    /// For how many readings more, by whichever reader, it is remembered that somebody else clears bits.
+    company: u32,
 }
 
 impl Ages {
@@ -137,6 +139,7 @@ impl Ages {
             files_cleared_ms: now_ms,
             of_gone: (0, 0),
             numbers: Instant::now(),
+            company: 0,
         }
     }
 
@@ -300,10 +303,12 @@ impl Ages {
                 Step::Read(job) => alone.push(*job),
             }
         }
+        let read = small.len() + alone.len();
         looked.extend(self.read_together(small, listener));
         for job in alone {
             looked.push(self.read_alone(job, listener));
         }
+        self.share_company(read);
         // After who shares their memory and did something.
         for identity in resting {
             self.rest(identity);
@@ -361,7 +366,10 @@ impl Ages {
         let mut has_rested = false;
         if let Some(space) = self.spaces.get_mut(&identity) {
             has_rested = space.has_rested(cpu, self.moved);
-            if has_rested && space.slept(resident) && !space.is_due_at_rest() {
+            // What was left for the kernel is cleared by the look that clears files, though nothing was done since: else all of it would be young
+            // whenever the process wakes.
+            let is_left = space.spared && !self.spares_files;
+            if has_rested && space.slept(resident) && !is_left && !space.is_due_at_rest() {
                 space.at_most = self.pauses.at_rest();
                 return Step::Rest;
             }
@@ -428,18 +436,24 @@ impl Ages {
                 }
             });
         });
-        self.share_company(&mut all);
         self.helpers = all;
         self.costs.add(costs);
         looked
     }
 
-    /// What one reader noticed of others who clear bits, all know: who reads which process is chance.
-    fn share_company(&mut self, helpers: &mut [Reader]) {
-        let all = || helpers.iter().map(|one| one.source.company());
-        let most = all().max().unwrap_or(0).max(self.reader.source.company());
-        let readers = helpers.iter_mut().chain([&mut self.reader]);
-        readers.for_each(|one| one.source.hear_of_company(most));
+    /// What one reader noticed of others who clear bits, all know, and all forget after so many readings of them together: who reads which
+    /// process is chance. So many have just been read.
+    fn share_company(&mut self, read: usize) {
+        let read = u32::try_from(read).unwrap_or(u32::MAX);
+        let others = self.helpers.iter().map(|one| one.source.company());
+        let most = others.max().unwrap_or(0).max(self.reader.source.company());
+        // More than all knew: somebody has noticed something since.
+        self.company = match most > self.company {
+            true => most,
+            false => self.company.saturating_sub(read),
+        };
+        let readers = self.helpers.iter_mut().chain([&mut self.reader]);
+        readers.for_each(|one| one.source.hear_of_company(self.company));
     }
 
     /// Reads one process, and tells of it.

@@ -29,6 +29,7 @@ use crate::ages::{Ages, Pauses};
 use crate::report::{AgeSource, Curve, Report};
 use crate::system::events::Events;
 use crate::system::family::{Departure, Family, Target};
+use crate::system::thread_cpu;
 use crate::system::vmstat::has_multi_gen;
 use crate::system::{Filesystems, Group, Groups, Identity, Mapping, Proc, Vmstat};
 
@@ -386,9 +387,10 @@ impl Watch {
     /// # Errors
     /// `/proc` cannot be read.
     pub fn follow(&mut self) -> Result<(), WatchError> {
-        let (begin, listed) = (Instant::now(), self.listed.take());
+        let (worked, listed) = (thread_cpu(), self.listed.take());
         let changes = self.family.update_listed(self.events.as_mut(), listed)?;
-        self.follow_next = Instant::now() + begin.elapsed() * FOLLOW_SHARE;
+        let worked = thread_cpu().saturating_sub(worked);
+        self.follow_next = Instant::now() + worked * FOLLOW_SHARE;
         self.finished = self.family.members().next().is_none()
             && match &self.settings.target {
                 Target::Descendants(_) => true,
