@@ -143,9 +143,22 @@ fn pressure_takes_what_nobody_waits_for() {
 fn fit_finds_what_is_needed() {
     let _serial = serial();
     let _swap = Swap::new(512);
-    let managed = subject("fit:rate=1%,window=2s,warm-up=4s,history=20s");
+    // (Where a DAMON of the host's is seen to clear bits, parts of large folios have no known age and count as needed for as long as that is
+    // remembered: docs/known-gaps.md. The next manager knows nothing of it, in most cases.)
+    let is_left_alone = || {
+        let managed = subject("fit:rate=1%,window=2s,warm-up=4s,history=20s");
+        let pid = managed.pid();
+        let left = wait::poll(LIMIT / 4, || (swapped(pid) > COLD / 100 * 95).then_some(()));
+        if left.is_none() {
+            let report = pagetide::report(pid);
+            let notes = report["notes"].to_string();
+            assert!(notes.contains("clears accessed bits"), "{report:#}");
+        }
+        left.map(|()| managed)
+    };
+    let managed = (0..4).find_map(|_| is_left_alone());
+    let managed = managed.expect("one that is left alone");
     let pid = managed.pid();
-    wait::until("it leaves", LIMIT, || swapped(pid) > COLD / 100 * 95);
     let policy = policy_of(pid);
     accounts_for(&policy, swapped(pid), "(fit: with less, ");
     let is_near = || {
