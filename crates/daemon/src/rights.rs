@@ -5,6 +5,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use host::system::rights::without;
 use rustix::process::{getgid, getuid};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
@@ -47,20 +48,7 @@ pub fn drop_capabilities_of_file() -> Result<(), Error> {
 /// thread, which has its own again afterwards.
 pub fn as_user<T>(act: impl FnOnce() -> T) -> T {
     let files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
-    let before = match getuid().is_root() {
-        true => None,
-        false => capabilities(None).ok(),
-    };
-    if let Some(before) = before {
-        let mut sets = before;
-        sets.effective = sets.effective.difference(files.difference(ambient()));
-        let _ = set_capabilities(None, sets);
-    }
-    let done = act();
-    if let Some(before) = before {
-        let _ = set_capabilities(None, before);
-    }
-    done
+    without(files.difference(ambient()), act)
 }
 
 /// Who serves a tree has the rights for it himself: what our file may is for one's own processes.

@@ -3,7 +3,8 @@
 //! Invariant: only the effective set counts. What a lack means was tried (probes, "Rights"); some rules
 //! of the kernel ask in the initial user namespace, where a capability of another says nothing.
 
-use super::{Finding, line};
+use super::Finding;
+use crate::system::rights::other_user_namespace;
 
 /// See capabilities(7); numbers as in linux/capability.h.
 const DAC_OVERRIDE: Capability = Capability(1, "CAP_DAC_OVERRIDE");
@@ -80,13 +81,10 @@ pub(super) struct Rights {
 impl Rights {
     pub(super) fn gather() -> Rights {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let map = line("/proc/self/uid_map").unwrap_or_default();
-        let link = std::fs::read_link("/proc/self/ns/user").ok();
-        let link = link.map(|link| link.to_string_lossy().into_owned());
         Rights {
             effective: effective(&status),
             user: rustix::process::geteuid().as_raw(),
-            namespace: other_namespace(link.as_deref(), &map),
+            namespace: other_user_namespace(),
         }
     }
 
@@ -183,17 +181,6 @@ fn effective(status: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// The map, if this is not the initial namespace. That one has a fixed number (linux/nsfs.h); without
-/// one to compare, it maps all users to themselves.
-fn other_namespace(link: Option<&str>, map: &str) -> Option<String> {
-    let map: Vec<&str> = map.split_ascii_whitespace().collect();
-    let is_initial = match link {
-        Some(link) => link == "user:[4026531837]",
-        None => map == ["0", "0", "4294967295"],
-    };
-    (!is_initial).then(|| map.join(" "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::State;
@@ -254,19 +241,6 @@ mod tests {
         assert!(
             findings[0].detail.contains("CAP_DAC_READ_SEARCH"),
             "{findings:?}"
-        );
-    }
-
-    #[test]
-    fn only_the_first_user_namespace_has_its_number() {
-        let whole = "         0          0 4294967295";
-        assert_eq!(other_namespace(Some("user:[4026531837]"), whole), None);
-        assert_eq!(other_namespace(None, whole), None);
-        // A namespace that maps everybody is one all the same.
-        assert!(other_namespace(Some("user:[4026532000]"), whole).is_some());
-        assert_eq!(
-            other_namespace(None, " 0 1000 1\n"),
-            Some("0 1000 1".to_owned())
         );
     }
 

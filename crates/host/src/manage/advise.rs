@@ -8,12 +8,19 @@ use std::os::fd::OwnedFd;
 
 use pagetables::{ADVICE_RANGES_MAX, Advice};
 use rustix::io::Errno;
-use rustix::process::getuid;
-use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use rustix::thread::CapabilitySet;
+
+use crate::system::rights;
 
 /// Bytes of one call. The kernel holds the lock that mmap and munmap take for all of a call, and takes what is longer than 2 GiB less
 /// a page for so much, without a word. (The story: of a program of 8 GiB that was brought back 6 stayed in swap.)
 const BYTES_MAX: u64 = 32 << 20;
+
+/// The kernel takes pages of a file that is shared for who owns it or may write it, and asks the adviser. What a user of our file's capabilities
+/// could not have taken stays, or the page cache of every file that he may read were his to drop.
+const TO_FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER);
 
 /// What became of it.
 #[derive(Debug)]
@@ -75,7 +82,7 @@ pub(super) fn until_stopped(
     let mut done = 0;
     while done < ranges.len() {
         let part = &ranges[done..][..at_once(&ranges[done..])];
-        match without_rights_to_files(|| pagetables::advise(pidfd, part, advice)) {
+        match rights::without(TO_FILES, || pagetables::advise(pidfd, part, advice)) {
             Ok(bytes) => {
                 let whole = whole_ranges(part, bytes);
                 done += whole;
@@ -93,27 +100,6 @@ pub(super) fn until_stopped(
         }
     }
     Ok(done)
-}
-
-/// The kernel takes pages of a file that is shared for who owns it or may write it, and asks the adviser. What a user of our file's capabilities
-/// could not have taken stays, or the page cache of every file that he may read were his to drop. Root's are root's.
-fn without_rights_to_files<T>(act: impl FnOnce() -> T) -> T {
-    let files =
-        CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::FOWNER;
-    let before = match getuid().is_root() {
-        true => None,
-        false => capabilities(None).ok(),
-    };
-    if let Some(before) = before {
-        let mut sets = before;
-        sets.effective = sets.effective.difference(files);
-        let _ = set_capabilities(None, sets);
-    }
-    let done = act();
-    if let Some(before) = before {
-        let _ = set_capabilities(None, before);
-    }
-    done
 }
 
 /// The same ranges, none longer than a call may be.

@@ -18,6 +18,7 @@ pub mod paths;
 pub mod pressure;
 pub mod proc;
 pub mod process;
+pub mod rights;
 pub mod start;
 pub mod swap;
 #[cfg(test)]

@@ -4,16 +4,14 @@
 //! root of a container wrote a user's attribute on its own group, and had `serve` lift its limit.) Whoever may not has the users' kind.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::OnceLock;
 
 use rustix::fs::{XattrFlags, fgetxattr, fgetxattr_query, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use rustix::thread::{CapabilitySet, capabilities};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities};
 
-use crate::system::proc::read_path;
-use crate::system::text::words;
+use crate::system::rights::other_user_namespace;
 
 /// Notes this; nothing is noted by an empty text.
 pub(super) fn set(dir: &OwnedFd, name: &str, text: &[u8]) -> Result<(), Errno> {
@@ -71,32 +69,8 @@ fn whole(name: &str) -> String {
 
 /// Whether this process is the host's root, with all that takes: CAP_SYS_ADMIN counts in the first user namespace alone.
 fn may_be_trusted() -> bool {
-    let has_right = || {
-        let sets = capabilities(None).ok()?;
-        Some(sets.effective.contains(CapabilitySet::SYS_ADMIN))
-    };
-    let is_first = || {
-        let map = read_path(Path::new("/proc/self/uid_map")).ok()??;
-        Some(is_whole(&map))
-    };
-    geteuid().is_root() && has_right() == Some(true) && is_first() == Some(true)
-}
-
-/// Whether a `uid_map` is that of the first user namespace.
-fn is_whole(map: &[u8]) -> bool {
-    let whole: [&[u8]; 3] = [b"0", b"0", b"4294967295"];
-    words(map.trim_ascii()).eq(whole)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_user_namespace_maps_all() {
-        assert!(is_whole(b"         0          0 4294967295\n"));
-        for map in ["0 100000 65536\n", "0 0 1\n1 1 4294967294\n", ""] {
-            assert!(!is_whole(map.as_bytes()), "{map:?}");
-        }
-    }
+    let has_right = |sets: CapabilitySets| sets.effective.contains(CapabilitySet::SYS_ADMIN);
+    geteuid().is_root()
+        && capabilities(None).is_ok_and(has_right)
+        && other_user_namespace().is_none()
 }

@@ -1,0 +1,65 @@
+//! Rights of this process: capabilities that it goes without for a while, and whether those it has reach the host.
+//!
+//! Invariant: what is given up is of the calling thread alone, which has it again afterwards. Root's are root's.
+
+use rustix::process::getuid;
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+/// Does something without these rights, if they are of pagetide's file and not of the user, who is root or is not.
+pub fn without<T>(given_up: CapabilitySet, act: impl FnOnce() -> T) -> T {
+    let before = match getuid().is_root() {
+        true => None,
+        false => capabilities(None).ok(),
+    };
+    if let Some(before) = before {
+        let mut sets = before;
+        sets.effective = sets.effective.difference(given_up);
+        let _ = set_capabilities(None, sets);
+    }
+    let done = act();
+    if let Some(before) = before {
+        let _ = set_capabilities(None, before);
+    }
+    done
+}
+
+/// The `uid_map` of our user namespace, if that is not the initial one: capabilities do not reach the host from another.
+#[must_use]
+pub fn other_user_namespace() -> Option<String> {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let link = std::fs::read_link("/proc/self/ns/user").ok();
+    let link = link.map(|link| link.to_string_lossy().into_owned());
+    other_namespace(link.as_deref(), &map)
+}
+
+/// The map, if this is not the initial namespace. That one has a fixed number (linux/nsfs.h); without
+/// one to compare, it maps all users to themselves.
+fn other_namespace(link: Option<&str>, map: &str) -> Option<String> {
+    let map: Vec<&str> = map.split_ascii_whitespace().collect();
+    let is_initial = match link {
+        Some(link) => link == "user:[4026531837]",
+        None => map == ["0", "0", "4294967295"],
+    };
+    (!is_initial).then(|| map.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_user_namespace_has_its_number() {
+        let whole = "         0          0 4294967295";
+        assert_eq!(other_namespace(Some("user:[4026531837]"), whole), None);
+        assert_eq!(other_namespace(None, whole), None);
+        // A namespace that maps everybody is one all the same.
+        assert!(other_namespace(Some("user:[4026532000]"), whole).is_some());
+        assert_eq!(
+            other_namespace(None, " 0 1000 1\n"),
+            Some("0 1000 1".to_owned())
+        );
+        for map in ["0 100000 65536\n", "0 0 1\n1 1 4294967294\n", ""] {
+            assert!(other_namespace(None, map).is_some(), "{map:?}");
+        }
+    }
+}
