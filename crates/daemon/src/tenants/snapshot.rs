@@ -137,10 +137,9 @@ impl Poster {
             let memcg = all[self.turn];
             self.turn += 1;
             let path = tenants.path(memcg).map(Path::to_path_buf);
-            told.push((
-                path.unwrap_or_default(),
-                tenants.curve(memcg).unwrap_or_default(),
-            ));
+            let [kernel, _] = tenants.kernels_part(memcg).unwrap_or_default();
+            let curve = tenants.curve(memcg, kernel);
+            told.push((path.unwrap_or_default(), curve.unwrap_or_default()));
             if begin.elapsed() >= CURVES_TIME {
                 break;
             }

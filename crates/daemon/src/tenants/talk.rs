@@ -133,8 +133,8 @@ fn stats(tenants: &mut Tenants, memcg: MemcgId) -> Result<Stats, Errno> {
 /// With the curve and the kernel's part, which no row of many needs.
 fn report(tenants: &mut Tenants, memcg: MemcgId) -> Result<Box<Report>, Errno> {
     let mut report = tenants.report(memcg)?;
-    report.curve = tenants.curve(memcg)?;
     [report.kernel_bytes, report.unmapped_cache_bytes] = tenants.kernels_part(memcg)?;
+    report.curve = tenants.curve(memcg, report.kernel_bytes)?;
     Ok(Box::new(report))
 }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use engine::memcg::MemcgId;
 use engine::memory_stat::MemoryStat;
 use engine::vmstat::VmEvent;
-use engine::{Bytes, FolioType, Limit, Pages};
+use engine::{Bytes, FolioType, Limit};
 use rustix::io::Errno;
 
 use super::super::minder::Minder;
@@ -154,10 +154,7 @@ impl Tenants {
         // What is above it is of it and those above alone: thousands are not measured for one. (All are by each look.)
         let above: Vec<MemcgId> = self.driver.machine.tree().ancestors(memcg).collect();
         for one in above {
-            let used = self.tenants.get(&one).and_then(|one| self.used(one).ok());
-            if let Some(used) = used {
-                self.driver.machine.set_measured(one, Pages(used / 4096));
-            }
+            self.measure_one(one);
         }
         Ok(())
     }

@@ -39,14 +39,13 @@ impl Tenants {
         }
     }
 
-    /// What less memory would cost it, as far as looks know.
+    /// What less memory would cost it, as far as looks know, and where the kernel has so much of its group's charge itself: a limit is held against all
+    /// of that ([`Tenants::kernels_part`]).
     ///
     /// # Errors
     /// ENODEV.
-    pub fn curve(&self, memcg: MemcgId) -> Result<Option<Curve>, Errno> {
-        // Its limit is held against all that its group is charged for.
+    pub fn curve(&self, memcg: MemcgId, kernel: Option<u64>) -> Result<Option<Curve>, Errno> {
         let curve = told(&self.tenant(memcg)?.curve);
-        let [kernel, _] = self.kernels_part(memcg)?;
         Ok(curve.map(|curve| curve.with_kernel(kernel)))
     }
 }

@@ -26,15 +26,23 @@ const AGAIN: Duration = Duration::from_millis(200);
 impl Tenants {
     /// Tells the engine what each tenant uses, and the kernel what of that is protected.
     pub(super) fn measure(&mut self) {
-        let all = self.tenants.values();
-        let used: Vec<(MemcgId, u64)> = all
-            .filter_map(|tenant| Some((tenant.memcg, self.used(tenant).ok()?)))
-            .collect();
-        for (memcg, used) in used {
-            self.driver.machine.set_measured(memcg, Pages(used / 4096));
-            self.note_events(memcg);
+        let all: Vec<MemcgId> = self.tenants.keys().copied().collect();
+        for memcg in all {
+            if self.measure_one(memcg) {
+                self.note_events(memcg);
+            }
         }
         self.protect();
+    }
+
+    /// Tells the engine what one tenant uses; whether that could be read.
+    pub(super) fn measure_one(&mut self, memcg: MemcgId) -> bool {
+        let tenant = self.tenants.get(&memcg);
+        let Some(used) = tenant.and_then(|tenant| self.used(tenant).ok()) else {
+            return false;
+        };
+        self.driver.machine.set_measured(memcg, Pages(used / 4096));
+        true
     }
 
     /// Sets out to bring those who are over their limits under them; how long none need be measured.

@@ -130,6 +130,7 @@ pub struct Tenants {
     actions: Vec<String>,
     /// Tenants that were reclaimed since somebody asked, though nobody had asked for that.
     pressed: BTreeSet<MemcgId>,
+    /// What was asked of reports of the host's groups, which are not to be written.
     host_notes: HostNotes,
     /// Groups with our mark that could not be had, each told of once.
     unheld: BTreeSet<PathBuf>,
