@@ -32,14 +32,15 @@ impl Peer {
 
 /// The same where /proc hides whose it is (hidepid, ProtectProc= of a unit): what the kernel says of a descriptor of the process is ours to read.
 fn has_one_number(pid: u32) -> bool {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let Some(Ok(process)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else {
+    let named = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let Some(Ok(process)) = named.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else {
         return false;
     };
     let about = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
     let about = std::fs::read_to_string(about).unwrap_or_default();
     let numbers = about.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    numbers.is_some_and(|numbers| numbers.split_whitespace().count() == 1)
+    // All of them in one word is ours alone; 0 stands for a process that the /proc that is mounted does not know.
+    numbers.is_some_and(|numbers| numbers.trim() == pid.to_string())
 }
 
 /// Whether a process is in the pid namespace of our /proc: the numbers that it has for others are ours.
