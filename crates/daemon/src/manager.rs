@@ -126,15 +126,14 @@ fn serve() -> Result<(), Error> {
 
 /// Begins to manage whoever made the channel.
 fn served(channel: &UnixStream, setup: &Setup) -> Result<Served, Error> {
-    let peer = rustix::net::sockopt::socket_peercred(channel).map_err(|error| {
+    let (pid, uid) = start::peer(channel.as_fd()).map_err(|error| {
         Error::failed(
             format!("no process to be managed: {error}"),
             "use `pagetide run`",
         )
     })?;
-    let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
     // It is as undumpable as we are until it becomes the program, so its user alone is asked for.
-    if peer.uid != rustix::process::getuid() {
+    if uid != rustix::process::getuid().as_raw() {
         let what = format!("cannot manage pid {pid}: it belongs to another user");
         return Err(Error::missing(what, "run pagetide as that user"));
     }
