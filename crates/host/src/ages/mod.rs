@@ -185,8 +185,8 @@ impl Ages {
         self.spaces.values().fold(self.of_gone, sum)
     }
 
-    /// Entries of a process that the kernel's sums go through, those of swap among them, as of the last look, and how long it may be held, by what it did until then; nothing of one that
-    /// is not known.
+    /// Entries of a process that the kernel's sums go through, those of swap among them, as of the last look, and how long it may be held,
+    /// by what it did until then; nothing of one that is not known.
     pub(crate) fn holding(&self, identity: Identity) -> (u64, Duration) {
         let space = self.spaces.get(&identity);
         space.map_or((0, Duration::ZERO), |space| {
@@ -339,9 +339,11 @@ impl Ages {
             return;
         }
         self.numbers = Instant::now();
-        for reader in std::iter::once(&mut self.reader).chain(&mut self.helpers) {
-            // Without our own mounts they are learned from whoever maps.
-            let _ = reader.filesystems.refresh(&reader.proc);
+        let reader = &mut self.reader;
+        // Without our own mounts they are learned from whoever maps.
+        let _ = reader.filesystems.refresh(&reader.proc);
+        for helper in &mut self.helpers {
+            helper.filesystems.clone_from(&reader.filesystems);
         }
     }
 
