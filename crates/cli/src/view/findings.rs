@@ -2,6 +2,7 @@
 //!
 //! Invariant: every lack has its remedy below it; the last line names the commands that work.
 
+use daemon::preflight;
 use host::report::AgeSource;
 use serde::Serialize;
 
@@ -59,12 +60,8 @@ impl Health {
 
     /// Whether all commands work, with less or with more.
     pub(crate) fn ready(&self) -> bool {
-        // Where only mappings are known to be in use, who puts pages out refuses, too.
-        let tells_pages = !matches!(
-            self.age_source,
-            Some(AgeSource::Referenced | AgeSource::None)
-        );
-        self.paging && tells_pages
+        let may_put_out = |source| preflight::source(source).is_ok();
+        self.paging && self.age_source.is_none_or(may_put_out)
     }
 }
 
