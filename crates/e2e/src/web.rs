@@ -191,3 +191,10 @@ pub fn value(place: &Place, name: &str) -> f64 {
         .copied()
         .unwrap_or(0.0)
 }
+
+/// A number of bytes as samples have it.
+#[expect(clippy::cast_precision_loss, reason = "sizes of test programs")]
+#[must_use]
+pub fn float(bytes: u64) -> f64 {
+    bytes as f64
+}

@@ -143,8 +143,8 @@ fn pressure_takes_what_nobody_waits_for() {
 fn fit_finds_what_is_needed() {
     let _serial = serial();
     let _swap = Swap::new(512);
-    // (Where a DAMON of the host's is seen to clear bits, parts of large folios have no known age and count as needed for as long as that is
-    // remembered: docs/known-gaps.md. The next manager knows nothing of it, in most cases.)
+    // (Where a DAMON of the host's is seen to clear bits, idle memory in large folios may look used again for as long as that is remembered:
+    // docs/known-gaps.md. The next manager knows nothing of it, in most cases.)
     let is_left_alone = || {
         let managed = subject("fit:rate=1%,window=2s,warm-up=4s,history=20s");
         let pid = managed.pid();

@@ -257,7 +257,6 @@ fn who_is_protected_keeps_its_pages_while_neighbours_give() {
     }
 }
 
-/// Killed at any time: programs go on, and the next one has the same tenants under the same limits.
 /// Bins are the root's. (They went with it where `serve` ended in order while it had no tenant.)
 #[test]
 fn what_was_asked_of_an_empty_tree_is_there_for_the_next() {
@@ -325,8 +324,7 @@ fn the_wall_of_a_run_is_no_tenant() {
         })
     };
     wait::until("the wall", SOON, || wall().is_some());
-    let looks = || tree.line("a/memory.stat", "anon");
-    wait::until("a look at who is beside", SOON, || looks() < 64 * MIB);
+    // Some looks have been by then.
     std::thread::sleep(Duration::from_secs(2));
     let said = tree.said();
     assert!(!said.contains("is not managed"), "{said}");
@@ -341,6 +339,7 @@ fn the_wall_of_a_run_is_no_tenant() {
     drop(run);
 }
 
+/// Killed at any time: programs go on, and the next one has the same tenants under the same limits.
 #[test]
 fn a_killed_one_is_followed_by_the_next() {
     let _serial = serial();

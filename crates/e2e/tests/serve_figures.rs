@@ -7,15 +7,10 @@ use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
 use e2e::wait;
-use e2e::web::{Place, listening, samples, value};
+use e2e::web::{Place, float, listening, samples, value};
 use e2e::zram::Swap;
 
 const SOON: Duration = Duration::from_secs(60);
-
-#[expect(clippy::cast_precision_loss, reason = "sizes of test programs")]
-fn float(bytes: u64) -> f64 {
-    bytes as f64
-}
 
 /// What a process has used of processors, by the kernel.
 fn processor_seconds(pid: u32) -> f64 {

@@ -11,17 +11,12 @@ use e2e::guard::Run;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
-use e2e::web::{Place, listening, samples};
+use e2e::web::{Place, float, listening, samples};
 use e2e::{pagetide, proc, wait};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
-
-#[expect(clippy::cast_precision_loss, reason = "sizes of test programs")]
-fn figure(bytes: u64) -> f64 {
-    bytes as f64
-}
 
 /// However often it is asked, the owner composes figures at its looks alone.
 #[test]
@@ -156,7 +151,7 @@ fn a_prometheus_scrapes_it() {
     assert!(up.is_some(), "not scraped: {}", scraper.state());
     wait::until("a size", SOON, || {
         let resident = number("sum(pagetide_resident_bytes{tenant=\"/web\"})");
-        resident > 48e6 && (resident - figure(sleeper.status("VmRSS"))).abs() < 4e6
+        resident > 48e6 && (resident - float(sleeper.status("VmRSS"))).abs() < 4e6
     });
     // Cold memory, and an age by quantile, as with any histogram's buckets.
     let cold = "sum(pagetide_page_age_bytes{tenant=\"/web\",le=\"+Inf\"}) - sum(pagetide_page_age_bytes{tenant=\"/web\",le=\"5\"})";

@@ -97,6 +97,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn an_axis_has_few_marks(rates in prop::collection::vec(any::<f64>(), 0..9)) {
             if let Some(decades) = Decades::of(rates.iter().copied()) {
