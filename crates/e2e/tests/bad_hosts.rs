@@ -333,20 +333,26 @@ fn users_drop_no_cache_of_others(copy: &str) {
         .chain(["/usr/bin/python3", "-c", READS, &path]);
     let reader = Run::new(words).start();
     wait::until("it has read all", SOON, || reader.stdout().contains("4096"));
-    let words = NOBODY.split_whitespace().map(str::to_owned);
+    // In the page cache it may stay whoever asks (large folios); what is asked to leave is no longer mapped.
+    let mapped = || e2e::proc::number(reader.pid(), "RssFile").expect("it runs");
+    let before = mapped();
     let reclaim = [
         "reclaim".to_owned(),
         "--all".to_owned(),
         reader.pid().to_string(),
     ];
-    let words = words.chain([copy.to_owned()]).chain(reclaim);
+    let words = NOBODY.split_whitespace().map(str::to_owned);
+    let words = words
+        .chain([copy.to_owned()])
+        .chain(reclaim.iter().cloned());
     let done = Run::new(words).finish(SOON);
-    let cached = || {
-        let told = Run::new(["fincore", "-nb", "-o", "RES", &path]).finish(SOON);
-        told.stdout.trim().parse::<u64>().expect("a number")
-    };
     assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
-    assert_eq!(cached(), 16 << 20, "{}{}", done.stdout, done.stderr);
+    let left = before.saturating_sub(mapped());
+    assert!(left < 12 << 20, "{left} {}{}", done.stdout, done.stderr);
+    // Root, who may write it, has it leave.
+    let done = pagetide::command(reclaim).finish(SOON);
+    let left = before.saturating_sub(mapped());
+    assert!(left >= 14 << 20, "{left} {}{}", done.stdout, done.stderr);
 }
 
 /// Two capabilities are enough to read ages and not to page out: `reclaim` said that nothing left, and 0.

@@ -144,17 +144,22 @@ fn fit_finds_what_is_needed() {
     let _serial = serial();
     let _swap = Swap::new(512);
     // (Where a DAMON of the host's is seen to clear bits, idle memory in large folios may look used again for as long as that is remembered:
-    // docs/known-gaps.md. The next manager knows nothing of it, in most cases.)
+    // docs/known-gaps.md. The next manager knows nothing of it, in most cases. Whoever has no such company has all the time.)
     let is_left_alone = || {
         let managed = subject("fit:rate=1%,window=2s,warm-up=4s,history=20s");
         let pid = managed.pid();
-        let left = wait::poll(LIMIT / 4, || (swapped(pid) > COLD / 100 * 95).then_some(()));
-        if left.is_none() {
+        let has_left = || swapped(pid) > COLD / 100 * 95;
+        for _ in 0..4 {
+            if wait::poll(LIMIT / 4, || has_left().then_some(())).is_some() {
+                return Some(managed);
+            }
             let report = pagetide::report(pid);
-            let notes = report["notes"].to_string();
-            assert!(notes.contains("clears accessed bits"), "{report:#}");
+            eprintln!("it has not left: {report:#}");
+            if report["notes"].to_string().contains("clears accessed bits") {
+                return None;
+            }
         }
-        left.map(|()| managed)
+        panic!("it does not leave");
     };
     let managed = (0..4).find_map(|_| is_left_alone());
     let managed = managed.expect("one that is left alone");

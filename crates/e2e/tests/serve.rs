@@ -324,8 +324,11 @@ fn the_wall_of_a_run_is_no_tenant() {
         })
     };
     wait::until("the wall", SOON, || wall().is_some());
-    // Some looks have been by then.
-    std::thread::sleep(Duration::from_secs(2));
+    // Who came after the wall is known: a look has listed both.
+    let later = Sleeper::start(tree.inside("a"), 16);
+    wait::until("a look", SOON, || {
+        tree.line("a/memory.stat", "anon") >= 16 << 20
+    });
     let said = tree.said();
     assert!(!said.contains("is not managed"), "{said}");
     let name = wall().expect("it stands");
@@ -336,7 +339,7 @@ fn the_wall_of_a_run_is_no_tenant() {
         made.map_err(|error| error.raw_os_error()),
         Err(Some(INVALID))
     );
-    drop(run);
+    drop((run, later));
 }
 
 /// Killed at any time: programs go on, and the next one has the same tenants under the same limits.

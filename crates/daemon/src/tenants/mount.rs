@@ -55,7 +55,8 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let is_there = || fuse_at(&mounts(), &self.at) == self.device;
         // Its end unmounts whatever is at that place, which may be another's by now.
-        if self.device.is_some() && !is_there() {
+        // (What cannot be read is taken for ours: else it would stay, and answer nothing.)
+        if self.device.is_some() && !mounts().is_empty() && !is_there() {
             std::mem::forget(self.session.take());
             return;
         }

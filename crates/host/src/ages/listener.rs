@@ -19,8 +19,8 @@ pub struct Told<'a> {
     pub trusted: bool,
     /// Its process did nothing since before the last reading: a bit that is set was set then, and told.
     pub rested: bool,
-    /// A bit that is set stays so, and is told again by the look that clears it.
-    pub is_told_later: bool,
+    /// The look before left bits as they were: what is set, and was then, was told then.
+    pub spared: bool,
     /// Accesses may leave no bit.
     pub hidden: bool,
     /// An access says that another is likely (the kernel's `vma_has_recency`): the program did not say that it reads in

@@ -126,7 +126,7 @@ impl<'a> Teller<'a> {
             mapping,
             trusted: self.before.trusted[part_of(mapping.kind) as usize],
             rested: self.before.rested,
-            is_told_later: self.before.spares && part_of(mapping.kind) == Part::File,
+            spared: self.before.spared && part_of(mapping.kind) == Part::File,
             hidden: self.before.hidden,
             has_recency: has_recency(self.advised, mapping),
             mask: self.mask,

@@ -95,7 +95,7 @@ impl Reader {
         Ok(Some(Begun {
             // Without them, everything has recency, as before.
             advised: self.source.advised(pid).unwrap_or_default(),
-            before: space.before(bounds.spares_files),
+            before: space.before(),
             maps,
             at_most: is_ours.then_some(at_most),
             spares_files: bounds.spares_files,

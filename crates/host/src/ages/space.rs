@@ -45,8 +45,6 @@ pub(super) struct Before {
     pub(super) rested: bool,
     /// The last reading left bits of files set: what is set may have been told by it.
     pub(super) spared: bool,
-    /// This one leaves them, for a later one to clear.
-    pub(super) spares: bool,
 }
 
 /// An address space.
@@ -126,7 +124,7 @@ impl Space {
     }
 
     /// What is known before a reading, which leaves bits of files set if it may; the clearing after it changes that.
-    pub(super) fn before(&self, spares_files: bool) -> Before {
+    pub(super) fn before(&self) -> Before {
         Before {
             owner: self.owner,
             hidden: self.is_hidden(),
@@ -134,7 +132,6 @@ impl Space {
             trusted: self.trusted,
             rested: self.rested,
             spared: self.spared,
-            spares: self.may_spare(spares_files),
         }
     }
 
@@ -288,7 +285,7 @@ mod tests {
         assert_eq!(due(&mut space), 5, "1, 2, 4, 8, 16");
         space.begin_reading(true);
         assert!(
-            space.is_trusted() && space.before(true).rested,
+            space.is_trusted() && space.before().rested,
             "nothing was accessed since the last reading"
         );
         space.not_cleared[0] = None;

@@ -36,18 +36,30 @@ pub struct Recording {
     pub begun_ms: u64,
 }
 
+/// Of each chunk, pages whose accessed bits are set.
+type Set = BTreeMap<u64, [u64; 8]>;
+
 /// The address space that is told.
 struct Open {
     owner: Owner,
     now: Pages,
+    set: Set,
+}
+
+/// An address space as the last look left it.
+#[derive(Default)]
+struct Space {
+    /// What it is called in the file.
+    number: u32,
+    pages: Pages,
+    set: Set,
 }
 
 /// Writes a recording.
 pub(super) struct Recorder {
     encoder: Encoder,
     sink: Sink,
-    /// By owner: the number that it has in the file, and its pages as the last look left them.
-    spaces: BTreeMap<Owner, (u32, Pages)>,
+    spaces: BTreeMap<Owner, Space>,
     next: u32,
     open: Option<Open>,
     /// Pages of this look whose accesses nobody knows.
@@ -132,8 +144,10 @@ impl Recorder {
             return;
         };
         let number = chunk / CHUNK;
-        let before = self.spaces.get(&open.owner);
-        let before = before.map_or(Planes::default(), |(_, pages)| pages.chunk(number));
+        let space = self.spaces.get(&open.owner);
+        let before = space.map_or(Planes::default(), |space| space.pages.chunk(number));
+        let set_before = space.and_then(|space| space.set.get(&number));
+        let set_before = set_before.copied().unwrap_or_default();
         let mut now = open.now.chunk(number);
         for (at, entry, offset) in pages {
             let (word, bit) = bit(at);
@@ -141,9 +155,12 @@ impl Recorder {
                 Page::In(_, seen) => {
                     now.present[word] |= bit;
                     let was_there = before.present[word] & bit != 0;
-                    // A reference is one however many looks find its bit set.
-                    let is_used = seen.young && !(told.is_told_later && was_there);
-                    now.accessed[word] |= if is_used { bit } else { 0 };
+                    // A reference is one however many looks find its bit set: the first tells it.
+                    let is_told = told.spared && was_there && set_before[word] & bit != 0;
+                    if entry.is_accessed() {
+                        open.set.entry(number).or_default()[word] |= bit;
+                    }
+                    now.accessed[word] |= if seen.young && !is_told { bit } else { 0 };
                     self.unknown += u64::from(was_there && !told.is_known(*entry));
                 }
                 // An empty entry of a file's mapping may never have been touched.
@@ -163,7 +180,7 @@ impl Recorder {
         let numbers = range.start / CHUNK..range.end.div_ceil(CHUNK);
         let found = pages
             .into_iter()
-            .flat_map(|(_, pages)| pages.chunks(numbers.clone()));
+            .flat_map(|space| space.pages.chunks(numbers.clone()));
         found.map(|(number, _)| number).collect()
     }
 
@@ -188,8 +205,8 @@ impl Recorder {
             let Some(open) = &mut self.open else {
                 return;
             };
-            let before = self.spaces.get(&open.owner);
-            let before = before.map_or(Planes::default(), |(_, pages)| pages.chunk(number));
+            let space = self.spaces.get(&open.owner);
+            let before = space.map_or(Planes::default(), |space| space.pages.chunk(number));
             let now = open.now.chunk_mut(number);
             for at in pages_within(range, number * CHUNK) {
                 let (word, bit) = bit(at);
@@ -207,6 +224,7 @@ impl Listener for Recorder {
         self.open = (!self.sink.is_closed()).then(|| Open {
             owner,
             now: Pages::default(),
+            set: Set::new(),
         });
     }
 
@@ -240,25 +258,34 @@ impl Listener for Recorder {
         let begin = Instant::now();
         open.now.prune();
         let known = self.spaces.remove(&owner);
-        let (number, before) = known.unwrap_or_else(|| {
+        let before = known.unwrap_or_else(|| {
             self.next += 1;
-            (self.next - 1, Pages::default())
+            Space {
+                number: self.next - 1,
+                ..Space::default()
+            }
         });
+        let number = before.number;
         if number >= SPACES_MAX {
             self.sink.stop(format!(
                 "{SPACES_MAX} processes are the most that are told apart"
             ));
             return;
         }
-        self.encoder.space(number, &before, &open.now);
-        self.spaces.insert(owner, (number, open.now));
+        self.encoder.space(number, &before.pages, &open.now);
+        let now = Space {
+            number,
+            pages: open.now,
+            set: open.set,
+        };
+        self.spaces.insert(owner, now);
         self.took += begin.elapsed();
     }
 
     fn gone(&mut self, owner: Owner) {
         self.open = None;
-        if let Some((number, _)) = self.spaces.remove(&owner) {
-            self.encoder.gone(number);
+        if let Some(space) = self.spaces.remove(&owner) {
+            self.encoder.gone(space.number);
         }
     }
 }

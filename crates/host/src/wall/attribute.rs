@@ -2,6 +2,7 @@
 //!
 //! Invariant: where we may write attributes that nobody but the host's root can (`trusted.`, xattr(7)), no others are read or written. (The story:
 //! root of a container wrote a user's attribute on its own group, and had `serve` lift its limit.) Whoever may not has the users' kind.
+//! What is shown besides, to say whose a group is, has a name of its own, by which nobody believes anything else.
 
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
@@ -31,23 +32,24 @@ pub(super) fn get(dir: &OwnedFd, name: &str) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Notes this once more where every pagetide sees it, with whatever rights, and none believes it.
-pub(super) fn show(dir: &OwnedFd, name: &str, text: &[u8]) {
+/// Says once more that something is noted, where every pagetide sees it, with whatever rights, and none believes more than that. (The story: by
+/// the note's own name it was believed by who has the users' kind, and took up another's tenants without what had been asked for them.)
+pub(super) fn show(dir: &OwnedFd, name: &str) {
     // It may be there already, and where groups take none nobody could see it.
-    let _ = fsetxattr(
-        dir,
-        format!("user.pagetide.{name}"),
-        text,
-        XattrFlags::empty(),
-    );
+    let _ = fsetxattr(dir, shown(name), b"1", XattrFlags::empty());
 }
 
 /// Whether anybody has noted something by this name. (The story: a DaemonSet, which may not read what the host's root notes, took its walls for groups
 /// of nobody's, and both cleared bits of the same programs.)
 pub(super) fn is_shown(dir: &OwnedFd, name: &str) -> bool {
     let kinds = ["trusted", "user"].into_iter();
-    let mut names = kinds.map(|kind| format!("{kind}.pagetide.{name}"));
+    let names = kinds.map(|kind| format!("{kind}.pagetide.{name}"));
+    let mut names = names.chain([shown(name)]);
     names.any(|name| fgetxattr_query(dir, name).is_ok())
+}
+
+fn shown(name: &str) -> String {
+    format!("user.pagetide.{name}.shown")
 }
 
 /// Takes it away, if it is there.

@@ -355,7 +355,7 @@ impl Wall {
     /// How often its own hard limit kept a charge from being made, whoever was charged below it; on version 1 how often a charge met it.
     ///
     /// # Errors
-    /// If it cannot be read (version 2 has it since Linux 5.2).
+    /// If it cannot be read (version 2 has it since Linux 5.3).
     pub fn limit_hits(&self) -> io::Result<u64> {
         const V2_EVENTS: &str = "memory.events.local";
         match self.version() {

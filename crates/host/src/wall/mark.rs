@@ -82,7 +82,7 @@ impl Mark {
 
     pub(super) fn set(&self, dir: &OwnedFd) -> Result<(), Errno> {
         attribute::set(dir, NAME, self.text().as_bytes())?;
-        attribute::show(dir, NAME, self.text().as_bytes());
+        attribute::show(dir, NAME);
         Ok(())
     }
 

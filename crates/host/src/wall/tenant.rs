@@ -307,14 +307,17 @@ impl Wall {
         self.noted(REPORTS)
     }
 
-    /// Remembers what was asked of reports of groups that are not this one, and take no notes: in parts of 64 KiB at most.
+    /// Remembers what was asked of reports of groups that are not this one, and take no notes: in parts, of which most are as they were.
     ///
     /// # Errors
     /// The kernel's.
     pub fn note_reports_of_others(&self, parts: &[String]) -> Result<(), Errno> {
         let name = |number: usize| format!("{REPORTS_OF_OTHERS}.{number}");
         for (number, text) in parts.iter().enumerate() {
-            self.note(&name(number), text)?;
+            let name = name(number);
+            if self.noted(&name).as_ref() != Some(text) {
+                self.note(&name, text)?;
+            }
         }
         // Of a longer list that stood there nothing is left.
         let mut rest = (parts.len()..).take_while(|number| self.noted(&name(*number)).is_some());

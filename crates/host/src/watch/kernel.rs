@@ -90,6 +90,9 @@ impl Kernel {
     }
 
     fn sum(&mut self, members: &[Member], proc: &Proc, begin: Instant) -> Option<Sums> {
+        // Device numbers are given out anew, and this is asked seldom. (The story: what a container's /dev/shm had in swap was in no sum where a file
+        // system that is gone had had the number.)
+        self.filesystems = None;
         let mut sums = Sums::default();
         let mut of_files = BTreeMap::new();
         for Member { pid, .. } in members.iter().copied() {

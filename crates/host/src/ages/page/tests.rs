@@ -30,7 +30,7 @@ fn told(mapping: Mapping, pieces: &[Piece<'_>]) -> (Found, [u64; 3], u64) {
     let mut books = Books::new(0);
     let owner = books.add_owner().expect("the first");
     let nodes = Nodes::parse(b"");
-    let before = Space::new(owner).before(false);
+    let before = Space::new(owner).before();
     books.begin_round(1000);
     let mappings = [mapping];
     let mut teller = Teller::new((&mut books, &nodes), before, (&mappings, &[]), MASK);

@@ -97,7 +97,7 @@ impl World {
             trusted: true,
             hidden: false,
             rested: false,
-            is_told_later: false,
+            spared: false,
             has_recency: true,
             mask: MASK,
             books: &self.books,

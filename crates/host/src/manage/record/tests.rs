@@ -57,6 +57,16 @@ impl World {
 
     /// A look at some pieces of one mapping.
     fn look(&mut self, kind: Kind, trusted: bool, pieces: &[Piece<'_>]) {
+        self.look_after(kind, (trusted, false, false), pieces);
+    }
+
+    /// The same after a look that spared bits, or of one that has rested.
+    fn look_after(
+        &mut self,
+        kind: Kind,
+        (trusted, rested, spared): (bool, bool, bool),
+        pieces: &[Piece<'_>],
+    ) {
         let mapping = Mapping {
             start: 0,
             end: 64 * CHUNK,
@@ -76,8 +86,8 @@ impl World {
                 owner: self.owner,
                 mapping: &mapping,
                 trusted,
-                rested: false,
-                is_told_later: false,
+                rested,
+                spared,
                 hidden: false,
                 has_recency: true,
                 mask: MASK,
@@ -177,6 +187,33 @@ fn what_nobody_knows_is_told_as_accessed_and_counted() {
     for look in &looks[1..] {
         assert_eq!((accessed(look), look.unknown), (at(&[0, 1]), 2));
     }
+}
+
+/// Looks ahead of their interval leave bits of files set. The story: what came in at such a look was told by it and by the one that
+/// cleared, and what was there before by none where its process slept, or ended, in between.
+#[test]
+fn an_access_of_a_file_is_told_once_and_by_the_first_look() {
+    let mut world = World::new(1 << 20);
+    let look = |world: &mut World, rested, spared, flags: &[u64]| {
+        let entries: Vec<Entry> = flags.iter().map(|flags| Entry(*flags)).collect();
+        let pages = Piece::Pages {
+            start: START,
+            entries: &entries,
+        };
+        world.look_after(Kind::File, (true, rested, spared), &[pages]);
+    };
+    look(&mut world, false, false, &[0, IDLE]);
+    look(&mut world, false, false, &[USED, USED]);
+    look(&mut world, false, true, &[USED, USED]);
+    // Neither did anything since; this look clears.
+    look(&mut world, true, true, &[USED, USED]);
+    look(&mut world, false, false, &[USED, IDLE]);
+    // Of another early look: the first was used before, the second is used now.
+    look(&mut world, false, true, &[USED, USED]);
+    let (looks, _) = world.read();
+    let told: Vec<Vec<u64>> = looks.iter().map(accessed).collect();
+    let expected = [at(&[1]), at(&[0, 1]), vec![], vec![], at(&[0]), at(&[1])];
+    assert_eq!(told[1..], expected[1..]);
 }
 
 /// A file's mapping is full of empty entries that were never touched.

@@ -179,7 +179,17 @@ impl Tenants {
         self.host_notes
             .note(&path, text, |path| by_path.contains_key(path));
         let root = self.tenant(MemcgId::ROOT)?;
-        root.wall.note_reports_of_others(&self.host_notes.parts())
+        let done = root.wall.note_reports_of_others(&self.host_notes.parts());
+        // (Where groups take no notes at all nobody expects it.)
+        if let Err(errno) = done
+            && errno != Errno::OPNOTSUPP
+            && !std::mem::replace(&mut self.are_notes_refused, true)
+        {
+            self.act(format!(
+                "what is asked of reports of the host's groups is forgotten when serve ends: it cannot be noted on its root ({errno})"
+            ));
+        }
+        done
     }
 
     /// What was remembered, if anything.
@@ -374,7 +384,9 @@ impl Tenants {
             let kernel = usage.and_then(|usage| usage.kernel);
             [kernel, cache.map(|cache| cache.unmapped())]
         };
-        let mut both = of(&tenant.wall);
+        // The root's budget is then held against the whole of the host's groups.
+        let of_host = self.budget_of_host().filter(|_| memcg == MemcgId::ROOT);
+        let mut both = of(of_host.unwrap_or(&tenant.wall));
         if let Some(made) = self.made_below(tenant) {
             for (whole, made) in both.iter_mut().zip(of(made)) {
                 *whole = whole.map(|bytes| bytes.saturating_sub(made.unwrap_or(0)));

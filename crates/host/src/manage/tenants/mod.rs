@@ -132,6 +132,8 @@ pub struct Tenants {
     pressed: BTreeSet<MemcgId>,
     /// What was asked of reports of the host's groups, which are not to be written.
     host_notes: HostNotes,
+    /// They could not be written, and that was said.
+    are_notes_refused: bool,
     /// Groups with our mark that could not be had, each told of once.
     unheld: BTreeSet<PathBuf>,
     /// Who came since somebody asked, by number.
@@ -200,6 +202,7 @@ impl Tenants {
             actions: Vec::new(),
             pressed: BTreeSet::new(),
             host_notes: HostNotes::parse(&wall.reports_of_others()),
+            are_notes_refused: false,
             unheld: BTreeSet::new(),
             came: Vec::new(),
             gone: Vec::new(),
