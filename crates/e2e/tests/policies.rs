@@ -263,6 +263,65 @@ fn tenants_inherit_policies_and_get_others_on_reload() {
     assert!(evicted > 30 * MIB, "{evicted}");
 }
 
+/// The story: a database had 100 GiB that were cold, and while they left, for minutes, nobody was answered.
+#[test]
+fn who_asks_is_answered_while_an_order_is_under_way() {
+    const SIZE: u64 = 512 * MIB;
+    let _serial = serial();
+    let _swap = Swap::new(1024);
+    let own = pagetide::binary();
+    let rule = "cold-age:older-than=2s,every=1s";
+    let wrap = [&own, "run", "--age-every", "1s", "--evict-by", rule, "--"];
+    let managed = Sleeper::start(wrap.map(str::to_owned), SIZE / MIB);
+    let pid = managed.pid();
+    let begun = || (swapped(pid) > SIZE / 100).then_some(());
+    wait::poll(LIMIT, begun).expect("it leaves");
+    let (mut answers, mut out) = (0, 0);
+    while out < SIZE / 100 * 95 {
+        let outcome = pagetide::on("stat", pid);
+        assert!(outcome.status.success(), "{}", outcome.stderr);
+        out = swapped(pid);
+        answers += u32::from(out < SIZE / 100 * 95);
+    }
+    assert!(answers > 0, "there was none before all had left");
+    accounts_for(&policy_of(pid), swapped(pid), "cold-age: every 1s");
+}
+
+/// The story: a policy hurt a tenant, and was taken away from it; what it had ordered went on for minutes, to the last page.
+#[test]
+fn an_order_ends_with_its_policy() {
+    const SIZE: u64 = 512 * MIB;
+    let _serial = serial();
+    let _swap = Swap::new(1024);
+    let folder = TempDir::new();
+    let file = folder.file("pagetide.toml");
+    let write = |by: &str| {
+        let text = format!("age-every = \"500ms\"\npolicy = {{ {by} }}\n");
+        std::fs::write(&file, text).expect("it can be written");
+    };
+    // All may have left before the order to stop is read: that says nothing, and it is tried again.
+    let is_cut_short = |number: u32| {
+        write("by = \"cold-age\", older-than = \"2s\", every = \"1s\"");
+        let tree = Tree::serve(&["--config", &file]);
+        let name = format!("a{number}");
+        tree.make(&name);
+        let sleeper = Sleeper::start(tree.inside(&name), SIZE / MIB);
+        let out = || sleeper.status("VmSwap");
+        write("by = \"none\"");
+        wait::until("it leaves", LIMIT, || out() > SIZE / 100);
+        tree.reload();
+        wait::until("it is stopped", LIMIT, || {
+            tree.said().contains("by a policy that it has no more") || out() >= SIZE / 100 * 95
+        });
+        let (at_once, said) = (out(), tree.said());
+        std::thread::sleep(Duration::from_secs(1));
+        let is_short = said.contains("by a policy that it has no more");
+        assert!(!is_short || out() <= at_once, "{at_once} {} {said}", out());
+        is_short
+    };
+    assert!((0..6).any(is_cut_short), "all had left each time");
+}
+
 /// The samples that ship are read as they are.
 #[test]
 fn the_samples_are_served() {

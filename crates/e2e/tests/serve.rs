@@ -1,6 +1,7 @@
 //! `pagetide serve`: tenants as files, on real processes, with the kernel's own figures beside.
 #![forbid(unsafe_code)]
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use e2e::guard::Run;
@@ -124,6 +125,15 @@ fn what_is_refused_is_refused_as_by_the_kernel() {
     assert_eq!(
         errno(std::fs::remove_file(tree.at("a/memory.max"))),
         Some(NOT_PERMITTED)
+    );
+    // Scripts set mode and owner after each mkdir: what changes nothing is taken.
+    let mode = |mode| std::fs::set_permissions(tree.at("a"), PermissionsExt::from_mode(mode));
+    let chown = |id| std::os::unix::fs::chown(tree.at("a"), Some(id), Some(id));
+    assert_eq!((errno(mode(0o755)), errno(chown(0))), (None, None));
+    let refused = Some(NOT_PERMITTED);
+    assert_eq!(
+        (errno(mode(0o777)), errno(chown(65534))),
+        (refused, refused)
     );
     tree.make("a/b");
     assert_eq!(errno(std::fs::remove_dir(tree.at("a"))), Some(BUSY));

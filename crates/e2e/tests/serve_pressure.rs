@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use e2e::guard::Run;
 use e2e::programs;
 use e2e::sleeper::Sleeper;
-use e2e::temp::serial;
+use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
 use e2e::wait;
 use e2e::zram::Swap;
@@ -60,6 +60,26 @@ fn who_waits_for_swap_is_under_pressure() {
     assert_eq!(total(&tree.read("idle/memory.pressure")), 0);
     assert!(total(&tree.read("memory.pressure")) > 0, "the root's");
     let _ = idle.touch();
+}
+
+/// The story: swap filled up in the second week; policies and limits had no effect any more, and nobody was told.
+#[test]
+fn that_swap_is_full_is_said() {
+    let _serial = serial();
+    let _swap = Swap::new(8);
+    let folder = TempDir::new();
+    let file = folder.file("pagetide.toml");
+    let policy = "policy = { by = \"cold-age\", older-than = \"1s\", every = \"1s\" }\n";
+    std::fs::write(&file, format!("age-every = \"500ms\"\n{policy}")).expect("room");
+    let tree = Tree::serve(&["--config", &file]);
+    tree.make("a");
+    let _idle = Sleeper::start(tree.inside("a"), 64);
+    wait::until("it is said", SOON, || {
+        tree.said().contains("/a keeps its pages: no free swap")
+    });
+    // It is tried again and again, and said once a minute.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(tree.said().matches("no free swap").count(), 1);
 }
 
 #[test]

@@ -201,6 +201,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
             &["record"],
             &["driver"],
             &["demote", "minder"],
+            &["ordered"],
             &["act", "report", "tenants"],
         ],
     ),

@@ -45,7 +45,7 @@ pub(super) fn read(
         File::CgroupEvents => return cgroup_events(tenants, memcg),
         File::Type => "domain\n".to_owned(),
         File::Current => line(tenants.usage(memcg)?.current),
-        File::Peak => line(tenants.usage(memcg)?.peak),
+        File::Peak => line(tenants.usage(memcg)?.peak.ok_or(Errno::OPNOTSUPP)?),
         File::SwapCurrent => line(tenants.usage(memcg)?.swap),
         File::Min | File::Low | File::High | File::Max | File::SwapMax => {
             let mut limits = tenants.limits(memcg)?;

@@ -20,6 +20,7 @@ use fuser::{
 use host::system::mountinfo::{self, Device};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{getegid, geteuid};
 
 use super::content::Written;
 use super::desk::{Desk, Tree};
@@ -305,11 +306,26 @@ impl Filesystem for Files {
         _: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        if mode.is_some() || uid.is_some() || gid.is_some() {
+        let (me, ours) = (geteuid().as_raw(), getegid().as_raw());
+        if uid.is_some_and(|uid| uid != me) || gid.is_some_and(|gid| gid != ours) {
             reply.error(fuser::Errno::EPERM);
             return;
         }
-        self.getattr(request, number, handle, reply);
+        let Some(mode) = mode else {
+            self.getattr(request, number, handle, reply);
+            return;
+        };
+        // As it is already it may be: scripts set it after each mkdir. Other rights could be given to nobody.
+        self.desk.ask(move |tree| {
+            let entry = inode(number).and_then(|inode| directory::entry(tree, inode));
+            match entry {
+                Ok(entry) if mode & 0o7777 == u32::from(entry.mode) => {
+                    reply.attr(&kept(&entry), &attributes(&entry));
+                }
+                Ok(_) => reply.error(fuser::Errno::EPERM),
+                Err(errno) => reply.error(refusal(errno)),
+            }
+        });
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {

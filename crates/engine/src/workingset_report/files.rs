@@ -100,7 +100,11 @@ pub fn print_millis(value: Millis) -> String {
 /// # Errors
 /// [`FileError`]: invalid, too, for a node that is not among them.
 pub fn parse_node_millis(text: &str, nodes: &[u32]) -> Result<(usize, Millis), FileError> {
-    let (node, value) = line(text).split_once('=').ok_or(FileError::Invalid)?;
+    // What is read ends with a blank, and may be written back as it is.
+    let (node, value) = text
+        .trim_ascii()
+        .split_once('=')
+        .ok_or(FileError::Invalid)?;
     let node = node.strip_prefix('N').ok_or(FileError::Invalid)?;
     let node = u32::try_from(millis(node)?).map_err(|_| FileError::Invalid)?;
     let value = millis(value)?;

@@ -35,7 +35,7 @@ impl MemoryKind {
         [MemoryKind::Anon, MemoryKind::File, MemoryKind::Shmem];
 
     /// The books' class of this kind on the node with this place in the list of nodes.
-    pub(super) fn class(self, node: usize) -> Class {
+    pub(crate) fn class(self, node: usize) -> Class {
         let node = u8::try_from(node).unwrap_or(NODES).min(NODES - 1);
         let number = self as u8 + KINDS * node;
         Class::new(number)

@@ -1,47 +1,45 @@
-//! Pages that were found accessed again in one round: whose, and by the cohort of the access before.
+//! Pages that were found accessed again in one round: whose and of which class, and by the cohort of the access before.
 //!
-//! Invariant: cohorts are those of the timeline from the round's begin to the next one's; an owner has counts only if
-//! one of its pages was accessed again.
+//! Invariant: cohorts are those of the timeline from the round's begin to the next one's; an owner's class has counts only if one of
+//! its pages was accessed again. A place is that of their tally (`tally_of`).
 
 /// The counts of one round.
 #[derive(Debug, Default)]
 pub(super) struct Again {
-    /// By owner's number, then by cohort; empty of who has none.
+    /// By place, then by cohort; empty of who has none.
     counts: Vec<Vec<u64>>,
-    /// Who has some.
-    owners: Vec<u16>,
+    /// Those that have some.
+    places: Vec<usize>,
     cohorts: usize,
 }
 
 impl Again {
     /// A round begins, with so many cohorts.
     pub(super) fn begin(&mut self, cohorts: usize) {
-        for owner in self.owners.drain(..) {
+        for place in self.places.drain(..) {
             // Freed, not kept: most owners sleep for most of the rounds.
-            self.counts[usize::from(owner)] = Vec::new();
+            self.counts[place] = Vec::new();
         }
         self.cohorts = cohorts;
         debug_assert!(self.counts.iter().all(Vec::is_empty));
     }
 
-    /// So many pages of this owner's.
+    /// So many pages of this place.
     #[inline]
-    pub(super) fn add(&mut self, owner: u16, cohort: usize, pages: u64) {
-        let at = usize::from(owner);
+    pub(super) fn add(&mut self, place: usize, cohort: usize, pages: u64) {
         match self
             .counts
-            .get_mut(at)
+            .get_mut(place)
             .and_then(|counts| counts.get_mut(cohort))
         {
             Some(count) => *count += pages,
-            None => self.open(owner, cohort, pages),
+            None => self.open(place, cohort, pages),
         }
     }
 
-    /// The first of this owner's in this round.
+    /// The first of this place in this round.
     #[cold]
-    fn open(&mut self, owner: u16, cohort: usize, pages: u64) {
-        let at = usize::from(owner);
+    fn open(&mut self, at: usize, cohort: usize, pages: u64) {
         assert!(cohort < self.cohorts, "an access in a round to come");
         if self.counts.len() <= at {
             self.counts.resize_with(at + 1, Vec::new);
@@ -49,21 +47,21 @@ impl Again {
         assert!(self.counts[at].is_empty(), "opened once");
         self.counts[at].resize(self.cohorts, 0);
         self.counts[at][cohort] = pages;
-        self.owners.push(owner);
+        self.places.push(at);
     }
 
     /// Cohorts with their pages, ascending, without empty ones.
-    pub(super) fn of(&self, owner: u16) -> impl Iterator<Item = (usize, u64)> {
-        let counts = self.counts.get(usize::from(owner)).into_iter().flatten();
+    pub(super) fn of(&self, place: usize) -> impl Iterator<Item = (usize, u64)> {
+        let counts = self.counts.get(place).into_iter().flatten();
         counts
             .enumerate()
             .filter(|(_, pages)| **pages > 0)
             .map(|(cohort, pages)| (cohort, *pages))
     }
 
-    /// Of all owners; a cohort once for each of them.
+    /// Of all places; a cohort once for each of them.
     pub(super) fn all(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.owners.iter().flat_map(|owner| self.of(*owner))
+        self.places.iter().flat_map(|place| self.of(*place))
     }
 
     /// Bytes on the heap.
@@ -71,6 +69,6 @@ impl Again {
         let counts: usize = self.counts.iter().map(Vec::capacity).sum();
         counts * size_of::<u64>()
             + self.counts.capacity() * size_of::<Vec<u64>>()
-            + self.owners.capacity() * size_of::<u16>()
+            + self.places.capacity() * size_of::<usize>()
     }
 }

@@ -72,7 +72,7 @@ impl Books {
         self.tallies[tally_of(owner, class)].add(cohort_of(&self.time, word), pages);
         self.pages += pages;
         if let Some(round) = begun.reaccessed(word) {
-            self.count_again(owner, round, pages);
+            self.count_again((owner, class), round, pages);
         }
         debug_assert_eq!(self.frames.peek(frame), Some(word));
     }

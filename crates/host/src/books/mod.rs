@@ -196,11 +196,19 @@ impl Books {
         self.reaccessed.iter()
     }
 
-    /// Pages of this owner that were found accessed again in the last round: the time of the access before
-    /// (as `ages` says), pages. Ascending. To be asked between `end_round` and the next `begin_round`.
-    pub fn again(&self, owner: Owner) -> impl Iterator<Item = (u64, u64)> {
-        let found = self.again.of(owner.0);
-        found.map(|(cohort, pages)| (self.time.time_ms(cohort), pages))
+    /// Pages of this owner that were found accessed again in the last round: class, time of the access before, pages, as `ages` says. To be
+    /// asked between `end_round` and the next `begin_round`.
+    pub fn again(&self, owner: Owner) -> impl Iterator<Item = (Class, u64, u64)> {
+        (0..16).map(Class).flat_map(move |class| {
+            let found = self.again.of(tally_of(owner.0, class.0));
+            found.map(move |(cohort, pages)| (class, self.time.time_ms(cohort), pages))
+        })
+    }
+
+    /// What the time of a round is told as by now, milliseconds: rounds of long ago become one, which has the time of its youngest.
+    #[must_use]
+    pub fn told_as(&self, round_ms: u64) -> u64 {
+        self.time.told_as(round_ms)
     }
 
     /// The time of the round before the last one, milliseconds; that of the beginning before there were two.

@@ -73,13 +73,14 @@ impl Books {
         let cohort = cohort_of(&self.time, to.1);
         self.tallies[tally_of(to.0, to.1.class())].add(cohort, pages);
         if again {
-            self.count_again(to.0, from.1.last(), pages);
+            self.count_again((to.0, to.1.class()), from.1.last(), pages);
         }
     }
 
-    /// Pages of `owner` whose access before was in `round` were accessed again.
-    pub(super) fn count_again(&mut self, owner: u16, round: u32, pages: u64) {
+    /// Pages of an owner, of this class, whose access before was in `round` were accessed again.
+    pub(super) fn count_again(&mut self, (owner, class): (u16, u8), round: u32, pages: u64) {
         debug_assert!(round < self.time.now(), "an age is at least a round");
-        self.again.add(owner, self.time.cohort(round), pages);
+        let place = tally_of(owner, class);
+        self.again.add(place, self.time.cohort(round), pages);
     }
 }

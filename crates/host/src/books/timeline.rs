@@ -66,6 +66,14 @@ impl Timeline {
         self.time_ms(self.cohorts.len().saturating_sub(2))
     }
 
+    /// The time that stands for what was at this one, milliseconds.
+    pub(super) fn told_as(&self, ms: u64) -> u64 {
+        let at = self
+            .cohorts
+            .partition_point(|cohort| cohort.youngest_ms < ms);
+        self.cohorts.get(at).map_or(ms, |cohort| cohort.youngest_ms)
+    }
+
     /// The time that stands for a cohort, milliseconds.
     pub(super) fn time_ms(&self, cohort: usize) -> u64 {
         self.cohorts[cohort].youngest_ms

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use engine::machine::ReclaimRequest;
+use engine::machine::{Ongoing, ReclaimRequest};
 use engine::{Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
 
@@ -16,6 +16,7 @@ use super::driver::{Driver, How};
 use super::kernel::page_ranges;
 use super::minder::{Measured, Minder};
 use super::options::{Ask, Limits, Reclaimed};
+use super::ordered::Ordered;
 use super::tally::Tally;
 use super::waits::Waits;
 use super::{Manager, room};
@@ -56,8 +57,12 @@ enum Take {
 }
 
 impl Manager {
-    /// Shows the policy what there is, if it is time; `has_looked`: a look was due just now.
+    /// Shows the policy what there is, if it is time and what it ordered before is done; `has_looked`: a look was due just now.
     pub(super) fn mind(&mut self, has_looked: bool) -> Result<(), WatchError> {
+        if self.ordered.is_some() {
+            self.go_on();
+            return Ok(());
+        }
         let is_due = |minder: &Minder| minder.is_due(self.now(), has_looked);
         if !self.minder.as_ref().is_some_and(is_due) {
             return Ok(());
@@ -76,14 +81,11 @@ impl Manager {
         };
         let now = Millis(self.driver.watch.elapsed_ms());
         let how = minder.how(&order, now);
-        let (mut tally, ()) = self.driver.page_out(how, |machine, kernel| {
-            let most = order.most.min(machine.unprotected(memcg));
-            machine.reclaim_own_older_than(memcg, Millis(0), most, now, kernel);
-        });
+        let most = order.most.min(self.driver.machine.unprotected(memcg));
+        let step = Ongoing::own_older_than(memcg, Millis(0), most, now);
         let took = own_cpu().saturating_sub(worked);
-        minder.note(now, &order, &mut tally, took);
-        self.add(&tally);
-        self.tell(&tally, &order.why.to_string());
+        self.ordered = Some(Ordered::new(order, how, step, took));
+        self.go_on();
         Ok(())
     }
 
@@ -93,13 +95,13 @@ impl Manager {
             return Measured::default();
         }
         let usage = self.usage();
-        let usage = usage.less(self.unmapped_cache(usage));
+        let usage = usage.less(self.spare(usage));
         let (_, faults) = self.driver.watch.ages().swapped_pages();
         let came_back = self.sums.noticed.came_back;
-        let waits = self.waits.as_mut();
+        let (waits, proc) = (self.waits.as_mut(), self.driver.watch.proc());
         Measured {
             usage,
-            stalled_us: waits.and_then(|waits| waits.total_us(came_back, faults)),
+            stalled_us: waits.and_then(|waits| waits.total_us(proc, came_back, faults)),
         }
     }
 
@@ -270,6 +272,15 @@ impl Manager {
         Pages(bytes.unwrap_or(0) / 4096)
     }
 
+    /// What of its usage the kernel frees by itself as soon as somebody needs memory.
+    fn spare(&self, usage: Pages) -> Pages {
+        let wall = self.wall.as_ref().filter(|_| usage > Pages(0));
+        let wall = wall.filter(|wall| room::is_charged(&self.driver.watch, wall, &self.outside));
+        let slow = self.driver.watch.proc().has_slow_swap();
+        let bytes = wall.and_then(|wall| wall.spare(slow).ok());
+        Pages(bytes.unwrap_or(0) / 4096)
+    }
+
     /// Takes what somebody asks for.
     ///
     /// # Errors
@@ -359,7 +370,7 @@ impl Manager {
     }
 
     /// Says what was done, and why.
-    fn tell(&mut self, tally: &Tally, why: &str) {
+    pub(super) fn tell(&mut self, tally: &Tally, why: &str) {
         let pages = tally.would.len();
         if pages > 0 {
             self.act(format!("would page out {pages} pages: {why}"));

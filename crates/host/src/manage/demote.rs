@@ -158,7 +158,11 @@ impl Demoter {
             self.told.elsewhere_pages += (batch.len() - still.len()) as u64;
             let indexes: Vec<u64> = still.iter().map(|(index, _)| *index).collect();
             let asked = match self.asked.dry_run {
-                true => indexes.len(),
+                true => {
+                    // The budget is used up as if they had been written.
+                    self.policy.note(Pages(indexes.len() as u64));
+                    indexes.len()
+                }
                 false => self.ask_for(&indexes, end).map_err(told)??,
             };
             self.told.asked_pages += asked as u64;

@@ -261,7 +261,7 @@ impl Driver {
             let Some(back) = self.back.get_mut(&home) else {
                 continue;
             };
-            for (last, pages) in books.again(owner) {
+            for (_, last, pages) in books.again(owner) {
                 back.ages.add(before.since(Millis(last)), Pages(pages));
             }
         }

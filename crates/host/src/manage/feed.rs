@@ -27,6 +27,8 @@ use crate::system::{Identity, Kind, Mapping, Maps};
 pub(super) struct Noticed {
     /// Pages that had left and are back.
     pub(super) came_back: u64,
+    /// Those of them without a file.
+    pub(super) anon_back: u64,
     /// Pages that the kernel's own reclaim took.
     pub(super) left: u64,
 }
@@ -34,6 +36,7 @@ pub(super) struct Noticed {
 impl Noticed {
     pub(super) fn add(&mut self, other: Noticed) {
         self.came_back += other.came_back;
+        self.anon_back += other.anon_back;
         self.left += other.left;
     }
 }
@@ -258,6 +261,7 @@ impl<'a> Feed<'a> {
                         FaultKind::FirstTouch
                     };
                     self.noticed.came_back += u64::from(out);
+                    self.noticed.anon_back += u64::from(out && ty == FolioType::Anon);
                     if let Some(returns) = self.returns.as_mut().filter(|_| out) {
                         returns.came_back(self.memcg, id);
                     }

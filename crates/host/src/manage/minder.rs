@@ -104,6 +104,13 @@ impl Minder {
         measured: Measured,
     ) -> Option<Order> {
         let now = Millis(driver.watch.elapsed_ms());
+        if driver.homes().ids(memcg).owners().is_empty() {
+            // Nobody is in it: what comes next is another program, of which nothing is known. (The story: a database that was down for an hour was
+            // judged by an hour of nothing, and what it had loaded left at once.)
+            self.policy = Policy::new(self.asked.settings, now);
+            let _ = driver.take_back(memcg);
+            return None;
+        }
         let ages = driver.ages_of(memcg, now);
         let out = match self.policy.asks_for_out() {
             true => driver.ages_out(memcg, now),

@@ -8,7 +8,7 @@
 //! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `culled`, `homes`,
 //! `out`, `outside`, `second_chance`, `tally`, `thrash`, `told`, `waits`, `why`, `workers`, `written`; `feed` (a look tells the engine), `kernel` (the engine's pages leave),
 //! `room` (limits as measured); `record` (looks into a file); `driver` (all of one engine); `minder` (a policy at work), `demote`
-//! (what is out goes on to a disk); `act`, `report`; here the clock.
+//! (what is out goes on to a disk); `ordered` (what a policy wants, in slices); `act`, `report`; here the clock.
 
 mod act;
 mod actions;
@@ -26,6 +26,7 @@ mod minder;
 mod near;
 mod noreuse;
 mod options;
+mod ordered;
 mod out;
 mod outside;
 mod pause;
@@ -57,6 +58,7 @@ use feed::Noticed;
 pub use minder::Asked as PolicyAsked;
 use minder::Minder;
 pub use options::{Ask, Kept, Limits, Reclaimed, Settings, WriteBackAsked};
+use ordered::Ordered;
 use outside::Outside;
 pub use record::Recording;
 use room::Room;
@@ -118,6 +120,8 @@ pub struct Manager {
     written: Written,
     thrash: Thrash,
     minder: Option<Minder>,
+    /// What it has ordered and is not done yet.
+    ordered: Option<Ordered>,
     /// What of it is out goes on to a disk, and how old that is.
     demoter: Option<(Demoter, Millis)>,
     /// How long tasks wait, where the policy goes by that.
@@ -190,6 +194,7 @@ impl Manager {
             driver,
             minder,
             demoter,
+            ordered: None,
             waits: None,
             wall,
             outside: Outside::default(),
@@ -241,6 +246,9 @@ impl Manager {
             let pause = self.hold_limits()?;
             self.next_hold = Instant::now() + pause.min(IDLE_MAX);
         }
+        if self.ordered.is_some() {
+            return Ok(Duration::ZERO);
+        }
         let now = Instant::now();
         let pause = self.next_hold.saturating_duration_since(now);
         let minder = self.minder.as_ref();
@@ -291,8 +299,9 @@ impl Manager {
         self.driver.record(recording);
     }
 
-    /// Ends a recording, if there is one: what is in the file is whole.
-    pub fn end_recording(&mut self) {
+    /// Nothing more is done: what a policy ordered counts as far as it came, and a recording, if there is one, is whole.
+    pub fn end_work(&mut self) {
+        self.end_ordered();
         if let Some(recorder) = self.driver.recorder() {
             recorder.finish();
         }
@@ -383,7 +392,7 @@ impl Manager {
         self.has_opened = false;
         let memcg = self.memcg;
         let noticed = self.driver.read(&|_| memcg)?;
-        self.driver.watch.note_curve(noticed.came_back);
+        self.driver.watch.note_curve(noticed.anon_back);
         self.sums.noticed.add(noticed);
         if let Some(wall) = &self.wall {
             let told = self.outside.look(&self.driver.watch, wall);

@@ -51,7 +51,7 @@ impl Manager {
         if let Some(wall) = &self.wall {
             report.charged_bytes = wall.charged().ok();
             if let Ok(peak) = wall.peak() {
-                report.resident_peak_bytes = peak;
+                report.resident_peak_bytes = peak.max(report.resident_bytes);
             }
             report.notes.extend(self.outside.note());
             let kills = wall.oom_kills().unwrap_or(0);

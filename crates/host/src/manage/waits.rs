@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::stall::SwapInCost;
 use crate::system::pressure::{Pressure, parse};
-use crate::system::{Group, Groups};
+use crate::system::{Group, Groups, Proc};
 use crate::wall::Wall;
 
 /// Where it is told.
@@ -53,12 +53,12 @@ impl Waits {
     }
 
     /// Until now, microseconds; `came_back` pages have come back by now, and `faults` needed reading.
-    pub(super) fn total_us(&mut self, came_back: u64, faults: u64) -> Option<u64> {
+    pub(super) fn total_us(&mut self, proc: &Proc, came_back: u64, faults: u64) -> Option<u64> {
         let some_us = |pressure: Pressure| pressure.some.total_us;
         match &mut self.0 {
             Source::Wall(wall) => of_wall(wall).map(some_us),
             Source::Group(groups, group) => groups.pressure(group).ok().flatten().map(some_us),
-            Source::Estimate(estimate) => Some(estimate.update(came_back, faults)),
+            Source::Estimate(estimate) => Some(estimate.update(proc, came_back, faults)),
         }
     }
 }
@@ -68,7 +68,7 @@ fn of_wall(wall: &Wall) -> Option<Pressure> {
 }
 
 impl Estimate {
-    fn update(&mut self, came_back: u64, faults: u64) -> u64 {
+    fn update(&mut self, proc: &Proc, came_back: u64, faults: u64) -> u64 {
         let more = came_back.saturating_sub(self.came_back);
         // What is read ahead comes by itself.
         let more = more.min(faults.saturating_sub(self.faults));
@@ -76,7 +76,7 @@ impl Estimate {
         if more > 0 {
             let waited = self
                 .cost
-                .get()
+                .get(proc)
                 .saturating_mul(u32::try_from(more).unwrap_or(u32::MAX));
             // Nobody waits for longer than the time that passes.
             self.total += waited.min(self.at.elapsed());
@@ -97,11 +97,12 @@ mod tests {
             panic!("there is no group");
         };
         estimate.at -= Duration::from_secs(100);
-        let cost = estimate.cost.get();
-        let total = waits.total_us(1000, 10).expect("an estimate");
+        let proc = Proc::system().expect("/proc");
+        let cost = estimate.cost.get(&proc);
+        let total = waits.total_us(&proc, 1000, 10).expect("an estimate");
         assert_eq!(u128::from(total), (cost * 10).as_micros());
         // None came back, whatever was read.
-        assert_eq!(waits.total_us(1000, 500), Some(total));
+        assert_eq!(waits.total_us(&proc, 1000, 500), Some(total));
         let Source::Estimate(estimate) = &waits.0 else {
             panic!("it is what it was");
         };

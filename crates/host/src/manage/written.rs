@@ -6,7 +6,6 @@
 use engine::Pages;
 
 use crate::system::Proc;
-use crate::system::swap::SwapKind;
 
 /// Pages that are on their way.
 #[derive(Debug, Default)]
@@ -23,9 +22,7 @@ impl Written {
     pub(super) fn note(&mut self, left: Pages, reading: u64, proc: &Proc) {
         if self.asked_at != Some(reading) {
             self.asked_at = Some(reading);
-            let areas = proc.swaps().unwrap_or_default();
-            // What goes to zram is compressed at once, and freed.
-            self.is_slow = areas.iter().any(|area| area.kind() != SwapKind::Zram);
+            self.is_slow = proc.has_slow_swap();
         }
         if self.is_slow {
             self.pages.0 += left.0;

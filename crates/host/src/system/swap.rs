@@ -143,6 +143,14 @@ impl Proc {
             .unwrap_or_default())
     }
 
+    /// Whether some of what leaves goes to something slower than memory, which keeps it, clean and charged, until somebody needs the memory. (What
+    /// goes to zram is compressed at once, and freed.)
+    #[must_use]
+    pub fn has_slow_swap(&self) -> bool {
+        let areas = self.swaps().unwrap_or_default();
+        areas.iter().any(|area| area.kind() != SwapKind::Zram)
+    }
+
     /// The machine's memory.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::fresh::Fresh;
 use super::{Wall, files};
-use crate::system::cgroup::{Cache, Version, parse_cache, parse_sum};
+use crate::system::cgroup::{Cache, Version, parse_cache, parse_sum, parse_written};
 use crate::system::proc::read_path;
 use crate::system::text::{flat, number};
 
@@ -337,6 +337,20 @@ impl Wall {
             .as_ref()
             .map(Cache::unmapped_file_least);
         cache.ok_or_else(|| self.told("memory.stat", Errno::INVAL))
+    }
+
+    /// What of its charge the kernel frees by itself as soon as somebody needs memory, bytes: [`Wall::cache_unmapped`], and with swap slower than
+    /// memory what was written there ([`parse_written`]).
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn spare(&self, has_slow_swap: bool) -> io::Result<u64> {
+        let cache = self.cache_unmapped()?;
+        if !has_slow_swap {
+            return Ok(cache);
+        }
+        let text = self.read("memory.stat")?;
+        Ok(cache + parse_written(&text, self.version()).unwrap_or(0))
     }
 
     /// Processes of it that the kernel killed for want of memory; on version 1 not those of groups below.

@@ -8,7 +8,7 @@ use engine::workingset::{Cohort, CurveLook, RefaultCurve};
 use engine::{Millis, Pages};
 
 use crate::ages::MemoryKind;
-use crate::books::{Books, Owner};
+use crate::books::{Books, Class, Owner};
 use crate::report::{Curve, CurvePoint, REFAULTS_PER_MILLE};
 
 /// Pages accessed within this time are the working set (the far-memory paper's T_min).
@@ -26,17 +26,23 @@ pub(crate) struct Seen {
     unknown: u64,
 }
 
+fn is_file(class: Class) -> bool {
+    MemoryKind::of(class).0 == MemoryKind::File
+}
+
 impl Seen {
     /// One more owner.
     pub(crate) fn add(&mut self, books: &Books, owner: Owner) {
         for (class, last, count) in books.ages(owner) {
-            let pages = match MemoryKind::of(class).0 {
-                MemoryKind::File => &mut self.files,
-                MemoryKind::Anon | MemoryKind::Shmem => &mut self.pages,
+            let pages = match is_file(class) {
+                true => &mut self.files,
+                false => &mut self.pages,
             };
             *pages.entry(last).or_insert(0) += count;
         }
-        for (last, count) in books.again(owner) {
+        // (The story: whose index was read through every five minutes was told that at no size would so little come back.)
+        let again = books.again(owner);
+        for (_, last, count) in again.filter(|(class, _, _)| !is_file(*class)) {
             *self.again.entry(last).or_insert(0) += count;
         }
         let of = |class| books.unknown(owner, class);
@@ -113,6 +119,56 @@ pub(crate) fn told(curve: &RefaultCurve) -> Option<Curve> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::books::Look;
+
+    /// Anonymous and file pages in rounds of ten seconds.
+    fn round(books: &mut Books, owner: Owner, now_ms: u64, pages: &[(MemoryKind, u64, bool)]) {
+        books.begin_round(now_ms);
+        for (kind, frame, accessed) in pages.iter().copied() {
+            let look = Look {
+                accessed,
+                trusted: true,
+                ..Look::default()
+            };
+            books.see(owner, kind.class(0), frame, 1, look);
+        }
+        books.end_round();
+    }
+
+    #[test]
+    fn a_page_of_a_file_that_is_used_again_would_not_have_left() {
+        let mut books = Books::new(0);
+        let owner = books.add_owner().expect("room");
+        for (number, accessed) in [false, true, true].into_iter().enumerate() {
+            let pages = [
+                (MemoryKind::File, 1, accessed),
+                (MemoryKind::Anon, 2, accessed && number == 2),
+            ];
+            round(&mut books, owner, number as u64 * 10_000, &pages);
+        }
+        let mut seen = Seen::default();
+        seen.add(&books, owner);
+        let again: u64 = seen.again.values().sum();
+        assert_eq!((again, seen.pages.len(), seen.files.len()), (1, 1, 1));
+    }
+
+    /// The story: after 128 looks the first ones became one, whose time is that of its last, and all memory was said to have been in use.
+    #[test]
+    fn what_was_never_used_stays_untouched() {
+        let mut books = Books::new(0);
+        let owner = books.add_owner().expect("room");
+        let mut curve = RefaultCurve::default();
+        for number in 0..300 {
+            let page = |frame| (MemoryKind::Anon, frame, number == 0 || frame < 10);
+            let pages: Vec<_> = (0..100).map(page).collect();
+            round(&mut books, owner, number * 10_000, &pages);
+            let mut seen = Seen::default();
+            seen.add(&books, owner);
+            curve.begin_is(|begin| Millis(books.told_as(begin.0)));
+            curve.look(seen.into_look(number * 10_000, 0));
+        }
+        assert_eq!(curve.untouched(), Pages(90));
+    }
 
     #[test]
     fn a_report_tells_the_curve_between_what_is_known() {

@@ -15,7 +15,7 @@ pub(super) fn fill(report: &mut Report, groups: &Groups, group: &Group) {
     };
     report.charged_bytes = usage.current;
     if let Some(peak) = usage.peak {
-        report.resident_peak_bytes = peak;
+        report.resident_peak_bytes = peak.max(report.resident_bytes);
     }
     report.kernel_bytes = usage.kernel;
     report.unmapped_cache_bytes = usage.cache.map(|cache| cache.unmapped());

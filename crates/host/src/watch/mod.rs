@@ -218,6 +218,8 @@ impl Watch {
         for space in self.members.iter().filter_map(|one| self.ages.space(*one)) {
             seen.add(self.ages.books(), space.owner);
         }
+        let books = self.ages.books();
+        self.curve.begin_is(|begin| Millis(books.told_as(begin.0)));
         self.curve.look(seen.into_look(self.now_ms, back));
     }
 

@@ -14,6 +14,15 @@ fn numbers(count: u64) -> String {
     all.join(",")
 }
 
+/// What stood there is put back by who changed it for a while.
+#[test]
+fn what_is_read_may_be_written() {
+    let text = print_node_millis([(0, Millis(5000))]);
+    assert_eq!(parse_node_millis(&text, &[0]), Ok((0, Millis(5000))));
+    let inner = parse_node_millis("N0 =5000", &[0]);
+    assert_eq!(inner, Err(FileError::Invalid));
+}
+
 /// workingset-report.md 11, test 5, with a clock of 1000 ticks a second.
 #[test]
 fn intervals() {

@@ -91,6 +91,12 @@ impl Rounds {
         self.books.end_round();
     }
 
+    /// The times of the accesses before those of the last round, with their pages.
+    pub(super) fn again(&self, owner: Owner) -> Vec<(u64, u64)> {
+        let again = self.books.again(owner);
+        again.map(|(_, last, pages)| (last, pages)).collect()
+    }
+
     /// Ages of an owner's known pages, milliseconds, oldest first.
     pub(super) fn ages(&self, owner: Owner) -> Vec<(u64, u64)> {
         let ages = self.books.ages(owner);

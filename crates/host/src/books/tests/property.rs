@@ -156,7 +156,7 @@ impl World {
         let again: u64 = self.naive.again.values().sum();
         let owners = (0..=u16::from(u8::MAX)).map(Owner);
         let said: u64 = owners
-            .flat_map(|owner| self.books.again(owner).map(|(_, pages)| pages))
+            .flat_map(|owner| self.books.again(owner).map(|(_, _, pages)| pages))
             .sum();
         assert_eq!(
             said,
@@ -213,6 +213,7 @@ impl World {
         let mut said: Vec<(u64, u64)> = (0..=u16::MAX)
             .take(64)
             .flat_map(|owner| self.books.again(Owner(owner)))
+            .map(|(_, last, pages)| (last, pages))
             .collect();
         said.sort_unstable();
         let again = self.naive.again_now.iter();

@@ -60,7 +60,7 @@ fn what_is_accessed_again_is_its_owners_until_the_next_round() {
         (b, 512, 512, OLD),
         (a, 2, 1, YOUNG),
     ]);
-    let again = |rounds: &Rounds, owner| rounds.books.again(owner).collect::<Vec<_>>();
+    let again = |rounds: &Rounds, owner| rounds.again(owner);
     assert!(
         again(&rounds, a).is_empty(),
         "what is fresh was not there before"

@@ -20,7 +20,7 @@ use super::Tenants;
 use crate::ages::MemoryKind;
 use crate::report::{LimitsReport, Report};
 use crate::system::Identity;
-use crate::system::cgroup::Cache;
+use crate::system::cgroup::{Cache, Version};
 use crate::system::pressure::{Pressure, parse};
 use crate::wall::Wall;
 
@@ -33,8 +33,8 @@ pub struct MembersOf(BTreeMap<MemcgId, Vec<Identity>>);
 pub struct Usage {
     /// All that is charged.
     pub current: u64,
-    /// The most that ever was.
-    pub peak: u64,
+    /// The most that ever was; none where the kernel does not count it (version 2 before Linux 5.19, and its first group).
+    pub peak: Option<u64>,
     /// In swap.
     pub swap: u64,
 }
@@ -82,10 +82,16 @@ impl Tenants {
         let usage = self.groups.usage(wall.group()).ok().flatten();
         let usage = usage.ok_or(Errno::NODEV)?;
         let current = usage.current.or_else(|| wall.charged().ok());
+        // The first group of version 2 has no counters: all that is in swap is its.
+        let is_first = self.groups.version == Version::V2 && usage.current.is_none();
+        let of_host = || {
+            let memory = self.driver.watch.proc().memory().ok().filter(|_| is_first);
+            memory.map(|memory| memory.swap_total.saturating_sub(memory.swap_free))
+        };
         Ok(Usage {
             current: current.unwrap_or(0),
-            peak: usage.peak.unwrap_or(0),
-            swap: usage.swap.unwrap_or(0),
+            peak: usage.peak,
+            swap: usage.swap.or_else(of_host).unwrap_or(0),
         })
     }
 
@@ -104,12 +110,18 @@ impl Tenants {
                     *limit = Limit::Bytes(Bytes(bytes));
                 }
             }
-            for (limit, kept) in [
-                (&mut limits.min, tenant.kept.min),
-                (&mut limits.low, tenant.kept.low),
-            ] {
-                if limit.pages() < kept {
-                    *limit = Limit::Bytes(kept.bytes());
+            // As they are now, whether or not they bind us.
+            let protection = tenant.wall.kernel_protection();
+            for (limit, bytes) in [&mut limits.min, &mut limits.low]
+                .into_iter()
+                .zip(protection)
+            {
+                let kept = match bytes {
+                    u64::MAX => Limit::Max,
+                    bytes => Limit::Bytes(Bytes(bytes)),
+                };
+                if limit.pages() < kept.pages() {
+                    *limit = kept;
                 }
             }
         }
@@ -276,7 +288,7 @@ impl Tenants {
         let (now, version) = (Instant::now(), self.groups.version);
         let stat = self.tenant(memcg)?.wall.file("memory.stat")?;
         let swap_ins = swap_ins(&stat, version);
-        let cost = self.swap_in_cost.get();
+        let cost = self.swap_in_cost.get(self.driver.watch.proc());
         let tenant = self.tenants.get_mut(&memcg).ok_or(Errno::NODEV)?;
         let begin = || Stalls::new(swap_ins, now);
         let stalls = tenant.stalls.get_or_insert_with(begin);
@@ -362,7 +374,8 @@ impl Tenants {
         };
         report.policy = self.tenant(memcg)?.minder.as_ref().map(Minder::report);
         report.charged_bytes = Some(usage.current);
-        report.resident_peak_bytes = usage.peak;
+        // What a process that was moved in had been charged before stayed where it was.
+        report.resident_peak_bytes = usage.peak.unwrap_or(0).max(report.resident_bytes);
         report.swapped_bytes = self.swapped(self.tenant(memcg)?, report.swapped_bytes);
         // By whoever asked; the same pages stand once more by type.
         let by_type = sum("pgsteal_anon") + sum("pgsteal_file");

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use engine::Millis;
 use engine::memcg::MemcgId;
+use engine::vmstat::VmEvent;
 use rustix::io::Errno;
 
 use super::Tenants;
@@ -29,12 +31,15 @@ impl Tenants {
         self.driver.machine.flush_stats();
         for (memcg, tenant) in &mut self.tenants {
             let stat = self.driver.machine.memory_stat(*memcg);
-            let refaults = stat.events.iter();
-            let refaults = refaults.filter(|(name, _)| name.starts_with("workingset_refault_"));
-            let refaults: u64 = refaults.map(|(_, count)| count).sum();
+            // Pages of files stay whatever the size.
+            let refaults = stat.events.get(VmEvent::WorkingsetRefaultAnon);
             let back = refaults.saturating_sub(tenant.refaults);
             tenant.refaults = refaults;
             let seen = all.remove(memcg).unwrap_or_default();
+            let books = self.driver.watch.ages().books();
+            tenant
+                .curve
+                .begin_is(|begin| Millis(books.told_as(begin.0)));
             tenant.curve.look(seen.into_look(now_ms, back));
         }
     }

@@ -45,10 +45,20 @@ impl Tenants {
             true => "memory.events.local",
             false => "memory.events",
         };
-        let kernels = match self.groups.version {
-            Version::V1 => None,
-            Version::V2 => self.tenant(memcg)?.wall.file(file).ok(),
+        let wall = &self.tenant(memcg)?.wall;
+        let (kernels, is_told) = match self.groups.version {
+            Version::V1 => (None, Counted::of(wall).is_some()),
+            Version::V2 => {
+                let told = wall.file(file).ok();
+                let is_told = told.is_some();
+                (told, is_told)
+            }
         };
+        // A group that somebody else has removed is dropped by the next look. (The story: until then it had counted nothing, and who waited for a kill
+        // was not woken. The first group of version 2 has no such file, and is there.)
+        if !is_told && !wall.is_there() {
+            return Err(Errno::NODEV);
+        }
         // Version 1 counts these of each group alone. (The engine's own count of the limit is of pages that a look finds before it finds which have
         // gone: no charge met it.)
         let of = match (self.groups.version, is_local) {

@@ -20,6 +20,8 @@ use super::under_way::Why;
 const AT_ONCE: u64 = 8192;
 /// Most page cache that one measurement has the kernel drop, pages.
 const CACHE_AT_ONCE: u64 = 8192;
+/// That swap is full is said again after this.
+const SAID_AGAIN: Duration = Duration::from_secs(60);
 /// What could not be measured is tried again after this.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -88,7 +90,11 @@ impl Tenants {
         };
         // Page cache that nobody maps goes first, by the kernel's hand.
         let cache = match wanted.pages > Pages(0) && has_wall {
-            true => Pages(tenant.wall.cache_unmapped().unwrap_or(0) / 4096),
+            true => {
+                // What a disk has taken is charged still, and goes as cache does.
+                let slow = self.driver.watch.proc().has_slow_swap();
+                Pages(tenant.wall.spare(slow).unwrap_or(0) / 4096)
+            }
             false => Pages(0),
         };
         let has_wall = has_wall && tenant.is_walled();
@@ -169,6 +175,26 @@ impl Tenants {
         vec![Ongoing::once(memcg, request)]
     }
 
+    /// Says that nothing more can leave, and why: of swap that is full once a minute, of a refusal once. (The story: limits and policies had no effect any
+    /// more, and nobody was told.)
+    pub(super) fn say_what_kept(&mut self, name: &str, tally: &Tally) {
+        let is_fresh = |said: &Instant| said.elapsed() < SAID_AGAIN;
+        if tally.no_swap && !self.said_no_swap.as_ref().is_some_and(is_fresh) {
+            self.said_no_swap = Some(Instant::now());
+            self.act(format!(
+                "/{name} keeps its pages: no free swap (`pagetide swap status`)"
+            ));
+        }
+        if let Some(refused) = tally.refused.as_ref()
+            && self.said_refused.as_ref() != Some(refused)
+        {
+            self.said_refused = Some(refused.clone());
+            self.act(format!(
+                "the kernel refused to page out pages of /{name}: {refused}"
+            ));
+        }
+    }
+
     /// What came of it.
     pub(super) fn end_hold(
         &mut self,
@@ -188,6 +214,7 @@ impl Tenants {
         let wait = tenant.room.wait_after((got, most), (usage, left));
         tenant.next_hold = Instant::now() + wait;
         let name = tenant.path.display().to_string();
+        self.say_what_kept(&name, tally);
         if ours > 0 {
             self.act(format!(
                 "paged out {ours} pages of /{name}: over memory.high, or too near to memory.max"

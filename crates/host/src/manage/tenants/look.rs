@@ -186,7 +186,7 @@ impl Tenants {
     }
 
     /// When the next look is due, by the last one.
-    fn plan_look(&mut self) {
+    pub(super) fn plan_look(&mut self) {
         let interval = self.driver.watch.interval();
         let every = self.look_every().unwrap_or(interval).min(interval);
         // The policy's pace, too, is not quite even: in step with a program that works by a timer, looks would call cold what it uses.

@@ -134,6 +134,9 @@ pub struct Tenants {
     host_notes: HostNotes,
     /// They could not be written, and that was said.
     are_notes_refused: bool,
+    /// When it was said that swap is full, and how the kernel refused to page out when that was said.
+    said_no_swap: Option<Instant>,
+    said_refused: Option<String>,
     /// Groups with our mark that could not be had, each told of once.
     unheld: BTreeSet<PathBuf>,
     /// Who came since somebody asked, by number.
@@ -203,6 +206,8 @@ impl Tenants {
             pressed: BTreeSet::new(),
             host_notes: HostNotes::parse(&wall.reports_of_others()),
             are_notes_refused: false,
+            said_no_swap: None,
+            said_refused: None,
             unheld: BTreeSet::new(),
             came: Vec::new(),
             gone: Vec::new(),

@@ -30,6 +30,7 @@ impl Tenants {
         for memcg in all {
             self.give_policy(memcg);
         }
+        self.plan_look();
     }
 
     /// A tenant gets the policy that is meant for it.
@@ -44,6 +45,14 @@ impl Tenants {
             return;
         }
         tenant.minder = asked.map(|asked| Minder::new(asked, now));
+        let path = tenant.path.display().to_string();
+        // What the one before ordered is nobody's order any more. (The story: `by = "none"` and a reload, and the order went on for minutes, to its last
+        // page, and was told as the next policy's.)
+        if let Some(evicted) = self.drop_ordered(memcg).filter(|evicted| *evicted > 0) {
+            self.act(format!(
+                "paged out {evicted} pages of /{path}: ordered by a policy that it has no more"
+            ));
+        }
         // What came back before is none of this policy's.
         match asked {
             Some(_) => self.driver.keep_back(memcg),
@@ -129,6 +138,7 @@ impl Tenants {
             minder.note(now, &ordered.order, &mut tally, took);
         }
         let would = tally.would.len();
+        self.say_what_kept(&path, &tally);
         if would > 0 {
             self.act(format!("would page out {would} pages of /{path}: {why}"));
         }
@@ -146,13 +156,15 @@ impl Tenants {
         }
         let tenant = self.tenant(memcg)?;
         let charged = tenant.wall.charged().map_err(|_| Errno::NODEV)?;
-        let cache = tenant.wall.cache_unmapped().unwrap_or(0);
+        // (The story: what a disk had taken counted as used, so each order asked for what had left once more, to the last page.)
+        let slow = self.driver.watch.proc().has_slow_swap();
+        let spare = tenant.wall.spare(slow).unwrap_or(0);
         let stalled_us = match minder.asks_for_stalls() {
             true => Some(self.stalls(memcg)?.some.total_us),
             false => None,
         };
         Ok(Measured {
-            usage: Pages(charged.saturating_sub(cache) / 4096),
+            usage: Pages(charged.saturating_sub(spare) / 4096),
             stalled_us,
         })
     }

@@ -138,6 +138,17 @@ impl Tenants {
         }
     }
 
+    /// What the policy of a tenant has ordered goes no further; the pages that have left for it, if there was an order.
+    pub(super) fn drop_ordered(&mut self, memcg: MemcgId) -> Option<u64> {
+        let serial = self.serial(memcg)?;
+        let is_it = |one: &UnderWay| one.serial == serial && matches!(one.why, Why::Policy(_));
+        let one = self
+            .under_way
+            .remove(self.under_way.iter().position(is_it)?)?;
+        self.note_under_way(memcg, &one.why, false);
+        Some(one.tally.evicted)
+    }
+
     /// Whether a tenant is reclaimed from for a limit of its own.
     pub(super) fn is_held_down(&self, memcg: MemcgId) -> bool {
         self.tenants.get(&memcg).is_some_and(|one| one.is_held_down)

@@ -91,6 +91,24 @@ pub fn parse_cache(text: &[u8], version: Version) -> Option<Cache> {
     })
 }
 
+/// Anonymous pages that nobody maps any more, of a `memory.stat` text, with the groups below: written to swap, and in memory until somebody
+/// needs it. They stand on the lists, and no more among what is mapped.
+#[must_use]
+pub fn parse_written(text: &[u8], version: Version) -> Option<u64> {
+    let names = match version {
+        Version::V1 => [
+            "total_inactive_anon",
+            "total_active_anon",
+            "total_rss",
+            "total_shmem",
+        ],
+        Version::V2 => ["inactive_anon", "active_anon", "anon", "shmem"],
+    };
+    let [inactive, active, mapped, shmem] = names.map(|name| flat(text, name));
+    let on_lists = inactive?.saturating_add(active?);
+    Some(on_lists.saturating_sub(mapped?.saturating_add(shmem?)))
+}
+
 /// The page cache on each of these nodes, of a version 2 `memory.numa_stat`: lines of a name and `N0=BYTES N1=BYTES ...`.
 #[must_use]
 pub fn parse_node_caches(text: &[u8], nodes: &[u32]) -> Option<Vec<Cache>> {
