@@ -71,6 +71,17 @@ test_that the_third_goes third_goes
 low() { echo 64m >$dir/b/memory.low && echo 2m >$dir/memory.reclaim; is "$(status $b VmSwap)" 0; }
 test_that who_is_low_keeps_its_pages low
 
+## The host's groups are told as the kernel has them, and the first one, which has no counters, as the machine.
+of_host() { mkdir $groups/h && echo 64m >$groups/h/memory.low && echo max >$groups/h/memory.min && wait_for 60 test -e $dir/host/h/memory.low; }
+test_that a_group_of_the_host_is_found of_host
+protected() { is "$(cat $dir/host/h/memory.low) $(cat $dir/host/h/memory.min)" "67108864 max"; }
+test_that it_is_protected_as_the_kernel_has_it protected
+all_swap() { at_least swap "$(cat $dir/host/memory.swap.current)" 12000000; }
+test_that all_in_swap_is_the_hosts all_swap
+## Removed by another hand, it has not counted nothing.
+gone() { rmdir $groups/h && ! cat $dir/host/h/memory.events; }
+test_that it_tells_nothing_when_it_is_gone gone
+
 ## Killed: the next one goes on.
 killed() { kill -9 $(cat serve.pid) && kill -0 $a && serve && is "$(cat $dir/a/memory.max)" 25165824; }
 test_that a_killed_one_is_followed killed
