@@ -41,6 +41,13 @@ impl Ordered {
     }
 }
 
+impl Ordered {
+    /// What it came to until now.
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+}
+
 impl Manager {
     /// A slice of what was ordered.
     pub(super) fn go_on(&mut self) {

@@ -1,10 +1,14 @@
 //! What a manager tells: the watch's report with what was done, and counters under the kernel's names.
 
+use std::time::Duration;
+
 use engine::memory_stat::LruSize;
 use engine::{Limit, Millis};
 
 use super::Manager;
 use super::minder::Minder;
+use super::ordered::Ordered;
+use super::tally::Tally;
 use crate::ages::Space;
 use crate::report::{Curve, KeptPages, LimitsReport, Report};
 use crate::watch::WatchError;
@@ -29,9 +33,12 @@ impl Manager {
         let demoter = self.demoter.as_ref();
         report.write_back = demoter.map(|(demoter, age)| demoter.report(Some(*age)));
         report.actions = self.told.report();
-        report.evicted_pages = self.sums.evicted;
+        // What is under way counts as far as it came, though its order is told when it is done.
+        let under_way = self.ordered.as_ref().map(Ordered::tally);
+        let of = |what: fn(&Tally) -> u64| under_way.map_or(0, what);
+        report.evicted_pages = self.sums.evicted + of(|tally| tally.evicted);
         report.refaulted_pages = self.sums.noticed.came_back;
-        report.left_by_kernel_pages = self.sums.noticed.left;
+        report.left_by_kernel_pages = self.sums.noticed.left + of(|tally| tally.left);
         let kept = self.sums.kept;
         report.kept_pages = KeptPages {
             shared: kept.shared,
@@ -40,7 +47,8 @@ impl Manager {
             referenced: kept.referenced,
             busy: kept.busy,
         };
-        report.overhead.page_out_ms = Millis::from(self.sums.took).0;
+        let took = under_way.map_or(Duration::ZERO, |tally| tally.took);
+        report.overhead.page_out_ms = Millis::from(self.sums.took + took).0;
         if let Some(recorder) = self.driver.recorder() {
             let recording = recorder.report();
             let stopped = recording.stopped.as_ref();

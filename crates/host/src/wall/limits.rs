@@ -345,12 +345,20 @@ impl Wall {
     /// # Errors
     /// If it cannot be read.
     pub fn spare(&self, has_slow_swap: bool) -> io::Result<u64> {
-        let cache = self.cache_unmapped()?;
-        if !has_slow_swap {
-            return Ok(cache);
-        }
+        let written = match has_slow_swap {
+            true => self.written()?,
+            false => 0,
+        };
+        Ok(self.cache_unmapped()? + written)
+    }
+
+    /// The second part of it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn written(&self) -> io::Result<u64> {
         let text = self.read("memory.stat")?;
-        Ok(cache + parse_written(&text, self.version()).unwrap_or(0))
+        Ok(parse_written(&text, self.version()).unwrap_or(0))
     }
 
     /// Processes of it that the kernel killed for want of memory; on version 1 not those of groups below.

@@ -291,10 +291,12 @@ impl Wall {
         }
     }
 
-    /// Whether it still is a group.
+    /// Whether it still is a group. By its open directory: another of the same name may stand at its place by now. (The story: a service was killed
+    /// and started anew, and the events of the one that was gone were told to be none.)
     #[must_use]
     pub fn is_there(&self) -> bool {
-        files::read(&self.0.dir, "cgroup.procs") != Err(Errno::NODEV)
+        let procs = files::read(&self.0.dir, "cgroup.procs");
+        !matches!(procs, Err(Errno::NODEV | Errno::NOENT))
             && self.0.group.dir.join("cgroup.procs").exists()
     }
 

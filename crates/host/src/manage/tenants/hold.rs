@@ -20,6 +20,8 @@ use super::under_way::Why;
 const AT_ONCE: u64 = 8192;
 /// Most page cache that one measurement has the kernel drop, pages.
 const CACHE_AT_ONCE: u64 = 8192;
+/// The kernel is asked so many times in a row to let go of what a disk has taken, and does not yet.
+const WRITTEN_ASKED: u8 = 20;
 /// That swap is full is said again after this.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
 /// What could not be measured is tried again after this.
@@ -153,7 +155,7 @@ impl Tenants {
         let most = Pages(wanted.pages.0.min(CACHE_AT_ONCE));
         let got = self.drop_cache(memcg, most);
         if !Room::is_worth_it(got, most) {
-            return None;
+            return self.hold_by_written(memcg, wanted, most);
         }
         // At once: what is read once more fills it again.
         self.put_due(memcg);
@@ -162,6 +164,27 @@ impl Tenants {
         let wait = tenant.room.pause(usage, wanted.left);
         tenant.next_hold = Instant::now() + wait;
         Some(wait)
+    }
+
+    /// The same of what a disk has taken, which stands on the lists of anonymous memory: the preference for files spares it. What is being written is
+    /// asked for once more, a few times. (The story: on version 1 all of a tenant went to the disk for a `memory.high` that a part was over.)
+    fn hold_by_written(&mut self, memcg: MemcgId, wanted: Wanted, most: Pages) -> Option<Duration> {
+        if !self.driver.watch.proc().has_slow_swap() {
+            return None;
+        }
+        let tenant = self.tenants.get_mut(&memcg)?;
+        let written = Pages(tenant.wall.written().unwrap_or(0) / 4096);
+        if written < wanted.pages || tenant.written_asked == WRITTEN_ASKED {
+            tenant.written_asked = 0;
+            return None;
+        }
+        let got = tenant.wall.reclaim(most.bytes().0, None).unwrap_or(0);
+        tenant.written_asked = match Room::is_worth_it(Pages(got / 4096), most) {
+            true => 0,
+            false => tenant.written_asked + 1,
+        };
+        tenant.next_hold = Instant::now() + AGAIN;
+        Some(AGAIN)
     }
 
     /// What the engine is asked for.

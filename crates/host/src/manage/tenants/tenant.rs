@@ -39,6 +39,8 @@ pub(super) struct Tenant {
     pub(super) room: Room,
     /// When its usage is measured again.
     pub(super) next_hold: Instant,
+    /// How often the kernel was asked in vain to let go of what a disk has taken.
+    pub(super) written_asked: u8,
     /// Limits that the wall is to get when usage is below them.
     pub(super) due: Due,
     /// What its tasks have waited, since somebody asked first.
@@ -107,6 +109,7 @@ impl Tenant {
             of_host,
             room: Room::default(),
             next_hold: Instant::now(),
+            written_asked: 0,
             due: Due::default(),
             stalls: None,
             cache: None,
