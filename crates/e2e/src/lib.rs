@@ -42,6 +42,7 @@ pub mod sizes;
 pub mod sleeper;
 pub mod starts;
 pub mod subject;
+pub mod swap_file;
 pub mod temp;
 pub mod tenants;
 pub mod verdict;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use e2e::guard::Run;
 use e2e::proc;
 use e2e::sleeper::Sleeper;
+use e2e::swap_file::SwapFile;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
 use e2e::wait;
@@ -40,6 +41,29 @@ fn read_by(tree: &Tree, tenant: &str, file: &str) {
     let words = ["sh", "-c", &script].map(str::to_owned);
     let read = Run::new(tree.inside(tenant).into_iter().chain(words)).finish(SOON);
     assert!(read.status.success(), "{}", read.stderr);
+}
+
+/// (The story: what a disk has taken is charged until somebody needs the memory, so all of a tenant went there for a limit that a part was over, by
+/// whichever file it was given.)
+#[test]
+fn no_more_goes_to_a_disk_than_a_limit_asks_for() {
+    let _serial = serial();
+    let _swap = SwapFile::new(512);
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    tree.make("a");
+    let sleeper = Sleeper::start(tree.inside("a"), 192);
+    let out = || sleeper.status("VmSwap") / MIB;
+    for (file, limit) in [("a/memory.max", 160), ("a/memory.high", 112)] {
+        tree.write(file, &format!("{limit}m"));
+        wait::until("it is held", SOON, || {
+            tree.number("a/memory.current") <= limit * MIB
+        });
+        // It is measured again and again.
+        std::thread::sleep(Duration::from_secs(3));
+        let most = 192 + 16 - limit + 32;
+        assert!(out() <= most, "{} of {most} MiB are out", out());
+    }
+    drop(sleeper);
 }
 
 /// (The story: what was above a lowered limit was page cache, which was left to the kernel, to drop at its wall; and no wall was put, as too much was
