@@ -20,7 +20,7 @@ const SLACK: Duration = Duration::from_secs(180);
 fn main() -> ExitCode {
     let args = Args::from_env();
     let mut found = Findings::new("hostile", &args);
-    let _swap = Swap::new(1024);
+    let swap = Swap::new(1024);
     let seconds = args.seconds("--seconds", 600);
     let seed = Chance::from_env("hostile").below(1 << 32);
     let mib = args.text("--mib").unwrap_or_else(|| "256".to_owned());
@@ -32,6 +32,7 @@ fn main() -> ExitCode {
     let report = folder.file("report.json");
     let mut options = POLICY.to_vec();
     options.extend(["--report", &report]);
+    let back = e2e::proc::vmstat("pswpin");
     let running = pagetide::run(&options, hostile.run()).start();
     if let Some(stuck) = hostile.watch(&running, seconds) {
         eprintln!("{stuck}");
@@ -51,6 +52,16 @@ fn main() -> ExitCode {
         "",
         0.0,
     );
+    // Ours beside the kernel's: what left, and what of it was read back, is of this workload alone.
+    let out = (swap.written() / 4096) as f64;
+    found.at_least(
+        "pages written to its swap, by the kernel",
+        out,
+        "",
+        100_000.0,
+    );
+    let back = e2e::proc::vmstat("pswpin") - back;
+    found.figure("pages read back, by the kernel", back as f64, "");
     let report = std::fs::read_to_string(&report).unwrap_or_default();
     let report: serde_json::Value = serde_json::from_str(&report).unwrap_or_default();
     for name in ["evicted_pages", "refaulted_pages"] {

@@ -207,6 +207,14 @@ fn held(
         found.figure(&format!("{name}: more than predicted"), error, "%");
         found.at_most(&format!("{name}: off by"), error.abs(), "%", 20.0);
     }
+    // Who is told no size has nothing that could be off.
+    let sizes = both().count() as f64;
+    found.at_least(
+        &format!("{rule}: programs with a size"),
+        sizes,
+        "",
+        all.len() as f64,
+    );
     late(found, rule, all);
     for (one, _) in both() {
         let done = pagetide::on("detach", one.pid);

@@ -6,22 +6,36 @@ fn number(core: &[u8], at: usize, bytes: usize) -> Option<u64> {
     Some(u64::from_le_bytes(value))
 }
 
-/// The `bytes` of memory at `address`, if the core holds them in one segment: x86-64.
+/// All memory that a core holds, by ascending address: x86-64.
+///
+/// # Panics
+/// If it is no core.
+#[must_use]
+pub fn loads(core: &[u8]) -> Vec<(u64, &[u8])> {
+    let all = || -> Option<Vec<(u64, &[u8])>> {
+        /// PT_LOAD of elf(5).
+        const LOAD: u64 = 1;
+        let place = |value: u64| usize::try_from(value).ok();
+        let (headers, size) = (place(number(core, 32, 8)?)?, place(number(core, 54, 2)?)?);
+        let mut found = Vec::new();
+        for header in 0..place(number(core, 56, 2)?)? {
+            let at = headers + header * size;
+            let [offset, start, length] = [8, 16, 32].map(|field| number(core, at + field, 8));
+            if number(core, at, 4)? == LOAD {
+                let from = place(offset?)?;
+                found.push((start?, core.get(from..from + place(length?)?)?));
+            }
+        }
+        Some(found)
+    };
+    all().expect("a core")
+}
+
+/// The `bytes` of memory at `address`, if the core holds them in one segment.
 #[must_use]
 pub fn segment(core: &[u8], address: u64, bytes: usize) -> Option<&[u8]> {
-    /// PT_LOAD of elf(5).
-    const LOAD: u64 = 1;
-    let place = |value: u64| usize::try_from(value).ok();
-    let (headers, size) = (place(number(core, 32, 8)?)?, place(number(core, 54, 2)?)?);
-    for header in 0..place(number(core, 56, 2)?)? {
-        let at = headers + header * size;
-        let [offset, start, length] = [8, 16, 32].map(|field| number(core, at + field, 8));
-        let (offset, start, length) = (offset?, start?, length?);
-        let holds = start <= address && address + bytes as u64 <= start + length;
-        if number(core, at, 4)? == LOAD && holds {
-            let from = place(offset + (address - start))?;
-            return core.get(from..from + bytes);
-        }
-    }
-    None
+    loads(core).into_iter().find_map(|(start, memory)| {
+        let from = usize::try_from(address.checked_sub(start)?).ok()?;
+        memory.get(from..from + bytes)
+    })
 }

@@ -226,6 +226,9 @@ fn at_start(chance: &mut Chance) -> Result<(), String> {
     while Instant::now() < end && (killed == 0 || !round.ours().is_empty()) {
         killed += round.kill(Kill::Start);
     }
+    if killed == 0 {
+        return Err("nobody was killed".to_owned());
+    }
     round.ready()?;
     if let Some(status) = round.running.ended() {
         let said = round.running.stderr();

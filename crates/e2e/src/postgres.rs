@@ -75,6 +75,13 @@ impl Postgres {
         pid.unwrap_or_else(|| panic!("no server: {}", self.server.state()))
     }
 
+    /// A question to it, answered as text.
+    #[must_use]
+    pub fn psql(&self, question: &str) -> Run {
+        let place = self.folder.path().to_string_lossy().into_owned();
+        as_postgres(&["psql", "-h", &place, "-Atqc", question, "postgres"])
+    }
+
     /// `pgbench` against it.
     #[must_use]
     pub fn pgbench(&self, words: &[&str]) -> Run {

@@ -97,12 +97,6 @@ impl Root {
         Root { folder }
     }
 
-    /// One that is there already, e.g. debootstrap(8)'s, or to be filled by it.
-    #[must_use]
-    pub fn of_folder(folder: TempDir) -> Root {
-        Root { folder }
-    }
-
     /// A path in it, seen from outside.
     #[must_use]
     pub fn at(&self, path: &str) -> PathBuf {

@@ -127,7 +127,10 @@ impl Place {
             let report = self.report();
             let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
             measured.peak = report["resident_peak_bytes"].as_u64().unwrap_or(0);
-            measured.kills = u64::from(seconds.is_none());
+            // As on the kernel's side: a pipe ends well without one of its programs.
+            let has_kills = report["notes"].to_string().contains("the kernel killed");
+            measured.kills = u64::from(seconds.is_none() || has_kills);
+            measured.seconds = seconds.filter(|_| measured.kills == 0);
             // A server's command ends at once, and the server runs on.
             let wall_ms = number(&report["wall_ms"]).max(1000.0 * seconds.unwrap_or(0.0));
             measured.cpu_share = number(&report["overhead"]["cpu_ms"]) / wall_ms;

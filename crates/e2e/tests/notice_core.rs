@@ -1,7 +1,7 @@
 //! A core dump has all that was out: byte for byte what it has alone.
 #![forbid(unsafe_code)]
 
-use e2e::core::segment;
+use e2e::core::{loads, segment};
 use e2e::guard::Run;
 use e2e::notice::{beside, notice};
 use e2e::temp::{TempDir, serial};
@@ -30,12 +30,13 @@ fn a_core_dump_is_the_same() {
     let pair = beside(&Run::new(["sh", "-c", &script]));
     pair.assert_same("dump");
     pair.assert_left("dump");
-    let address = pair
+    let mut places = pair
         .managed
         .stdout
         .lines()
-        .find_map(|line| u64::from_str_radix(line.strip_prefix("0x")?, 16).ok())
-        .expect("it says where its memory is");
+        .filter_map(|line| u64::from_str_radix(line.strip_prefix("0x")?, 16).ok());
+    let mut next = || places.next().expect("it says where its memory is");
+    let (address, without) = (next(), next());
     let core = |managed: &str| {
         let mut files = std::fs::read_dir(folder.path().join(managed)).expect("a folder a run");
         let file = files.next().expect("a core").expect("readable");
@@ -47,4 +48,18 @@ fn a_core_dump_is_the_same() {
     assert!(want == got, "the dumped memory differs");
     assert!(want.iter().any(|byte| *byte != 0), "all zeros");
     assert_eq!(alone.len(), managed.len(), "sizes of the cores");
+    let [a, b] = [&alone, &managed].map(|core| loads(core));
+    let bounds = |all: &[(u64, &[u8])]| -> Vec<(u64, usize)> {
+        all.iter().map(|(at, bytes)| (*at, bytes.len())).collect()
+    };
+    assert_eq!(bounds(&a), bounds(&b), "segments");
+    // The environment differs, and what follows from it: the stack, and a page or two of variables.
+    let pages = a
+        .iter()
+        .zip(&b)
+        .flat_map(|(a, b)| a.1.chunks(4096).zip(b.1.chunks(4096)));
+    let differ = pages.filter(|(a, b)| a != b).count();
+    assert!(differ <= 24, "{differ} pages differ");
+    let dumped = segment(&managed, without, BYTES);
+    assert!(dumped.is_none(), "what was not to be dumped is in it");
 }

@@ -42,6 +42,8 @@ fn walls() {
         "namespaces",
         "undumpable",
         "stopped",
+        "frozen",
+        "traced",
     ];
     check_all(&names, 0);
 }

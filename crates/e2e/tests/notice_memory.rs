@@ -19,6 +19,8 @@ fn advice() {
         "guard",
         "collapse",
         "pageout",
+        "removed",
+        "hints",
         "droppable",
         "dontneed",
         "protect",

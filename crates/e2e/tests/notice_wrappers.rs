@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use e2e::guard::Run;
-use e2e::notice::{beside, each, notice};
+use e2e::notice::{Pair, beside, each, notice};
 use e2e::programs;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
@@ -10,7 +10,7 @@ use e2e::zram::Swap;
 const SWAP_MIB: u64 = 1024;
 
 /// `script` with `$P` as the program, which ends with 7 if all was right; another user may run it.
-fn wrapped(program: &str, script: &str) {
+fn wrapped(program: &str, script: &str) -> Pair {
     let folder = TempDir::public();
     let copy = folder.file("notice");
     std::fs::copy(program, &copy).expect("room for a copy");
@@ -24,11 +24,12 @@ fn wrapped(program: &str, script: &str) {
     );
     pair.assert_same(script);
     pair.assert_left(script);
+    pair
 }
 
 fn wrap_all(program: &str, scripts: &[&str]) {
     let _swap = Swap::new(SWAP_MIB);
-    each(scripts, |script| wrapped(program, script));
+    each(scripts, |script| drop(wrapped(program, script)));
 }
 
 #[test]
@@ -66,13 +67,25 @@ fn other_users_and_namespaces() {
     wrap_all(&notice(), &scripts);
 }
 
+/// A file of root's with the set-user-id bit, started by an ordinary user, who may not trace it.
+#[test]
+fn a_program_that_gains_rights() {
+    let _serial = serial();
+    let _swap = Swap::new(SWAP_MIB);
+    let script = "cp $P $P.$$ && chmod 4755 $P.$$ && \
+                  exec setpriv --reuid=65534 --regid=65534 --clear-groups -- $P.$$ hold";
+    let pair = wrapped(&notice(), script);
+    let said = &pair.alone.stdout;
+    assert!(said.contains("euid 0\n"), "no rights were gained: {said}");
+}
+
 #[test]
 fn debuggers() {
     let _serial = serial();
     let scripts = [
         "strace -f -o /dev/null $P hold",
         // gdb passes the status on; what it says itself has addresses and times.
-        "gdb -q -batch -ex run -ex 'quit $_exitcode' --args $P hold 2>&1 | grep -o '^held.*'; exit 7",
+        "gdb -q -batch -ex run -ex 'quit $_exitcode' --args $P hold >$P.$$ 2>&1; s=$?; grep -o '^held.*' $P.$$; exit $s",
     ];
     wrap_all(&notice(), &scripts);
 }
@@ -85,7 +98,7 @@ fn sanitizers() {
         let flag = format!("-fsanitize={name}");
         let program = programs::folder_as("notice", &format!("notice-{name}"), &["-g", &flag]);
         // TSan wants addresses as they are without randomness.
-        wrapped(&program, "setarch -R $P hold");
+        drop(wrapped(&program, "setarch -R $P hold"));
     });
 }
 

@@ -1,7 +1,6 @@
 //! The .deb of the binary under test: what it needs, what is in it, and its life in a clean root.
 //!
-//! The package is built once for all tests here. The root is made of this machine's own packages (`e2e::root`), which takes a second and fetches nothing; `cargo xtask bench
-//! package` does the same in debootstrap's, asks lintian, and runs the programs that need no library.
+//! The package is built once for all tests here. The root is made of this machine's own packages (`e2e::root`), which takes a second and fetches nothing.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;

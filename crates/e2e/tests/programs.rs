@@ -7,6 +7,7 @@ use e2e::compare::Case;
 use e2e::guard::Run;
 use e2e::notice::POLICY;
 use e2e::pagetide;
+use e2e::postgres::Postgres;
 use e2e::programs;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
@@ -169,6 +170,58 @@ fn fork_server_with_checking_children() {
     ]
     .map(str::to_owned);
     Case::new("forkserver", command).check();
+}
+
+/// Processes over shared buffers: after each rest what it is asked is answered as by a server of its own.
+#[test]
+fn a_database_with_its_backends() {
+    let _serial = serial();
+    let swap = Swap::new(2048);
+    let told = |options: Option<&[&str]>| {
+        let wrap =
+            |run: &Run| options.map_or_else(|| run.clone(), |options| pagetide::run(options, run));
+        let server = Postgres::start_as("64MB", 4, &wrap);
+        // One client and a seed: the same balances in each run.
+        let work = ["-c", "1", "-t", "1000", "--random-seed=7", "postgres"];
+        let sums = "SELECT count(*), sum(abalance), md5(string_agg(abalance::text, ',' ORDER BY aid)) \
+                    FROM pgbench_accounts";
+        let mut said = String::new();
+        for _ in 0..2 {
+            let done = server.pgbench(&work).finish(SOON);
+            assert!(done.status.success(), "{}", done.stderr);
+            // It lies idle, and leaves.
+            std::thread::sleep(Duration::from_secs(1));
+            let answer = server.psql(sums).finish(SOON);
+            assert!(answer.status.success(), "{}", answer.stderr);
+            said += &answer.stdout;
+        }
+        said
+    };
+    let alone = told(None);
+    let walled = [&POLICY[..], &["--memory-max", "96M"]].concat();
+    let before = (swap.written(), e2e::proc::vmstat("pswpin"));
+    assert_eq!(told(Some(&walled)), alone);
+    let (out, back) = (
+        swap.written() - before.0,
+        e2e::proc::vmstat("pswpin") - before.1,
+    );
+    assert!(
+        out > 8 * MIB && back > 0,
+        "{out} bytes left, {back} pages came back"
+    );
+}
+
+#[test]
+fn a_compile_gives_the_same_objects() {
+    let _serial = serial();
+    let sources = programs::source("hostile");
+    let script = format!(
+        "d=$(mktemp -d); for f in {sources}/*.c; do cc -g -O2 -c -o $d/$(basename $f).o $f & done; wait; \
+         cat $d/*.o | sha256sum; rm -r $d"
+    );
+    Case::new("compile", ["sh", "-c", &script])
+        .least(MIB)
+        .check();
 }
 
 /// Threads that give memory back, over and over, beside forks and moves.

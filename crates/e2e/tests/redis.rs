@@ -138,7 +138,8 @@ fn peak_alone() -> u64 {
 #[test]
 fn redis_in_half_of_its_memory() {
     let _serial = serial();
-    let _swap = Swap::new(2048);
+    let swap = Swap::new(2048);
+    let back = e2e::proc::vmstat("pswpin");
     let limit = (peak_alone() / 2).to_string();
     let (folder, port) = (TempDir::new(), free_port());
     let report = folder.file("report.json");
@@ -179,12 +180,17 @@ fn redis_in_half_of_its_memory() {
     });
     let report = e2e::report::Report::read(&file);
     assert!(report.number("evicted_pages") > 1000 && report.number("refaulted_pages") > 1000);
+    let (out, back) = (swap.written() >> 12, e2e::proc::vmstat("pswpin") - back);
+    assert!(
+        out > 1000 && back > 1000,
+        "{out} pages out, {back} back by the kernel's count"
+    );
 }
 
 #[test]
 fn bgsave_while_everything_is_evicted() {
     let _serial = serial();
-    let _swap = Swap::new(2048);
+    let swap = Swap::new(2048);
     let (folder, port) = (TempDir::new(), free_port());
     let managed = pagetide::run(&e2e::notice::POLICY, &server(port, &folder)).start();
     let mut client = Client::connect(port);
@@ -192,6 +198,8 @@ fn bgsave_while_everything_is_evicted() {
     let full = rss(&managed);
     background_save(&mut client);
     check_all(&mut client, FEW, "evicted as fast as possible");
+    let out = swap.written() >> 20;
+    assert!(out > 8, "{out} MiB left by the kernel's count");
     eprintln!(
         "resident {full} after the fill, {} at the end",
         rss(&managed)

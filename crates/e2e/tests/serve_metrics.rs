@@ -1,6 +1,7 @@
 //! `pagetide serve --listen`: what is told, to whom, and that nobody can make it tell more, or hold it up.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -17,6 +18,27 @@ use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
+
+/// Whatever is told has its row in docs/usage.md, and each row is told.
+#[test]
+fn the_document_names_all_series_and_no_others() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
+    tree.make("a");
+    let named: BTreeSet<&str> = include_str!("../../../docs/usage.md")
+        .lines()
+        .filter(|line| line.starts_with("| `pagetide_"))
+        .flat_map(|row| row.split('|').nth(1).unwrap_or_default().split('`'))
+        .filter(|word| word.starts_with("pagetide_"))
+        .collect();
+    let body = place.get("/metrics").body;
+    let told: BTreeSet<&str> = body
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    assert_eq!(told, named);
+}
 
 /// However often it is asked, the owner composes figures at its looks alone.
 #[test]

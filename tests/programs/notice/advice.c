@@ -125,13 +125,53 @@ void scenario_collapse(void)
     (void)!madvise(at, 4 * HUGE * PAGE, MADV_COLLAPSE);
     verify(at, 4 * HUGE, 1);
     tell("MADV_HUGEPAGE", madvise(at, 4 * HUGE * PAGE, MADV_HUGEPAGE));
-    (void)!madvise(at, 4 * HUGE * PAGE, MADV_COLLAPSE);
+    /* A page may be on its way just now. */
+    for (unsigned i = 0; i < 100 && madvise(at, 4 * HUGE * PAGE, MADV_COLLAPSE) != 0; i++)
+        sleep_us(20000);
+    is_huge("collapsed", at, 4 * HUGE);
     leaves("huge", at, 4 * HUGE);
     tell("MADV_DONTNEED", madvise(at + HUGE / 2 * WORDS, HUGE / 2 * PAGE, MADV_DONTNEED));
     verify(at, HUGE / 2, 1);
     verify_zero(at + HUGE / 2 * WORDS, HUGE / 2);
     for (size_t page = HUGE; page < 4 * HUGE; page++)
         page_check(at + page * WORDS, page, 1);
+}
+
+/* A hole in shared memory of which all is out. */
+void scenario_removed(void)
+{
+    uint64_t *at = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        FAIL(97, "mmap: %s", strerror(errno));
+    fill(at, PAGES, 1);
+    leaves_shared("before", at, PAGES);
+    tell("MADV_REMOVE", madvise(at, PAGES / 2 * PAGE, MADV_REMOVE));
+    verify_zero(at, PAGES / 2);
+    leaves_shared("the rest", at + PAGES / 2 * WORDS, PAGES / 2);
+    for (size_t page = PAGES / 2; page < PAGES; page++)
+        page_check(at + page * WORDS, page, 1);
+}
+
+/* Advice that changes no byte, each on memory that is out. */
+void scenario_hints(void)
+{
+    static const struct {
+        const char *name;
+        int advice;
+    } all[] = {
+        {"MADV_SEQUENTIAL", MADV_SEQUENTIAL}, {"MADV_RANDOM", MADV_RANDOM}, {"MADV_NORMAL", MADV_NORMAL},
+        {"MADV_WILLNEED", MADV_WILLNEED}, {"MADV_MERGEABLE", MADV_MERGEABLE}, {"MADV_UNMERGEABLE", MADV_UNMERGEABLE},
+        {"MADV_DONTDUMP", MADV_DONTDUMP}, {"MADV_DODUMP", MADV_DODUMP}, {"MADV_NOHUGEPAGE", MADV_NOHUGEPAGE},
+        {"MADV_COLD", MADV_COLD},
+    };
+    uint64_t *at = filled(PAGES, 1);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        leaves("before", at, PAGES);
+        tell(all[i].name, madvise(at, PAGES * PAGE, all[i].advice));
+        verify(at, PAGES, 1);
+    }
+    leaves("after all", at, PAGES);
+    verify(at, PAGES, 1);
 }
 
 void scenario_pageout(void)

@@ -3,8 +3,8 @@
 
 #include <fcntl.h>
 
-/* Longer than any policy of the tests takes by far. */
-#define WAIT_MAX ((uint64_t)60000000000u)
+/* Longer than any policy of the tests takes by far; in a guest NOTICE_PATIENCE times as long. */
+#define WAIT_MAX ((uint64_t)60000000000u * patience())
 /* What memory that must stay is given to leave, all the same. */
 #define STAYS_US 900000
 #define ALONE_US 60000
@@ -13,6 +13,12 @@ static const char *name = "";
 static int figures = -1, managed;
 static int pagemap = -1;
 static pid_t pagemap_owner;
+
+unsigned patience(void)
+{
+    const char *text = getenv("NOTICE_PATIENCE");
+    return text && atoi(text) > 0 ? (unsigned)atoi(text) : 1;
+}
 
 void figures_open(const char *scenario)
 {
@@ -122,6 +128,24 @@ void leaves_of(pid_t pid, const char *what, const void *at, size_t pages)
 void leaves_shared(const char *what, void *at, size_t pages)
 {
     wait_out(-1, what, at, pages, 90);
+}
+
+void is_huge(const char *what, const void *at, size_t pages)
+{
+    char line[256];
+    unsigned long start = 0, end = 0, from, to, kib, found = 0;
+    FILE *file = fopen("/proc/self/smaps", "r");
+    if (!file)
+        FAIL(97, "/proc/self/smaps: %s", strerror(errno));
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            start = from, end = to;
+        if (start <= (uintptr_t)at && (uintptr_t)at < end && sscanf(line, "AnonHugePages: %lu", &kib) == 1)
+            found = kib / 4;
+    }
+    fclose(file);
+    if (managed)
+        note("leaves", what, pages, found, 90);
 }
 
 void stays(const char *what, const void *at, size_t pages)

@@ -13,7 +13,7 @@ static const struct {
 int main(int argc, char **argv)
 {
     size_t count = sizeof scenarios / sizeof scenarios[0];
-    alarm(90);
+    alarm(90 * patience());
     if (argc == 2)
         for (size_t i = 0; i < count; i++)
             if (strcmp(argv[1], scenarios[i].name) == 0) {

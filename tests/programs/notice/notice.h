@@ -24,13 +24,15 @@
     X(main_first) X(threads64) X(clone_vm) X(robust) X(inherit) X(rseq) X(altstack)                \
     X(fork_storm) X(vfork_storm) X(prefork) X(daemon) X(seccomp_strict) X(chroot_setuid)           \
     X(namespaces) X(undumpable) X(stopped) X(exec_twice) X(dump) X(cow_tree) X(wp_uffd)            \
-    X(freed_by_child)
+    X(freed_by_child) X(traced) X(frozen) X(removed) X(hints)
 
 #define DECLARE(name) void scenario_##name(void);
 SCENARIOS(DECLARE)
 #undef DECLARE
 
 /* figures.c */
+/* How many times as long as on a host things may take here. */
+unsigned patience(void);
 void figures_open(const char *scenario);
 /* Opens this process's pagemap: before a chroot, or another wall. */
 void figures_prepare(void);
@@ -42,6 +44,8 @@ void leaves(const char *what, const void *at, size_t pages);
 void leaves_of(pid_t pid, const char *what, const void *at, size_t pages);
 /* Of memory that is in a file or shared: by mincore(2), for the page map does not tell. */
 void leaves_shared(const char *what, void *at, size_t pages);
+/* Whether nine tenths of the mapping there are huge pages now; to be asked right after they were made. */
+void is_huge(const char *what, const void *at, size_t pages);
 /* Waits as long as memory that may leave takes to do so: none of this may. */
 void stays(const char *what, const void *at, size_t pages);
 

@@ -31,7 +31,7 @@ pid_t child(void)
     if (pid < 0)
         FAIL(97, "fork: %s", strerror(errno));
     if (pid == 0)
-        alarm(60);
+        alarm(60 * patience());
     return pid;
 }
 

@@ -3,8 +3,10 @@
 
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -16,6 +18,7 @@
 void scenario_hold(void)
 {
     uint64_t *at = filled(2 * PAGES, 1);
+    say("euid %d", (int)geteuid());
     for (unsigned round = 0; round < 3; round++) {
         leaves("held", at, 2 * PAGES);
         verify(at, 2 * PAGES, 1);
@@ -145,6 +148,55 @@ void scenario_stopped(void)
     verify(at, PAGES, 1);
 }
 
+static void tell_file(const char *folder, const char *name, const char *text)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    int fd = open(path, O_WRONLY);
+    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+        FAIL(97, "%s: %s", path, strerror(errno));
+    close(fd);
+}
+
+/* The same of one whose control group is frozen: version 2's own file, version 1's freezer. */
+void scenario_frozen(void)
+{
+    char folder[96], text[16];
+    int is_v2 = access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0;
+    uint64_t *at = filled(PAGES, 1);
+    snprintf(folder, sizeof folder, "/sys/fs/cgroup/%snotice-%d", is_v2 ? "" : "freezer/", (int)getpid());
+    tell("mkdir", mkdir(folder, 0755));
+    int ends[2];
+    char byte;
+    if (pipe(ends) != 0)
+        FAIL(97, "pipe: %s", strerror(errno));
+    pid_t pid = child();
+    if (pid == 0) {
+        fill(at, PAGES, 2);
+        for (unsigned round = 0; round < 3; round++) {
+            if (read(ends[0], &byte, 1) != 1)
+                _exit(1);
+            verify(at, PAGES, 2);
+        }
+        _exit(0);
+    }
+    snprintf(text, sizeof text, "%d", (int)pid);
+    tell_file(folder, "cgroup.procs", text);
+    for (unsigned round = 0; round < 3; round++) {
+        sleep_us(50000);
+        tell_file(folder, is_v2 ? "cgroup.freeze" : "freezer.state", is_v2 ? "1" : "FROZEN");
+        leaves_of(pid, "of a frozen one", at, PAGES);
+        tell_file(folder, is_v2 ? "cgroup.freeze" : "freezer.state", is_v2 ? "0" : "THAWED");
+        if (write(ends[1], "", 1) != 1)
+            FAIL(97, "write: %s", strerror(errno));
+    }
+    reap(pid);
+    verify(at, PAGES, 1);
+    for (unsigned i = 0; i < 100 && rmdir(folder) != 0; i++)
+        sleep_us(20000);
+    tell("it is gone", access(folder, F_OK) != 0);
+}
+
 /* The core has what is out as well. The caller compares. */
 void scenario_dump(void)
 {
@@ -153,5 +205,6 @@ void scenario_dump(void)
     leaves("dumped", at, PAGES);
     leaves("not dumped", without, PAGES);
     say("%p", (void *)at);
+    say("%p", (void *)without);
     abort();
 }

@@ -1,0 +1,57 @@
+/* What a debugger does to a process whose memory is out: stop it, read, write, step, let go. */
+#include "notice.h"
+
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+static void stopped(pid_t pid)
+{
+    int status;
+    if (waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
+        FAIL(97, "not stopped: 0x%x", (unsigned)status);
+}
+
+void scenario_traced(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    int ends[2];
+    char byte;
+    if (pipe(ends) != 0)
+        FAIL(97, "pipe: %s", strerror(errno));
+    pid_t pid = child();
+    if (pid == 0) {
+        fill(at, PAGES, 2);
+        if (read(ends[0], &byte, 1) != 1)
+            _exit(1);
+        say("written by the debugger: %lu", (unsigned long)at[7]);
+        for (size_t page = 1; page < PAGES; page++)
+            page_check(at + page * WORDS, page, 2);
+        _exit(0);
+    }
+    leaves_of(pid, "before", at, PAGES);
+    tell("PTRACE_ATTACH", ptrace(PTRACE_ATTACH, pid, 0, 0));
+    stopped(pid);
+    leaves_of(pid, "of a traced one", at, PAGES);
+    for (size_t page = 0; page < PAGES; page++) {
+        uint64_t want[WORDS];
+        page_fill(want, page, 2);
+        errno = 0;
+        long word = ptrace(PTRACE_PEEKDATA, pid, at + page * WORDS + 9, 0);
+        if (errno != 0 || (uint64_t)word != want[9])
+            FAIL(99, "page %zu: %lx, %s", page, (unsigned long)word, strerror(errno));
+    }
+    leaves_of(pid, "read by the debugger", at, PAGES);
+    tell("PTRACE_POKEDATA", ptrace(PTRACE_POKEDATA, pid, at + 7, 42L));
+    leaves_of(pid, "written by it", at, PAGES);
+    /* Else the first step would wait for it. */
+    if (write(ends[1], "", 1) != 1)
+        FAIL(97, "write: %s", strerror(errno));
+    for (unsigned step = 0; step < 100; step++) {
+        if (ptrace(PTRACE_SINGLESTEP, pid, 0, 0) != 0)
+            FAIL(97, "PTRACE_SINGLESTEP: %s", strerror(errno));
+        stopped(pid);
+    }
+    tell("PTRACE_DETACH", ptrace(PTRACE_DETACH, pid, 0, 0));
+    reap(pid);
+    verify(at, PAGES, 1);
+}
