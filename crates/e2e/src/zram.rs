@@ -43,6 +43,15 @@ impl Swap {
         swap
     }
 
+    /// It may use so much memory and no more, whatever places it has.
+    ///
+    /// # Panics
+    /// If the kernel does not take it.
+    pub fn limit(&self, mib: u64) {
+        let file = format!("/sys/block/zram{}/mem_limit", self.number);
+        std::fs::write(file, format!("{mib}M")).expect("a limit can be set");
+    }
+
     /// One of our own where there is no swap at all.
     #[must_use]
     pub fn if_none(mib: u64) -> Option<Swap> {

@@ -89,6 +89,27 @@ fn a_frozen_group_is_looked_at_and_parked() {
     let _ = running.touch();
 }
 
+/// A device that takes no more though it has places. (The story: what it refused was told to be out, and stayed in memory.)
+#[test]
+fn compressed_memory_that_is_full() {
+    let _serial = serial();
+    let swap = Swap::new(512);
+    swap.limit(4);
+    let is_alone = zram::areas() == 1;
+    let running = Sleeper::start([], 256);
+    let pid = running.pid().to_string();
+    let reclaim = pagetide::command(["reclaim", &pid, "--all"]).finish(LIMIT);
+    let said = format!("{}{}", reclaim.stdout, reclaim.stderr);
+    assert!(swap.memory_used() <= 5 * MIB);
+    if is_alone {
+        assert!(said.contains("swap is full"), "{said}");
+        assert_eq!(reclaim.status.code(), Some(1), "{said}");
+        // What was on its way when it became full.
+        assert!(swapped(&running) < 128 * MIB, "{said}");
+    }
+    let _ = running.touch();
+}
+
 /// Real swap, really full: what fits leaves, the rest stays, and who asked is told.
 #[test]
 fn swap_that_fills_up_on_the_way() {

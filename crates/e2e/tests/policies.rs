@@ -230,7 +230,6 @@ fn each_policy_acts_under_serve_and_says_so_dry_under_attach() {
     std::fs::write(&file, text).expect("it can be written");
     let tree = Tree::serve(&["--config", &file]);
     let started = RULES.map(|(name, settings)| {
-        tree.make(name);
         let (real, dry) = (
             Sleeper::start(tree.inside(name), 32),
             Sleeper::start([], 32),
