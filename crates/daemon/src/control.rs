@@ -18,12 +18,11 @@ mod tenant;
 pub use client::{ask, manager_of};
 pub use error::ControlError;
 pub use find::{Managed, find, is_anothers, is_held_by_a_stranger, managed, managed_pids};
-pub(crate) use peer::counts_as_we_do;
+pub(crate) use peer::{Peer, counts_as_we_do};
 pub use protocol::{
     Ask, Done, Pong, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, Request, Response, Stat, Stats,
     TenantAsk, TenantRow,
 };
-pub(crate) use server::may_ask;
 pub use server::{Answer, ControlServer};
 pub use tenant::Tenant;
 

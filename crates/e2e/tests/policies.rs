@@ -10,6 +10,7 @@ use e2e::paced::{Pace, Paced};
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
+use e2e::web::listening;
 use e2e::zram::Swap;
 use e2e::{pagetide, proc, wait};
 use serde_json::Value;
@@ -416,6 +417,24 @@ fn an_order_ends_with_its_policy() {
         is_short
     };
     assert!((0..6).any(is_cut_short), "all had left each time");
+}
+
+/// What was done to a tenant stands on its page, with the reason.
+#[test]
+fn actions_are_told_with_their_reasons() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let folder = TempDir::new();
+    let file = folder.file("pagetide.toml");
+    let policy = "policy = { by = \"cold-age\", older-than = \"1s\", every = \"1s\" }\n";
+    std::fs::write(&file, format!("age-every = \"500ms\"\n{policy}")).expect("room");
+    let (tree, place) = listening(&folder, &["--config", &file]);
+    tree.make("web");
+    let _sleeper = Sleeper::start(tree.inside("web"), 32);
+    wait::until("its page says why", LIMIT, || {
+        let page = place.get("/?tenant=/web").body;
+        page.contains("not accessed for 1s (cold-age: every 1s)")
+    });
 }
 
 /// The samples that ship are read as they are.

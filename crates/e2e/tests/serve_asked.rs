@@ -295,6 +295,53 @@ fn another_user_is_told_nothing() {
     assert!(!outcome.status.success() && outcome.stdout.is_empty());
 }
 
+/// Root without CAP_SYS_PTRACE may not trace root's processes, and is told nothing of them. (The story: root of a container was.)
+#[test]
+fn a_root_that_may_not_trace_is_told_nothing() {
+    let _serial = serial();
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    tree.make("a");
+    let sleeper = Sleeper::start(tree.inside("a"), 16);
+    wait::until("its pages are known", SOON, || {
+        tree.line("a/memory.stat", "anon") >= 16 << 20
+    });
+    let less = [
+        "setpriv",
+        "--bounding-set",
+        "-sys_ptrace",
+        "--inh-caps",
+        "-sys_ptrace",
+    ];
+    // The kernel says so, too. (Where memory is it may tell who may watch performance.)
+    let peek = format!(": </proc/{}/mem", sleeper.pid());
+    let peek = Run::new(less.into_iter().chain(["sh", "-c", &peek])).finish(SOON);
+    assert!(!peek.status.success(), "{}", peek.stdout);
+    let own = pagetide::binary();
+    // In a user namespace of its own it has all capabilities, which count for nothing here.
+    let inside = ["unshare", "-Ur"];
+    for (words, inside) in [
+        (&["stat", "/a"][..], &[][..]),
+        (&["report", "/a"], &[]),
+        (&["reclaim", "/a", "--all"], &[]),
+        (&["reclaim", "/a", "--all"], &inside),
+    ] {
+        let argv = less.into_iter().chain(inside.iter().copied());
+        let argv = argv.chain([own.as_str()]);
+        let argv = argv
+            .chain(words.iter().copied())
+            .chain(["--root", tree.root()]);
+        let outcome = Run::new(argv).finish(SOON);
+        assert_eq!(
+            outcome.status.code(),
+            Some(3),
+            "{words:?}: {}{}",
+            outcome.stdout,
+            outcome.stderr
+        );
+    }
+    assert_eq!(sleeper.status("VmSwap"), 0);
+}
+
 /// cat of busybox (Alpine's, an initramfs's) asks for sendfile(2), which reads no further than the size that a file tells:
 /// told 0, it read nothing, and after a write of two bytes, two.
 #[test]

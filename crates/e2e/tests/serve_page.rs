@@ -10,8 +10,7 @@ use e2e::past::{self, Past};
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial, target_dir};
 use e2e::tenants::Tree;
-use e2e::web::{Place, listening};
-use e2e::zram::Swap;
+use e2e::web::Place;
 use e2e::{browser, pagetide, programs, wait};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -128,24 +127,6 @@ fn has_picture(place: &Place, tenant: &str, range: &str) -> bool {
     let page = place.get(&format!("/?tenant={tenant}&range={range}")).body;
     let heat = page.split_once("Page age over time");
     heat.is_some_and(|(_, rest)| rest.contains("<path") || rest.contains("<rect"))
-}
-
-/// What was done to a tenant stands on its page, with the reason.
-#[test]
-fn actions_are_told_with_their_reasons() {
-    let _serial = serial();
-    let _swap = Swap::new(256);
-    let folder = TempDir::new();
-    let file = folder.file("pagetide.toml");
-    let policy = "policy = { by = \"cold-age\", older-than = \"1s\", every = \"1s\" }\n";
-    std::fs::write(&file, format!("age-every = \"500ms\"\n{policy}")).expect("room");
-    let (tree, place) = listening(&folder, &["--config", &file]);
-    tree.make("web");
-    let _sleeper = Sleeper::start(tree.inside("web"), 32);
-    wait::until("its page says why", SOON, || {
-        let page = place.get("/?tenant=/web").body;
-        page.contains("not accessed for 1s (cold-age: every 1s)")
-    });
 }
 
 /// Ended or killed, what was seen is there again; a file that is none is put aside and told of, and nobody is kept from

@@ -51,7 +51,9 @@ void scenario_traced(void)
             FAIL(97, "PTRACE_SINGLESTEP: %s", strerror(errno));
         stopped(pid);
     }
-    tell("PTRACE_DETACH", ptrace(PTRACE_DETACH, pid, 0, 0));
+    if (ptrace(PTRACE_DETACH, pid, 0, 0) != 0)
+        FAIL(97, "PTRACE_DETACH: %s", strerror(errno));
     reap(pid);
+    tell("detached", 0);
     verify(at, PAGES, 1);
 }

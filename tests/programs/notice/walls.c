@@ -162,6 +162,8 @@ static void tell_file(const char *folder, const char *name, const char *text)
 void scenario_frozen(void)
 {
     char folder[96], text[16];
+    /* The longest that three waits take: ended in the middle, it would leave a frozen child. */
+    alarm(200 * patience());
     int is_v2 = access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0;
     uint64_t *at = filled(PAGES, 1);
     snprintf(folder, sizeof folder, "/sys/fs/cgroup/%snotice-%d", is_v2 ? "" : "freezer/", (int)getpid());

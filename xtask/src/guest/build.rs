@@ -125,6 +125,27 @@ pub(super) fn c_programs(sources: &Path) -> Result<Vec<GuestFile>, String> {
     Ok(built)
 }
 
+/// What the end-to-end tests try on programs, each a folder of sources.
+pub(super) fn c_folders() -> Result<Vec<GuestFile>, String> {
+    let mut built = Vec::new();
+    for name in ["notice", "hostile"] {
+        let sources = root().join("tests/programs").join(name);
+        let program = programs()?.join(name);
+        let files = names(&sources, ".c")?
+            .into_iter()
+            .map(|one| sources.join(one + ".c"));
+        let mut args: Vec<std::ffi::OsString> = ["-O2", "-static", "-pthread", "-o"]
+            .map(Into::into)
+            .to_vec();
+        args.push(program.clone().into());
+        args.extend(files.map(Into::into));
+        args.push("-lm".into());
+        output("cc", &args, &root(), COMPILE_LIMIT)?;
+        built.push(GuestFile::read(&program, &format!("files/{name}"))?);
+    }
+    Ok(built)
+}
+
 /// The names, sorted and without it, of the files in a folder that have this ending.
 pub(super) fn names(folder: &Path, ending: &str) -> Result<Vec<String>, String> {
     let entries = std::fs::read_dir(folder)

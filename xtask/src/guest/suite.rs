@@ -85,6 +85,9 @@ fn scripts(wanted: &[String]) -> Result<Vec<String>, String> {
     Ok(names.into_iter().map(|name| name + ".sh").collect())
 }
 
+/// The script that needs what [`build::c_folders`] makes.
+const PROGRAMS: &str = "46-notice";
+
 fn stem(name: &str) -> String {
     name.strip_suffix(".sh").unwrap_or(name).to_owned()
 }
@@ -95,6 +98,9 @@ fn files(names: &[String], options: &Options) -> Result<Vec<GuestFile>, String> 
     let mut files = vec![runner::program()];
     files.extend(build::programs_of_tests()?);
     files.extend(build::c_programs(&folder)?);
+    if names.iter().any(|name| stem(name) == PROGRAMS) {
+        files.extend(build::c_folders()?);
+    }
     files.extend(options.files()?);
     for name in names.iter().map(String::as_str).chain([LIBRARY]) {
         let path = format!("{}/{name}", runner::FOLDER);

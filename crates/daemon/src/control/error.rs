@@ -80,7 +80,7 @@ impl ControlError {
                     root.display()
                 ),
             },
-            ControlError::Denied { .. } => "run the command as that user, or as root, where processes have the same numbers (not in a container of its own)".to_owned(),
+            ControlError::Denied { .. } => "run the command as that user, or as root that may trace processes (CAP_SYS_PTRACE), where they have the same numbers (not in a container of its own)".to_owned(),
             ControlError::Impostor { tenant, .. } => {
                 let name = tenant.socket_name();
                 format!("find it with `ss -xlp | grep {name}` and end it")

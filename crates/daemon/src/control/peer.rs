@@ -12,16 +12,35 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// Its process and user, as of the connect.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
+pub(crate) struct Peer {
     /// 0 if our pid namespace has no number for it.
     pub(super) pid: u32,
     pub(super) uid: u32,
 }
 
 impl Peer {
-    pub(super) fn of(stream: &UnixStream) -> io::Result<Peer> {
+    pub(crate) fn of(stream: &UnixStream) -> io::Result<Peer> {
         let (pid, uid) = start::peer(stream.as_fd())?;
         Ok(Peer { pid, uid })
+    }
+
+    /// Whether it may see what `owner`'s manager tells, and have it act: the user itself, and root that may trace processes, where we may ourselves. (The
+    /// story: root of a container without CAP_SYS_PTRACE, which may read nothing of the host's processes, was told their ages and paged them out.)
+    pub(crate) fn may_ask(self, owner: u32) -> bool {
+        let is_user = self.uid == owner && owner != 0;
+        let may_trace_too = || self.has_our_users() && may_trace(&self.pid.to_string());
+        is_user || self.uid == 0 && (!may_trace("self") || may_trace_too())
+    }
+
+    /// Capabilities count in the user namespace of who has them: whoever makes one has all of them there.
+    fn has_our_users(self) -> bool {
+        let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user"));
+        match (of("self"), of(&self.pid.to_string())) {
+            (Ok(ours), Ok(its)) => ours == its,
+            // A kernel without user namespaces has no such file of anybody.
+            (Err(error), _) => error.kind() == io::ErrorKind::NotFound,
+            _ => false,
+        }
     }
 
     /// Whether what it says of processes is of ours. One that has ended is not known to.
@@ -41,6 +60,16 @@ fn has_one_number(pid: u32) -> bool {
     let numbers = about.lines().find_map(|line| line.strip_prefix("NSpid:"));
     // All of them in one word is ours alone; 0 stands for a process that the /proc that is mounted does not know.
     numbers.is_some_and(|numbers| numbers.trim() == pid.to_string())
+}
+
+/// Whether a process has CAP_SYS_PTRACE. Of one that has ended, or that our /proc does not know, nothing is known.
+fn may_trace(pid: &str) -> bool {
+    /// linux/capability.h
+    const SYS_PTRACE: u32 = 19;
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let set = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set >> SYS_PTRACE & 1 == 1)
 }
 
 /// Whether a process is in the pid namespace of our /proc: the numbers that it has for others are ours.

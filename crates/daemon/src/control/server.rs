@@ -196,7 +196,7 @@ impl ControlServer {
 }
 
 impl Client {
-    /// Root and the manager's own user may ask; others are told whose it is, and so is whoever is in another pid namespace. (The story: root of
+    /// Root that may trace processes and the manager's own user may ask; others are told whose it is, and so is whoever is in another pid namespace. (The story: root of
     /// a container with the host's network had its own limits lifted.)
     fn admit(stream: UnixStream, owner: u32) -> Option<Client> {
         stream.set_nonblocking(true).ok()?;
@@ -206,7 +206,7 @@ impl Client {
             since: Instant::now(),
             phase: Phase::Reading(Vec::new()),
         };
-        if !may_ask(peer.uid, owner) || !peer.is_near() {
+        if !peer.may_ask(owner) || !peer.is_near() {
             client.answer(&Response::Denied { owner });
         }
         Some(client)
@@ -306,11 +306,6 @@ impl Client {
             _ => self.phase = Phase::Done,
         }
     }
-}
-
-/// Root, and the user the manager runs as.
-pub(crate) const fn may_ask(uid: u32, owner: u32) -> bool {
-    uid == 0 || uid == owner
 }
 
 /// Writes `line` from `written` on as far as the socket takes it. Rust ignores SIGPIPE, so a client

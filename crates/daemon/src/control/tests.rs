@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::server::{CLIENTS_MAX, may_ask};
+use super::peer::Peer;
+use super::server::CLIENTS_MAX;
 use super::*;
 use crate::error::Error;
 use crate::options::Limits;
@@ -309,8 +310,16 @@ fn a_client_does_not_wait_for_ever() {
 
 #[test]
 fn only_root_and_the_owner_may_ask() {
+    let us = std::process::id();
+    let may_ask = |uid, owner| Peer { pid: us, uid }.may_ask(owner);
     assert!(may_ask(0, 1000) && may_ask(1000, 1000) && may_ask(0, 0));
     assert!(!may_ask(1001, 1000) && !may_ask(1000, 0));
+    // Who has ended cannot be asked whether it may trace; where we may not either, root's number is enough.
+    let text = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let set = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = u64::from_str_radix(set.unwrap_or_default().trim(), 16).expect("a set");
+    let traces = set >> 19 & 1 == 1;
+    assert_eq!(Peer { pid: 0, uid: 0 }.may_ask(0), !traces);
 }
 
 proptest! {

@@ -20,7 +20,7 @@ use super::client::Client;
 use super::gate::Gate;
 use super::stream::Stream;
 use super::token::Token;
-use crate::control::may_ask;
+use crate::control::Peer;
 use crate::error::Error;
 
 /// Clients that the kernel keeps until we ask for them, as the standard library's listeners have it.
@@ -117,12 +117,15 @@ impl Listener {
             Socket::Unix { listener, .. } => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                let peer = rustix::net::sockopt::socket_peercred(&stream)?.uid.as_raw();
+                let may_ask = Peer::of(&stream)?.may_ask(self.owner);
                 let stream = Stream::Unix(stream);
-                if may_ask(peer, self.owner) {
+                if may_ask {
                     return Ok(Client::new(stream, gate, now));
                 }
-                let why = format!("only root and the user {} may ask here", self.owner);
+                let why = format!(
+                    "only root (with CAP_SYS_PTRACE) and the user {} may ask here",
+                    self.owner
+                );
                 let answer = Answer::line(Status::Forbidden, &why);
                 Ok(Client::refused(stream, gate, &answer, now))
             }

@@ -100,11 +100,6 @@ pub(crate) fn told(curve: &RefaultCurve) -> Option<Curve> {
     let mut sizes: Vec<Pages> = (0..=STEPS)
         .map(|step| Pages(from.0.min(to.0) + span * step / STEPS))
         .collect();
-    // The edge of what is in use is sharp: what holds from a few pages below the top on would fall between two even steps. (The story: programs that used one
-    // half of their memory evenly were recommended no limit.)
-    let bits = span.checked_ilog2().map_or(0, |bits| bits + 1);
-    sizes.extend((0..bits).map(|bit| Pages(to.0 - (1 << bit))));
-    sizes.sort_unstable();
     sizes.dedup();
     // The largest is what was seen by the last look, before which it had no time to miss anything.
     let points = sizes.into_iter().filter(|size| size.0 > 0).map(point);
@@ -173,37 +168,6 @@ mod tests {
             curve.look(seen.into_look(number * 10_000, 0));
         }
         assert_eq!(curve.untouched(), Pages(90));
-    }
-
-    /// Of 28,000 pages each is used every ten seconds, and of as many others one: with a few pages less than are in use all of it comes back.
-    #[test]
-    fn a_working_set_with_a_sharp_edge_is_recommended() {
-        const HOT: u64 = 28_000;
-        let mut curve = RefaultCurve::default();
-        for look in 0..60_u64 {
-            let now = look * 10_000;
-            let before = now.saturating_sub(10_000);
-            // Those that were used once, by when; all others at the first look.
-            let rare = (1..look).map(|past| (past * 10_000, 1));
-            let rest = (0, 2 * HOT - if look == 0 { 0 } else { HOT + look });
-            let in_use = (now, if look == 0 { 0 } else { HOT + 1 });
-            let mut pages: BTreeMap<u64, u64> = [rest].into_iter().chain(rare).collect();
-            *pages.entry(now).or_insert(0) += in_use.1;
-            let again: BTreeMap<u64, u64> = match look {
-                0 => BTreeMap::new(),
-                1 => BTreeMap::from([(0, HOT + 1)]),
-                _ => BTreeMap::from([(0, 1), (before, HOT)]),
-            };
-            let seen = Seen {
-                pages,
-                again,
-                ..Seen::default()
-            };
-            curve.look(seen.into_look(now, 0));
-        }
-        let told = told(&curve).expect("looks");
-        let size = told.recommended.expect("one").bytes / 4096;
-        assert!((HOT..HOT + 60).contains(&size), "{size}");
     }
 
     #[test]
