@@ -31,14 +31,23 @@ fn what_was_idle_for_so_long_leaves_and_the_rest_stays() {
     std::thread::sleep(Duration::from_secs(4));
     for running in [alone, managed] {
         let pid = running.pid().to_string();
-        let reclaim = pagetide::command(["reclaim", &pid, "--older-than", "2s"]).finish(LIMIT);
-        assert_eq!(reclaim.status.code(), Some(0), "{}", reclaim.stderr);
-        let out = swapped(running.pid());
-        assert!(
-            (COLD / 100 * 95..COLD + (8 << 20)).contains(&out),
-            "the kernel says {out} bytes of {pid} are out: {}",
-            reclaim.stdout
-        );
+        let reclaim = || {
+            let words = ["reclaim", &pid, "--older-than", "2s"];
+            let reclaim = pagetide::command(words).finish(LIMIT);
+            assert_eq!(reclaim.status.code(), Some(0), "{}", reclaim.stderr);
+            let out = swapped(running.pid());
+            let said = format!("{out} bytes of {pid} are out: {}", reclaim.stdout);
+            assert!(out < COLD + (8 << 20), "{said}");
+            // Beside others bits cannot be cleared in time now and then, or somebody else's work hides them: then that is said, and it is tried again.
+            let has_left = out >= COLD / 100 * 95;
+            assert!(has_left || said.contains("of unknown age: "), "{said}");
+            if !has_left {
+                let why = pagetide::command(["report", &pid, "--for", "3s", "--json"]);
+                eprintln!("{said}{}", why.finish(LIMIT).stdout);
+            }
+            has_left
+        };
+        assert!((0..5).any(|_| reclaim()), "it does not leave");
     }
 }
 

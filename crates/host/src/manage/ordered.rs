@@ -39,9 +39,7 @@ impl Ordered {
             took,
         }
     }
-}
 
-impl Ordered {
     /// What it came to until now.
     pub(super) fn tally(&self) -> &Tally {
         &self.tally
