@@ -28,6 +28,18 @@ pub struct Tree {
     options: Vec<String>,
 }
 
+/// A configuration by which every tenant gives what it has not used for a second, each second.
+///
+/// # Panics
+/// If it cannot be written.
+#[must_use]
+pub fn gives_what_is_cold(folder: &TempDir) -> String {
+    let file = folder.file("pagetide.toml");
+    let policy = "policy = { by = \"cold-age\", older-than = \"1s\", every = \"1s\" }\n";
+    std::fs::write(&file, format!("age-every = \"500ms\"\n{policy}")).expect("room");
+    file
+}
+
 impl Tree {
     /// `pagetide serve OPTIONS`, mounted.
     ///

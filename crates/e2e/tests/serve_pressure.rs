@@ -7,7 +7,7 @@ use e2e::guard::Run;
 use e2e::programs;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::Tree;
+use e2e::tenants::{Tree, gives_what_is_cold};
 use e2e::wait;
 use e2e::zram::Swap;
 
@@ -68,9 +68,7 @@ fn that_swap_is_full_is_said() {
     let _serial = serial();
     let _swap = Swap::new(8);
     let folder = TempDir::new();
-    let file = folder.file("pagetide.toml");
-    let policy = "policy = { by = \"cold-age\", older-than = \"1s\", every = \"1s\" }\n";
-    std::fs::write(&file, format!("age-every = \"500ms\"\n{policy}")).expect("room");
+    let file = gives_what_is_cold(&folder);
     let tree = Tree::serve(&["--config", &file]);
     tree.make("a");
     let _idle = Sleeper::start(tree.inside("a"), 64);

@@ -2,22 +2,13 @@
 #include "notice.h"
 
 #include <sys/ptrace.h>
-#include <sys/wait.h>
-
-static void stopped(pid_t pid)
-{
-    int status;
-    if (waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
-        FAIL(97, "not stopped: 0x%x", (unsigned)status);
-}
 
 void scenario_traced(void)
 {
     uint64_t *at = filled(PAGES, 1);
     int ends[2];
     char byte;
-    if (pipe(ends) != 0)
-        FAIL(97, "pipe: %s", strerror(errno));
+    channel(ends);
     pid_t pid = child();
     if (pid == 0) {
         fill(at, PAGES, 2);
@@ -30,7 +21,7 @@ void scenario_traced(void)
     }
     leaves_of(pid, "before", at, PAGES);
     tell("PTRACE_ATTACH", ptrace(PTRACE_ATTACH, pid, 0, 0));
-    stopped(pid);
+    await_stop(pid);
     leaves_of(pid, "of a traced one", at, PAGES);
     for (size_t page = 0; page < PAGES; page++) {
         uint64_t want[WORDS];
@@ -49,7 +40,7 @@ void scenario_traced(void)
     for (unsigned step = 0; step < 100; step++) {
         if (ptrace(PTRACE_SINGLESTEP, pid, 0, 0) != 0)
             FAIL(97, "PTRACE_SINGLESTEP: %s", strerror(errno));
-        stopped(pid);
+        await_stop(pid);
     }
     if (ptrace(PTRACE_DETACH, pid, 0, 0) != 0)
         FAIL(97, "PTRACE_DETACH: %s", strerror(errno));

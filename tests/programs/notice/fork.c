@@ -126,8 +126,7 @@ void scenario_daemon(void)
 {
     int ends[2];
     char word[8] = "";
-    if (pipe(ends) != 0)
-        FAIL(97, "pipe: %s", strerror(errno));
+    channel(ends);
     pid_t pid = child();
     if (pid == 0) {
         setsid();

@@ -66,6 +66,10 @@ void tell(const char *what, long result);
 /* fork(2); the child ends with 0 if nothing was wrong, and reap() sees to that. */
 pid_t child(void);
 void reap(pid_t pid);
+/* Waits until a child has stopped, by a signal or for its tracer. */
+void await_stop(pid_t pid);
+/* pipe(2). */
+void channel(int ends[2]);
 void say_mappings(void);
 
 #endif

@@ -42,6 +42,19 @@ void reap(pid_t pid)
         FAIL(99, "a child: wait status 0x%x", (unsigned)status);
 }
 
+void await_stop(pid_t pid)
+{
+    int status = 0;
+    if (waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status))
+        FAIL(97, "not stopped: 0x%x", (unsigned)status);
+}
+
+void channel(int ends[2])
+{
+    if (pipe(ends) != 0)
+        FAIL(97, "pipe: %s", strerror(errno));
+}
+
 void say_mappings(void)
 {
     char line[512], range[64], rights[8], offset[32];

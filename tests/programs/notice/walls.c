@@ -45,8 +45,7 @@ void scenario_seccomp_strict(void)
     uint64_t *at = filled(PAGES, 1);
     int ends[2];
     char byte;
-    if (pipe(ends) != 0)
-        FAIL(97, "pipe: %s", strerror(errno));
+    channel(ends);
     pid_t pid = child();
     if (pid == 0) {
         fill(at, PAGES, 2);
@@ -128,7 +127,6 @@ void scenario_undumpable(void)
 void scenario_stopped(void)
 {
     uint64_t *at = filled(PAGES, 1);
-    int status;
     pid_t pid = child();
     if (pid == 0) {
         fill(at, PAGES, 2);
@@ -139,8 +137,7 @@ void scenario_stopped(void)
         _exit(0);
     }
     for (unsigned round = 0; round < 3; round++) {
-        if (waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status))
-            FAIL(97, "not stopped: 0x%x", (unsigned)status);
+        await_stop(pid);
         leaves_of(pid, "of a stopped one", at, PAGES);
         kill(pid, SIGCONT);
     }
@@ -170,8 +167,7 @@ void scenario_frozen(void)
     tell("mkdir", mkdir(folder, 0755));
     int ends[2];
     char byte;
-    if (pipe(ends) != 0)
-        FAIL(97, "pipe: %s", strerror(errno));
+    channel(ends);
     pid_t pid = child();
     if (pid == 0) {
         fill(at, PAGES, 2);

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 
+use host::system::rights::effective;
 use host::system::{Proc, start};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -66,10 +67,8 @@ fn has_one_number(pid: u32) -> bool {
 fn may_trace(pid: &str) -> bool {
     /// linux/capability.h
     const SYS_PTRACE: u32 = 19;
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let set = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    set.is_some_and(|set| set >> SYS_PTRACE & 1 == 1)
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    effective(&status) >> SYS_PTRACE & 1 == 1
 }
 
 /// Whether a process is in the pid namespace of our /proc: the numbers that it has for others are ours.

@@ -54,16 +54,17 @@ pub(super) struct Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let is_there = || fuse_at(&mounts(), &self.at) == self.device;
+        let is_there = |mounts: &[u8]| fuse_at(mounts, &self.at) == self.device;
+        let before = mounts();
         // Its end unmounts whatever is at that place, which may be another's by now.
         // (What cannot be read is taken for ours: else it would stay, and answer nothing.)
-        if self.device.is_some() && !mounts().is_empty() && !is_there() {
+        if self.device.is_some() && !before.is_empty() && !is_there(&before) {
             std::mem::forget(self.session.take());
             return;
         }
         drop(self.session.take());
         // Where somebody's working directory or open file is below it, it is still there, and would answer nothing any more.
-        if self.device.is_some() && is_there() {
+        if self.device.is_some() && is_there(&mounts()) {
             let _ = unmount(&self.at, UnmountFlags::DETACH);
         }
     }

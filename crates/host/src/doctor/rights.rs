@@ -4,7 +4,7 @@
 //! of the kernel ask in the initial user namespace, where a capability of another says nothing.
 
 use super::Finding;
-use crate::system::rights::other_user_namespace;
+use crate::system::rights::{effective, other_user_namespace};
 
 /// See capabilities(7); numbers as in linux/capability.h.
 const DAC_OVERRIDE: Capability = Capability(1, "CAP_DAC_OVERRIDE");
@@ -173,14 +173,6 @@ impl Rights {
     }
 }
 
-/// `CapEff` of a status text.
-fn effective(status: &str) -> u64 {
-    let field = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    field
-        .and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
-        .unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::State;
@@ -242,14 +234,5 @@ mod tests {
             findings[0].detail.contains("CAP_DAC_READ_SEARCH"),
             "{findings:?}"
         );
-    }
-
-    #[test]
-    fn the_effective_set_is_read() {
-        assert_eq!(
-            effective("Name:\tx\nCapPrm:\tff\nCapEff:\t0000000000000003\n"),
-            3
-        );
-        assert_eq!(effective("CapEff:\tx\n"), 0);
     }
 }

@@ -4,6 +4,7 @@
 //! counted once ([`Manager::add`]) and said with its reason. What the kernel takes because we ask for it (page cache, pages that
 //! several processes map) is its own choice, and is not counted as ours.
 
+use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -266,18 +267,20 @@ impl Manager {
 
     /// Page cache that nobody maps, where it is part of what is used.
     fn unmapped_cache(&self, wanted: Pages) -> Pages {
-        let wall = self.wall.as_ref().filter(|_| wanted > Pages(0));
-        let wall = wall.filter(|wall| room::is_charged(&self.driver.watch, wall, &self.outside));
-        let bytes = wall.and_then(|wall| wall.cache_unmapped().ok());
-        Pages(bytes.unwrap_or(0) / 4096)
+        self.of_charge(wanted, Wall::cache_unmapped)
     }
 
     /// What of its usage the kernel frees by itself as soon as somebody needs memory.
     fn spare(&self, usage: Pages) -> Pages {
-        let wall = self.wall.as_ref().filter(|_| usage > Pages(0));
+        let proc = self.driver.watch.proc();
+        self.of_charge(usage, |wall| wall.spare(proc.has_slow_swap()))
+    }
+
+    /// What the wall tells (bytes) of its charge, where that is part of what is used and there is anything to tell it for.
+    fn of_charge(&self, wanted: Pages, told: impl FnOnce(&Wall) -> io::Result<u64>) -> Pages {
+        let wall = self.wall.as_ref().filter(|_| wanted > Pages(0));
         let wall = wall.filter(|wall| room::is_charged(&self.driver.watch, wall, &self.outside));
-        let slow = self.driver.watch.proc().has_slow_swap();
-        let bytes = wall.and_then(|wall| wall.spare(slow).ok());
+        let bytes = wall.and_then(|wall| told(wall).ok());
         Pages(bytes.unwrap_or(0) / 4096)
     }
 

@@ -23,6 +23,15 @@ pub fn without<T>(given_up: CapabilitySet, act: impl FnOnce() -> T) -> T {
     done
 }
 
+/// `CapEff` of a status text, a bit for each capability; 0 where it does not tell.
+#[must_use]
+pub fn effective(status: &str) -> u64 {
+    let field = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    field
+        .and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
 /// The `uid_map` of our user namespace, if that is not the initial one: capabilities do not reach the host from another.
 #[must_use]
 pub fn other_user_namespace() -> Option<String> {
@@ -46,6 +55,15 @@ fn other_namespace(link: Option<&str>, map: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_effective_set_is_read() {
+        assert_eq!(
+            effective("Name:\tx\nCapPrm:\tff\nCapEff:\t0000000000000003\n"),
+            3
+        );
+        assert_eq!(effective("CapEff:\tx\n"), 0);
+    }
 
     #[test]
     fn only_the_first_user_namespace_has_its_number() {

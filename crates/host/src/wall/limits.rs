@@ -332,8 +332,12 @@ impl Wall {
     /// # Errors
     /// If it cannot be read.
     pub fn cache_unmapped(&self) -> io::Result<u64> {
-        let text = self.read("memory.stat")?;
-        let cache = parse_cache(&text, self.version())
+        self.cache_in(&self.read("memory.stat")?)
+    }
+
+    /// The same of a text of memory.stat.
+    fn cache_in(&self, text: &[u8]) -> io::Result<u64> {
+        let cache = parse_cache(text, self.version())
             .as_ref()
             .map(Cache::unmapped_file_least);
         cache.ok_or_else(|| self.told("memory.stat", Errno::INVAL))
@@ -345,11 +349,12 @@ impl Wall {
     /// # Errors
     /// If it cannot be read.
     pub fn spare(&self, has_slow_swap: bool) -> io::Result<u64> {
+        let text = self.read("memory.stat")?;
         let written = match has_slow_swap {
-            true => self.written()?,
+            true => self.written_in(&text),
             false => 0,
         };
-        Ok(self.cache_unmapped()? + written)
+        Ok(self.cache_in(&text)? + written)
     }
 
     /// The second part of it.
@@ -357,8 +362,11 @@ impl Wall {
     /// # Errors
     /// If it cannot be read.
     pub fn written(&self) -> io::Result<u64> {
-        let text = self.read("memory.stat")?;
-        Ok(parse_written(&text, self.version()).unwrap_or(0))
+        Ok(self.written_in(&self.read("memory.stat")?))
+    }
+
+    fn written_in(&self, text: &[u8]) -> u64 {
+        parse_written(text, self.version()).unwrap_or(0)
     }
 
     /// Processes of it that the kernel killed for want of memory; on version 1 not those of groups below.
