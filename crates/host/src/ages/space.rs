@@ -58,6 +58,8 @@ pub struct Space {
     first: Option<(u64, u64)>,
     /// Why bits were not cleared after the last reading.
     pub(super) not_cleared: [Option<Hidden>; 2],
+    /// The same of the reading before: what was told by the last one goes by that.
+    was_not_cleared: [Option<Hidden>; 2],
     /// The source has no bits.
     pub(super) no_source: Option<Hidden>,
     pub(super) pace: Pace,
@@ -93,6 +95,7 @@ impl Space {
             found: Found::default(),
             first: None,
             not_cleared: [None; 2],
+            was_not_cleared: [None; 2],
             no_source: None,
             pace: Pace::default(),
             trusted: [false; 2],
@@ -177,7 +180,8 @@ impl Space {
             return Some(Hidden::Contested);
         }
         let foreign = (self.found.vague > 0).then_some(Hidden::Foreign);
-        self.not_cleared.into_iter().flatten().max().or(foreign)
+        let kept = self.not_cleared.into_iter().chain(self.was_not_cleared);
+        kept.flatten().max().or(foreign)
     }
 
     /// Whether it did nothing since the last reading, and so had no page fault either; memory may have been taken from it
@@ -198,6 +202,7 @@ impl Space {
     /// It is about to be read, and did nothing since before the last reading (`has_rested`): a bit that is set was set then. So
     /// what it tells is known, and no page looks older than it is; nor does one count as used again.
     pub(super) fn begin_reading(&mut self, has_rested: bool) {
+        self.was_not_cleared = self.not_cleared;
         self.rested = has_rested;
         if has_rested {
             self.trusted = [true; 2];
@@ -294,5 +299,19 @@ mod tests {
         assert!(space.may_spare(true) && !space.may_spare(false));
         space.not_cleared[1] = Some(Hidden::Stall(Duration::from_millis(9)));
         assert!(!space.may_spare(true));
+    }
+
+    /// (The story: of what was cleared at last, once clearing had been thought to take too long, ages were said to be unknown for its being
+    /// shared with another process.)
+    #[test]
+    fn what_was_told_of_bits_that_were_left_set_says_why() {
+        let mut space = Space::new(crate::books::Books::new(0).add_owner().expect("the first"));
+        let why = Some(Hidden::Stall(Duration::from_millis(9)));
+        space.not_cleared[0] = why;
+        space.begin_reading(false);
+        space.not_cleared[0] = None;
+        assert_eq!(space.why_unknown(), why);
+        space.begin_reading(false);
+        assert_eq!(space.why_unknown(), None);
     }
 }
