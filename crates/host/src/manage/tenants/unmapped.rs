@@ -66,9 +66,13 @@ impl Tenants {
         }
     }
 
-    /// How much of its unmapped page cache is older than everything else that would be left of it if so many bytes went.
+    /// How much of its unmapped page cache is older than everything else that would be left of it if so many bytes went; of files that is,
+    /// for to drop what lies in tmpfs is to page it out.
     pub(super) fn cache_to_take(&self, memcg: MemcgId, bytes: u64) -> u64 {
+        let of_files = |tenant: &Tenant| tenant.wall.cache_unmapped().ok();
+        let of_files = self.tenants.get(&memcg).and_then(of_files);
         let part = self.cache_among_oldest(memcg, bytes);
+        let part = part.min(of_files.unwrap_or(0));
         match part < LEAST || self.below(memcg).len() > 1 {
             true => 0,
             false => part,
@@ -194,8 +198,10 @@ fn drop_in_steps(wall: &Wall, left: &mut u64, pause: &Pause) -> u64 {
     got
 }
 
+/// Files in tmpfs are told with the others: the tenant is charged for both. (The story: what a database had mapped of its shared memory was
+/// missing in its ages once more, as page cache.)
 fn note(ages: &mut [CacheAges], now: u64, caches: &[Cache]) {
     for (ages, cache) in ages.iter_mut().zip(caches) {
-        ages.note(now, cache.unmapped_file_least());
+        ages.note(now, cache.unmapped());
     }
 }
