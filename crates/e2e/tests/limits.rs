@@ -243,7 +243,16 @@ fn a_dry_run_pages_nothing_out() {
     // Who asked its manager was told that nothing could leave.
     let sleeper = Sleeper::start([], 64);
     let pid = sleeper.pid().to_string();
-    let tries = ["attach", "--dry-run", "--evict-older-than", "1h", &pid].map(str::to_owned);
+    let tries = [
+        "attach",
+        "--dry-run",
+        "--evict-older-than",
+        "1h",
+        "--age-every",
+        "500ms",
+        &pid,
+    ]
+    .map(str::to_owned);
     let tries = pagetide::command(tries).start();
     wait::until("it is managed", Duration::from_secs(60), || {
         pagetide::on("stat", sleeper.pid()).status.success()
@@ -262,16 +271,18 @@ fn a_dry_run_pages_nothing_out() {
         "60M",
         "--evict-older-than",
         "1s",
+        "--age-every",
+        "500ms",
     ];
     let would = |pid| {
-        let actions = pagetide::report(pid)["actions"].to_string();
-        actions.contains("would page out")
+        let report = pagetide::try_report(pid);
+        report.is_some_and(|report| report["actions"].to_string().contains("would page out"))
     };
     let (outcome, report) = twins(&options, "an action", would);
     assert_eq!(said(&outcome, "swapped"), 0);
     assert_eq!(number(&report, "evicted_pages"), 0);
     // What a limit alone would do was told to nobody.
-    let options = ["--dry-run", "--memory-max", "60M"];
+    let options = ["--dry-run", "--memory-max", "60M", "--age-every", "500ms"];
     let (_, report) = twins(&options, "an action for the limit", would);
     let actions = report["actions"].to_string();
     assert!(actions.contains("would page out"), "{report:#}");

@@ -248,7 +248,7 @@ fn threads_that_announce_without_a_pause() {
         ],
     ] {
         let program = programs::c("stampede");
-        let argv = [program.as_str(), "--ms", "1000"].into_iter().chain(more);
+        let argv = [program.as_str(), "--ms", "500"].into_iter().chain(more);
         let run = Run::new(argv);
         let outcome = pagetide::run(&POLICY, &run).finish(SOON);
         let said = &outcome.stderr;

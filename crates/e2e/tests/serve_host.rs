@@ -321,7 +321,7 @@ fn who_is_reclaimed_by_hand_is_let_go_of_first() {
     let host = MemoryGroup::new();
     let group = host.below();
     let program = inside(&group, 48);
-    let tree = Tree::serve_host(&host, &["--age-every", "4s"]);
+    let tree = Tree::serve_host(&host, &["--age-every", "2s"]);
     let at = format!("host/{}", name(&group));
     wait::until("serve looks at it", SOON, || anon(&tree, &at) >= 48 * MIB);
     // Some pages of files are among those that leave.
