@@ -365,3 +365,90 @@ fn who_asks_for_much_page_cache_can_be_interrupted_and_holds_nobody_up() {
     // What was asked for is over, and the next is answered.
     assert_eq!(tree.try_write("b/memory.reclaim", "1m"), Err(TRY_AGAIN));
 }
+
+/// Processes that end while they are walked, reclaimed, moved and limited; others begin at once, some with their numbers. Nothing of the
+/// former is done to these, and nothing of either is left.
+#[test]
+fn who_ends_at_any_moment_leaves_nothing() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let tree = Tree::serve(&["--age-every", "100ms"]);
+    ["a", "b"].iter().for_each(|name| tree.make(name));
+    let mut before = 0;
+    for number in 0..30u64 {
+        let one = Sleeper::start(tree.inside("a"), 16);
+        let pid = one.pid();
+        std::thread::scope(|scope| {
+            scope.spawn(|| match number % 3 {
+                0 => tree.try_write("a/memory.reclaim", "12m").ok(),
+                1 => tree.try_write("b/cgroup.procs", &pid.to_string()).ok(),
+                _ => tree.try_write("a/memory.max", "8m").ok(),
+            });
+            std::thread::sleep(Duration::from_micros(number * 1500));
+            e2e::guard::send(pid, rustix::process::Signal::KILL);
+        });
+        drop(one);
+        // The next one has the same number where nobody else was faster.
+        let _ = std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string());
+        let next = Sleeper::start([], 4);
+        std::thread::sleep(Duration::from_millis(120));
+        assert_eq!(next.status("VmSwap"), 0, "round {number}");
+        for tenant in ["a", "b"] {
+            assert!(!pids(&tree, tenant).contains(&next.pid()), "round {number}");
+        }
+        let _ = next.touch();
+        tree.write("a/memory.max", "max");
+        // What it opens at its first looks stays open.
+        if number == 2 {
+            drop(next);
+            before = open_files(&tree);
+        }
+    }
+    wait::until("nothing of them is open", SOON, || {
+        open_files(&tree) <= before
+    });
+    wait::until("nothing of them is told", SOON, || {
+        tree.line("memory.stat", "anon") < MIB
+    });
+}
+
+/// All files below a directory.
+fn files(of: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(of).expect("it is there").flatten();
+    let (below, mut found): (Vec<_>, Vec<_>) =
+        entries.map(|one| one.path()).partition(|one| one.is_dir());
+    found.extend(below.iter().flat_map(|one| files(one)));
+    found
+}
+
+/// Garbage is refused by each file there is, that of the root and of nodes too, and changes nothing.
+#[test]
+fn garbage_is_refused_by_every_file() {
+    let _serial = serial();
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    ["a", "a/b"].iter().for_each(|name| tree.make(name));
+    let settings = ["memory.min", "memory.low", "memory.high", "memory.max"];
+    let all = || settings.map(|file| tree.read(&format!("a/{file}")));
+    let before = all();
+    let long = ["9".repeat(30), "x".repeat(4096)];
+    let garbage = ["-1", "N0=", "\u{fffd}", "1 2 3 x", "=", &long[0], &long[1]];
+    let all_files = files(&tree.at(""));
+    assert!(all_files.len() > 60, "{}", all_files.len());
+    for file in &all_files {
+        for text in garbage {
+            let written = std::fs::OpenOptions::new()
+                .write(true)
+                .open(file)
+                .and_then(|mut open| open.write_all(text.as_bytes()));
+            let errno = written
+                .as_ref()
+                .err()
+                .and_then(std::io::Error::raw_os_error);
+            // EPERM, ENOENT, ESRCH, E2BIG, EACCES, EINVAL, ERANGE, EOVERFLOW.
+            let is_clear = errno.is_some_and(|errno| [1, 2, 3, 7, 13, 22, 34, 75].contains(&errno));
+            assert!(is_clear, "{}: {written:?} of {text:.20}", file.display());
+        }
+    }
+    assert_eq!(all(), before);
+    assert!(tree.read("memory.stat").contains("pgsteal"));
+}

@@ -17,6 +17,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const WATCHED: u64 = 22;
 /// Upper edges of the bins, milliseconds.
 const EDGES: [u64; 8] = [1000, 2000, 3000, 5000, 7000, 11_000, 17_000, 20_000];
+/// What their memory is, in turn: private, written after a fork, in a memory file, and of a parent that its child has too.
+const KINDS: [&str; 4] = ["anon", "cow", "memfd", "forked"];
 /// Of the pages of a tenant, so many at least are in a bin that is right within one interval.
 const RIGHT: f64 = 0.99;
 
@@ -57,13 +59,14 @@ fn sixteen_tenants_are_as_old_as_their_programs_know() {
     let begin = now_ns();
     let programs: Vec<AgesSubject> = names
         .iter()
-        .map(|name| {
+        .zip(KINDS.iter().cycle())
+        .map(|(name, kind)| {
             tree.make(name);
             tree.write(
                 &format!("{name}/memory.workingset.refresh_interval"),
                 "N0=100",
             );
-            AgesSubject::start_under(tree.inside(name), 8, 120, &["anon"])
+            AgesSubject::start_under(tree.inside(name), 8, 120, &[kind])
         })
         .collect();
     std::thread::sleep(Duration::from_secs(WATCHED));

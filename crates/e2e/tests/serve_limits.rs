@@ -216,3 +216,23 @@ fn what_the_kernel_does_not_take_is_told() {
     let both = of_kernel(&tree, "a", "memory.memsw.limit_in_bytes");
     assert_eq!(both, 300 * MIB);
 }
+
+/// What a removed tenant had read is its parent's, and leaves when that is asked to give.
+#[test]
+fn the_page_cache_of_a_removed_tenant_can_be_had() {
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    let folder = TempDir::new();
+    let data = file(&folder, 48);
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    tree.make("a");
+    read_by(&tree, "a", &data);
+    let cache = || tree.of_kernel("", "total_cache");
+    assert!(cache() > 40 * MIB, "{} bytes", cache());
+    wait::until("nobody is left in it", SOON, || {
+        std::fs::remove_dir(tree.at("a")).is_ok()
+    });
+    assert!(cache() > 40 * MIB, "{} bytes went with it", cache());
+    let _ = tree.try_write("memory.reclaim", "64m");
+    assert!(cache() < 8 * MIB, "{} bytes stayed", cache());
+}

@@ -5,11 +5,12 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use e2e::guard::Run;
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
 use e2e::tenants::Tree;
-use e2e::wait;
 use e2e::zram::Swap;
+use e2e::{programs, wait};
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
@@ -191,4 +192,40 @@ fn low_that_is_overcommitted_is_shared_out() {
     let all = stand.charged("") - protected - beside;
     assert!(stand.reclaim(all / MIB), "it can be had");
     stand.judge(&first, beside);
+}
+
+/// A limit over two of which one is protected: a pre-fork server keeps what it shares and what it has written, its neighbour gives.
+#[test]
+fn at_a_limit_above_both_who_is_protected_keeps_its_pages() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    ["p", "p/kept", "p/plain"]
+        .iter()
+        .for_each(|name| tree.make(name));
+    let server = [
+        programs::c("workers"),
+        "4".into(),
+        "32".into(),
+        "300".into(),
+    ];
+    let server = Run::new(server).under(tree.inside("p/kept")).start();
+    wait::until("it is ready", SOON, || server.stdout().contains("ready"));
+    let plain = Sleeper::start(tree.inside("p/plain"), 96);
+    for tenant in ["p", "p/kept"] {
+        tree.write(&format!("{tenant}/memory.low"), "80m");
+    }
+    tree.write("p/memory.max", "112m");
+    wait::until("it is held", SOON, || {
+        tree.number("p/memory.current") <= 112 * MIB
+    });
+    let (kept, given) = (
+        tree.of_kernel("p/kept", "total_swap"),
+        tree.of_kernel("p/plain", "total_swap"),
+    );
+    assert!(
+        kept < 4 * MIB && given > 24 * MIB,
+        "{kept} and {given} bytes are out"
+    );
+    let _ = plain.touch();
 }

@@ -149,9 +149,31 @@ fn is_stalled(proc: &Proc) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::system::testing::Directory;
 
     const MIB: u64 = 1 << 20;
+
+    /// What programs waited of the last ten seconds, as the kernel tells it.
+    #[test]
+    fn a_host_stalls_from_a_tenth_of_the_time_on() {
+        let says = |avg10: &str| {
+            let directory = Directory::new("stalled");
+            let folder = directory.0.join("pressure");
+            std::fs::create_dir(&folder).expect("a directory");
+            let line = |kind| format!("{kind} avg10={avg10} avg60=0.00 avg300=0.00 total=1\n");
+            std::fs::write(folder.join("memory"), line("some") + &line("full")).expect("a file");
+            is_stalled(&Proc::at(&directory.0).expect("a directory"))
+        };
+        assert!(says("10.00") && !says("9.99"));
+        // Without PSI nobody knows.
+        let nothing = Directory::new("no-psi");
+        assert!(!is_stalled(
+            &Proc::at(Path::new(&nothing.0)).expect("a directory")
+        ));
+    }
 
     #[test]
     fn it_begins_below_the_low_mark_and_ends_above_the_high_one() {

@@ -15,6 +15,9 @@ use super::super::tally::Tally;
 use super::Tenants;
 use super::under_way::{Asked, Why};
 
+/// For less, page cache is not looked for.
+const LEAST: Pages = Pages(256);
+
 impl Tenants {
     /// memory.reclaim, and by age or all: of the root by the memcg LRU. It is done in slices ([`Tenants::work`]); the number
     /// by which [`Tenants::reclaimed`] gives its end.
@@ -65,6 +68,20 @@ impl Tenants {
         }
         asked.cache = Some(left);
         left == 0
+    }
+
+    /// Page cache for what the engine did not get, a slice of it; whether that is all. (The story: of a tenant whose ages nobody had asked for, and of
+    /// the root, `memory.reclaim` found nothing while there was page cache enough.)
+    pub(super) fn drop_rest(&self, memcg: MemcgId, asked: &mut Asked, evicted: u64) -> bool {
+        let is_bytes = matches!(asked.ask, Ask::Bytes(_));
+        let rest = asked.pages.less(Pages(evicted));
+        if !is_bytes || asked.swappiness == Some(Swappiness::ANON_ONLY) || rest < LEAST {
+            return true;
+        }
+        let got = self.drop_cache(memcg, rest);
+        asked.pages = asked.pages.less(got);
+        asked.dropped += got.0;
+        got < LEAST
     }
 
     /// What the engine is to do, after page cache that went first.

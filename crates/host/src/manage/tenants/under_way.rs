@@ -207,7 +207,12 @@ impl Tenants {
             self.begin_look(false)?;
             return Ok(true);
         }
-        match self.slice(memcg, &mut one) {
+        let is_over = self.slice(memcg, &mut one)
+            && match &mut one.why {
+                Why::Asked(asked) => self.drop_rest(memcg, asked, one.tally.evicted),
+                _ => true,
+            };
+        match is_over {
             true => self.end_one(memcg, one),
             false => self.under_way.push_back(one),
         }
