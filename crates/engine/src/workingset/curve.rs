@@ -13,6 +13,7 @@
 use alloc::vec::Vec;
 
 use super::by_size::BySize;
+use super::later::Later;
 use crate::units::{Millis, Pages};
 
 /// Pages that were last accessed at one time.
@@ -82,6 +83,8 @@ pub struct RefaultCurve {
     /// Touches and milliseconds by the pages that had been seen in use then.
     touches_by_known: BySize,
     watched_by_known: BySize,
+    /// What a memory of all that was seen in use goes by.
+    later: Later,
 }
 
 fn sum(cohorts: &[Cohort]) -> u64 {
@@ -123,6 +126,7 @@ impl RefaultCurve {
             .add(known, look.now.since(self.last.now).0);
         // What had left was older than what stayed.
         self.refaults.add(known, look.back.0);
+        let mut first = look.back.0;
         // Of those accessed since, whoever was below this page may have come before it.
         let mut came = accessed.saturating_sub(sum(&look.again));
         let (mut below, mut at) = (sum(&self.last.pages), 0);
@@ -142,10 +146,15 @@ impl RefaultCurve {
                     let to = (above + cohort.pages.0).min(known);
                     self.refaults.spread(above.min(known), to, count);
                 }
-                None => self.refaults.add(known, count),
+                None => {
+                    self.refaults.add(known, count);
+                    first += count;
+                }
             }
             came += count;
         }
+        let time = Millis(look.now.since(self.last.now).0);
+        self.later.add(time, first, accessed);
         debug_assert!(self.refaults.at_least(0) >= look.back.0);
     }
 
@@ -213,6 +222,18 @@ impl RefaultCurve {
         }
     }
 
+    /// What a memory as large as [`RefaultCurve::known`] is now would have missed in the later half of the time: pages that had not been seen
+    /// in use before. (At first, all are such.)
+    #[must_use]
+    pub fn at_known(&self) -> Missed {
+        let half = self.later.half();
+        Missed {
+            refaults: Pages(half.first),
+            touches: Pages(half.touches),
+            watched: Millis(half.watched),
+        }
+    }
+
     /// Bytes on the heap.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
@@ -222,6 +243,7 @@ impl RefaultCurve {
             + self.refaults.memory_bytes()
             + self.touches_by_known.memory_bytes()
             + self.watched_by_known.memory_bytes()
+            + self.later.memory_bytes()
     }
 }
 

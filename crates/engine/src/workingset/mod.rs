@@ -5,6 +5,7 @@
 
 mod by_size;
 mod curve;
+mod later;
 mod shadow;
 mod shadow_nodes;
 

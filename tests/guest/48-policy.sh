@@ -1,0 +1,57 @@
+#!/bin/sh
+# `pressure` by the kernel's own PSI (version 2): what is never touched leaves, what is used stays, and it comes to rest. And `cold-age` beside it.
+. /suite/lib
+
+[ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
+
+managed() {
+    rm -f run.json
+    : >run.out
+    pagetide run --report run.json "$@" >run.out 2>run.err &
+    echo $! >run.pid
+    wait_for 60 grep -q ^ready run.out || { cat run.err; return 1; }
+}
+over() { at_least VmSwap "$(status $pid VmSwap)" $1; }
+stop() {
+    kill -9 $pid
+    wait $pid 2>/dev/null
+    wait_for 20 test -s run.json
+}
+some() { sed -n 's/^some.*total=//p' $wall/memory.pressure; }
+
+## Its half that is never touched, 16 MiB of 32, leaves step by step. A limit far away makes the group whose memory.pressure is asked.
+begin() { managed --memory-max 256M --age-every 1s --evict-by pressure:every=2s,stall=50ms,probe=10%,floor=4M -- mem ages 32 300; }
+test_that a_program_runs_by_pressure begin
+pid=$(cat run.pid)
+wall=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/$pid/cgroup)
+test_that its_group_has_psi test -s $wall/memory.pressure
+test_that its_cold_half_leaves wait_for 120 over 14000
+begun=$(some)
+sleep 30
+first=$(status $pid VmSwap) waited=$(some)
+sleep 30
+second=$(status $pid VmSwap)
+# Of what is used it takes a little, finds that it is waited for, and lets it be: no more than a quarter of it is out at any time.
+rests() { at_most VmSwap $first 20500 && at_most VmSwap $second 20500 && over 14000; }
+test_that its_hot_half_stays rests
+# 50 ms of each two seconds are what it may cause.
+waits() { at_most "waited, us" $(($(some) - begun)) $((60 * 1000000 * 5 / 100)); }
+test_that no_more_is_waited_than_allowed waits
+echo "VmSwap $first, $second KiB; waited $begun, $waited, $(some) us"
+test_that it_ends stop
+reasons() { grep -q 'pressure: ' run.json; }
+test_that each_step_has_its_reason reasons
+
+## By age, as a tenant: the configuration's policy, and the kernel's count of what is out.
+printf '[policy]\nby = "cold-age"\nolder-than = "3s"\nevery = "1s"\n' >policy.toml
+test_that it_serves serve --config policy.toml
+mkdir $dir/a
+test_that a_program_is_inside inside a mem ages 32 300
+pid=$(cat a.pid)
+test_that its_cold_half_leaves_too wait_for 120 over 14000
+hot() { at_most VmSwap "$(status $pid VmSwap)" 20500; }
+test_that its_hot_half_stays_too hot
+as_counted() { near steal $(($(word $dir/a/memory.stat pgsteal_anon) * 4)) "$(status $pid VmSwap)" 10 512; }
+test_that it_is_counted as_counted
+kill -9 $pid
+exit 0
