@@ -20,6 +20,10 @@ const PERIODS: u64 = 600;
 const MAY_WAIT: f64 = 10.0;
 /// A swing may be so much of what is resident, percent.
 const SWING: f64 = 5.0;
+/// It has come to rest so early, minutes: the first hour.
+const REST: f64 = 60.0;
+/// Of all that is loaded so much may stay, percent: a third and more of each program is hardly ever used, and a policy that does nothing keeps it.
+const STAYS: f64 = 90.0;
 const SEEDS: u64 = 2;
 /// What a page that comes back costs, microseconds: zram, a good disk, a poor one.
 const COSTS: [u64; 3] = [20, 100, 1000];
@@ -163,6 +167,16 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
             came.swing <= SWING,
         ));
         claims.push(Claim::ours(
+            format!("{of}: at rest after (min), at most {REST}"),
+            came.rest_minutes,
+            came.rest_minutes <= REST,
+        ));
+        claims.push(Claim::ours(
+            format!("{of}: resident (% of all), at most {STAYS}"),
+            came.resident,
+            came.resident <= STAYS,
+        ));
+        claims.push(Claim::ours(
             format!(
                 "{of}: tasks wait as long as they may on average (ms a period), at most {MAY_WAIT}"
             ),
@@ -220,7 +234,7 @@ mod tests {
         // Smaller still, so few pages make up what tasks may wait that the limit moves by steps of some percent.
         let settings = Settings { seed: 1, scale: 8 };
         let outcome = run(&settings, &mut |_| {});
-        assert_eq!(outcome.claims.len(), PROGRAMS.len() * COSTS.len() * 4);
+        assert_eq!(outcome.claims.len(), PROGRAMS.len() * COSTS.len() * 8);
         for claim in outcome.claims {
             assert!(claim.holds, "{claim:?}");
         }
