@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
-use daemon::options::UnitError;
+use daemon::options::{UnitError, millis};
 
 use crate::failure::Failure;
 
@@ -213,8 +213,20 @@ pub(crate) struct Sim {
 fn pid(text: &str) -> Result<u32, UnitError> {
     text.parse().map_err(|_| UnitError {
         why: format!("`{text}` is no process id"),
-        hint: "give the number that `pgrep NAME` or `ps -e` shows",
+        hint: match is_a_time(text) {
+            true => TIME,
+            false => "give the number that `pgrep -o NAME` or `ps -e` shows",
+        },
     })
+}
+
+/// Where a process is wanted.
+const TIME: &str =
+    "a time belongs to its option, after `=` for those that can stand alone: --watch=10s";
+
+/// Whether a word is a time with its unit. (The story: of `report --watch 10s PID`, `10s` was no process id.)
+fn is_a_time(text: &str) -> bool {
+    text.parse::<u64>().is_err() && millis(text).is_ok()
 }
 
 /// The clap command, for completions and the manual page.
@@ -270,7 +282,20 @@ fn complaint(error: &clap::Error) -> Failure {
         lines.find_map(|line| line.strip_prefix(start).map(|tail| tail.trim().to_owned()))
     };
     let usage = part("Usage:").map(|usage| format!("usage: {usage}"));
-    let hint = part("tip:")
+    let number = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    let hint = match error.kind() {
+        ErrorKind::UnknownArgument if number.is_some_and(|word| word.parse::<u32>().is_ok()) => {
+            Some(format!(
+                "one process at a time, with all of its descendants (several: --cgroup PATH); {TIME}"
+            ))
+        }
+        ErrorKind::InvalidSubcommand => {
+            part("tip:").or(Some("`pagetide --help` lists them".to_owned()))
+        }
+        _ => None,
+    };
+    let hint = hint
+        .or_else(|| part("tip:"))
         .or(usage)
         .unwrap_or("`pagetide COMMAND --help` shows what it takes".to_owned());
     Failure::usage(what, hint)

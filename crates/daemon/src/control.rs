@@ -17,7 +17,9 @@ mod tenant;
 
 pub use client::{ask, manager_of};
 pub use error::ControlError;
-pub use find::{Managed, find, is_anothers, is_held_by_a_stranger, managed, managed_pids};
+pub use find::{
+    Managed, find, find_begun, is_anothers, is_held_by_a_stranger, managed, managed_pids,
+};
 pub(crate) use peer::{Peer, counts_as_we_do};
 pub use protocol::{
     Ask, Done, Pong, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, Request, Response, Stat, Stats,

@@ -117,7 +117,7 @@ pub struct Options {
 pub enum OptionsError {
     /// A program cannot run in nothing.
     #[error("--memory-max {0}: a program needs some resident memory to run")]
-    MaxTooSmall(Bytes),
+    TooSmall(&'static str, Bytes),
     /// A lower limit above an upper one.
     #[error("--memory-{lower} is above --memory-{upper}: both cannot hold")]
     Crossed {
@@ -152,8 +152,10 @@ impl OptionsError {
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
-            OptionsError::MaxTooSmall(_) => {
-                format!("give at least {MAX_LEAST}, e.g. `--memory-max 64M`")
+            OptionsError::TooSmall(name, _) => {
+                format!(
+                    "give at least {MAX_LEAST}, e.g. `--memory-{name} 64M`: a number alone is bytes"
+                )
             }
             OptionsError::Crossed { lower, upper } => {
                 format!("lower --memory-{lower}, or raise --memory-{upper} above it")
@@ -180,10 +182,12 @@ impl Options {
     /// # Errors
     /// The first contradiction found.
     pub fn check(&self) -> Result<(), OptionsError> {
-        if let Size::Bytes(max) = self.limits.max
-            && max < MAX_LEAST
-        {
-            return Err(OptionsError::MaxTooSmall(max));
+        for (name, limit) in [("max", self.limits.max), ("high", self.limits.high)] {
+            if let Size::Bytes(bytes) = limit
+                && bytes < MAX_LEAST
+            {
+                return Err(OptionsError::TooSmall(name, bytes));
+            }
         }
         self.limits.check_order()?;
         if self.policy.age_every.is_zero() {
@@ -228,7 +232,8 @@ impl Limits {
     /// Whether anything is to hold the program's memory down.
     #[must_use]
     pub fn hold(&self) -> bool {
-        self.max != Size::Max || self.high != Size::Max
+        // (The story: --swap-max alone made no control group, and the kernel swapped as ever.)
+        self.max != Size::Max || self.high != Size::Max || self.swap_max != Size::Max
     }
 
     /// `min <= max`, `low <= max`, `high <= max`, `min <= high`: cgroup v2 lets these cross and lets
@@ -281,7 +286,18 @@ mod tests {
     fn nothing_and_never_are_refused() {
         let mut options = Options::default();
         options.limits.max = Size::Bytes(Bytes(0));
-        assert!(matches!(options.check(), Err(OptionsError::MaxTooSmall(_))));
+        assert!(matches!(
+            options.check(),
+            Err(OptionsError::TooSmall("max", _))
+        ));
+        // (The story: `--memory-high 512`, in bytes, and the program crawled.)
+        let mut options = Options::default();
+        options.limits.high = Size::Bytes(Bytes(512));
+        let error = options.check().unwrap_err();
+        assert!(error.to_string().contains("--memory-high 512"), "{error}");
+        let mut options = Options::default();
+        options.limits.swap_max = Size::Bytes(Bytes(0));
+        assert!(options.limits.hold() && options.check().is_ok());
         let mut options = Options::default();
         let cold_age =
             |older_than, every| Some(EvictBy::cold_age(Millis(older_than), Millis(every)));

@@ -631,3 +631,24 @@ fn a_target_that_ends_at_every_step() {
         );
     }
 }
+
+/// (The story: after ^Z in `attach`, `detach` in the same terminal said nothing for ten minutes.)
+#[test]
+fn a_manager_that_is_stopped_is_not_waited_for() {
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    let idle = sleeper();
+    let pid = idle.pid().to_string();
+    let manager = pagetide::command(["attach", &pid].map(str::to_owned)).start();
+    wait::until("it is managed", SOON, || {
+        pagetide::on("stat", idle.pid()).status.success()
+    });
+    send(manager.pid(), Signal::STOP);
+    for words in [&["detach"][..], &["reclaim", "--all"], &["stat"]] {
+        let words = words.iter().copied().chain([pid.as_str()]);
+        let told = pagetide::command(words.map(str::to_owned)).finish(SOON);
+        assert_refused(&told, 1, &["is stopped", "kill -CONT"]);
+    }
+    send(manager.pid(), Signal::CONT);
+    assert!(pagetide::on("detach", idle.pid()).status.success());
+}

@@ -358,6 +358,34 @@ fn the_report_of_its_first_seconds_is_the_programs() {
     });
 }
 
+/// Who asks before the manager listens waits for it. (The story: in `pagetide run ... & pagetide reclaim $!` the second took the manager's name, and the
+/// program was not started; `stat` and `detach` said that nobody manages it.)
+#[test]
+fn who_asks_in_the_first_moment_waits_for_the_manager() {
+    let _turn = serial_with_swap(SWAP_MIB);
+    for verb in ["reclaim", "stat", "detach"] {
+        let folder = TempDir::new();
+        let report = folder.file("report");
+        let made = Command::new("mkfifo").arg(&report).status();
+        assert!(made.is_ok_and(|status| status.success()));
+        // It waits for who reads its report, before it starts its manager.
+        let words = ["run", "--report", &report, "--", "sleep", "60"].map(str::to_owned);
+        let running = pagetide::command(words).start();
+        let pid = running.pid().to_string();
+        let words = [verb.to_owned(), pid].into_iter();
+        let size = (verb == "reclaim").then(|| "64K".to_owned());
+        let asks = pagetide::command(words.chain(size)).start();
+        std::thread::sleep(Duration::from_millis(300));
+        let _reader = std::fs::File::open(&report).expect("a pipe");
+        let told = asks.wait(SOON);
+        assert!(told.status.success(), "{verb}: {}", told.stderr);
+        let name = || std::fs::read_to_string(format!("/proc/{}/comm", running.pid()));
+        wait::until("it is the program", SOON, || {
+            name().is_ok_and(|name| name == "sleep\n")
+        });
+    }
+}
+
 /// The story: a child that was younger than the last look was nobody's, so a second manager of it began or was refused by chance.
 #[test]
 fn a_child_is_managed_from_its_birth_on() {

@@ -512,3 +512,26 @@ fn a_table_of_tenants_tells_what_their_reports_tell() {
     assert!(swapped("/host") < Some(8 * MIB), "{:?}", swapped("/host"));
     drop((busy, sleeper));
 }
+
+/// (The story: of a `serve` whose directory was not there the root kept the limit, for whoever served it next.)
+#[test]
+fn a_serve_that_cannot_begin_changes_nothing() {
+    let _serial = serial();
+    let root = format!("pagetide-e2e-never-{}", std::process::id());
+    let _groups = e2e::tenants::Groups::named(&root);
+    let words = [
+        "serve",
+        "--host",
+        "none",
+        "--root",
+        &root,
+        "--memory-max",
+        "64M",
+    ];
+    let mount = ["--mount", "/nowhere/tenants"];
+    let outcome = pagetide::command(words.into_iter().chain(mount)).finish(SOON);
+    assert_eq!(outcome.status.code(), Some(1), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("mkdir -p"), "{}", outcome.stderr);
+    let group = std::path::Path::new("/sys/fs/cgroup/memory").join(&root);
+    assert!(!group.exists());
+}

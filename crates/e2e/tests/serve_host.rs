@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use e2e::guard::Run;
 use e2e::memcg::MemoryGroup;
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
@@ -341,6 +342,29 @@ fn who_is_reclaimed_by_hand_is_let_go_of_first() {
         wait::until("serve has claimed it", SOON, || is_claimed(program.pid()));
     }
     let _ = program.touch();
+}
+
+/// What the host's groups are asked for is not taken from made tenants that stand below them.
+#[test]
+fn what_the_host_is_asked_for_is_no_made_tenants_page_cache() {
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    let host = MemoryGroup::new();
+    let tree = Tree::serve_host(&host, &["--age-every", "500ms", "--manage-host"]);
+    tree.make("db");
+    let folder = e2e::temp::TempDir::new();
+    let data = folder.file("data");
+    std::fs::write(&data, vec![7; 48 << 20]).expect("there is room");
+    let script = format!(
+        "dd of={data} oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null; cat {data} > /dev/null"
+    );
+    let words = ["sh", "-c", &script].map(str::to_owned);
+    let read = Run::new(tree.inside("db").into_iter().chain(words)).finish(SOON);
+    assert!(read.status.success(), "{}", read.stderr);
+    tree.write("db/memory.low", "64m");
+    let _ = tree.try_write("host/memory.reclaim", "64m");
+    let cache = tree.of_kernel("db", "total_cache");
+    assert!(cache > 44 * MIB, "{cache} bytes are left");
 }
 
 #[test]

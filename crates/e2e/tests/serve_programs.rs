@@ -140,8 +140,8 @@ fn a_compile() {
     tree.write("build/memory.max", "96m");
     let sources = programs::source("hostile");
     let script = format!(
-        "d=$(mktemp -d); for f in {sources}/*.c; do cc -g -O2 -c -o $d/$(basename $f).o $f & done; wait; \
-         cat $d/*.o | sha256sum; rm -r $d"
+        "d=$(mktemp -d); for f in {sources}/*.c; do cc -g -O2 -c -o $d/$(basename $f).o $f || touch $d/bad & done; wait; \
+         cat $d/*.o | sha256sum; test ! -e $d/bad; s=$?; rm -r $d; exit $s"
     );
     let compile = Run::new(["sh", "-c", &script]);
     let alone = compile.clone().finish(SOON);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use daemon::control::Ask;
 use daemon::options::{Bytes, Millis, UnitError, bytes, millis};
 
-use super::{Knobs, pid};
+use super::{Knobs, TIME, is_a_time, pid};
 use crate::failure::Failure;
 
 /// A recording, for `mrc` and `sim`.
@@ -63,7 +63,10 @@ pub(super) fn who(text: &str) -> Result<Who, UnitError> {
         true => Ok(Who::Tenant(text.to_owned())),
         false => pid(text).map(Who::Pid).map_err(|error| UnitError {
             why: error.why,
-            hint: "give the number that `pgrep NAME` shows, or a tenant of `pagetide serve` as /PATH",
+            hint: match is_a_time(text) {
+                true => TIME,
+                false => "give the number that `pgrep -o NAME` shows, or a tenant of `pagetide serve` as /PATH",
+            },
         }),
     }
 }

@@ -410,3 +410,18 @@ proptest! {
         }
     }
 }
+
+/// What a newcomer writes is told what it should have been.
+#[test]
+fn slips_have_their_hints() {
+    for (line, hint) in [
+        ("report --watch 10s 1234", "--watch=10s"),
+        ("attach 10s", "--watch=10s"),
+        ("report 12 13", "one process at a time"),
+        ("report nginx", "pgrep -o"),
+        ("help", "pagetide --help"),
+    ] {
+        let told = parse(line).err().unwrap_or_default();
+        assert!(told.contains(hint), "{line}: {told}");
+    }
+}

@@ -4,9 +4,10 @@ use std::io::Write;
 use std::time::Duration;
 
 use daemon::control::{
-    ControlError, Managed, Request, Response, Tenant, TenantAsk, ask, find, is_anothers,
+    ControlError, Managed, Request, Response, Tenant, TenantAsk, ask, find_begun, is_anothers,
 };
 use daemon::preflight::{self, Chosen};
+use host::system::Proc;
 
 use crate::args::{Told, Tree, Who, Whose};
 use crate::failure::Failure;
@@ -40,12 +41,16 @@ pub(super) enum Whole {
 pub(super) fn whose_manager(whose: &Whose) -> Result<Whole, Failure> {
     let Some(pid) = whose.pid else {
         let chosen = chosen(whose)?;
-        let managed = find(&chosen.tenant)?;
-        return Ok(managed.map_or(Whole::Alone(chosen), Whole::Managed));
+        let Some(managed) = find_begun(&chosen.tenant)? else {
+            return Ok(Whole::Alone(chosen));
+        };
+        is_awake(&managed)?;
+        return Ok(Whole::Managed(managed));
     };
-    let Some(managed) = find(&Tenant::Pid(pid))? else {
+    let Some(managed) = find_begun(&Tenant::Pid(pid))? else {
         return Ok(Whole::Alone(chosen(whose)?));
     };
+    is_awake(&managed)?;
     if managed.tenant != Tenant::Pid(pid) {
         // Beside the result, which is of all of them; no failure when nobody reads it.
         let _ = writeln!(
@@ -56,6 +61,24 @@ pub(super) fn whose_manager(whose: &Whose) -> Result<Whole, Failure> {
         );
     }
     Ok(Whole::Managed(managed))
+}
+
+/// Who is stopped answers nobody, however long one waits. (The story: after ^Z in `attach`, `detach` said nothing for ten minutes.)
+fn is_awake(managed: &Managed) -> Result<(), Failure> {
+    let stat = Proc::system().and_then(|proc| proc.stat(managed.manager));
+    let state = stat.ok().flatten().map(|stat| stat.state);
+    if !matches!(state, Some(b'T' | b't')) {
+        return Ok(());
+    }
+    let what = format!(
+        "cannot ask the manager of {}: it is stopped (pid {})",
+        managed.tenant, managed.manager
+    );
+    let pid = managed.manager;
+    Err(Failure::new(
+        what,
+        format!("`fg` in its shell, or `kill -CONT {pid}`; killed, it lets go as well"),
+    ))
 }
 
 /// Asks the manager of a target; a target that is not managed is a failure that says so.
@@ -149,7 +172,8 @@ fn field(name: &str) -> String {
 pub(super) fn detach(whose: &Whose, bring_back: bool, json: bool) -> Result<u8, Failure> {
     let pages = match whose_manager(whose)? {
         Whole::Managed(managed) => {
-            match ask(&managed.tenant, &Request::Detach { bring_back }, LONG)? {
+            let within = if bring_back { LONG } else { QUICK };
+            match ask(&managed.tenant, &Request::Detach { bring_back }, within)? {
                 Response::Detached { pages } => pages,
                 _ => return Err(unexpected()),
             }

@@ -45,6 +45,9 @@ pub(super) fn top(args: &Top) -> Result<u8, Failure> {
 fn tenants(args: &Top, plan: &Plan, stop: &AtomicBool) -> Result<u8, Failure> {
     let mut tables = Tables::new(args, plan, Style::of_stdout, io::stdout().lock());
     let begin = Instant::now();
+    if let (None, Some(time)) = (plan.each, plan.time.filter(|_| args.time.is_some())) {
+        pause(stop, time);
+    }
     while !stop.load(Ordering::Relaxed) {
         let (rows, watched) = tenant_rows(&args.tree)?;
         tables.draw(Table::of_tenants(rows, args.sort, watched))?;

@@ -45,7 +45,7 @@ impl Asked {
             Target::Cgroup(path) => Tenant::Group(super::group(path).ok()?.path),
             Target::All | Target::Tenant(_) => return None,
         };
-        let Managed { tenant, manager } = control::find(&wanted).ok().flatten()?;
+        let Managed { tenant, manager } = control::find_begun(&wanted).ok().flatten()?;
         // Whom it does not answer (another user's), or whom something answers that is no manager, looks with eyes of his own.
         let pong = control::ask(&tenant, &Request::Ping {}, SOON).ok()?;
         if !matches!(pong, Response::Pong(_)) {
@@ -98,7 +98,9 @@ impl Asked {
         let may_return = matches!(self.tenant, Tenant::Tree(_));
         match error {
             ControlError::Timeout { .. } => is_soon,
-            ControlError::NotManaged { .. } | ControlError::Io { .. } => is_soon && may_return,
+            ControlError::NotManaged { .. }
+            | ControlError::Ended { .. }
+            | ControlError::Io { .. } => is_soon && may_return,
             _ => false,
         }
     }

@@ -33,7 +33,17 @@ pub fn ask(tenant: &Tenant, request: &Request, within: Duration) -> Result<Respo
     let stream = call.connect()?;
     call.check_peer(&stream, tenant.pid())?;
     call.send(&stream, &request.line())?;
-    let line = call.receive(&stream)?;
+    let line = call.receive(&stream).map_err(|error| match error {
+        // (The story: of two `reclaim` at once the second was told to use a pagetide of the same version.)
+        ControlError::Io { .. } | ControlError::Protocol { .. }
+            if matches!(manager_of(tenant), Ok(None)) =>
+        {
+            ControlError::Ended {
+                tenant: tenant.clone(),
+            }
+        }
+        other => other,
+    })?;
     match serde_json::from_slice(&line) {
         Ok(Response::Error(error)) => Err(ControlError::Refused(error)),
         Ok(Response::Denied { owner }) => Err(ControlError::Denied {

@@ -55,6 +55,12 @@ pub enum ControlError {
         /// The kernel's reason.
         why: String,
     },
+    /// It ended before it answered.
+    #[error("no answer from the manager of {tenant}: it ended before it answered")]
+    Ended {
+        /// The target.
+        tenant: Tenant,
+    },
     /// A system call failed.
     #[error("cannot talk to the manager of {tenant}: {why}")]
     Io {
@@ -97,6 +103,9 @@ impl ControlError {
                 let detach = tenant.pid().map(|pid| format!("`pagetide detach {pid}`"));
                 let detach = detach.unwrap_or_else(|| "detach that one".to_owned());
                 format!("ask that manager instead, or end it first: {detach}")
+            }
+            ControlError::Ended { .. } => {
+                "nobody manages it now: look how it is, and ask again".to_owned()
             }
             ControlError::Io { .. } => "see whether the manager still runs".to_owned(),
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use host::system::Proc;
+use host::system::{Proc, start};
 
 use super::client::{is_managed, speaks_for};
 use super::{ControlError, Request, Response, Tenant, ask, manager_of};
@@ -18,6 +18,9 @@ const WITHIN: Duration = Duration::from_millis(500);
 /// How long all have together: anybody can have any number of names, and be silent. (The story: 2,000 of them held a command of root's up for
 /// a quarter of an hour.)
 const ALL_WITHIN: Duration = Duration::from_secs(3);
+
+/// `run` has its program's number before its manager listens: for so long it is waited for.
+const BEGINS: Duration = Duration::from_secs(5);
 
 /// A tenant that is managed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,6 +58,32 @@ pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
             let manager = manager_of(&tenant).ok().flatten()?;
             has.then_some(Managed { tenant, manager })
         }))
+}
+
+/// As [`find`], for whoever is not that manager himself: of a `pagetide run` that has not become its program yet, the manager is waited for.
+/// (The story: in `pagetide run ... & pagetide reclaim $!` the second had the name of the manager before the manager had, and the program was
+/// not started.)
+///
+/// # Errors
+/// As [`find`].
+pub fn find_begun(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
+    let end = Instant::now() + BEGINS;
+    loop {
+        let found = find(tenant)?;
+        let is_to_come = || tenant.pid().is_some_and(is_about_to_run) && Instant::now() < end;
+        if found.is_some() || !is_to_come() {
+            return Ok(found);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether a process is `pagetide run`, which has another name from its exec on.
+fn is_about_to_run(pid: u32) -> bool {
+    let stat = Proc::system().and_then(|proc| proc.stat(pid));
+    let is_ours = stat.is_ok_and(|stat| stat.is_some_and(|stat| stat.comm == start::NAME));
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    is_ours && words.split(|byte| *byte == 0).nth(1) == Some(b"run")
 }
 
 /// Whether who listens under the name of a process's manager has nothing to do with that process. A manager stays as long as any

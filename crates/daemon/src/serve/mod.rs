@@ -93,7 +93,12 @@ impl Served {
         if let Some(asked) = &options.write_back {
             need(preflight::tier(asked.from.as_deref()).map(|found| tier = Some(found)))?;
         }
-        if let Some(managed) = crate::control::find(&chosen.tenant)? {
+        // `run`'s own manager has that process before it has become its program; whoever attaches comes second.
+        let find = match wants_wall {
+            true => crate::control::find,
+            false => crate::control::find_begun,
+        };
+        if let Some(managed) = find(&chosen.tenant)? {
             return Err(Error::failed(
                 format!(
                     "cannot manage {}: the pagetide of pid {} manages it, as {}",

@@ -21,7 +21,7 @@ use super::listen::Wanted;
 use crate::control;
 use crate::error::{Error, ExitCode};
 use crate::http::Address;
-use crate::options::{CpuShare, EvictBy, Millis, Percent, Size};
+use crate::options::{CpuShare, EvictBy, MAX_LEAST, Millis, Percent, Size};
 use crate::preflight;
 
 /// Where pagetide keeps what it must find again: the token, the record of `swap on`.
@@ -114,6 +114,7 @@ impl Given {
     pub(super) fn asked(&self) -> Result<Asked, Error> {
         let file = self.config.as_deref().map(Config::read).transpose()?;
         let file = file.unwrap_or_default();
+        self.limits_are_no_slips(&file)?;
         let policies = self.policies(&file);
         let write_back = self.write_back(&file);
         let total = host::system::Proc::system().and_then(|proc| proc.memory());
@@ -182,6 +183,26 @@ impl Given {
             })
         };
         all.map(|(path, policy)| (path, asked(policy))).collect()
+    }
+
+    /// No program runs in less than some pages, so a limit of less is a number whose unit was forgotten. (In tenants' files it means what it means to
+    /// the kernel. The story: with `--memory-max 8` all tenants were paged out, and whoever was moved there was killed.)
+    fn limits_are_no_slips(&self, file: &Config) -> Result<(), Error> {
+        let root = self.memory_max.or(file.memory_max);
+        let of_file = file
+            .tenants
+            .iter()
+            .flat_map(|(path, one)| [(path.as_str(), one.memory_max), (path, one.memory_high)]);
+        for (path, size) in of_file.chain([("/", root)]) {
+            if let Some(Size::Bytes(bytes)) = size
+                && bytes < MAX_LEAST
+            {
+                let what = format!("cannot hold {path} to {bytes}: no program runs in that");
+                let hint = format!("give at least {MAX_LEAST}: a number alone is bytes");
+                return Err(Error::ending(ExitCode::Usage, what, hint));
+            }
+        }
+        Ok(())
     }
 
     /// What goes on to a disk, and how old that is.
@@ -406,6 +427,19 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_without_its_unit_is_refused() {
+        let asked = |text: &str| {
+            let given = Given {
+                memory_max: text.parse().ok(),
+                ..Given::default()
+            };
+            given.asked().map_err(|error| error.exit_code())
+        };
+        assert_eq!(asked("8").err(), Some(2));
+        assert!(asked("8G").is_ok() && asked("max").is_ok());
+    }
 
     #[test]
     fn the_command_line_comes_before_the_file() {

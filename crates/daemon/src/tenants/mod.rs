@@ -128,16 +128,27 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
 /// Gives the tree what was asked for, and opens all ways to ask it.
 fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error> {
     let wake = Wake::that_reloads()?;
-    asked.apply(&mut tree.lock())?;
-    take_up(&mut tree.lock());
+    let mount = asked.fixed.mount.as_ref();
+    mount.map(|at| mount::is_a_place(at)).transpose()?;
     let (desk, inbox) = desk::open(tree).map_err(|error| {
         let what = format!("cannot make a pair of sockets: {error}");
         Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
     })?;
     let control = ControlServer::bind(&Tenant::Tree(asked.fixed.root.clone()))?;
     let listening = listen::start(&asked.fixed.listen)?;
-    let mount = asked.fixed.mount.as_ref();
-    let mounted = mount.map(|at| mount::mount(at, desk)).transpose()?;
+    // What changes the host comes last. (The story: a directory that was not there, and the root kept the limit of a `serve` that had never begun.)
+    let changed = asked.apply(&mut tree.lock());
+    take_up(&mut tree.lock());
+    let mounted = changed.and_then(|()| mount.map(|at| mount::mount(at, desk)).transpose());
+    let mounted = match mounted {
+        Ok(mounted) => mounted,
+        Err(error) => {
+            if let Some(listening) = listening {
+                listening.end();
+            }
+            return Err(error);
+        }
+    };
     let ears = Ears {
         inbox,
         control,

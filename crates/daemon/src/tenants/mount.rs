@@ -122,16 +122,23 @@ fn forget_stale(notifier: &Notifier, stale: &Receiver<(INodeNo, OsString)>) {
     }
 }
 
-/// Mounts the tree at a directory.
+/// Whether the tree can be mounted at a directory, as far as that can be told before: nothing stands there. A killed one's mount is taken away.
 ///
 /// # Errors
-/// There is no such directory, or FUSE cannot be had.
-pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
+/// There is no such directory, or somebody else's mount.
+pub(super) fn is_a_place(at: &Path) -> Result<(), Error> {
     // A killed one's mount answers nothing any more, but for what the kernel keeps of it; below it there may be another's.
     while rustix::fs::statfs(at).is_err_and(|errno| errno == Errno::NOTCONN) {
         if unmount(at, UnmountFlags::DETACH).is_err() {
             break;
         }
+    }
+    if !at.is_dir() {
+        let what = format!(
+            "cannot mount the tenants at {}: there is no such directory",
+            at.display()
+        );
+        return Err(Error::failed(what, format!("mkdir -p {}", at.display())));
     }
     let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
     if fuse_at(&mounts(), &place).is_some() {
@@ -144,6 +151,16 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
             "is it another `pagetide serve`? Each has a directory of its own: give another --mount",
         ));
     }
+    Ok(())
+}
+
+/// Mounts the tree at a directory.
+///
+/// # Errors
+/// As of [`is_a_place`]; FUSE cannot be had.
+pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
+    is_a_place(at)?;
+    let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         MountOption::FSName("pagetide".to_owned()),

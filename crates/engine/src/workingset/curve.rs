@@ -8,7 +8,7 @@
 //! Invariant: nothing is concluded about a size before as many different pages were seen in use: until
 //! then a memory of that size has room. Pages whose last access was before the first look are below all that were
 //! accessed since; how far below nobody knows, and no figure depends on it. Looks that were blind count nothing, nor does the time
-//! before them.
+//! before them. Of all that is known now, no part was full, so it goes by what was new in the later half of the time ([`RefaultCurve::at_known`]).
 
 use alloc::vec::Vec;
 
@@ -85,6 +85,8 @@ pub struct RefaultCurve {
     watched_by_known: BySize,
     /// What a memory of all that was seen in use goes by.
     later: Later,
+    /// The most pages that were known at any look.
+    most: u64,
 }
 
 fn sum(cohorts: &[Cohort]) -> u64 {
@@ -117,6 +119,7 @@ impl RefaultCurve {
     fn count(&mut self, begin: Millis, look: &CurveLook) {
         debug_assert!(look.now >= self.last.now, "looks come in order");
         let known = self.known().0;
+        self.most = self.most.max(known);
         let of_now = look.pages.iter().filter(|cohort| cohort.last == look.now);
         let accessed: u64 = of_now.map(|cohort| cohort.pages.0).sum();
         self.looks += 1;
@@ -223,14 +226,25 @@ impl RefaultCurve {
     }
 
     /// What a memory as large as [`RefaultCurve::known`] is now would have missed in the later half of the time: pages that had not been seen
-    /// in use before. (At first, all are such.)
+    /// in use before. (At first, all are such.) If more was known once, as before a process ended, and that size would have missed more, so much.
     #[must_use]
     pub fn at_known(&self) -> Missed {
-        let half = self.later.half();
-        Missed {
+        let (size, half) = (self.known(), self.later.half());
+        let of_half = Missed {
             refaults: Pages(half.first),
             touches: Pages(half.touches),
             watched: Millis(half.watched),
+        };
+        // Less by a bin of the counts is not told apart.
+        if self.most <= size.0 + size.0 / 64 + 1 {
+            return of_half;
+        }
+        let full = self.at(size);
+        let per =
+            |one: &Missed, other: &Missed| u128::from(one.refaults.0) * u128::from(other.watched.0);
+        match per(&full, &of_half) > per(&of_half, &full) {
+            true => full,
+            false => of_half,
         }
     }
 

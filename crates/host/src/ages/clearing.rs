@@ -46,7 +46,7 @@ impl Clearing<'_> {
     /// One part, if nobody waits long for it.
     fn clear_part(&mut self, source: &mut dyn Source, part: Part, entries: u64, at_most: Duration) {
         let (space, at) = (&mut *self.space, part as usize);
-        let cleared = source.clear((self.pid, part), &mut space.pace, entries, at_most);
+        let cleared = source.clear((self.pid, part), &mut space.pace[at], entries, at_most);
         if let Ok(Cleared::Done(took)) = cleared {
             self.costs.clear += took;
             self.costs.clear_longest = self.costs.clear_longest.max(took);

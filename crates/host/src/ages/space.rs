@@ -62,7 +62,8 @@ pub struct Space {
     was_not_cleared: [Option<Hidden>; 2],
     /// The source has no bits.
     pub(super) no_source: Option<Hidden>,
-    pub(super) pace: Pace,
+    /// Of each part, how long clearing takes.
+    pub(super) pace: [Pace; 2],
     /// Of each part that is cleared by itself.
     pub(super) trusted: [bool; 2],
     pub(super) kept: Kept,
@@ -97,7 +98,7 @@ impl Space {
             not_cleared: [None; 2],
             was_not_cleared: [None; 2],
             no_source: None,
-            pace: Pace::default(),
+            pace: [Pace::default(); 2],
             trusted: [false; 2],
             kept: Kept::default(),
             claim: Claim::Unknown,

@@ -57,7 +57,8 @@ pub struct CurvePoint {
     pub miss_ratio: f64,
     /// Pages that would have come back in all of `watched_ms`.
     pub refaulted_pages: u64,
-    /// How long memory of this size was full, milliseconds: before, nothing would have left it.
+    /// How long memory of this size was full, milliseconds: before, nothing would have left it. Of the largest, all that was seen in use, it is the
+    /// later half of the time, and what was used for the first time then.
     pub watched_ms: u64,
 }
 

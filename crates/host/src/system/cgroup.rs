@@ -12,7 +12,9 @@ mod usage;
 use std::path::PathBuf;
 
 pub(crate) use members::parse_procs;
-pub use usage::{Cache, Usage, parse_cache, parse_node_caches, parse_sum, parse_written};
+pub use usage::{
+    Cache, Usage, parse_cache, parse_dirty, parse_node_caches, parse_sum, parse_written,
+};
 
 /// Which interface the memory controller has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::fresh::Fresh;
 use super::{Wall, files};
-use crate::system::cgroup::{Cache, Version, parse_cache, parse_sum, parse_written};
+use crate::system::cgroup::{Cache, Version, parse_cache, parse_dirty, parse_sum, parse_written};
 use crate::system::proc::read_path;
 use crate::system::text::{flat, number};
 
@@ -333,6 +333,17 @@ impl Wall {
     /// If it cannot be read.
     pub fn cache_unmapped(&self) -> io::Result<u64> {
         self.cache_in(&self.read("memory.stat")?)
+    }
+
+    /// The same without what is to be written first: asked for such pages the kernel takes others, anonymous ones at last. (The story: of a
+    /// database whose files had just been made 16 MiB of page cache were to be dropped, and 8 MiB of its shared memory were swapped out.)
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn cache_clean(&self) -> io::Result<u64> {
+        let text = self.read("memory.stat")?;
+        let dirty = parse_dirty(&text, self.version());
+        Ok(self.cache_in(&text)?.saturating_sub(dirty))
     }
 
     /// The same of a text of memory.stat.

@@ -27,7 +27,7 @@ const PAGE: u64 = 4096;
 impl Wall {
     /// Has the kernel take about so many bytes out of the group; by how much its charge fell meanwhile.
     /// `swappiness` (0 to 200) says how willingly anonymous memory goes, where the kernel lets it be chosen
-    /// (version 1; version 2 since Linux 6.11).
+    /// (version 1; version 2 since Linux 6.11). 0 forbids it: where that cannot be said, nothing is asked for.
     ///
     /// # Errors
     /// If the kernel cannot (version 2 before Linux 5.19), or the group is gone.
@@ -82,7 +82,8 @@ impl Wall {
         let plain = bytes.to_string();
         let done = match swappiness {
             Some(swappiness) => match write(&format!("{plain} swappiness={swappiness}")) {
-                Err(Errno::INVAL) => write(&plain),
+                Err(Errno::INVAL) if swappiness > 0 => write(&plain),
+                Err(Errno::INVAL) => return Ok(false),
                 done => done,
             },
             None => write(&plain),

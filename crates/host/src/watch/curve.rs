@@ -212,6 +212,22 @@ mod tests {
         assert!((chosen.refaults_per_minute - 2.0).abs() < 0.3, "{chosen:?}");
     }
 
+    /// (The story: of a job of gigabytes that had ended a shell was left, and a limit of that size was recommended: nothing would come back.)
+    #[test]
+    fn what_a_job_that_ended_had_needed_is_not_forgotten() {
+        let mut curve = RefaultCurve::default();
+        curve.look(look(0, &[(0, 1_000_000)], &[]));
+        let first = [(0, 600_000), (1000, 400_000)];
+        curve.look(look(1000, &first, &[(0, 400_000)]));
+        for second in 2..100_u64 {
+            let now = second * 1000;
+            let pages = [(0, 200_000), (now - 1000, 400_000), (now, 400_000)];
+            curve.look(look(now, &pages, &[(now - 2000, 400_000)]));
+        }
+        curve.look(look(100_000, &[(100_000, 20_000)], &[]));
+        assert_eq!(told(&curve).expect("looks").recommended, None);
+    }
+
     fn look(now_ms: u64, pages: &[(u64, u64)], again: &[(u64, u64)]) -> CurveLook {
         let seen = Seen {
             pages: pages.iter().copied().collect(),

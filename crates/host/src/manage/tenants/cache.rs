@@ -5,10 +5,36 @@
 
 use std::collections::VecDeque;
 
+use crate::system::cgroup::Cache;
+
 /// Steps of growth that are told apart; more are merged, as the younger of two.
 const STEPS: usize = 64;
 /// A change below this, bytes, may be the kernel's way of summing its counters.
 const NOISE: u64 = 256 << 10;
+
+/// Such cache on one node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodeCache {
+    /// Of files: the kernel can drop it.
+    pub(super) files: CacheAges,
+    /// Files in tmpfs: to drop them is to page them out. (The story: what a database had mapped of its shared memory was missing in its ages once
+    /// more, as page cache.)
+    tmpfs: CacheAges,
+}
+
+impl NodeCache {
+    /// There is so much now.
+    pub(super) fn note(&mut self, now: u64, cache: &Cache) {
+        let files = cache.unmapped_file_least();
+        self.files.note(now, files);
+        self.tmpfs.note(now, cache.unmapped().saturating_sub(files));
+    }
+
+    /// When it was found, and bytes.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.files.all().chain(self.tmpfs.all())
+    }
+}
 
 /// How much came when.
 #[derive(Clone, Debug, Default)]

@@ -12,8 +12,10 @@ use rustix::io::Errno;
 use super::super::options::{Ask, Reclaimed};
 use super::super::pause::Pause;
 use super::super::tally::Tally;
-use super::Tenants;
 use super::under_way::{Asked, Why};
+use super::unmapped::{ALMOST, drop_in_steps};
+use super::{SLICE, Tenants};
+use crate::system::cgroup::Version;
 
 /// For less, page cache is not looked for.
 const LEAST: Pages = Pages(256);
@@ -44,6 +46,7 @@ impl Tenants {
             pages: Pages(0),
             cache: None,
             dropped: 0,
+            droppers: None,
         };
         self.set_out(memcg, Why::Asked(asked));
         Ok(self.last_asked)
@@ -70,18 +73,46 @@ impl Tenants {
         left == 0
     }
 
-    /// Page cache for what the engine did not get, a slice of it; whether that is all. (The story: of a tenant whose ages nobody had asked for, and of
-    /// the root, `memory.reclaim` found nothing while there was page cache enough.)
+    /// Page cache of made tenants for what the engine did not get, a slice of it; whether that is all. (The story: of a tenant whose ages nobody had
+    /// asked for, and of the root, `memory.reclaim` found nothing while there was page cache enough.)
     pub(super) fn drop_rest(&self, memcg: MemcgId, asked: &mut Asked, evicted: u64) -> bool {
-        let is_bytes = matches!(asked.ask, Ask::Bytes(_));
-        let rest = asked.pages.less(Pages(evicted));
-        if !is_bytes || asked.swappiness == Some(Swappiness::ANON_ONLY) || rest < LEAST {
+        let mut rest = asked.pages.less(Pages(evicted));
+        let may = matches!(asked.ask, Ask::Bytes(_));
+        if !may || asked.swappiness == Some(Swappiness::ANON_ONLY) || rest < LEAST {
             return true;
         }
-        let got = self.drop_cache(memcg, rest);
-        asked.pages = asked.pages.less(got);
-        asked.dropped += got.0;
-        got < LEAST
+        let Some(who) = &mut asked.droppers else {
+            // To measure all of them is a slice, where there are many.
+            let who = self.who_drops(memcg).into_iter();
+            let made = who.filter(|(_, id)| self.tenants.get(id).is_some_and(|one| !one.of_host));
+            asked.droppers = Some(made.filter_map(|(_, id)| self.serial(id)).collect());
+            return false;
+        };
+        let is_strict = asked.swappiness == Some(Swappiness::FILE_ONLY);
+        let swappiness = match self.groups.version {
+            Version::V2 if is_strict => 0,
+            _ => ALMOST,
+        };
+        let pause = Pause::after(&self.bell, SLICE);
+        while let Some(serial) = who.front().copied().filter(|_| rest >= LEAST) {
+            let id = self.by_serial(serial);
+            let spare = id.and_then(|id| self.spare_cache(memcg, id)).unwrap_or(0);
+            let spare = Pages(spare / 4096).min(rest);
+            let mut left = if spare < LEAST { 0 } else { spare.bytes().0 };
+            let wall = id.and_then(|id| self.tenants.get(&id)).map(|one| &one.wall);
+            let got = wall.map_or(0, |wall| drop_in_steps(wall, &mut left, swappiness, &pause));
+            let got = Pages(got / 4096);
+            (asked.pages, rest) = (asked.pages.less(got), rest.less(got));
+            asked.dropped += got.0;
+            // Of one that has hardly any more no more is asked.
+            if left == 0 {
+                who.pop_front();
+            }
+            if pause.is_due() {
+                break;
+            }
+        }
+        who.is_empty() || rest < LEAST
     }
 
     /// What the engine is to do, after page cache that went first.

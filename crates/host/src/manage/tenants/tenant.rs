@@ -15,7 +15,7 @@ use super::super::minder::Minder;
 use super::super::options::Limits;
 use super::super::room::Room;
 use super::super::stall::Stalls;
-use super::cache::CacheAges;
+use super::cache::NodeCache;
 use crate::system::cgroup::Version;
 use crate::wall::{Due, Refused, Wall};
 
@@ -46,7 +46,7 @@ pub(super) struct Tenant {
     /// What its tasks have waited, since somebody asked first.
     pub(super) stalls: Option<Stalls>,
     /// How old its unmapped page cache is on each node, where somebody asks for reports.
-    pub(super) cache: Option<Vec<CacheAges>>,
+    pub(super) cache: Option<Vec<NodeCache>>,
     /// What less memory would cost it, and its refaults at the last look.
     pub(super) curve: RefaultCurve,
     pub(super) refaults: u64,

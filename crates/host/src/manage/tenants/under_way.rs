@@ -37,6 +37,8 @@ pub(super) struct Asked {
     pub(super) cache: Option<u64>,
     /// Pages of it that went.
     pub(super) dropped: u64,
+    /// Of whom the kernel may drop more, for what the engine did not get, by serial; none before that is known.
+    pub(super) droppers: Option<VecDeque<u64>>,
 }
 
 impl Asked {

@@ -9,7 +9,7 @@ use engine::memcg::MemcgId;
 use rustix::io::Errno;
 
 use super::super::pause::Pause;
-use super::cache::CacheAges;
+use super::cache::NodeCache;
 use super::tenant::Tenant;
 use super::{SLICE, Tenants};
 use crate::system::cgroup::{Cache, Version, parse_cache, parse_node_caches};
@@ -17,6 +17,9 @@ use crate::wall::Wall;
 
 /// Less than this, bytes, is not asked of the kernel.
 const LEAST: u64 = 1 << 20;
+/// How willingly anonymous memory goes for it: of that the engine decides. Not 0: on version 1 the limit is lowered for a moment, and a program that
+/// met it with no cache left to drop would be killed.
+pub(super) const ALMOST: u8 = 1;
 /// So much is asked of it at a time, bytes: a few milliseconds, as long as nothing is to be written.
 const STEP: u64 = 8 << 20;
 
@@ -29,7 +32,7 @@ impl Tenants {
         if self.tenant(memcg)?.cache.is_none() {
             let caches = self.caches(self.tenant(memcg)?)?;
             let now = self.driver.watch.elapsed_ms();
-            let mut ages = vec![CacheAges::default(); caches.len()];
+            let mut ages = vec![NodeCache::default(); caches.len()];
             note(&mut ages, now, &caches);
             if let Some(tenant) = self.tenants.get_mut(&memcg) {
                 tenant.cache = Some(ages);
@@ -66,13 +69,11 @@ impl Tenants {
         }
     }
 
-    /// How much of its unmapped page cache is older than everything else that would be left of it if so many bytes went; of files that is,
-    /// for to drop what lies in tmpfs is to page it out.
+    /// How much of its unmapped page cache is older than everything else that would be left of it if so many bytes went.
     pub(super) fn cache_to_take(&self, memcg: MemcgId, bytes: u64) -> u64 {
-        let of_files = |tenant: &Tenant| tenant.wall.cache_unmapped().ok();
-        let of_files = self.tenants.get(&memcg).and_then(of_files);
-        let part = self.cache_among_oldest(memcg, bytes);
-        let part = part.min(of_files.unwrap_or(0));
+        let clean = |tenant: &Tenant| tenant.wall.cache_clean().ok();
+        let clean = self.tenants.get(&memcg).and_then(clean).unwrap_or(0);
+        let part = self.cache_among_oldest(memcg, bytes).min(clean);
         match part < LEAST || self.below(memcg).len() > 1 {
             true => 0,
             false => part,
@@ -85,7 +86,7 @@ impl Tenants {
             *left = 0;
             return 0;
         };
-        let got = drop_in_steps(&tenant.wall, left, pause);
+        let got = drop_in_steps(&tenant.wall, left, ALMOST, pause);
         self.note_caches_of(&[memcg]);
         got
     }
@@ -97,7 +98,7 @@ impl Tenants {
         let (most, mut got) = (most.bytes().0, 0);
         for (spare, id) in self.who_drops(memcg) {
             if let Ok(tenant) = self.tenant(id) {
-                got += drop_in_steps(&tenant.wall, &mut spare.min(most - got), &pause);
+                got += drop_in_steps(&tenant.wall, &mut spare.min(most - got), ALMOST, &pause);
             }
             if got >= most || pause.is_due() {
                 break;
@@ -107,7 +108,7 @@ impl Tenants {
     }
 
     /// Of whom the kernel may drop such cache for a limit of one above, or of itself: so many bytes, the most first.
-    fn who_drops(&self, target: MemcgId) -> Vec<(u64, MemcgId)> {
+    pub(super) fn who_drops(&self, target: MemcgId) -> Vec<(u64, MemcgId)> {
         let (all, tree) = (self.below(target), self.driver.machine.tree());
         let leaves = all.iter().filter(|id| tree.children(**id).next().is_none());
         let spare = leaves.filter_map(|id| Some((self.spare_cache(target, *id)?, *id)));
@@ -126,8 +127,14 @@ impl Tenants {
 
     /// How much such cache one has below another, bytes, beyond what is protected of it and of those between them. None of a group that is not
     /// ours to take from, or that is gone.
-    fn spare_cache(&self, target: MemcgId, id: MemcgId) -> Option<u64> {
+    pub(super) fn spare_cache(&self, target: MemcgId, id: MemcgId) -> Option<u64> {
         self.may_change(id).ok()?;
+        let own = self.tenants.get(&id)?;
+        // Of such a group of the host the kernel would take from made tenants below it, and of the first one from everybody.
+        let is_first = own.of_host && own.wall.group().dir == self.groups.mount;
+        if is_first || self.made_below(own).is_some() {
+            return None;
+        }
         let path = self.driver.machine.tree().ancestors(id);
         // Nobody is protected from itself.
         let free = path.take_while(|one| *one != target).map(|one| {
@@ -135,7 +142,7 @@ impl Tenants {
             Some(one.wall.charged().ok()?.saturating_sub(one.protected()))
         });
         let free = free.collect::<Option<Vec<u64>>>()?.into_iter().min();
-        let cache = self.tenants.get(&id)?.wall.cache_unmapped().ok()?;
+        let cache = own.wall.cache_clean().ok()?;
         Some(cache.min(free.unwrap_or(u64::MAX)))
     }
 
@@ -150,7 +157,7 @@ impl Tenants {
         let owners = homes.filter(|(_, home)| *home == memcg);
         let mapped = owners.flat_map(|(owner, _)| books.ages(owner));
         let mapped = mapped.map(|(_, last, pages)| (last, pages * 4096, false));
-        let cached = cache.iter().flat_map(CacheAges::all);
+        let cached = cache.iter().flat_map(|node| node.files.all());
         let cached = cached.map(|(since, bytes)| (since, bytes, true));
         let mut all: Vec<(u64, u64, bool)> = mapped.chain(cached).collect();
         all.sort_unstable();
@@ -182,13 +189,11 @@ impl Tenants {
 
 /// Has the kernel drop page cache of a group step by step, until it is time to give way; how many bytes went. `left` is what is still to go then:
 /// nothing, where the kernel finds hardly any more.
-fn drop_in_steps(wall: &Wall, left: &mut u64, pause: &Pause) -> u64 {
+pub(super) fn drop_in_steps(wall: &Wall, left: &mut u64, swappiness: u8, pause: &Pause) -> u64 {
     let mut got = 0;
     while *left > 0 {
         let step = (*left).min(STEP);
-        // Of anonymous memory the engine decides. Not 0: on version 1 the limit is lowered for a moment, and a program that met
-        // it with no cache left to drop would be killed.
-        let dropped = wall.reclaim(step, Some(1)).unwrap_or(0).min(step);
+        let dropped = wall.reclaim(step, Some(swappiness)).unwrap_or(0).min(step);
         got += dropped;
         *left = if dropped < step / 4 { 0 } else { *left - step };
         if pause.is_due() {
@@ -198,10 +203,8 @@ fn drop_in_steps(wall: &Wall, left: &mut u64, pause: &Pause) -> u64 {
     got
 }
 
-/// Files in tmpfs are told with the others: the tenant is charged for both. (The story: what a database had mapped of its shared memory was
-/// missing in its ages once more, as page cache.)
-fn note(ages: &mut [CacheAges], now: u64, caches: &[Cache]) {
+fn note(ages: &mut [NodeCache], now: u64, caches: &[Cache]) {
     for (ages, cache) in ages.iter_mut().zip(caches) {
-        ages.note(now, cache.unmapped());
+        ages.note(now, cache);
     }
 }

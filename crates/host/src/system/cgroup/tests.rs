@@ -133,6 +133,14 @@ fn version_2(name: &str, controllers: &str, root: &str) -> (Directory, Vec<u8>) 
 }
 
 #[test]
+fn what_is_to_be_written_is_told() {
+    let first = b"dirty 1\ntotal_dirty 4096\ntotal_writeback 8192\n";
+    assert_eq!(parse_dirty(first, Version::V1), 12_288);
+    assert_eq!(parse_dirty(b"file_dirty 4096\n", Version::V2), 4096);
+    assert_eq!(parse_dirty(first, Version::V2), 0, "it does not say");
+}
+
+#[test]
 fn version_2_without_a_peak() {
     let (_directory, mounts) = version_2("v2", "cpu memory pids\n", "/");
     let groups = Groups::at(&mounts).unwrap();

@@ -109,6 +109,17 @@ pub fn parse_written(text: &[u8], version: Version) -> Option<u64> {
     Some(on_lists.saturating_sub(mapped?.saturating_add(shmem?)))
 }
 
+/// Pages of files of a `memory.stat` text that must be written before they can be dropped, with the groups below.
+#[must_use]
+pub fn parse_dirty(text: &[u8], version: Version) -> u64 {
+    let names = match version {
+        Version::V1 => ["total_dirty", "total_writeback"],
+        Version::V2 => ["file_dirty", "file_writeback"],
+    };
+    let [dirty, under_way] = names.map(|name| flat(text, name).unwrap_or(0));
+    dirty.saturating_add(under_way)
+}
+
 /// The page cache on each of these nodes, of a version 2 `memory.numa_stat`: lines of a name and `N0=BYTES N1=BYTES ...`.
 #[must_use]
 pub fn parse_node_caches(text: &[u8], nodes: &[u32]) -> Option<Vec<Cache>> {

@@ -117,6 +117,24 @@ fn came(run: &[Period]) -> Came {
     }
 }
 
+/// What is claimed of one run.
+fn claims_of(of: &str, came: &Came) -> [Claim; 4] {
+    let at_most = |what: &str, figure: f64, most: f64| {
+        Claim::ours(
+            format!("{of}: {what}, at most {most}"),
+            figure,
+            figure <= most,
+        )
+    };
+    let waits = "tasks wait as long as they may on average (ms a period)";
+    [
+        at_most("swing (%)", came.swing, SWING),
+        at_most("at rest after (min)", came.rest_minutes, REST),
+        at_most("resident (% of all)", came.resident, STAYS),
+        at_most(waits, came.waited, MAY_WAIT),
+    ]
+}
+
 /// Runs the experiment.
 pub fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
     let mut tasks = Vec::new();
@@ -161,28 +179,7 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(f64)) -> Outcome {
             Cell::Figure(came.worst),
         ]);
         let of = format!("{name}, {} us, seed {}", task.cost, task.seed);
-        claims.push(Claim::ours(
-            format!("{of}: swing (%), at most {SWING}"),
-            came.swing,
-            came.swing <= SWING,
-        ));
-        claims.push(Claim::ours(
-            format!("{of}: at rest after (min), at most {REST}"),
-            came.rest_minutes,
-            came.rest_minutes <= REST,
-        ));
-        claims.push(Claim::ours(
-            format!("{of}: resident (% of all), at most {STAYS}"),
-            came.resident,
-            came.resident <= STAYS,
-        ));
-        claims.push(Claim::ours(
-            format!(
-                "{of}: tasks wait as long as they may on average (ms a period), at most {MAY_WAIT}"
-            ),
-            came.waited,
-            came.waited <= MAY_WAIT,
-        ));
+        claims.extend(claims_of(&of, &came));
     }
     Outcome {
         tables: vec![table],
