@@ -116,7 +116,7 @@ pub struct Options {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OptionsError {
     /// A program cannot run in nothing.
-    #[error("--memory-max {0}: a program needs some resident memory to run")]
+    #[error("--memory-{0} {1}: a program needs some resident memory to run")]
     TooSmall(&'static str, Bytes),
     /// A lower limit above an upper one.
     #[error("--memory-{lower} is above --memory-{upper}: both cannot hold")]

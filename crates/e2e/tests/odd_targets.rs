@@ -163,7 +163,7 @@ fn a_manager_does_not_speak_for_who_has_its_first_ones_number() {
     let _swap = Swap::new(256);
     let folder = TempDir::new();
     let script = format!(
-        "{pagetide} run --evict-older-than 1h -- sh -c 'echo $$ >{file}; setsid {sleeper} 16 >/dev/null & sleep 1' &
+        "{pagetide} run --evict-older-than 1h -- sh -c 'echo $$ >{file}; setsid {sleeper} 16 >/dev/null & sleep 3' &
          wait $!; first=$(cat {file})
          {pagetide} stat $first >/dev/null; echo descendants $?
          echo $((first - 1)) >/proc/sys/kernel/ns_last_pid

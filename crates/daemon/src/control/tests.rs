@@ -281,7 +281,7 @@ fn a_client_survives_any_server() {
         let error = ask(&tenant, &Request::Ping {}, LONG).expect_err("no pong");
         let told = matches!(
             error,
-            ControlError::Protocol { .. } | ControlError::Io { .. }
+            ControlError::Protocol { .. } | ControlError::Io { .. } | ControlError::Ended { .. }
         );
         assert!(told, "{error}");
         thread.join().expect("an impostor ends");
