@@ -284,13 +284,22 @@ fn complaint(error: &clap::Error) -> Failure {
     let usage = part("Usage:").map(|usage| format!("usage: {usage}"));
     let number = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     let hint = match error.kind() {
-        ErrorKind::UnknownArgument if number.is_some_and(|word| word.parse::<u32>().is_ok()) => {
+        ErrorKind::UnknownArgument
+            if number.is_some_and(|word| word.parse::<u32>().is_ok())
+                && usage.as_deref().is_some_and(|usage| usage.contains("PID")) =>
+        {
             Some(format!(
                 "one process at a time, with all of its descendants (several: --cgroup PATH); {TIME}"
             ))
         }
         ErrorKind::InvalidSubcommand => {
-            part("tip:").or(Some("`pagetide --help` lists them".to_owned()))
+            // As "usage: pagetide swap <COMMAND>".
+            let words = usage
+                .as_deref()
+                .and_then(|usage| usage.strip_prefix("usage: "));
+            let words = words.and_then(|usage| usage.split(['<', '[']).next());
+            let words = words.unwrap_or("pagetide").trim();
+            part("tip:").or(Some(format!("`{words} --help` lists them")))
         }
         _ => None,
     };

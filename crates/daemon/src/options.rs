@@ -118,6 +118,9 @@ pub enum OptionsError {
     /// A program cannot run in nothing.
     #[error("--memory-{0} {1}: a program needs some resident memory to run")]
     TooSmall(&'static str, Bytes),
+    /// Less than a page, and not nothing.
+    #[error("--swap-max {0}: that is less than a page")]
+    NoPage(Bytes),
     /// A lower limit above an upper one.
     #[error("--memory-{lower} is above --memory-{upper}: both cannot hold")]
     Crossed {
@@ -157,6 +160,9 @@ impl OptionsError {
                     "give at least {MAX_LEAST}, e.g. `--memory-{name} 64M`: a number alone is bytes"
                 )
             }
+            OptionsError::NoPage(_) => {
+                "write 0, or e.g. `--swap-max 512M`: a number alone is bytes".to_owned()
+            }
             OptionsError::Crossed { lower, upper } => {
                 format!("lower --memory-{lower}, or raise --memory-{upper} above it")
             }
@@ -188,6 +194,11 @@ impl Options {
             {
                 return Err(OptionsError::TooSmall(name, bytes));
             }
+        }
+        if let Size::Bytes(bytes) = self.limits.swap_max
+            && (1..4096).contains(&bytes.0)
+        {
+            return Err(OptionsError::NoPage(bytes));
         }
         self.limits.check_order()?;
         if self.policy.age_every.is_zero() {
@@ -232,8 +243,14 @@ impl Limits {
     /// Whether anything is to hold the program's memory down.
     #[must_use]
     pub fn hold(&self) -> bool {
-        // (The story: --swap-max alone made no control group, and the kernel swapped as ever.)
-        self.max != Size::Max || self.high != Size::Max || self.swap_max != Size::Max
+        self.max != Size::Max || self.high != Size::Max
+    }
+
+    /// Whether swap alone has a limit: we keep to it, and the kernel does where a group of version 2 can be had. (The story: no group was
+    /// made, and the kernel swapped as ever.)
+    #[must_use]
+    pub fn bound_swap_alone(&self) -> bool {
+        !self.hold() && self.swap_max != Size::Max
     }
 
     /// `min <= max`, `low <= max`, `high <= max`, `min <= high`: cgroup v2 lets these cross and lets
@@ -297,7 +314,10 @@ mod tests {
         assert!(error.to_string().contains("--memory-high 512"), "{error}");
         let mut options = Options::default();
         options.limits.swap_max = Size::Bytes(Bytes(0));
-        assert!(options.limits.hold() && options.check().is_ok());
+        assert!(options.limits.bound_swap_alone() && options.check().is_ok());
+        options.limits.swap_max = Size::Bytes(Bytes(512));
+        let error = options.check().unwrap_err();
+        assert!(error.to_string().contains("--swap-max 512"), "{error}");
         let mut options = Options::default();
         let cold_age =
             |older_than, every| Some(EvictBy::cold_age(Millis(older_than), Millis(every)));

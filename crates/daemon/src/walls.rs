@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use host::system::Proc;
+use host::system::cgroup::Version;
+use host::system::{Groups, Proc};
 use host::wall::{Wall, guard};
 
 use crate::error::Error;
@@ -40,6 +41,20 @@ pub(crate) fn raise(pid: u32) -> Result<Wall, Error> {
             ))
         }
     }
+}
+
+/// The same where swap alone has a limit.
+///
+/// # Errors
+/// There is no control group to be had, or it is of version 1, which limits swap beside a limit of memory alone.
+pub(crate) fn raise_for_swap(pid: u32) -> Result<Wall, Error> {
+    if Groups::find(&Proc::system()?)?.version == Version::V1 {
+        return Err(Error::missing(
+            "groups of version 1 limit swap beside --memory-max alone",
+            "give --memory-max, too",
+        ));
+    }
+    raise(pid)
 }
 
 /// Lifts a wall and removes it, in order. What cannot be removed has no limit any more, and the next start

@@ -220,11 +220,21 @@ fn at_start(chance: &mut Chance) -> Result<(), String> {
     while Instant::now() < instant {
         std::hint::spin_loop();
     }
-    // Who is being started just now is not in the list yet.
-    let mut killed = 0;
+    // Who is being started just now is not in the list yet: it is empty three times in a row. (The story: one that was in the middle of its exec,
+    // when it has no words, lived on.)
+    let (mut killed, mut empty) = (0, 0);
     let end = Instant::now() + Duration::from_millis(500);
-    while Instant::now() < end && (killed == 0 || !round.ours().is_empty()) {
-        killed += round.kill(Kill::Start);
+    while Instant::now() < end && empty < 3 {
+        let more = round.kill(Kill::Start);
+        killed += more;
+        empty = if killed == 0 || more > 0 {
+            0
+        } else {
+            empty + 1
+        };
+        if empty > 0 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
     if killed == 0 {
         return Err("nobody was killed".to_owned());

@@ -373,7 +373,7 @@ fn who_asks_in_the_first_moment_waits_for_the_manager() {
         let running = pagetide::command(words).start();
         let pid = running.pid().to_string();
         let words = [verb.to_owned(), pid].into_iter();
-        let size = (verb == "reclaim").then(|| "64K".to_owned());
+        let size = (verb == "reclaim").then(|| "4K".to_owned());
         let asks = pagetide::command(words.chain(size)).start();
         std::thread::sleep(Duration::from_millis(300));
         let _reader = std::fs::File::open(&report).expect("a pipe");

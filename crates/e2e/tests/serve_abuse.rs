@@ -418,6 +418,7 @@ fn who_ends_at_any_moment_leaves_nothing() {
             before = open_files(&tree);
         }
     }
+    // Where nobody else takes numbers all have; beside others few or none.
     eprintln!("{again} of 30 had the number of the one before");
     wait::until("nothing of them is open", SOON, || {
         open_files(&tree) <= before

@@ -12,7 +12,7 @@ use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
 use e2e::web::Place;
 use e2e::zram::Swap;
-use e2e::{pagetide, programs, wait};
+use e2e::{pagetide, proc, programs, wait};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -534,4 +534,20 @@ fn a_serve_that_cannot_begin_changes_nothing() {
     assert!(outcome.stderr.contains("mkdir -p"), "{}", outcome.stderr);
     let group = std::path::Path::new("/sys/fs/cgroup/memory").join(&root);
     assert!(!group.exists());
+}
+
+/// (The story: after ^Z in `serve`, `reclaim` of a tenant said nothing for ten minutes.)
+#[test]
+fn a_serve_that_is_stopped_is_not_waited_for() {
+    let _serial = serial();
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    tree.make("a");
+    e2e::guard::send(tree.pid(), rustix::process::Signal::STOP);
+    let stopped = || proc::state(tree.pid()) == Some('T');
+    wait::until("it is stopped", SOON, stopped);
+    let words = ["reclaim", "/a", "1M", "--root", tree.root()];
+    let told = pagetide::command(words).finish(SOON);
+    e2e::guard::send(tree.pid(), rustix::process::Signal::CONT);
+    assert_eq!(told.status.code(), Some(1), "{}", told.stdout);
+    assert!(told.stderr.contains("kill -CONT"), "{}", told.stderr);
 }

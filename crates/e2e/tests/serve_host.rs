@@ -362,6 +362,9 @@ fn what_the_host_is_asked_for_is_no_made_tenants_page_cache() {
     let read = Run::new(tree.inside("db").into_iter().chain(words)).finish(SOON);
     assert!(read.status.success(), "{}", read.stderr);
     tree.write("db/memory.low", "64m");
+    // With reports, too, by which page cache goes first.
+    tree.write("host/memory.workingset.refresh_interval", "N0=500");
+    std::thread::sleep(Duration::from_secs(2));
     let _ = tree.try_write("host/memory.reclaim", "64m");
     let cache = tree.of_kernel("db", "total_cache");
     assert!(cache > 44 * MIB, "{cache} bytes are left");

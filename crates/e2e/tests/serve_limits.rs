@@ -261,7 +261,7 @@ fn young_page_cache_stays_while_old_files_in_tmpfs_cannot_be_dropped() {
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
     tree.write("a/memory.workingset.refresh_interval", "N0=500");
-    let script = format!("head -c 64M /dev/zero > {}", in_memory.0.display());
+    let script = format!("head -c 48M /dev/zero > {}", in_memory.0.display());
     let words = ["sh", "-c", &script].map(str::to_owned);
     let made = Run::new(tree.inside("a").into_iter().chain(words)).finish(SOON);
     assert!(made.status.success(), "{}", made.stderr);
@@ -273,7 +273,7 @@ fn young_page_cache_stays_while_old_files_in_tmpfs_cannot_be_dropped() {
         let text = tree.read("a/memory.workingset.page_age");
         let words = text.split_whitespace();
         let files = words.filter_map(|word| word.strip_prefix("file=")?.parse::<u64>().ok());
-        files.sum::<u64>() > 90 * MIB
+        files.sum::<u64>() > 74 * MIB
     });
     let _ = tree.try_write("a/memory.reclaim", "32m");
     let of_files = tree.of_kernel("a", "total_cache") - tree.of_kernel("a", "total_shmem");

@@ -29,7 +29,7 @@ pub(crate) struct Knobs {
     #[arg(long, value_name = "SIZE", default_value = "0", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     memory_low: Size,
-    /// Below this, never reclaim
+    /// Below this no policy reclaims (the kernel's own reclaim may)
     #[arg(long, value_name = "SIZE", default_value = "0", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     memory_min: Size,

@@ -420,6 +420,8 @@ fn slips_have_their_hints() {
         ("report 12 13", "one process at a time"),
         ("report nginx", "pgrep -o"),
         ("help", "pagetide --help"),
+        ("swap remove", "pagetide swap --help"),
+        ("doctor 5", "usage: "),
     ] {
         let told = parse(line).err().unwrap_or_default();
         assert!(told.contains(hint), "{line}: {told}");

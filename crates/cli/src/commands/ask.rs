@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use daemon::control::{
     ControlError, Managed, Request, Response, Tenant, TenantAsk, ask, find_begun, is_anothers,
+    manager_of,
 };
 use daemon::preflight::{self, Chosen};
 use host::system::Proc;
@@ -77,7 +78,7 @@ fn is_awake(managed: &Managed) -> Result<(), Failure> {
     let pid = managed.manager;
     Err(Failure::new(
         what,
-        format!("`fg` in its shell, or `kill -CONT {pid}`; killed, it lets go as well"),
+        format!("`fg` in its shell, or `kill -CONT {pid}`"),
     ))
 }
 
@@ -117,7 +118,12 @@ pub(super) fn of_tenant(
         path: path.to_owned(),
         ask: what,
     };
-    Ok(ask(&Tenant::Tree(tree.root.clone()), &request, within)?)
+    let tenant = Tenant::Tree(tree.root.clone());
+    if let Ok(Some(manager)) = manager_of(&tenant) {
+        let tenant = tenant.clone();
+        is_awake(&Managed { tenant, manager })?;
+    }
+    Ok(ask(&tenant, &request, within)?)
 }
 
 pub(super) fn stat(told: &Told, tree: &Tree, json: bool) -> Result<u8, Failure> {
@@ -172,8 +178,8 @@ fn field(name: &str) -> String {
 pub(super) fn detach(whose: &Whose, bring_back: bool, json: bool) -> Result<u8, Failure> {
     let pages = match whose_manager(whose)? {
         Whole::Managed(managed) => {
-            let within = if bring_back { LONG } else { QUICK };
-            match ask(&managed.tenant, &Request::Detach { bring_back }, within)? {
+            // It may be in the middle of a reclaim.
+            match ask(&managed.tenant, &Request::Detach { bring_back }, LONG)? {
                 Response::Detached { pages } => pages,
                 _ => return Err(unexpected()),
             }

@@ -46,6 +46,8 @@ fn tenants(args: &Top, plan: &Plan, stop: &AtomicBool) -> Result<u8, Failure> {
     let mut tables = Tables::new(args, plan, Style::of_stdout, io::stdout().lock());
     let begin = Instant::now();
     if let (None, Some(time)) = (plan.each, plan.time.filter(|_| args.time.is_some())) {
+        // Nobody may serve.
+        tenant_rows(&args.tree)?;
         pause(stop, time);
     }
     while !stop.load(Ordering::Relaxed) {

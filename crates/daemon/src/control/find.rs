@@ -67,15 +67,14 @@ pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
 /// # Errors
 /// As [`find`].
 pub fn find_begun(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
-    let end = Instant::now() + BEGINS;
-    loop {
-        let found = find(tenant)?;
-        let is_to_come = || tenant.pid().is_some_and(is_about_to_run) && Instant::now() < end;
-        if found.is_some() || !is_to_come() {
-            return Ok(found);
+    // Its name alone is looked at meanwhile: one that has become its program by then had its manager before. (While others are asked, it may.)
+    if let Some(pid) = tenant.pid() {
+        let end = Instant::now() + BEGINS;
+        while is_about_to_run(pid) && manager_of(tenant)?.is_none() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
         }
-        std::thread::sleep(Duration::from_millis(10));
     }
+    find(tenant)
 }
 
 /// Whether a process is `pagetide run`, which has another name from its exec on.

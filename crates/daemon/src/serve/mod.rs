@@ -71,6 +71,24 @@ pub struct Served {
     is_detached: bool,
 }
 
+/// Whether nobody manages a target. `run`'s own manager has that process before it has become its program; whoever attaches comes second.
+fn is_free(chosen: &Chosen, wants_wall: bool) -> Result<(), Error> {
+    let find = match wants_wall {
+        true => crate::control::find,
+        false => crate::control::find_begun,
+    };
+    let Some(managed) = find(&chosen.tenant)? else {
+        return Ok(());
+    };
+    Err(Error::failed(
+        format!(
+            "cannot manage {}: the pagetide of pid {} manages it, as {}",
+            chosen.tenant, managed.manager, managed.tenant
+        ),
+        "ask that manager instead, or end it first with `pagetide detach`",
+    ))
+}
+
 impl Served {
     /// Checks everything, takes the tenant's name, raises a wall where one is wanted, and looks at the target once: what cannot be
     /// read is said before anything starts. What `run` starts is pagetide itself at that time ([`Served::begin_anew`]).
@@ -93,20 +111,7 @@ impl Served {
         if let Some(asked) = &options.write_back {
             need(preflight::tier(asked.from.as_deref()).map(|found| tier = Some(found)))?;
         }
-        // `run`'s own manager has that process before it has become its program; whoever attaches comes second.
-        let find = match wants_wall {
-            true => crate::control::find,
-            false => crate::control::find_begun,
-        };
-        if let Some(managed) = find(&chosen.tenant)? {
-            return Err(Error::failed(
-                format!(
-                    "cannot manage {}: the pagetide of pid {} manages it, as {}",
-                    chosen.tenant, managed.manager, managed.tenant
-                ),
-                "ask that manager instead, or end it first with `pagetide detach`",
-            ));
-        }
+        is_free(&chosen, wants_wall)?;
         let mut unheard = None;
         let server = match ControlServer::bind(&chosen.tenant) {
             // A stranger's socket manages nothing, and keeps nothing from being managed.
@@ -117,9 +122,16 @@ impl Served {
             bound => bound?,
         };
         let wake = Wake::new(chosen.tenant.pid())?;
-        let mut wall = None;
+        let (mut wall, mut unbound) = (None, None);
         if let (true, true, Some(pid)) = (wants_wall, options.limits.hold(), chosen.tenant.pid()) {
             need(walls::raise(pid).map(|made| wall = Some(made)))?;
+        }
+        let may = wants_wall && options.limits.bound_swap_alone() && !options.policy.dry_run;
+        if let (true, Some(pid)) = (may, chosen.tenant.pid()) {
+            match walls::raise_for_swap(pid) {
+                Ok(made) => wall = Some(made),
+                Err(error) => unbound = Some(error),
+            }
         }
         let shares = Shares::new(options.limits, wants_wall);
         let settings = Settings {
@@ -132,6 +144,9 @@ impl Served {
             return Err(error);
         }
         notes.extend(unheard);
+        let unbound = unbound
+            .map(|error| format!("the kernel's own reclaim does not keep to --swap-max: {error}"));
+        notes.extend(unbound);
         Ok(Served {
             manager,
             server,

@@ -6,6 +6,8 @@
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -133,13 +135,28 @@ pub(super) fn is_a_place(at: &Path) -> Result<(), Error> {
             break;
         }
     }
-    if !at.is_dir() {
-        let what = format!(
-            "cannot mount the tenants at {}: there is no such directory",
-            at.display()
-        );
-        return Err(Error::failed(what, format!("mkdir -p {}", at.display())));
+    let cannot = |why: &dyn std::fmt::Display| {
+        format!("cannot mount the tenants at {}: {why}", at.display())
+    };
+    match std::fs::metadata(at) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => {
+            return Err(Error::failed(
+                cannot(&"it is no directory"),
+                "give another --mount",
+            ));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let hint = format!("mkdir -p {}", at.display());
+            return Err(Error::failed(cannot(&"there is no such directory"), hint));
+        }
+        Err(error) => return Err(Error::failed(cannot(&error), "give another --mount")),
     }
+    let fuse = File::options().read(true).write(true).open("/dev/fuse");
+    fuse.map_err(|error| {
+        let hint = "it takes FUSE: `modprobe fuse`, or a container with --device /dev/fuse; `--mount` can be left out";
+        Error::missing(cannot(&format!("/dev/fuse: {error}")), hint)
+    })?;
     let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
     if fuse_at(&mounts(), &place).is_some() {
         let what = format!(

@@ -16,6 +16,7 @@ use super::under_way::{Asked, Why};
 use super::unmapped::{ALMOST, drop_in_steps};
 use super::{SLICE, Tenants};
 use crate::system::cgroup::Version;
+use crate::wall::Wall;
 
 /// For less, page cache is not looked for.
 const LEAST: Pages = Pages(256);
@@ -67,52 +68,60 @@ impl Tenants {
             _ => 0,
         };
         if left > 0 {
-            asked.dropped += self.take_cache(memcg, &mut left, pause) / 4096;
+            let swappiness = self.for_cache(asked);
+            asked.dropped += self.take_cache(memcg, (&mut left, swappiness), pause) / 4096;
         }
         asked.cache = Some(left);
         left == 0
     }
 
-    /// Page cache of made tenants for what the engine did not get, a slice of it; whether that is all. (The story: of a tenant whose ages nobody had
+    /// How willingly anonymous memory goes where the kernel drops page cache: not at all where that was forbidden, as far as version 2 can be told.
+    fn for_cache(&self, asked: &Asked) -> u8 {
+        let is_strict = asked.swappiness == Some(Swappiness::FILE_ONLY);
+        match self.groups.version {
+            Version::V2 if is_strict => 0,
+            _ => ALMOST,
+        }
+    }
+
+    /// Page cache for what the engine did not get, a slice of it; whether that is all. (The story: of a tenant whose ages nobody had
     /// asked for, and of the root, `memory.reclaim` found nothing while there was page cache enough.)
     pub(super) fn drop_rest(&self, memcg: MemcgId, asked: &mut Asked, evicted: u64) -> bool {
         let mut rest = asked.pages.less(Pages(evicted));
-        let may = matches!(asked.ask, Ask::Bytes(_));
-        if !may || asked.swappiness == Some(Swappiness::ANON_ONLY) || rest < LEAST {
+        let may =
+            matches!(asked.ask, Ask::Bytes(_)) && asked.swappiness != Some(Swappiness::ANON_ONLY);
+        let is_little = asked.droppers.is_none() && rest < LEAST;
+        if !may || is_little || rest == Pages(0) {
             return true;
         }
+        let swappiness = self.for_cache(asked);
         let Some(who) = &mut asked.droppers else {
             // To measure all of them is a slice, where there are many.
-            let who = self.who_drops(memcg).into_iter();
-            let made = who.filter(|(_, id)| self.tenants.get(id).is_some_and(|one| !one.of_host));
-            asked.droppers = Some(made.filter_map(|(_, id)| self.serial(id)).collect());
+            let who = self.who_drops(memcg, Wall::cache_clean).into_iter();
+            asked.droppers = Some(who.filter_map(|(_, id)| self.serial(id)).collect());
             return false;
         };
-        let is_strict = asked.swappiness == Some(Swappiness::FILE_ONLY);
-        let swappiness = match self.groups.version {
-            Version::V2 if is_strict => 0,
-            _ => ALMOST,
-        };
         let pause = Pause::after(&self.bell, SLICE);
-        while let Some(serial) = who.front().copied().filter(|_| rest >= LEAST) {
+        while let Some(serial) = who.front().copied().filter(|_| rest > Pages(0)) {
             let id = self.by_serial(serial);
-            let spare = id.and_then(|id| self.spare_cache(memcg, id)).unwrap_or(0);
-            let spare = Pages(spare / 4096).min(rest);
-            let mut left = if spare < LEAST { 0 } else { spare.bytes().0 };
+            let spare = id.and_then(|id| self.spare_cache(memcg, id, Wall::cache_clean));
+            let spare = Pages(spare.unwrap_or(0) / 4096).min(rest);
+            let is_few = spare < LEAST.min(rest);
+            let mut left = if is_few { 0 } else { spare.bytes().0 };
             let wall = id.and_then(|id| self.tenants.get(&id)).map(|one| &one.wall);
             let got = wall.map_or(0, |wall| drop_in_steps(wall, &mut left, swappiness, &pause));
             let got = Pages(got / 4096);
             (asked.pages, rest) = (asked.pages.less(got), rest.less(got));
             asked.dropped += got.0;
-            // Of one that has hardly any more no more is asked.
-            if left == 0 {
+            // Of one that has hardly any more, or gave hardly any of it, no more is asked.
+            if left == 0 && (is_few || got.0 == 0 || got.0 < spare.0 / 2) {
                 who.pop_front();
             }
             if pause.is_due() {
                 break;
             }
         }
-        who.is_empty() || rest < LEAST
+        who.is_empty() || rest == Pages(0)
     }
 
     /// What the engine is to do, after page cache that went first.

@@ -4,6 +4,8 @@
 //! protected of them: the kernel, which takes it, knows nothing of that (version 1), and goes by each group's own swappiness there. From one with others
 //! below it where none of these is protected, and there is no other way.
 
+use std::io;
+
 use engine::Pages;
 use engine::memcg::MemcgId;
 use rustix::io::Errno;
@@ -17,6 +19,9 @@ use crate::wall::Wall;
 
 /// Less than this, bytes, is not asked of the kernel.
 const LEAST: u64 = 1 << 20;
+/// How much page cache the kernel may drop of a group, as the group tells it: for limits all that nobody maps, and what was asked for by name comes
+/// from what need not be written first.
+pub(super) type Told = fn(&Wall) -> io::Result<u64>;
 /// How willingly anonymous memory goes for it: of that the engine decides. Not 0: on version 1 the limit is lowered for a moment, and a program that
 /// met it with no cache left to drop would be killed.
 pub(super) const ALMOST: u8 = 1;
@@ -71,8 +76,9 @@ impl Tenants {
 
     /// How much of its unmapped page cache is older than everything else that would be left of it if so many bytes went.
     pub(super) fn cache_to_take(&self, memcg: MemcgId, bytes: u64) -> u64 {
-        let clean = |tenant: &Tenant| tenant.wall.cache_clean().ok();
-        let clean = self.tenants.get(&memcg).and_then(clean).unwrap_or(0);
+        let own = self.tenants.get(&memcg);
+        let own = own.filter(|one| !self.has_others_below(one));
+        let clean = own.and_then(|one| one.wall.cache_clean().ok()).unwrap_or(0);
         let part = self.cache_among_oldest(memcg, bytes).min(clean);
         match part < LEAST || self.below(memcg).len() > 1 {
             true => 0,
@@ -81,12 +87,17 @@ impl Tenants {
     }
 
     /// Takes so much of it until it is time to give way; how many bytes went, and what is `left` then.
-    pub(super) fn take_cache(&mut self, memcg: MemcgId, left: &mut u64, pause: &Pause) -> u64 {
+    pub(super) fn take_cache(
+        &mut self,
+        memcg: MemcgId,
+        (left, swappiness): (&mut u64, u8),
+        pause: &Pause,
+    ) -> u64 {
         let Ok(tenant) = self.tenant(memcg) else {
             *left = 0;
             return 0;
         };
-        let got = drop_in_steps(&tenant.wall, left, ALMOST, pause);
+        let got = drop_in_steps(&tenant.wall, left, swappiness, pause);
         self.note_caches_of(&[memcg]);
         got
     }
@@ -96,7 +107,7 @@ impl Tenants {
     pub(super) fn drop_cache(&self, memcg: MemcgId, most: Pages) -> Pages {
         let pause = Pause::after(&self.bell, SLICE);
         let (most, mut got) = (most.bytes().0, 0);
-        for (spare, id) in self.who_drops(memcg) {
+        for (spare, id) in self.who_drops(memcg, Wall::cache_unmapped) {
             if let Ok(tenant) = self.tenant(id) {
                 got += drop_in_steps(&tenant.wall, &mut spare.min(most - got), ALMOST, &pause);
             }
@@ -108,31 +119,29 @@ impl Tenants {
     }
 
     /// Of whom the kernel may drop such cache for a limit of one above, or of itself: so many bytes, the most first.
-    pub(super) fn who_drops(&self, target: MemcgId) -> Vec<(u64, MemcgId)> {
+    pub(super) fn who_drops(&self, target: MemcgId, told: Told) -> Vec<(u64, MemcgId)> {
         let (all, tree) = (self.below(target), self.driver.machine.tree());
         let leaves = all.iter().filter(|id| tree.children(**id).next().is_none());
-        let spare = leaves.filter_map(|id| Some((self.spare_cache(target, *id)?, *id)));
+        let spare = leaves.filter_map(|id| Some((self.spare_cache(target, *id, told)?, *id)));
         let mut found: Vec<(u64, MemcgId)> = spare.filter(|(spare, _)| *spare >= LEAST).collect();
         found.sort_unstable_by(|one, other| other.cmp(one));
         let is_protected = |id: &MemcgId| self.tenants.get(id).is_some_and(Tenant::is_protected);
         // At last what it has read itself, and what those left who are gone.
         if all.len() > 1 && !all.iter().skip(1).any(is_protected) {
             found.extend(
-                self.spare_cache(target, target)
+                self.spare_cache(target, target, told)
                     .map(|spare| (spare, target)),
             );
         }
         found
     }
 
-    /// How much such cache one has below another, bytes, beyond what is protected of it and of those between them. None of a group that is not
+    /// How much such cache one has below another, bytes and as it is `told`, beyond what is protected of it and of those between them. None of a group that is not
     /// ours to take from, or that is gone.
-    pub(super) fn spare_cache(&self, target: MemcgId, id: MemcgId) -> Option<u64> {
+    pub(super) fn spare_cache(&self, target: MemcgId, id: MemcgId, told: Told) -> Option<u64> {
         self.may_change(id).ok()?;
         let own = self.tenants.get(&id)?;
-        // Of such a group of the host the kernel would take from made tenants below it, and of the first one from everybody.
-        let is_first = own.of_host && own.wall.group().dir == self.groups.mount;
-        if is_first || self.made_below(own).is_some() {
+        if self.has_others_below(own) {
             return None;
         }
         let path = self.driver.machine.tree().ancestors(id);
@@ -142,8 +151,20 @@ impl Tenants {
             Some(one.wall.charged().ok()?.saturating_sub(one.protected()))
         });
         let free = free.collect::<Option<Vec<u64>>>()?.into_iter().min();
-        let cache = own.wall.cache_clean().ok()?;
+        let cache = told(&own.wall).ok()?;
         Some(cache.min(free.unwrap_or(u64::MAX)))
+    }
+
+    /// Whether below a group of the host's there are some that are not tenants of its own, of which the kernel would take, too: made tenants, walls
+    /// of `run`; below the first one everybody.
+    fn has_others_below(&self, own: &Tenant) -> bool {
+        let dir = &own.wall.group().dir;
+        let folders = || std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let is_wall = |folder: std::fs::DirEntry| {
+            folder.file_type().is_ok_and(|kind| kind.is_dir()) && Wall::is_anybodys(&folder.path())
+        };
+        let is_first = *dir == self.groups.mount;
+        own.of_host && (is_first || self.made_below(own).is_some() || folders().any(is_wall))
     }
 
     /// How much of its oldest `bytes` is such cache.
