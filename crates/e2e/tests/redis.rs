@@ -10,7 +10,7 @@ use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
 use e2e::{pagetide, proc, wait};
 
-const KEYS: u64 = 100_000;
+const KEYS: u64 = 150_000;
 /// Where everything is out again every 20 ms, every access is a fault.
 const FEW: u64 = 40_000;
 const BATCH: u64 = 500;

@@ -358,6 +358,21 @@ fn the_report_of_its_first_seconds_is_the_programs() {
     });
 }
 
+/// On version 1 a limit of swap alone has no group of its own: the report says so, and the program's standard error is its own.
+#[test]
+fn a_limit_of_swap_alone_is_told_in_the_report() {
+    let _turn = serial_with_swap(SWAP_MIB);
+    let folder = TempDir::new();
+    let report = folder.file("report");
+    let script = ["sh", "-c", "echo y; echo z >&2"];
+    let words = ["run", "--swap-max", "1G", "--report", &report, "--"];
+    let told = pagetide::command(words.into_iter().chain(script)).finish(SOON);
+    assert_eq!((told.stdout.as_str(), told.stderr.as_str()), ("y\n", "z\n"));
+    wait::until("its report says it", SOON, || {
+        std::fs::read_to_string(&report).is_ok_and(|text| text.contains("--swap-max"))
+    });
+}
+
 /// Who asks before the manager listens waits for it. (The story: in `pagetide run ... & pagetide reclaim $!` the second took the manager's name, and the
 /// program was not started; `stat` and `detach` said that nobody manages it.)
 #[test]

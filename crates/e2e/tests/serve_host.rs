@@ -370,6 +370,39 @@ fn what_the_host_is_asked_for_is_no_made_tenants_page_cache() {
     assert!(cache > 44 * MIB, "{cache} bytes are left");
 }
 
+/// Nor from the wall of a `run` further down, which is its manager's.
+#[test]
+fn what_an_upper_group_is_asked_for_is_not_taken_from_a_wall_below() {
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    let host = MemoryGroup::new();
+    let upper = host.below();
+    let group = upper.below();
+    let folder = e2e::temp::TempDir::new();
+    let data = folder.file("data");
+    std::fs::write(&data, vec![7; 48 << 20]).expect("there is room");
+    let script = format!(
+        "dd of={data} oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null; cat {data} > /dev/null; echo ready; sleep 60"
+    );
+    let program = Run::new(["sh", "-c", &script]);
+    let managed = group.run(&pagetide::run(&["--memory-max", "200M"], &program));
+    let managed = managed.start();
+    wait::until("it has read", SOON, || managed.stdout().contains("ready"));
+    let wall = e2e::kills::wall_of(managed.pid()).expect("it has one");
+    let tree = Tree::serve_host(&host, &["--age-every", "500ms", "--manage-host"]);
+    let file = format!("host/{}/memory.reclaim", name(&upper));
+    wait::until("serve knows it", SOON, || tree.at(&file).exists());
+    let _ = tree.try_write(&file, "64m");
+    let text = std::fs::read_to_string(wall.join("memory.stat")).expect("the kernel's");
+    let cache = text
+        .lines()
+        .find_map(|line| line.strip_prefix("total_cache "));
+    let cache: u64 = cache
+        .and_then(|bytes| bytes.parse().ok())
+        .expect("a number");
+    assert!(cache > 44 * MIB, "{cache} bytes are left");
+}
+
 #[test]
 fn a_root_elsewhere_is_refused_before_anything_is_made() {
     let _serial = serial();

@@ -68,6 +68,8 @@ pub struct Served {
     shared_at: Option<Instant>,
     wake: Wake,
     notes: Vec<String>,
+    /// What a report tells beside that.
+    asides: Vec<String>,
     is_detached: bool,
 }
 
@@ -146,7 +148,14 @@ impl Served {
         notes.extend(unheard);
         let unbound = unbound
             .map(|error| format!("the kernel's own reclaim does not keep to --swap-max: {error}"));
-        notes.extend(unbound);
+        // Standard error is the program's, unless it was said that less will do.
+        let asides: Vec<String> = match options.best_effort {
+            true => {
+                notes.extend(unbound);
+                Vec::new()
+            }
+            false => unbound.into_iter().collect(),
+        };
         Ok(Served {
             manager,
             server,
@@ -155,6 +164,7 @@ impl Served {
             shared_at: None,
             wake,
             notes,
+            asides,
             is_detached: false,
         })
     }
@@ -182,6 +192,7 @@ impl Served {
         self.manager.end_work();
         let mut report = self.manager.report();
         report.notes.extend(self.notes);
+        report.notes.extend(self.asides);
         if let Err(error) = &ended {
             report.notes.push(format!("it was let go: {error}"));
         }

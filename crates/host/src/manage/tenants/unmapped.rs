@@ -125,9 +125,14 @@ impl Tenants {
         let spare = leaves.filter_map(|id| Some((self.spare_cache(target, *id, told)?, *id)));
         let mut found: Vec<(u64, MemcgId)> = spare.filter(|(spare, _)| *spare >= LEAST).collect();
         found.sort_unstable_by(|one, other| other.cmp(one));
-        let is_protected = |id: &MemcgId| self.tenants.get(id).is_some_and(Tenant::is_protected);
-        // At last what it has read itself, and what those left who are gone.
-        if all.len() > 1 && !all.iter().skip(1).any(is_protected) {
+        let of_host = self.tenants.get(&target).is_some_and(|one| one.of_host);
+        // Made tenants and the host's groups lie below one another in our tree alone, or `has_others_below` says so.
+        let is_kept = |id: &MemcgId| {
+            let one = self.tenants.get(id).filter(|one| one.of_host == of_host);
+            one.is_some_and(|one| one.is_protected() || self.has_others_below(one))
+        };
+        // At last what it has read itself, and what those left who are gone: the kernel takes that of all below it, so not where any of it is to stay.
+        if all.len() > 1 && !all.iter().skip(1).any(is_kept) {
             found.extend(
                 self.spare_cache(target, target, told)
                     .map(|spare| (spare, target)),
