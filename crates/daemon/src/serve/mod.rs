@@ -73,6 +73,20 @@ pub struct Served {
     is_detached: bool,
 }
 
+/// What is told of a limit of swap that the kernel does not keep to: on standard error if it was said that less will do; else that is the program's,
+/// and the report tells it.
+fn asides(unbound: Option<Error>, best_effort: bool, notes: &mut Vec<String>) -> Vec<String> {
+    let said = unbound
+        .map(|error| format!("the kernel's own reclaim does not keep to --swap-max: {error}"));
+    match best_effort {
+        true => {
+            notes.extend(said);
+            Vec::new()
+        }
+        false => said.into_iter().collect(),
+    }
+}
+
 /// Whether nobody manages a target. `run`'s own manager has that process before it has become its program; whoever attaches comes second.
 fn is_free(chosen: &Chosen, wants_wall: bool) -> Result<(), Error> {
     let find = match wants_wall {
@@ -146,16 +160,7 @@ impl Served {
             return Err(error);
         }
         notes.extend(unheard);
-        let unbound = unbound
-            .map(|error| format!("the kernel's own reclaim does not keep to --swap-max: {error}"));
-        // Standard error is the program's, unless it was said that less will do.
-        let asides: Vec<String> = match options.best_effort {
-            true => {
-                notes.extend(unbound);
-                Vec::new()
-            }
-            false => unbound.into_iter().collect(),
-        };
+        let asides = asides(unbound, options.best_effort, &mut notes);
         Ok(Served {
             manager,
             server,
