@@ -4,23 +4,8 @@
 
 [ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
 
-# managed OPTION...: `pagetide run OPTIONS -- mem KIND MIB`; its pid, which is the program's, is in run.pid: a test is a
-# subshell.
-managed() {
-    rm -f run.json
-    : >run.out
-    pagetide run --report run.json "$@" >run.out 2>run.err &
-    echo $! >run.pid
-    wait_for 60 grep -q ^ready run.out || { cat run.err; return 1; }
-}
 over() { [ "$(status $pid VmSwap)" -ge $1 ] || { echo "VmSwap $(status $pid VmSwap) KiB"; return 1; }; }
-wall_of() { echo /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/$pid/cgroup); }
 stat_word() { pagetide stat $pid | awk -v name="$1" '$1 == name { print $2 }'; }
-stop() {
-    kill -9 $pid
-    wait $pid 2>/dev/null
-    wait_for 20 test -s run.json
-}
 
 ## By age: half of 32 MiB is never touched again.
 begin_age() { managed --evict-older-than 3s --every 1s --age-every 1s -- mem ages 32 100; }

@@ -4,26 +4,14 @@
 
 [ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
 
-managed() {
-    rm -f run.json
-    : >run.out
-    pagetide run --report run.json "$@" >run.out 2>run.err &
-    echo $! >run.pid
-    wait_for 60 grep -q ^ready run.out || { cat run.err; return 1; }
-}
 over() { at_least VmSwap "$(status $pid VmSwap)" $1; }
-stop() {
-    kill -9 $pid
-    wait $pid 2>/dev/null
-    wait_for 20 test -s run.json
-}
 some() { sed -n 's/^some.*total=//p' $wall/memory.pressure; }
 
 ## Its half that is never touched, 16 MiB of 32, leaves step by step. A limit far away makes the group whose memory.pressure is asked.
 begin() { managed --memory-max 256M --age-every 1s --evict-by pressure:every=2s,stall=50ms,probe=10%,floor=4M -- mem ages 32 300; }
 test_that a_program_runs_by_pressure begin
 pid=$(cat run.pid)
-wall=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/$pid/cgroup)
+wall=$(wall_of)
 test_that its_group_has_psi grep -q ^some $wall/memory.pressure
 test_that its_cold_half_leaves wait_for 120 over 14000
 begun=$(some)

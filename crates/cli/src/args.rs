@@ -211,12 +211,17 @@ pub(crate) struct Sim {
 }
 
 fn pid(text: &str) -> Result<u32, UnitError> {
+    pid_or(
+        text,
+        "give the number that `pgrep -o NAME` or `ps -e` shows",
+    )
+}
+
+/// A process's number; what to do about another word, unless that is a time.
+fn pid_or(text: &str, hint: &'static str) -> Result<u32, UnitError> {
     text.parse().map_err(|_| UnitError {
         why: format!("`{text}` is no process id"),
-        hint: match is_a_time(text) {
-            true => TIME,
-            false => "give the number that `pgrep -o NAME` or `ps -e` shows",
-        },
+        hint: if is_a_time(text) { TIME } else { hint },
     })
 }
 

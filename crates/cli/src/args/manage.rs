@@ -7,7 +7,7 @@ use std::time::Duration;
 use daemon::control::Ask;
 use daemon::options::{Bytes, Millis, UnitError, bytes, millis};
 
-use super::{Knobs, TIME, is_a_time, pid};
+use super::{Knobs, pid, pid_or};
 use crate::failure::Failure;
 
 /// A recording, for `mrc` and `sim`.
@@ -57,17 +57,14 @@ pub(crate) enum Who {
     Tenant(String),
 }
 
+const WHO: &str =
+    "give the number that `pgrep -o NAME` shows, or a tenant of `pagetide serve` as /PATH";
+
 /// Numbers are processes, what begins with a slash are tenants.
 pub(super) fn who(text: &str) -> Result<Who, UnitError> {
     match text.starts_with('/') {
         true => Ok(Who::Tenant(text.to_owned())),
-        false => pid(text).map(Who::Pid).map_err(|error| UnitError {
-            why: error.why,
-            hint: match is_a_time(text) {
-                true => TIME,
-                false => "give the number that `pgrep -o NAME` shows, or a tenant of `pagetide serve` as /PATH",
-            },
-        }),
+        false => pid_or(text, WHO).map(Who::Pid),
     }
 }
 

@@ -42,16 +42,12 @@ pub(super) enum Whole {
 pub(super) fn whose_manager(whose: &Whose) -> Result<Whole, Failure> {
     let Some(pid) = whose.pid else {
         let chosen = chosen(whose)?;
-        let Some(managed) = find_begun(&chosen.tenant)? else {
-            return Ok(Whole::Alone(chosen));
-        };
-        is_awake(&managed)?;
-        return Ok(Whole::Managed(managed));
+        let managed = awake(&chosen.tenant)?;
+        return Ok(managed.map_or(Whole::Alone(chosen), Whole::Managed));
     };
-    let Some(managed) = find_begun(&Tenant::Pid(pid))? else {
+    let Some(managed) = awake(&Tenant::Pid(pid))? else {
         return Ok(Whole::Alone(chosen(whose)?));
     };
-    is_awake(&managed)?;
     if managed.tenant != Tenant::Pid(pid) {
         // Beside the result, which is of all of them; no failure when nobody reads it.
         let _ = writeln!(
@@ -62,6 +58,13 @@ pub(super) fn whose_manager(whose: &Whose) -> Result<Whole, Failure> {
         );
     }
     Ok(Whole::Managed(managed))
+}
+
+/// Who manages a tenant, and can be asked.
+fn awake(tenant: &Tenant) -> Result<Option<Managed>, Failure> {
+    let managed = find_begun(tenant)?;
+    managed.as_ref().map(is_awake).transpose()?;
+    Ok(managed)
 }
 
 /// Who is stopped answers nobody, however long one waits. (The story: after ^Z in `attach`, `detach` said nothing for ten minutes.)

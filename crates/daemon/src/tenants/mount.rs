@@ -171,12 +171,11 @@ pub(super) fn is_a_place(at: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Mounts the tree at a directory.
+/// Mounts the tree at a directory, which is a place for it ([`is_a_place`]).
 ///
 /// # Errors
-/// As of [`is_a_place`]; FUSE cannot be had.
+/// FUSE cannot be had.
 pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
-    is_a_place(at)?;
     let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
     let mut config = fuser::Config::default();
     config.mount_options = vec![

@@ -13,13 +13,10 @@ use super::super::options::{Ask, Reclaimed};
 use super::super::pause::Pause;
 use super::super::tally::Tally;
 use super::under_way::{Asked, Why};
-use super::unmapped::{ALMOST, drop_in_steps};
+use super::unmapped::{ALMOST, LEAST, drop_in_steps};
 use super::{SLICE, Tenants};
 use crate::system::cgroup::Version;
 use crate::wall::Wall;
-
-/// For less, page cache is not looked for.
-const LEAST: Pages = Pages(256);
 
 impl Tenants {
     /// memory.reclaim, and by age or all: of the root by the memcg LRU. It is done in slices ([`Tenants::work`]); the number
@@ -90,7 +87,8 @@ impl Tenants {
         let mut rest = asked.pages.less(Pages(evicted));
         let may =
             matches!(asked.ask, Ask::Bytes(_)) && asked.swappiness != Some(Swappiness::ANON_ONLY);
-        let is_little = asked.droppers.is_none() && rest < LEAST;
+        let least = Pages(LEAST / 4096);
+        let is_little = asked.droppers.is_none() && rest < least;
         if !may || is_little || rest == Pages(0) {
             return true;
         }
@@ -106,7 +104,7 @@ impl Tenants {
             let id = self.by_serial(serial);
             let spare = id.and_then(|id| self.spare_cache(memcg, id, Wall::cache_clean));
             let spare = Pages(spare.unwrap_or(0) / 4096).min(rest);
-            let is_few = spare < LEAST.min(rest);
+            let is_few = spare < least.min(rest);
             let mut left = if is_few { 0 } else { spare.bytes().0 };
             let wall = id.and_then(|id| self.tenants.get(&id)).map(|one| &one.wall);
             let got = wall.map_or(0, |wall| drop_in_steps(wall, &mut left, swappiness, &pause));

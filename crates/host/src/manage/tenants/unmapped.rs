@@ -18,7 +18,7 @@ use crate::system::cgroup::{Cache, Version, parse_cache, parse_node_caches};
 use crate::wall::Wall;
 
 /// Less than this, bytes, is not asked of the kernel.
-const LEAST: u64 = 1 << 20;
+pub(super) const LEAST: u64 = 1 << 20;
 /// How much page cache the kernel may drop of a group, as the group tells it: for limits all that nobody maps, and what was asked for by name comes
 /// from what need not be written first.
 pub(super) type Told = fn(&Wall) -> io::Result<u64>;
