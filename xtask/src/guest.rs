@@ -14,6 +14,7 @@ mod modules;
 mod options;
 mod oracle;
 mod packages;
+mod real;
 mod results;
 mod runner;
 mod scratch;

@@ -1,19 +1,31 @@
 //! A swap of a test's own, in compressed memory.
 //!
 //! It is gone after its test: the test must have ended what is in it before. Where it is the only
-//! swap, others may use it meanwhile; what they have there comes back.
+//! swap, others may use it meanwhile; what they have there comes back. One whose test was killed is gone before the next one is made.
+//!
+//! Invariant: an area with our [`LABEL`] whose device nobody has locked is a dead test's.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::temp::{Serial, serial};
 
 const CONTROL: &str = "/sys/class/zram-control";
+/// In the header of each area. (What `pagetide swap on` makes is called otherwise.)
+const LABEL: &str = "pagetide-e2e";
+/// Where a header has it (mkswap(8): after the boot bits, version, sizes and uuid).
+const LABEL_AT: u64 = 1052;
 
 /// A device with an active swap, removed in `Drop`.
 #[derive(Debug)]
 pub struct Swap {
     number: String,
+    /// Locked for as long as the test lives; closed before the device is removed, which the kernel refuses while it is open.
+    held: Option<File>,
 }
 
 impl Swap {
@@ -23,15 +35,19 @@ impl Swap {
     /// If there cannot be one: these tests need root and zram.
     #[must_use]
     pub fn new(mib: u64) -> Swap {
+        dead_tests().into_iter().for_each(drop);
         let number = std::fs::read_to_string(Path::new(CONTROL).join("hot_add"))
             .expect("a zram device can be made");
-        let swap = Swap {
+        let mut swap = Swap {
             number: number.trim().to_owned(),
+            held: None,
         };
         let size = format!("/sys/block/zram{}/disksize", swap.number);
         std::fs::write(size, format!("{mib}M")).expect("the size can be set");
+        swap.held = held(&swap.device());
+        assert!(swap.held.is_some(), "{} is locked", swap.device());
         // Before any other swap, so that what is in it is ours, mostly.
-        for command in [&["mkswap"][..], &["swapon", "-p", "32767"]] {
+        for command in [&["mkswap", "-L", LABEL][..], &["swapon", "-p", "32767"]] {
             let done = Command::new(command[0])
                 .args(&command[1..])
                 .arg(swap.device())
@@ -113,9 +129,33 @@ pub fn serial_with_swap(mib: u64) -> (Swap, Serial) {
     (Swap::new(mib), turn)
 }
 
+/// The device, locked for this process alone, or nothing where another one has it.
+fn held(device: &str) -> Option<File> {
+    let file = File::open(device).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(file)
+}
+
+/// Areas that killed tests left on. The story: half of what a later run put out went to one, of the same priority, and swap of
+/// 8 MiB never was full.
+fn dead_tests() -> Vec<Swap> {
+    let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let devices = text.lines().filter_map(|line| line.split(' ').next());
+    let dead = devices.filter_map(|device| {
+        let number = device.strip_prefix("/dev/zram")?.to_owned();
+        let mut label = [0; LABEL.len()];
+        let held = held(device)?;
+        held.read_exact_at(&mut label, LABEL_AT).ok()?;
+        let held = Some(held);
+        (label == *LABEL.as_bytes()).then_some(Swap { number, held })
+    });
+    dead.collect()
+}
+
 impl Drop for Swap {
     fn drop(&mut self) {
         let off = Command::new("swapoff").arg(self.device()).output();
+        self.held = None;
         let removed = std::fs::write(Path::new(CONTROL).join("hot_remove"), &self.number);
         if removed.is_err() {
             eprintln!("cannot remove {}: {off:?}", self.device());

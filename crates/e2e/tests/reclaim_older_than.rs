@@ -11,7 +11,7 @@ use e2e::aged::number;
 use e2e::cold_and_hot::{self, COLD, swapped};
 use e2e::guard::{Run, Running};
 use e2e::sleeper::Sleeper;
-use e2e::temp::serial;
+use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
 use e2e::{pagetide, proc, wait};
 
@@ -49,6 +49,58 @@ fn what_was_idle_for_so_long_leaves_and_the_rest_stays() {
         };
         assert!((0..5).any(|_| reclaim()), "it does not leave");
     }
+}
+
+/// The story: what a program has written to a file by its mapping is unmapped when it is asked to leave, and stays in memory until somebody has written it to
+/// the disk; all of it was told as out.
+#[test]
+fn what_is_in_memory_still_is_not_told_as_out() {
+    const PAGES: usize = 8192;
+    const WRITTEN: &str = "\
+import ctypes, mmap, os, sys, time
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.ftruncate(file, 32 << 20)
+memory = mmap.mmap(file, 32 << 20)
+for at in range(0, len(memory), 4096): memory[at] = 1
+print('ready', flush=True)
+while not os.path.exists(sys.argv[1] + '.end'): time.sleep(.1)
+told = (ctypes.c_ubyte * 8192)()
+at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+assert not ctypes.CDLL(None).mincore(ctypes.c_void_p(at), ctypes.c_size_t(32 << 20), told)
+print(sum(one & 1 for one in told))
+";
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    let folder = TempDir::new();
+    let file = folder.file("data");
+    let running = Run::new(["/usr/bin/python3", "-c", WRITTEN, &file]).start();
+    wait::until("it has written", LIMIT, || {
+        running.stdout().contains("ready")
+    });
+    let pid = running.pid().to_string();
+    let all = proc::number(running.pid(), "VmRSS").expect("it runs");
+    let all = usize::try_from(all).expect("it fits") / 4096;
+    let reclaim = pagetide::command(["reclaim", &pid, "--all", "--json"]).finish(LIMIT);
+    assert_eq!(reclaim.status.code(), Some(0), "{}", reclaim.stderr);
+    std::fs::write(format!("{file}.end"), "").expect("the folder is ours");
+    let stays = running.wait(LIMIT).stdout;
+    let stays = stays
+        .lines()
+        .last()
+        .and_then(|line| line.parse::<usize>().ok());
+    let stays = stays.expect("the kernel says what is in memory");
+    let told: serde_json::Value = serde_json::from_str(&reclaim.stdout).expect("it is JSON");
+    let of = |name: &str| usize::try_from(told[name].as_u64().expect(name)).expect("it fits");
+    // (Somebody may have had all files written in the middle: then it has left.)
+    let most = all - stays.min(all) + PAGES / 100;
+    assert!(
+        of("evicted_pages") <= most,
+        "{stays} of {PAGES} stay: {told}"
+    );
+    assert!(
+        of("busy_pages") + PAGES / 100 >= stays,
+        "{stays} of {PAGES} stay: {told}"
+    );
 }
 
 /// All of a program that sleeps leaves, wherever its pages lie and wait.

@@ -91,6 +91,42 @@ fn a_lowered_limit_takes_its_place_where_cache_is_above_it() {
     }
 }
 
+/// The story: most of a database is shared memory that several of its processes map; the kernel skips it where one of them is asked for it, and the limit
+/// never took its place.
+#[test]
+fn a_lowered_limit_takes_its_place_where_memory_is_shared() {
+    const SHARED: &str = "\
+import mmap, os, sys, time
+memory = mmap.mmap(-1, 48 << 20)
+pages = range(0, len(memory), 4096)
+for at in pages: memory[at] = at >> 12 & 255
+is_child = not os.fork()
+right = all(memory[at] == at >> 12 & 255 for at in pages)
+if is_child: print('ready', flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(.1)
+right = right and all(memory[at] == at >> 12 & 255 for at in pages)
+if is_child: print('right' if right else 'wrong', flush=True)
+else: os.wait()
+";
+    let _serial = serial();
+    let swap = Swap::new(256);
+    let (folder, tree) = (TempDir::new(), Tree::serve(&["--age-every", "1s"]));
+    tree.make("a");
+    let end = folder.file("end");
+    let shared = Run::new(["/usr/bin/python3", "-c", SHARED, &end]).under(tree.inside("a"));
+    let shared = shared.start();
+    wait::until("it is shared", SOON, || shared.stdout().contains("ready"));
+    tree.write("a/memory.max", "32m");
+    wait::until("its wall stands", SOON, || {
+        of_kernel(&tree, "a", MAX) == 32 * MIB
+    });
+    assert!(of_kernel(&tree, "a", USAGE) <= 32 * MIB);
+    assert!(swap.written() >= 16 * MIB, "{} written", swap.written());
+    std::fs::write(&end, "").expect("the folder is ours");
+    let outcome = shared.wait(SOON);
+    assert!(outcome.stdout.contains("right"), "{outcome:?}");
+}
+
 /// The same for all tenants together: of their budget.
 #[test]
 fn a_lowered_budget_takes_its_place_where_cache_is_above_it() {

@@ -20,6 +20,28 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// The harness's own, [`zram::Swap`]: a check that was killed in the middle left its swap on, of the highest priority.
+#[test]
+fn swap_of_a_killed_test_is_gone_before_the_next_one_begins() {
+    let _serial = serial();
+    let alive = zram::Swap::new(8);
+    let left = "n=$(cat /sys/class/zram-control/hot_add) && echo 8M > /sys/block/zram$n/disksize \
+        && mkswap -L pagetide-e2e /dev/zram$n >&2 && swapon -p 32767 /dev/zram$n && echo /dev/zram$n";
+    let left = Run::new(["sh", "-c", left]).finish(LIMIT);
+    assert!(left.status.success(), "{}", left.stderr);
+    let left = left.stdout.trim();
+    let is_on = |device: &str| {
+        areas()
+            .iter()
+            .any(|area| area.starts_with(&format!("{device} ")))
+    };
+    assert!(is_on(left));
+    let next = zram::Swap::new(8);
+    assert!(is_on(&alive.device()) && is_on(&next.device()));
+    // (A number is given again.)
+    assert!(!is_on(left) || left == next.device());
+}
+
 /// A `/run` of a test's own, and a swap of somebody else's.
 struct Stage {
     namespace: Running,

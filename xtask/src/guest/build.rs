@@ -19,7 +19,7 @@ const COMPILE_LIMIT: Duration = Duration::from_secs(300);
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
 /// The folder of what was built.
-fn programs() -> Result<PathBuf, String> {
+pub(super) fn programs() -> Result<PathBuf, String> {
     let folder = folder()?.join("programs");
     std::fs::create_dir_all(&folder)
         .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))?;
@@ -54,8 +54,7 @@ pub(super) fn programs_of_tests() -> Result<Vec<GuestFile>, String> {
         let args = ["-o".as_ref(), stripped.as_os_str(), built.as_os_str()];
         output("strip", args, &root(), COMPILE_LIMIT)?;
         files.push(GuestFile::dynamic(&stripped, &format!("files/{name}"))?);
-        let told = output("ldd", [built.as_os_str()], &root(), COMPILE_LIMIT)?;
-        libraries.extend(libraries_of(&String::from_utf8_lossy(&told)));
+        libraries.extend(self::libraries(&built)?);
     }
     for library in libraries {
         files.push(GuestFile::dynamic(
@@ -64,6 +63,12 @@ pub(super) fn programs_of_tests() -> Result<Vec<GuestFile>, String> {
         )?);
     }
     Ok(files)
+}
+
+/// The paths of the libraries that a program or a library of this machine needs.
+pub(super) fn libraries(of: &Path) -> Result<Vec<String>, String> {
+    let told = output("ldd", [of.as_os_str()], &root(), COMPILE_LIMIT)?;
+    Ok(libraries_of(&String::from_utf8_lossy(&told)))
 }
 
 /// The paths that ldd(1) names: behind an arrow, or alone (the loader). What has none is the kernel's.

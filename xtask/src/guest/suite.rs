@@ -2,7 +2,7 @@
 //! nodes. A script prints `ok NAME` or `FAILED NAME: why` for each of its tests, and ends with status 0; one
 //! that needs several nodes says so in a line `# nodes: N`. What scripts share is in the file `lib` beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::boot::{Outcome, Stream, boot};
@@ -10,7 +10,7 @@ use super::files::GuestFile;
 use super::options::Options;
 use super::results::Results;
 use super::versions::Kernel;
-use super::{Machine, build, runner};
+use super::{Machine, build, real, runner};
 use crate::summary::Counts;
 use crate::{needs, root};
 
@@ -87,6 +87,8 @@ fn scripts(wanted: &[String]) -> Result<Vec<String>, String> {
 
 /// The script that needs what [`build::c_folders`] makes.
 const PROGRAMS: &str = "46-notice";
+/// The script that needs what is in [`real`].
+const REAL: &str = "49-programs";
 
 fn stem(name: &str) -> String {
     name.strip_suffix(".sh").unwrap_or(name).to_owned()
@@ -101,11 +103,17 @@ fn files(names: &[String], options: &Options) -> Result<Vec<GuestFile>, String> 
     if names.iter().any(|name| stem(name) == PROGRAMS) {
         files.extend(build::c_folders()?);
     }
+    if names.iter().any(|name| stem(name) == REAL) {
+        files.extend(real::files()?);
+    }
     files.extend(options.files()?);
     for name in names.iter().map(String::as_str).chain([LIBRARY]) {
         let path = format!("{}/{name}", runner::FOLDER);
         files.push(GuestFile::read(&folder.join(name), &path)?);
     }
+    // The C library is one for all.
+    let mut places = BTreeSet::new();
+    files.retain(|file| places.insert(file.path.clone()));
     Ok(files)
 }
 

@@ -237,7 +237,7 @@ impl Manager {
         if self.shared_at == self.driver.readings() {
             return 0;
         }
-        let short = most.less(Pages(tally.evicted)).0.min(tally.shared_anon);
+        let short = most.less(Pages(tally.evicted)).0.min(tally.shared);
         let may = !self.settings.dry_run && self.settings.limits.swap_max == Limit::Max;
         let wall = self.wall.clone().filter(|_| may);
         let (Some(wall), true, false) = (wall, short > 0, tally.no_swap) else {
@@ -252,7 +252,7 @@ impl Manager {
                 self.act(format!(
                     "the kernel reclaimed {} pages of the group: {} were skipped as shared",
                     got / 4096,
-                    tally.shared_anon
+                    tally.shared
                 ));
                 got / 4096
             }

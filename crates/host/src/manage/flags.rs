@@ -7,8 +7,12 @@ use std::os::unix::fs::FileExt;
 
 use crate::system::Proc;
 
+/// `KPF_UPTODATE`: it holds what it should; whoever frees a frame clears it. (On the kernel's lists is not what has just been put back.)
+const UPTODATE: u64 = 1 << 3;
 /// `KPF_ANON`.
 const ANON: u64 = 1 << 12;
+/// `KPF_SWAPCACHE`: it has its place in swap.
+const SWAPCACHE: u64 = 1 << 13;
 /// `KPF_SWAPBACKED`: its bytes have to be stored before it is freed.
 const SWAPBACKED: u64 = 1 << 14;
 /// `KPF_COMPOUND_HEAD`, `KPF_COMPOUND_TAIL`.
@@ -31,11 +35,6 @@ impl Flags {
         }
     }
 
-    /// Whether it is memory without a file: charged to the group of who touched it first, not of who read a file.
-    pub(super) fn is_anon(&self, frame: u64) -> bool {
-        self.of(frame).is_some_and(|flags| flags & ANON != 0)
-    }
-
     pub(super) fn is_locked(&self, frame: u64) -> bool {
         self.of(frame).is_some_and(|flags| flags & LOCKED != 0)
     }
@@ -53,6 +52,13 @@ impl Flags {
                 .is_some_and(|flags| flags & SWAPBACKED == 0),
             flags => flags == ANON,
         }
+    }
+
+    /// Whether it is a part of a file, or of shared memory, that the kernel keeps, mapped or not.
+    pub(super) fn is_cached(&self, frame: u64) -> bool {
+        let is_cached = |flags: u64| flags & UPTODATE != 0 && flags & (ANON | SWAPCACHE) == 0;
+        let own = self.of(frame).unwrap_or(0);
+        is_cached(own) || own & TAIL != 0 && self.of_head(frame).is_some_and(is_cached)
     }
 
     /// Whether its bytes have to be stored in swap before it is freed, not in a file; what is not known has to.
@@ -116,6 +122,31 @@ mod tests {
         let found: Vec<bool> = (0..9).map(|frame| flags.needs_swap(frame)).collect();
         let wanted = [false, true, true, false, false, false, true, true, true];
         assert_eq!(found, wanted);
+    }
+
+    /// A frame that was freed, or is another's anonymous memory by now, keeps nothing; nor does what has its place in swap.
+    #[test]
+    fn only_files_and_shared_memory_are_in_the_cache() {
+        let (file, shmem, anon) = (
+            UPTODATE,
+            UPTODATE | SWAPBACKED,
+            UPTODATE | ANON | SWAPBACKED,
+        );
+        let flags = flags(&[
+            0,
+            file,
+            shmem,
+            anon,
+            shmem | SWAPCACHE,
+            0,
+            file | HEAD,
+            TAIL,
+        ]);
+        let found: Vec<bool> = (0..9).map(|frame| flags.is_cached(frame)).collect();
+        assert_eq!(
+            found,
+            [false, true, true, false, false, false, true, true, false]
+        );
     }
 
     /// Linux 6.1 notes it of the head alone: each tail of a huge page looked as if it had been given back.

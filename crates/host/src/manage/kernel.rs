@@ -1,7 +1,7 @@
 //! The engine's [`Memory`] on a host: the kernel pages out what the engine has chosen.
 //!
-//! Invariant: a page is said to have left only if its entry was read afterwards and is not present any more. Bits
-//! are read once more right before, as MADV_PAGEOUT does not look at them; what was accessed stays.
+//! Invariant: a page is said to have left only if its entry was read afterwards and is not present any more, nor is what it
+//! held in the kernel's cache. Bits are read once more right before, as MADV_PAGEOUT does not look at them; what was accessed stays.
 //!
 //! Paging out is done in steps of at most [`STEP`] pages of one process, so that bits are no older than some
 //! milliseconds when the kernel acts on them.
@@ -80,8 +80,10 @@ struct Leaving {
     is_dirty: bool,
     /// When it was last used, by the books (milliseconds); none if nobody knows.
     last: Option<u64>,
-    /// Where it is: what it is made of is asked where swap is short.
+    /// Where it is: what it is made of is asked where swap is short, and when its entry is gone.
     frame: u64,
+    /// Its entry is gone, and it is in memory still: nothing is left to ask by.
+    is_unmapped: bool,
 }
 
 impl Kernel<'_> {
@@ -114,6 +116,7 @@ impl Kernel<'_> {
                     is_dirty: entry.is_dirty(),
                     last,
                     frame: entry.physical(self.ages.source().frame_mask()) >> 12,
+                    is_unmapped: false,
                 }),
             }
         }
@@ -160,12 +163,12 @@ impl Kernel<'_> {
         };
         self.advise(owner, &ranges, workers);
         drop(near);
-        self.verify(owner, &leaving, &addresses, outcome);
+        self.verify(owner, &mut leaving, &addresses, outcome);
         self.note_out((memcg, owner), &leaving, outcome);
         // What waits for its list is taken off by a call from the processor where it does: that of the process (the story: twenty pages that
         // had come in for one that then slept stayed for as long), or, of what the first try put back, the one that it was made from.
         for is_last in [true, false] {
-            leaving.retain(|one| outcome[one.page.1] == PageOut::Busy);
+            leaving.retain(|one| outcome[one.page.1] == PageOut::Busy && !one.is_unmapped);
             if leaving.is_empty() || is_near {
                 return;
             }
@@ -173,7 +176,7 @@ impl Kernel<'_> {
             let addresses = addresses_of(&leaving);
             self.advise(owner, &page_ranges(&addresses), 1);
             drop(near);
-            self.verify(owner, &leaving, &addresses, outcome);
+            self.verify(owner, &mut leaving, &addresses, outcome);
             self.note_out((memcg, owner), &leaving, outcome);
         }
     }
@@ -328,20 +331,25 @@ impl Kernel<'_> {
         self.tally.took += begin.elapsed();
     }
 
-    /// Asks the tables what has left, and the kernel why the rest has not.
+    /// Asks the tables what has left, and the kernel why the rest has not. A page of a file that is to be written first has no entry any more and stays;
+    /// so may one of shared memory. (The story: 32 MiB of a file that a program had written by its mapping were told as out, and all of it was in memory.)
     fn verify(
         &mut self,
         owner: Owner,
-        leaving: &[Leaving],
+        leaving: &mut [Leaving],
         addresses: &[u64],
         outcome: &mut [PageOut],
     ) {
         let after = self.entries(owner, addresses);
         let mut why = None;
-        for (at, Leaving { page, .. }) in leaving.iter().enumerate() {
+        for (at, one) in leaving.iter_mut().enumerate() {
+            let page = one.page;
             let entry = after.as_ref().and_then(|after| after.get(at).copied());
+            let is_empty = entry.is_some_and(|entry| entry.kind() == EntryKind::Empty);
+            one.is_unmapped = is_empty && self.flags.is_cached(one.frame);
             let told = entry.map_or(Some(PageOut::Gone), told_by);
             let what = match (told, entry) {
+                _ if one.is_unmapped => PageOut::Busy,
                 (Some(what), _) => what,
                 (None, entry) => {
                     let entry = entry.unwrap_or_default();
@@ -349,8 +357,8 @@ impl Kernel<'_> {
                     let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
                     let why = why.get_or_insert_with(|| Why::open(self.proc, pid, self.flags));
                     let what = why.ask(page.0, frame);
-                    self.tally.shared_anon +=
-                        u64::from(what == PageOut::Shared && self.flags.is_anon(frame));
+                    self.tally.shared +=
+                        u64::from(what == PageOut::Shared && self.flags.needs_swap(frame));
                     what
                 }
             };

@@ -32,8 +32,8 @@ pub(super) struct Tally {
     pub(super) would: BTreeSet<Page>,
     /// Pages that were out before we asked: the kernel's own reclaim took them.
     pub(super) left: u64,
-    /// Pages without a file that were skipped as shared.
-    pub(super) shared_anon: u64,
+    /// Pages without a file, or of shared memory, that were skipped as shared.
+    pub(super) shared: u64,
     /// Pages that did not leave, by id, why, and after which reading that was found: the engine comes back to them in
     /// the same reclaim.
     stayed: BTreeMap<Page, (PageOut, u64)>,
@@ -80,11 +80,35 @@ impl Tally {
 
     pub(super) fn note(&mut self, memcg: MemcgId, id: FolioId, what: PageOut) {
         let id = page(memcg, id);
+        let was = self.stayed.get(&id).map(|(was, _)| *was);
+        // Asked once more, what was unmapped and stays in memory looks as if its program had removed it.
+        if (was, what) == (Some(PageOut::Busy), PageOut::Gone) {
+            return;
+        }
         if matches!(what, PageOut::Stored | PageOut::Taken | PageOut::Gone) {
             self.evicted += u64::from(what == PageOut::Stored);
             self.stayed.remove(&id);
         } else {
             self.stayed.insert(id, (what, self.reading));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was unmapped and stays in memory is told as busy, though the tables say no more of it than of what is gone.
+    #[test]
+    fn what_is_gone_after_it_was_busy_has_stayed() {
+        let mut tally = Tally::default();
+        for (id, what) in [(1, PageOut::Busy), (2, PageOut::Busy), (3, PageOut::Shared)] {
+            tally.note(MemcgId::FIRST, FolioId(id), what);
+        }
+        for (id, what) in [(1, PageOut::Gone), (2, PageOut::Stored), (3, PageOut::Gone)] {
+            tally.note(MemcgId::FIRST, FolioId(id), what);
+        }
+        assert_eq!((tally.kept().busy, tally.kept().shared), (1, 0));
+        assert_eq!(tally.evicted, 1);
     }
 }
