@@ -135,6 +135,9 @@ pub enum OptionsError {
     /// The classic lists know no ages.
     #[error("--policy active-inactive with --evict-older-than or --evict-by: it knows no ages")]
     NoAges,
+    /// Page cache is watched for tenants alone.
+    #[error("cold-age: `cache-older-than` is for tenants of `pagetide serve`")]
+    CacheOfTenants,
     /// A number of a policy that cannot be meant.
     #[error("{policy}: `{key}` must be {must}")]
     Policy {
@@ -172,6 +175,9 @@ impl OptionsError {
             }
             OptionsError::NoAges => {
                 "leave out one of them; multi-gen is the policy that knows ages".to_owned()
+            }
+            OptionsError::CacheOfTenants => {
+                "leave it out: where a limit is, page cache goes first anyway".to_owned()
             }
             OptionsError::Swappiness(_) => "60 is the kernel's default".to_owned(),
         }
@@ -215,6 +221,9 @@ impl Options {
             check_policy(&settings)?;
             if self.policy.policy == Algorithm::ActiveInactive {
                 return Err(OptionsError::NoAges);
+            }
+            if settings.cache_older_than().is_some() {
+                return Err(OptionsError::CacheOfTenants);
             }
         }
         if self.policy.swappiness > SWAPPINESS_MAX {

@@ -1,6 +1,7 @@
-//! `cargo xtask bench tenants-compile [--rounds 2] [--every 40] [--package sim] [--json]`: a real compile, of this project's own
-//! crates with all that they depend on, under the agent of working-set reporting's author. Each is built in a tenant of its own,
-//! one after the other: alone and with the agent in turn.
+//! `cargo xtask bench tenants-compile [--rounds 2] [--every 40] [--package sim] [--policy] [--json]`: a real compile, of this project's own
+//! crates with all that they depend on, under the agent of working-set reporting's author, or with `--policy` under `cold-age` with page cache.
+//! `--folder DIR --command "make -j2"` compiles a copy of that folder instead. Each is built in a tenant of its own, one after the other: alone
+//! and managed in turn.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -23,26 +24,40 @@ struct Built {
     peak: f64,
     /// What was charged, on average over time.
     mean: f64,
-    /// What the agent said.
-    agent: String,
+    /// What the agent said, or what the policy did.
+    said: String,
+    /// What page_age summed up to, of what the kernel charged for pages of users, percent, every five seconds.
+    sums: Vec<f64>,
+}
+
+/// What is compiled, and how.
+struct Subject {
+    package: String,
+    /// A folder to copy, and the command.
+    other: Option<(String, String)>,
 }
 
 fn main() -> ExitCode {
     let args = Args::from_env();
     let mut found = Findings::new("tenants-compile", &args);
     let every = args.number("--every", 40).to_string();
-    let package = args.text("--package").unwrap_or("sim".to_owned());
+    let command = args.text("--command").unwrap_or("make -j2".to_owned());
+    let subject = Subject {
+        package: args.text("--package").unwrap_or("sim".to_owned()),
+        other: args.text("--folder").map(|folder| (folder, command)),
+    };
+    let by_policy = args.has("--policy");
     // Sources that are not there are not this bench's to fetch in the middle.
     let fetched = Run::new(["cargo", "fetch", "--locked"]).finish(LIMIT);
     assert!(fetched.status.success(), "{}", fetched.stderr);
     let (mut alone, mut managed) = (Vec::new(), Vec::new());
     for _ in 0..args.number("--rounds", 2) {
-        alone.push(build(&package, None));
-        managed.push(build(&package, Some(&every)));
+        alone.push(alone_built(&subject));
+        managed.push(managed_built(&subject, &every, by_policy));
     }
     let of =
         |all: &[Built], what: fn(&Built) -> f64| median(&all.iter().map(what).collect::<Vec<_>>());
-    for (name, all) in [("alone", &alone), ("with the agent", &managed)] {
+    for (name, all) in [("alone", &alone), ("managed", &managed)] {
         found.figure(&format!("{name}: time"), of(all, |one| one.seconds), "s");
         found.figure(
             &format!("{name}: peak"),
@@ -60,59 +75,132 @@ fn main() -> ExitCode {
     found.figure("mean, down by", down(|one| one.mean), "%");
     let longer = 100.0 * (of(&managed, |one| one.seconds) / of(&alone, |one| one.seconds) - 1.0);
     found.at_most("time, longer by", longer, "%", 2.0);
+    let sums: Vec<f64> = managed.iter().flat_map(|one| one.sums.clone()).collect();
+    if !sums.is_empty() {
+        let told = median(&sums);
+        found.at_least(
+            "page_age, of what is charged for pages (median)",
+            told,
+            "%",
+            98.0,
+        );
+        found.at_most(
+            "page_age, of what is charged for pages (median)",
+            told,
+            "%",
+            102.0,
+        );
+    }
     if args.has("--verbose") {
-        managed.iter().for_each(|one| eprintln!("{}", one.agent));
+        managed.iter().for_each(|one| eprintln!("{}", one.said));
     }
     found.finish()
 }
 
-/// One build, from nothing: in a control group, or in a tenant with the agent.
-fn build(package: &str, every: Option<&String>) -> Built {
-    let _swap = Swap::new(4096);
-    let target = TempDir::new();
-    let words = [
-        "cargo",
-        "build",
-        "--release",
-        "--locked",
-        "-p",
-        package,
-        "--target-dir",
-    ];
-    let words = words.map(str::to_owned).into_iter();
-    let own = Run::new(words.chain([target.path().display().to_string()]));
-    let Some(every) = every else {
-        let group = MemoryGroup::new();
-        let running = group.run(&own).start();
-        let (seconds, mean) = watch(running, &|| group.number("memory.usage_in_bytes"));
-        return Built {
-            seconds,
-            mean,
-            peak: group.number("memory.max_usage_in_bytes") as f64,
-            agent: String::new(),
+impl Subject {
+    /// The command that builds it from nothing, in or into this folder.
+    fn command(&self, target: &TempDir) -> Run {
+        let place = target.path().display().to_string();
+        let Some((folder, command)) = &self.other else {
+            let words = [
+                "cargo",
+                "build",
+                "--release",
+                "--locked",
+                "-p",
+                &self.package,
+            ];
+            return Run::new(words.into_iter().chain(["--target-dir", &place]));
         };
+        let copied = Run::new(["cp", "-a", &format!("{folder}/."), &place]).finish(LIMIT);
+        assert!(copied.status.success(), "{}", copied.stderr);
+        // What was copied is nobody's: its cache would be the bench's own.
+        let script =
+            format!("find . -type f -exec cat {{}} + >/dev/null; {command} >build.log 2>&1");
+        let flush = Run::new(["sync"]).finish(LIMIT);
+        assert!(flush.status.success(), "{}", flush.stderr);
+        let drop = format!(
+            "cd {place} && find . -type f -exec dd oflag=nocache conv=notrunc,fdatasync count=0 of={{}} status=none \\;"
+        );
+        let dropped = Run::new(["sh", "-c", &drop]).finish(LIMIT);
+        assert!(dropped.status.success(), "{}", dropped.stderr);
+        Run::new(["sh", "-c", &format!("cd {place} && {script}")])
+    }
+}
+
+/// One build in a control group.
+fn alone_built(subject: &Subject) -> Built {
+    let (_swap, target) = (Swap::new(4096), TempDir::new());
+    let own = subject.command(&target);
+    let group = MemoryGroup::new();
+    let running = group.run(&own).start();
+    let (seconds, mean) = watch(running, &mut || group.number("memory.usage_in_bytes"));
+    Built {
+        seconds,
+        mean,
+        peak: group.number("memory.max_usage_in_bytes") as f64,
+        said: String::new(),
+        sums: Vec::new(),
+    }
+}
+
+/// One build in a tenant, with the agent or a policy.
+fn managed_built(subject: &Subject, every: &str, by_policy: bool) -> Built {
+    let (_swap, target, folder) = (Swap::new(4096), TempDir::new(), TempDir::new());
+    let own = subject.command(&target);
+    let config = folder.file("pagetide.toml");
+    let policy = match by_policy {
+        true => format!(
+            "policy = {{ by = \"cold-age\", older-than = \"10s\", every = \"{every}s\", cache-older-than = \"10s\" }}\n"
+        ),
+        false => String::new(),
     };
-    let tree = Tree::serve(&["--age-every", "5s"]);
+    std::fs::write(&config, policy).expect("there is room");
+    let tree = Tree::serve(&["--age-every", "5s", "--config", &config]);
     tree.make("build");
     tree.write(
         "node0/workingset_report/page_age_intervals",
         "1000,5000,10000,20000,40000,80000",
     );
     let script = programs::source("agent.py");
-    let agent = [script, tree.at("").display().to_string(), every.clone()];
-    let agent = Run::new(["python3".to_owned()].into_iter().chain(agent)).start();
+    let words = [
+        "python3".to_owned(),
+        script,
+        tree.at("").display().to_string(),
+        every.to_owned(),
+    ];
+    let agent = (!by_policy).then(|| Run::new(words).start());
     let running = own.under(tree.inside("build")).start();
-    let (seconds, mean) = watch(running, &|| tree.number("build/memory.current"));
+    let (mut sums, mut last) = (Vec::new(), Instant::now());
+    let (seconds, mean) = watch(running, &mut || {
+        if agent.is_some() && last.elapsed() > Duration::from_secs(5) {
+            last = Instant::now();
+            sums.extend(told_of_charged(&tree));
+        }
+        tree.number("build/memory.current")
+    });
     Built {
         seconds,
         mean,
         peak: tree.number("build/memory.peak") as f64,
-        agent: agent.stdout(),
+        said: agent.map_or_else(|| tree.said(), |agent| agent.stdout()),
+        sums,
     }
 }
 
+/// All bins of page_age, of what the kernel charges for pages of users, percent; none while there is hardly anything.
+fn told_of_charged(tree: &Tree) -> Option<f64> {
+    let text = tree.read("build/memory.workingset.page_age");
+    let words = text.split([' ', '\n']);
+    let told: u64 = words
+        .filter_map(|word| word.split_once('=')?.1.parse::<u64>().ok())
+        .sum();
+    let charged = tree.of_kernel("build", "total_rss") + tree.of_kernel("build", "total_cache");
+    (charged > 64 << 20).then(|| 100.0 * told as f64 / charged as f64)
+}
+
 /// Until it has ended well: how long it took, and what was charged on average.
-fn watch(mut running: Running, charged: &dyn Fn() -> u64) -> (f64, f64) {
+fn watch(mut running: Running, charged: &mut dyn FnMut() -> u64) -> (f64, f64) {
     let begin = Instant::now();
     let (mut sum, mut samples) = (0.0, 0.0);
     while running.ended().is_none() {

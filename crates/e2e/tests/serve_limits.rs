@@ -43,6 +43,43 @@ fn read_by(tree: &Tree, tenant: &str, file: &str) {
     assert!(read.status.success(), "{}", read.stderr);
 }
 
+/// The story: nine tenths of what a compile was charged for was page cache that nobody read again, and policies left all of it.
+#[test]
+fn cold_page_cache_leaves_where_a_policy_asks_for_it() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let (folder, other) = (TempDir::new(), TempDir::new());
+    let config = folder.file("pagetide.toml");
+    let policy =
+        |more| format!("{{ by = \"cold-age\", older-than = \"1s\", every = \"1s\"{more} }}");
+    let text = format!(
+        "age-every = \"500ms\"\npolicy = {}\n[tenants.\"keeps\"]\npolicy = {}\n",
+        policy(", cache-older-than = \"2s\""),
+        policy("")
+    );
+    std::fs::write(&config, text).expect("there is room");
+    let tree = Tree::serve(&["--config", &config]);
+    tree.make("drops");
+    let sleepers = ["drops", "keeps"].map(|name| Sleeper::start(tree.inside(name), 16));
+    read_by(&tree, "drops", &file(&folder, 64));
+    read_by(&tree, "keeps", &file(&other, 64));
+    let cache = |name| tree.of_kernel(name, "total_cache");
+    assert!(cache("keeps") >= 64 * MIB);
+    wait::until("it is dropped", SOON, || cache("drops") < 8 * MIB);
+    wait::until("it is said", SOON, || {
+        tree.said()
+            .contains("pages of files that nobody maps, of /drops: not accessed")
+    });
+    assert!(cache("keeps") >= 64 * MIB);
+    assert!(!tree.said().contains("nobody maps, of /keeps"));
+    for sleeper in &sleepers {
+        wait::until("its memory leaves as ever", SOON, || {
+            sleeper.status("VmSwap") > 8 * MIB
+        });
+        let _ = sleeper.touch();
+    }
+}
+
 /// (The story: what a disk has taken is charged until somebody needs the memory, so all of a tenant went there for a limit that a part was over, by
 /// whichever file it was given.)
 #[test]

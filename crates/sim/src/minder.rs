@@ -134,6 +134,8 @@ impl Minder {
         let order = self.policy.decide(&Seen {
             now,
             ages: &ages,
+            // A simulated tenant has none.
+            cache: &AgeHistogram::new(),
             out: &out,
             back: &self.back,
             refaults: Pages(refaults),
@@ -248,6 +250,7 @@ mod tests {
             let settings = Settings::ColdAge(ColdAgeSettings {
                 older_than: Millis(older_than),
                 every: Millis(SECOND),
+                cache_older_than: Millis(0),
             });
             Self {
                 machine,

@@ -212,6 +212,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
             &["tenant", "under_way"],
             &["host", "pressure", "protection"],
             &["unmapped", "list", "curves"],
+            &["cold_cache"],
             &[
                 "look",
                 "hold",

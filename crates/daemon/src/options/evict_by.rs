@@ -23,7 +23,11 @@ impl EvictBy {
     /// What two options of their own say: unchecked.
     #[must_use]
     pub const fn cold_age(older_than: Millis, every: Millis) -> EvictBy {
-        EvictBy(Settings::ColdAge(ColdAgeSettings { older_than, every }))
+        EvictBy(Settings::ColdAge(ColdAgeSettings {
+            older_than,
+            every,
+            cache_older_than: Millis(0),
+        }))
     }
 
     /// The policy of this name, with these keys replaced.

@@ -85,6 +85,7 @@ impl Fit {
         seen.oldest(over).map(|older_than| Order {
             older_than,
             most: over,
+            cache: Pages(0),
             why: Why::Fit {
                 limit: limit.bytes(),
                 rate: self.settings.rate,

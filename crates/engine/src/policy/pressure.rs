@@ -11,7 +11,7 @@ use super::pace::Pace;
 use super::seen::{Order, Seen};
 use super::settings::PressureSettings;
 use super::why::Why;
-use crate::units::{Bytes, Millis, scaled};
+use crate::units::{Bytes, Millis, Pages, scaled};
 
 /// The limit is lowered by all of `probe` if tasks waited no more than this part of what they may.
 const PROBE_COEFF: u128 = 10;
@@ -70,6 +70,7 @@ impl Pressure {
         seen.oldest(over).map(|older_than| Order {
             older_than,
             most: over,
+            cache: Pages(0),
             why: Why::Pressure {
                 limit,
                 waited_us: waited,

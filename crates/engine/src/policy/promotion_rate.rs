@@ -93,6 +93,7 @@ impl PromotionRate {
         (is_warm && is_cold).then_some(Order {
             older_than: chosen.threshold,
             most: Pages(u64::MAX),
+            cache: Pages(0),
             why: Why::PromotionRate {
                 threshold: chosen.threshold,
                 rate: self.settings.rate,

@@ -14,6 +14,8 @@ pub struct Seen<'a> {
     pub now: Millis,
     /// Pages in memory by the time since each was last seen used. Those of unknown age are left out.
     pub ages: &'a AgeHistogram,
+    /// Page cache that nobody maps, by an estimate of how long it has been there; nothing where no policy asks ([`super::Settings::cache_older_than`]).
+    pub cache: &'a AgeHistogram,
     /// Pages that are out, likewise; nothing where [`super::Policy::asks_for_out`] says so.
     pub out: &'a AgeHistogram,
     /// Pages that were used since the last time a policy was shown anything, by how long each had been idle at the look
@@ -45,6 +47,8 @@ pub struct Order {
     pub older_than: Millis,
     /// No more than so many.
     pub most: Pages,
+    /// Page cache that nobody maps, so many pages of it, which the kernel is to choose.
+    pub cache: Pages,
     /// Why.
     pub why: Why,
 }

@@ -37,6 +37,8 @@ pub struct ColdAgeSettings {
     pub older_than: Millis,
     /// How often that is asked.
     pub every: Millis,
+    /// Page cache that nobody maps leaves, too, when it has been there for so long; 0: it stays.
+    pub cache_older_than: Millis,
 }
 
 /// Of `promotion-rate`; by default those that are published, else as docs/policies.md says.
@@ -92,6 +94,7 @@ impl Default for ColdAgeSettings {
         Self {
             older_than: Millis(10_000),
             every: Millis(40_000),
+            cache_older_than: Millis(0),
         }
     }
 }
@@ -184,6 +187,15 @@ impl Settings {
         }
     }
 
+    /// From which age on page cache that nobody maps is to leave; none if it stays.
+    #[must_use]
+    pub const fn cache_older_than(&self) -> Option<Millis> {
+        match self {
+            Self::ColdAge(of) if of.cache_older_than.0 > 0 => Some(of.cache_older_than),
+            _ => None,
+        }
+    }
+
     /// Whether it goes by what is used, and not by ages alone.
     #[must_use]
     pub const fn goes_by_size(&self) -> bool {
@@ -221,6 +233,7 @@ impl Settings {
         Some(match (self, key) {
             (Self::ColdAge(of), "older-than") => &mut of.older_than.0,
             (Self::ColdAge(of), "every") => &mut of.every.0,
+            (Self::ColdAge(of), "cache-older-than") => &mut of.cache_older_than.0,
             (Self::PromotionRate(of), "rate") => &mut of.rate.0,
             (Self::PromotionRate(of), "percentile") => &mut of.percentile,
             (Self::PromotionRate(of), "warm-up") => &mut of.warm_up.0,
@@ -248,7 +261,7 @@ impl Settings {
     pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
         for key in self.keys() {
             let value = self.get(key.name).unwrap_or(0);
-            let may_be_zero = matches!(key.name, "warm-up" | "floor")
+            let may_be_zero = matches!(key.name, "warm-up" | "floor" | "cache-older-than")
                 || matches!((self, key.name), (Self::PromotionRate(_), "percentile"));
             if value == 0 && !may_be_zero {
                 return Err((key.name, "more than nothing"));
@@ -273,7 +286,11 @@ impl Settings {
 /// Windows that are remembered at most: half a MiB.
 const WINDOWS_MAX: u64 = 100_000;
 
-const COLD_AGE: [Key; 2] = [key("older-than", Unit::Time), key("every", Unit::Time)];
+const COLD_AGE: [Key; 3] = [
+    key("older-than", Unit::Time),
+    key("every", Unit::Time),
+    key("cache-older-than", Unit::Time),
+];
 
 const PROMOTION_RATE: [Key; 6] = [
     key("rate", Unit::Share),

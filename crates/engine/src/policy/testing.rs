@@ -8,6 +8,7 @@ use crate::units::{Millis, Pages};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     pub(super) ages: AgeHistogram,
+    pub(super) cache: AgeHistogram,
     pub(super) out: AgeHistogram,
     pub(super) back: AgeHistogram,
     pub(super) refaults: Pages,
@@ -22,6 +23,7 @@ impl Shown {
         Seen {
             now: Millis(now),
             ages: &self.ages,
+            cache: &self.cache,
             out: &self.out,
             back: &self.back,
             refaults: self.refaults,

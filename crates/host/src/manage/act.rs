@@ -103,6 +103,7 @@ impl Manager {
         Measured {
             usage,
             stalled_us: waits.and_then(|waits| waits.total_us(proc, came_back, faults)),
+            ..Measured::default()
         }
     }
 

@@ -26,12 +26,14 @@ pub struct Asked {
 }
 
 /// What the policy is shown that is not in the books.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     /// All that the tenant uses, without page cache that nobody maps; nothing where no policy goes by it.
     pub(super) usage: Pages,
     /// How long its tasks have waited for memory, microseconds; none where nobody knows.
     pub(super) stalled_us: Option<u64>,
+    /// Page cache that nobody maps by how long it has been there, where the policy asks.
+    pub(super) cache: AgeHistogram,
 }
 
 /// See the module.
@@ -124,6 +126,7 @@ impl Minder {
         let order = self.policy.decide(&Seen {
             now,
             ages: &ages,
+            cache: &measured.cache,
             out: &out,
             back: &back,
             refaults,

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 
 pub(crate) use members::parse_procs;
 pub use usage::{
-    Cache, Usage, parse_cache, parse_dirty, parse_node_caches, parse_sum, parse_written,
+    Cache, Usage, parse_cache, parse_dirty, parse_inactive_file, parse_node_caches, parse_sum,
+    parse_written,
 };
 
 /// Which interface the memory controller has.

@@ -12,7 +12,9 @@ use rustix::io::Errno;
 
 use super::fresh::Fresh;
 use super::{Wall, files};
-use crate::system::cgroup::{Cache, Version, parse_cache, parse_dirty, parse_sum, parse_written};
+use crate::system::cgroup::{
+    Cache, Version, parse_cache, parse_dirty, parse_inactive_file, parse_sum, parse_written,
+};
 use crate::system::proc::read_path;
 use crate::system::text::{flat, number};
 
@@ -344,6 +346,16 @@ impl Wall {
         let text = self.read("memory.stat")?;
         let dirty = parse_dirty(&text, self.version());
         Ok(self.cache_in(&text)?.saturating_sub(dirty))
+    }
+
+    /// The same, of what the kernel holds for inactive: nobody has read it twice of late.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn cache_idle(&self) -> io::Result<u64> {
+        let text = self.read("memory.stat")?;
+        let inactive = parse_inactive_file(&text, self.version());
+        Ok(self.cache_clean()?.min(inactive))
     }
 
     /// The same of a text of memory.stat.

@@ -53,6 +53,8 @@ impl Tenants {
                 "paged out {evicted} pages of /{path}: ordered by a policy that it has no more"
             ));
         }
+        // Where this cannot be now, the next look tries again.
+        let _ = self.settle_cache(memcg);
         // What came back before is none of this policy's.
         match asked {
             Some(_) => self.driver.keep_back(memcg),
@@ -111,6 +113,8 @@ impl Tenants {
                 how: minder.how(&order, now),
                 order,
                 began: self.driver.spent().page_out,
+                cache: None,
+                dropped: Pages(0),
             };
             self.set_out(memcg, Why::Policy(ordered));
         }
@@ -142,6 +146,17 @@ impl Tenants {
         if would > 0 {
             self.act(format!("would page out {would} pages of /{path}: {why}"));
         }
+        if ordered.dropped > Pages(0) {
+            let would = if ordered.how.dry_run {
+                "would drop"
+            } else {
+                "dropped"
+            };
+            let dropped = ordered.dropped.0;
+            self.act(format!(
+                "{would} {dropped} pages of files that nobody maps, of /{path}: {why}"
+            ));
+        }
         if tally.evicted > 0 {
             self.act(format!(
                 "paged out {} pages of /{path}: {why}",
@@ -152,7 +167,12 @@ impl Tenants {
 
     fn measured(&mut self, memcg: MemcgId, minder: &Minder) -> Result<Measured, Errno> {
         if !minder.goes_by_size() {
-            return Ok(Measured::default());
+            let cache = minder.asked().settings.cache_older_than();
+            let cache = cache.map(|_| self.cache_ages(memcg));
+            return Ok(Measured {
+                cache: cache.unwrap_or_default(),
+                ..Measured::default()
+            });
         }
         let tenant = self.tenant(memcg)?;
         let charged = tenant.wall.charged().map_err(|_| Errno::NODEV)?;
@@ -166,6 +186,7 @@ impl Tenants {
         Ok(Measured {
             usage: Pages(charged.saturating_sub(spare) / 4096),
             stalled_us,
+            ..Measured::default()
         })
     }
 }

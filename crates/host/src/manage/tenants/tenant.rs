@@ -47,7 +47,9 @@ pub(super) struct Tenant {
     pub(super) due: Due,
     /// What its tasks have waited, since somebody asked first.
     pub(super) stalls: Option<Stalls>,
-    /// How old its unmapped page cache is on each node, where somebody asks for reports.
+    /// Whether somebody asks for reports.
+    pub(super) is_reported: bool,
+    /// How old its unmapped page cache is on each node, where somebody asks for reports, or its policy for that.
     pub(super) cache: Option<Vec<NodeCache>>,
     /// What less memory would cost it, and its refaults at the last look.
     pub(super) curve: RefaultCurve,
@@ -115,6 +117,7 @@ impl Tenant {
             skipped_at: 0,
             due: Due::default(),
             stalls: None,
+            is_reported: false,
             cache: None,
             curve: RefaultCurve::default(),
             refaults: 0,
@@ -124,6 +127,12 @@ impl Tenant {
             counted: Counted::default(),
             of_gone: Counted::default(),
         }
+    }
+
+    /// Whether its policy goes by how long its unmapped page cache has been there.
+    pub(super) fn asks_for_cache(&self) -> bool {
+        let asked = self.minder.as_ref().map(Minder::asked);
+        asked.is_some_and(|asked| asked.settings.cache_older_than().is_some())
     }
 
     /// Replaces its limits, as somebody changed what [`super::Tenants::limits`] had `told`: what is as it was told may be the kernel's

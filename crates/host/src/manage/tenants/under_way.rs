@@ -81,6 +81,10 @@ pub(super) struct Ordered {
     pub(super) how: How,
     /// What paging out had taken of a processor by then.
     pub(super) began: Duration,
+    /// Page cache that goes before, bytes that are still to go; none before that is known.
+    pub(super) cache: Option<u64>,
+    /// What of it went, or in a dry run would have.
+    pub(super) dropped: Pages,
 }
 
 /// A reclaim.
@@ -224,9 +228,12 @@ impl Tenants {
     /// A slice; whether it is over.
     fn slice(&mut self, memcg: MemcgId, one: &mut UnderWay) -> bool {
         let pause = Pause::after(&self.bell, SLICE);
-        if let (None, Why::Asked(asked)) = (&one.steps, &mut one.why)
-            && !self.drop_asked(memcg, asked, &pause)
-        {
+        let is_dropped = match (&one.steps, &mut one.why) {
+            (None, Why::Asked(asked)) => self.drop_asked(memcg, asked, &pause),
+            (None, Why::Policy(ordered)) => self.drop_ordered_cache(memcg, ordered, &pause),
+            _ => true,
+        };
+        if !is_dropped {
             return false;
         }
         let now = self.now();

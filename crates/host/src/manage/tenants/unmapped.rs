@@ -1,6 +1,6 @@
 //! Page cache of tenants that nobody maps: it counts as bytes of files, and leaves by the kernel's hand.
 //!
-//! Invariant: it is watched where somebody asks for reports, nowhere else. It is taken from tenants with nobody below them, and beyond what is
+//! Invariant: it is watched where somebody asks for reports, or a policy for its age, nowhere else. It is taken from tenants with nobody below them, and beyond what is
 //! protected of them: the kernel, which takes it, knows nothing of that (version 1), and goes by each group's own swappiness there. From one with others
 //! below it where none of these is protected, and there is no other way.
 
@@ -34,23 +34,40 @@ impl Tenants {
     /// # Errors
     /// ENODEV.
     pub fn watch_cache(&mut self, memcg: MemcgId) -> Result<(), Errno> {
-        if self.tenant(memcg)?.cache.is_none() {
-            let caches = self.caches(self.tenant(memcg)?)?;
-            let now = self.driver.watch.elapsed_ms();
-            let mut ages = vec![NodeCache::default(); caches.len()];
-            note(&mut ages, now, &caches);
-            if let Some(tenant) = self.tenants.get_mut(&memcg) {
-                tenant.cache = Some(ages);
-            }
-        }
-        Ok(())
+        self.set_reported(memcg, true);
+        self.settle_cache(memcg)
     }
 
-    /// Nobody asks any more.
+    /// Nobody asks for reports any more.
     pub fn forget_cache(&mut self, memcg: MemcgId) {
+        self.set_reported(memcg, false);
+        // Nothing is read for that.
+        let _ = self.settle_cache(memcg);
+    }
+
+    fn set_reported(&mut self, memcg: MemcgId, is_reported: bool) {
         if let Some(tenant) = self.tenants.get_mut(&memcg) {
-            tenant.cache = None;
+            tenant.is_reported = is_reported;
         }
+    }
+
+    /// Begins to watch it, or ends that, as reports and its policy ask.
+    pub(super) fn settle_cache(&mut self, memcg: MemcgId) -> Result<(), Errno> {
+        let tenant = self.tenant(memcg)?;
+        let is_asked = tenant.is_reported || tenant.asks_for_cache();
+        if is_asked == tenant.cache.is_some() {
+            return Ok(());
+        }
+        let mut ages = None;
+        if is_asked {
+            let caches = self.caches(tenant)?;
+            let nodes = ages.insert(vec![NodeCache::default(); caches.len()]);
+            note(nodes, self.driver.watch.elapsed_ms(), &caches);
+        }
+        if let Some(tenant) = self.tenants.get_mut(&memcg) {
+            tenant.cache = ages;
+        }
+        Ok(())
     }
 
     /// A look: how much there is now.

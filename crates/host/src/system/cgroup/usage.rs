@@ -109,6 +109,16 @@ pub fn parse_written(text: &[u8], version: Version) -> Option<u64> {
     Some(on_lists.saturating_sub(mapped?.saturating_add(shmem?)))
 }
 
+/// Pages of files of a `memory.stat` text that the kernel will take first, with the groups below: mapped ones, too.
+#[must_use]
+pub fn parse_inactive_file(text: &[u8], version: Version) -> u64 {
+    let name = match version {
+        Version::V1 => "total_inactive_file",
+        Version::V2 => "inactive_file",
+    };
+    flat(text, name).unwrap_or(0)
+}
+
 /// Pages of files of a `memory.stat` text that must be written before they can be dropped, with the groups below.
 #[must_use]
 pub fn parse_dirty(text: &[u8], version: Version) -> u64 {
