@@ -9,14 +9,18 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::temp::{Serial, serial};
+use crate::wait;
 
 const CONTROL: &str = "/sys/class/zram-control";
 /// In the header of each area. (What `pagetide swap on` makes is called otherwise.)
 const LABEL: &str = "pagetide-e2e";
+/// How long a label is, with zeroes behind it.
+const LABEL_LEN: usize = 16;
 /// Where a header has it (mkswap(8): after the boot bits, version, sizes and uuid).
 const LABEL_AT: u64 = 1052;
 
@@ -44,7 +48,8 @@ impl Swap {
         };
         let size = format!("/sys/block/zram{}/disksize", swap.number);
         std::fs::write(size, format!("{mib}M")).expect("the size can be set");
-        swap.held = held(&swap.device());
+        // Whoever manages devices has it for a moment after it was made.
+        swap.held = wait::poll(Duration::from_secs(20), || held(&swap.device()));
         assert!(swap.held.is_some(), "{} is locked", swap.device());
         // Before any other swap, so that what is in it is ours, mostly.
         for command in [&["mkswap", "-L", LABEL][..], &["swapon", "-p", "32767"]] {
@@ -71,6 +76,7 @@ impl Swap {
     /// One of our own where there is no swap at all.
     #[must_use]
     pub fn if_none(mib: u64) -> Option<Swap> {
+        dead_tests().into_iter().for_each(drop);
         (areas() == 0).then(|| Swap::new(mib))
     }
 
@@ -143,11 +149,13 @@ fn dead_tests() -> Vec<Swap> {
     let devices = text.lines().filter_map(|line| line.split(' ').next());
     let dead = devices.filter_map(|device| {
         let number = device.strip_prefix("/dev/zram")?.to_owned();
-        let mut label = [0; LABEL.len()];
+        let mut label = [0; LABEL_LEN];
         let held = held(device)?;
         held.read_exact_at(&mut label, LABEL_AT).ok()?;
         let held = Some(held);
-        (label == *LABEL.as_bytes()).then_some(Swap { number, held })
+        let (name, rest) = label.split_at(LABEL.len());
+        let is_ours = name == LABEL.as_bytes() && rest.iter().all(|byte| *byte == 0);
+        is_ours.then_some(Swap { number, held })
     });
     dead.collect()
 }
@@ -156,8 +164,9 @@ impl Drop for Swap {
     fn drop(&mut self) {
         let off = Command::new("swapoff").arg(self.device()).output();
         self.held = None;
-        let removed = std::fs::write(Path::new(CONTROL).join("hot_remove"), &self.number);
-        if removed.is_err() {
+        // Another check may look at its label in this moment.
+        let remove = || std::fs::write(Path::new(CONTROL).join("hot_remove"), &self.number).ok();
+        if wait::poll(Duration::from_secs(2), remove).is_none() {
             eprintln!("cannot remove {}: {off:?}", self.device());
         }
     }

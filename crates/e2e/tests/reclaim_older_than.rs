@@ -52,12 +52,19 @@ fn what_was_idle_for_so_long_leaves_and_the_rest_stays() {
 }
 
 /// The story: what a program has written to a file by its mapping is unmapped when it is asked to leave, and stays in memory until somebody has written it to
-/// the disk; all of it was told as out.
+/// the disk; all of it was told as out. And by age, where all of a batch was such, nothing of the heap left.
 #[test]
 fn what_is_in_memory_still_is_not_told_as_out() {
+    for ask in [&["--all"][..], &["--older-than", "1s"]] {
+        is_not_told_as_out(ask);
+    }
+}
+
+fn is_not_told_as_out(ask: &[&str]) {
     const PAGES: usize = 8192;
     const WRITTEN: &str = "\
 import ctypes, mmap, os, sys, time
+heap = bytearray(b'x') * (32 << 20)
 file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 os.ftruncate(file, 32 << 20)
 memory = mmap.mmap(file, 32 << 20)
@@ -80,8 +87,15 @@ print(sum(one & 1 for one in told))
     let pid = running.pid().to_string();
     let all = proc::number(running.pid(), "VmRSS").expect("it runs");
     let all = usize::try_from(all).expect("it fits") / 4096;
-    let reclaim = pagetide::command(["reclaim", &pid, "--all", "--json"]).finish(LIMIT);
+    let words = [&["reclaim", pid.as_str(), "--json"], ask].concat();
+    let reclaim = pagetide::command(words).finish(LIMIT);
     assert_eq!(reclaim.status.code(), Some(0), "{}", reclaim.stderr);
+    let out = swapped(running.pid());
+    assert!(
+        out > 28 << 20,
+        "{out} bytes are out of a heap of 32 MiB: {}",
+        reclaim.stdout
+    );
     std::fs::write(format!("{file}.end"), "").expect("the folder is ours");
     let stays = running.wait(LIMIT).stdout;
     let stays = stays

@@ -2,7 +2,6 @@
 //! host's own lack of memory asks for.
 #![forbid(unsafe_code)]
 
-use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use e2e::guard::Run;
@@ -10,7 +9,6 @@ use e2e::memcg::MemoryGroup;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
-use e2e::web::Place;
 use e2e::zram::Swap;
 use e2e::{pagetide, proc, programs, wait};
 use serde_json::Value;
@@ -30,108 +28,6 @@ fn known(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
         tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib * MIB
     });
     sleeper
-}
-
-#[test]
-fn a_configuration_makes_tenants_and_is_read_once_more() {
-    let _serial = serial();
-    let folder = TempDir::new();
-    let begin =
-        "age-every = \"500ms\"\n[tenants.\"a/b\"]\nmemory-max = \"64M\"\nmemory-low = 1048576\n";
-    let file = config(&folder, begin);
-    let tree = Tree::serve(&["--config", &file]);
-    assert_eq!(tree.number("a/b/memory.max"), 64 * MIB);
-    assert_eq!(tree.number("a/b/memory.low"), MIB);
-    assert_eq!(tree.read("a/memory.max"), "max\n");
-    tree.write("a/b/memory.high", "32m");
-
-    let later = "age-every = \"500ms\"\n[tenants.\"a/b\"]\nmemory-max = \"96M\"\n[tenants.c]\n";
-    config(&folder, later);
-    tree.reload();
-    wait::until("it is read", SOON, || {
-        tree.said().contains("read once more")
-    });
-    assert_eq!(tree.number("a/b/memory.max"), 96 * MIB);
-    // What the file does not say stays as it was asked for.
-    assert_eq!(tree.number("a/b/memory.low"), MIB);
-    assert_eq!(tree.number("a/b/memory.high"), 32 * MIB);
-    assert!(tree.at("c").is_dir());
-
-    config(&folder, "[tenants.d]\nmemory-mx = \"1G\"\n");
-    tree.reload();
-    wait::until("it is refused", SOON, || {
-        tree.said().contains("nothing is changed")
-    });
-    let said = tree.said();
-    assert!(
-        said.contains("line 2") && said.contains("`memory-max`"),
-        "{said}"
-    );
-    assert!(!tree.at("d").exists());
-
-    let outcome = pagetide::command(["serve", "--config", &file]).finish(SOON);
-    assert_eq!(outcome.status.code(), Some(2), "{}", outcome.stderr);
-    let outcome = pagetide::command(["serve", "--config", "/nonexistent"]).finish(SOON);
-    assert_eq!(outcome.status.code(), Some(2), "{}", outcome.stderr);
-}
-
-/// A service manager of our own: it hears that the tree stands, lives, is reloaded, and ends.
-#[test]
-fn a_service_manager_is_told() {
-    let _serial = serial();
-    let folder = TempDir::new();
-    let socket = folder.file("notify");
-    let hears = UnixDatagram::bind(&socket).expect("a socket can be made");
-    let limit = Some(Duration::from_secs(20));
-    hears.set_read_timeout(limit).expect("it has a limit");
-    let next = |what: &str| {
-        let mut all = String::new();
-        wait::until(what, SOON, || {
-            let mut text = [0; 512];
-            let length = hears.recv(&mut text).unwrap_or(0);
-            all += &String::from_utf8_lossy(&text[..length]);
-            all.contains(what)
-        });
-        all
-    };
-    let root = format!("pagetide-e2e-told-{}", std::process::id());
-    let words = ["serve", "--host", "none", "--root", &root];
-    let serve = pagetide::command(words)
-        .env("NOTIFY_SOCKET", &socket)
-        .env("WATCHDOG_USEC", "1000000")
-        .start();
-    next("READY=1");
-    next("WATCHDOG=1");
-    rests(serve.pid());
-    serve.signal(rustix::process::Signal::HUP);
-    let said = next("READY=1");
-    assert!(
-        said.contains("RELOADING=1") && said.contains("MONOTONIC_USEC="),
-        "{said}"
-    );
-    serve.signal(rustix::process::Signal::TERM);
-    next("STOPPING=1");
-    let outcome = serve.wait(SOON);
-    assert!(outcome.status.success(), "{}", outcome.stderr);
-    assert!(
-        !std::path::Path::new("/sys/fs/cgroup/memory")
-            .join(root)
-            .exists()
-    );
-}
-
-/// (The story: without a mount nobody was at the other end of the pipe that ends a wait, so no wait lasted: a whole processor.)
-fn rests(pid: u32) {
-    let ticks = || -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-        let (_, words) = stat.rsplit_once(") ").expect("a name");
-        let words = words.split(' ').skip(11).take(2);
-        words.filter_map(|word| word.parse::<u64>().ok()).sum()
-    };
-    let before = ticks();
-    std::thread::sleep(Duration::from_secs(2));
-    let used = ticks() - before;
-    assert!(used < 50, "{used} hundredths of a second of two seconds");
 }
 
 /// A host that has too little, by marks that no host can be above: tenants give what they may, by nobody's asking.
@@ -247,14 +143,6 @@ fn commands_ask_about_tenants() {
     assert!(outcome.status.success(), "{}", outcome.stderr);
 }
 
-#[test]
-fn commands_say_where_nobody_serves() {
-    let _serial = serial();
-    let alone = pagetide::command(["stat", "/web", "--root", "nobody-serves-this"]).finish(SOON);
-    assert_eq!(alone.status.code(), Some(1));
-    assert!(alone.stderr.contains("pagetide serve"), "{}", alone.stderr);
-}
-
 /// Who may not look at a process is told nothing of it by the socket, and has no files.
 #[test]
 fn another_user_is_told_nothing() {
@@ -342,124 +230,6 @@ fn a_root_that_may_not_trace_is_told_nothing() {
     assert_eq!(sleeper.status("VmSwap"), 0);
 }
 
-/// cat of busybox (Alpine's, an initramfs's) asks for sendfile(2), which reads no further than the size that a file tells:
-/// told 0, it read nothing, and after a write of two bytes, two.
-#[test]
-fn who_reads_by_sendfile_or_from_the_end_reads_the_same() {
-    let _serial = serial();
-    let folder = TempDir::new();
-    let tree = Tree::serve(&[]);
-    tree.make("a");
-    let sleeper = Sleeper::start(tree.inside("a"), 8);
-    for value in ["2m", "268435456", "1g"] {
-        tree.write("a/memory.low", value);
-        for name in ["memory.low", "cgroup.procs", "memory.stat", "memory.max"] {
-            let file = tree.at(&format!("a/{name}"));
-            let from = std::fs::File::open(&file).expect("it is there");
-            let to = std::fs::File::create(folder.file("to")).expect("it can be made");
-            while rustix::fs::sendfile(&to, &from, None, 1 << 20).expect("it is read") > 0 {}
-            let sent = std::fs::read_to_string(folder.file("to")).expect("it is there");
-            if name == "memory.stat" {
-                let lines = tree.read("a/memory.stat").lines().count();
-                assert_eq!(sent.lines().count(), lines, "{sent}");
-            } else {
-                assert_eq!(sent, tree.read(&format!("a/{name}")), "{name}");
-            }
-            let mut tail = std::process::Command::new("tail");
-            let last = tail.args(["-n", "1"]).arg(&file).output();
-            let last = last.expect("there is a tail").stdout;
-            // Its counters go on.
-            let name_of_last =
-                |text: &str| text.lines().last()?.split(' ').next().map(str::to_owned);
-            let last = String::from_utf8_lossy(&last);
-            assert_eq!(last.lines().count(), 1, "{last}");
-            if name == "memory.stat" {
-                assert_eq!(name_of_last(&last), name_of_last(&sent));
-            } else {
-                assert!(sent.ends_with(&*last), "{sent}: {last}");
-            }
-        }
-    }
-    drop(sleeper);
-}
-
-/// Looks that were done, and how long it took to read tables for them, seconds.
-fn looks(place: &Place) -> (f64, f64) {
-    let text = place.get("/metrics").body;
-    let value = |name: &str| -> f64 {
-        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-        let found = lines.find(|(found, _)| found.ends_with(name) && found.contains("walk"));
-        let value = found.and_then(|(_, value)| value.parse().ok());
-        value.unwrap_or_else(|| panic!("no {name} in {text}"))
-    };
-    (value("_count"), value("_sum"))
-}
-
-/// A share of a processor bounds looks, from a SIGHUP on, too; who does nothing costs none of it.
-#[test]
-fn looks_are_as_rare_as_their_budget_asks_for() {
-    const LONG: Duration = Duration::from_secs(4);
-    let _serial = serial();
-    let folder = TempDir::new();
-    let socket = folder.file("metrics.sock");
-    let text = |budget: &str| {
-        format!("age-every = \"100ms\"\nlook-budget = \"{budget}\"\nlisten = \"unix:{socket}\"\n")
-    };
-    let file = config(&folder, &text("100%"));
-    let tree = Tree::serve(&["--config", &file]);
-    for name in ["idle", "busy"] {
-        tree.make(name);
-    }
-    let place = Place::Unix(socket.clone().into());
-    let during = |time: Duration| {
-        let before = looks(&place);
-        std::thread::sleep(time);
-        let after = looks(&place);
-        (after.0 - before.0, after.1 - before.1)
-    };
-    let idle = known(&tree, "idle", 256);
-    let (rest, read_resting) = during(LONG / 2);
-    let toucher = programs::c("toucher");
-    let words = [
-        &toucher,
-        "--mib",
-        "256",
-        "--seconds",
-        "600",
-        "--think-us",
-        "50",
-        "uniform",
-    ];
-    let busy = Run::new(words).under(tree.inside("busy")).start();
-    wait::until("it is known", SOON, || {
-        tree.line("busy/memory.stat", "anon") >= 256 * MIB
-    });
-    let (many, read) = during(LONG);
-    config(&folder, &text("0.1%"));
-    tree.reload();
-    wait::until("it is read", SOON, || {
-        tree.said().contains("read once more")
-    });
-    let (few, _) = during(LONG);
-    eprintln!("{rest} looks at idle ones, {read_resting} s; {many}, {read} s; with 0.1% {few}");
-    assert!(few * 4.0 <= many, "{few} of {many}");
-    // As much memory, of somebody who does nothing.
-    assert!(rest > 0.0 && read_resting * many * 2.0 <= read * rest);
-    drop(busy);
-    let _ = idle.touch();
-
-    for share in ["0%", "much", "5"] {
-        config(&folder, &text(share));
-        let outcome = pagetide::command(["serve", "--config", &file]).finish(SOON);
-        assert_eq!(outcome.status.code(), Some(2), "{}", outcome.stderr);
-        assert!(
-            outcome.stderr.contains("share of one processor"),
-            "{}",
-            outcome.stderr
-        );
-    }
-}
-
 /// What a table of tenants says: the youngest pages of each were 0, a group of the host's had the swap of those that were made, and one
 /// group that had gone ended it.
 #[test]
@@ -511,29 +281,6 @@ fn a_table_of_tenants_tells_what_their_reports_tell() {
     assert!(swapped("/a") > Some(32 * MIB), "{:?}", swapped("/a"));
     assert!(swapped("/host") < Some(8 * MIB), "{:?}", swapped("/host"));
     drop((busy, sleeper));
-}
-
-/// (The story: of a `serve` whose directory was not there the root kept the limit, for whoever served it next.)
-#[test]
-fn a_serve_that_cannot_begin_changes_nothing() {
-    let _serial = serial();
-    let root = format!("pagetide-e2e-never-{}", std::process::id());
-    let _groups = e2e::tenants::Groups::named(&root);
-    let words = [
-        "serve",
-        "--host",
-        "none",
-        "--root",
-        &root,
-        "--memory-max",
-        "64M",
-    ];
-    let mount = ["--mount", "/nowhere/tenants"];
-    let outcome = pagetide::command(words.into_iter().chain(mount)).finish(SOON);
-    assert_eq!(outcome.status.code(), Some(1), "{}", outcome.stderr);
-    assert!(outcome.stderr.contains("mkdir -p"), "{}", outcome.stderr);
-    let group = std::path::Path::new("/sys/fs/cgroup/memory").join(&root);
-    assert!(!group.exists());
 }
 
 /// (The story: after ^Z in `serve`, `reclaim` of a tenant said nothing for ten minutes.)

@@ -1,6 +1,7 @@
 //! Limits of tenants as the kernel has them: lowered below what is in use, beside page cache, and what it does not take.
 #![forbid(unsafe_code)]
 
+use std::path::Path;
 use std::time::Duration;
 
 use e2e::guard::Run;
@@ -132,6 +133,13 @@ fn a_lowered_limit_takes_its_place_where_cache_is_above_it() {
 /// never took its place.
 #[test]
 fn a_lowered_limit_takes_its_place_where_memory_is_shared() {
+    // Its own, of the one above, or the budget of all.
+    for tenant in ["a/b", "a", ""] {
+        takes_its_place_where_memory_is_shared(tenant);
+    }
+}
+
+fn takes_its_place_where_memory_is_shared(tenant: &str) {
     const SHARED: &str = "\
 import mmap, os, sys, time
 memory = mmap.mmap(-1, 48 << 20)
@@ -142,26 +150,42 @@ right = all(memory[at] == at >> 12 & 255 for at in pages)
 if is_child: print('ready', flush=True)
 while not os.path.exists(sys.argv[1]): time.sleep(.1)
 right = right and all(memory[at] == at >> 12 & 255 for at in pages)
-if is_child: print('right' if right else 'wrong', flush=True)
-else: os.wait()
+if is_child: os._exit(not right)
+print('right' if right and os.wait()[1] == 0 else 'wrong', flush=True)
 ";
     let _serial = serial();
     let swap = Swap::new(256);
     let (folder, tree) = (TempDir::new(), Tree::serve(&["--age-every", "1s"]));
-    tree.make("a");
+    ["a", "a/b"].iter().for_each(|name| tree.make(name));
+    let at = |file: &str| Path::new(tenant).join(file).display().to_string();
     let end = folder.file("end");
-    let shared = Run::new(["/usr/bin/python3", "-c", SHARED, &end]).under(tree.inside("a"));
+    let shared = Run::new(["/usr/bin/python3", "-c", SHARED, &end]).under(tree.inside("a/b"));
     let shared = shared.start();
     wait::until("it is shared", SOON, || shared.stdout().contains("ready"));
-    tree.write("a/memory.max", "32m");
+    tree.write(&at("memory.max"), "32m");
     wait::until("its wall stands", SOON, || {
-        of_kernel(&tree, "a", MAX) == 32 * MIB
+        of_kernel(&tree, tenant, MAX) == 32 * MIB
     });
-    assert!(of_kernel(&tree, "a", USAGE) <= 32 * MIB);
+    assert!(of_kernel(&tree, tenant, USAGE) <= 32 * MIB);
     assert!(swap.written() >= 16 * MIB, "{} written", swap.written());
     std::fs::write(&end, "").expect("the folder is ours");
     let outcome = shared.wait(SOON);
     assert!(outcome.stdout.contains("right"), "{outcome:?}");
+}
+
+/// The kernel is asked for what our hand does not get where nothing else was forbidden.
+#[test]
+fn what_may_not_be_swapped_stays_whatever_limit_is_lowered() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    ["a", "a/b"].iter().for_each(|name| tree.make(name));
+    tree.write("a/memory.swap.max", "0");
+    let sleeper = Sleeper::start(tree.inside("a/b"), 64);
+    tree.write("a/b/memory.max", "32m");
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(sleeper.status("VmSwap"), 0);
+    let _ = sleeper.touch();
 }
 
 /// The same for all tenants together: of their budget.

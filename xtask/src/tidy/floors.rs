@@ -212,7 +212,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
             &["tenant", "under_way"],
             &["host", "pressure", "protection"],
             &["unmapped", "list", "curves"],
-            &["cold_cache"],
+            &["cold_cache", "last_resort"],
             &[
                 "look",
                 "hold",

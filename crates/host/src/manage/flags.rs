@@ -72,6 +72,11 @@ impl Flags {
         is_stored(own) || own & TAIL != 0 && is_head_stored()
     }
 
+    /// The same of what is known alone.
+    pub(super) fn is_stored(&self, frame: u64) -> bool {
+        self.of(frame).is_some() && self.needs_swap(frame)
+    }
+
     /// The flags of the head that a tail belongs to: the nearest one before it that a folio could begin at.
     fn of_head(&self, tail: u64) -> Option<u64> {
         (1..=ORDER_MAX)
@@ -122,6 +127,7 @@ mod tests {
         let found: Vec<bool> = (0..9).map(|frame| flags.needs_swap(frame)).collect();
         let wanted = [false, true, true, false, false, false, true, true, true];
         assert_eq!(found, wanted);
+        assert!(flags.is_stored(2) && !flags.is_stored(3) && !flags.is_stored(8));
     }
 
     /// A frame that was freed, or is another's anonymous memory by now, keeps nothing; nor does what has its place in swap.

@@ -82,8 +82,6 @@ struct Leaving {
     last: Option<u64>,
     /// Where it is: what it is made of is asked where swap is short, and when its entry is gone.
     frame: u64,
-    /// Its entry is gone, and it is in memory still: nothing is left to ask by.
-    is_unmapped: bool,
 }
 
 impl Kernel<'_> {
@@ -116,7 +114,6 @@ impl Kernel<'_> {
                     is_dirty: entry.is_dirty(),
                     last,
                     frame: entry.physical(self.ages.source().frame_mask()) >> 12,
-                    is_unmapped: false,
                 }),
             }
         }
@@ -163,12 +160,12 @@ impl Kernel<'_> {
         };
         self.advise(owner, &ranges, workers);
         drop(near);
-        self.verify(owner, &mut leaving, &addresses, outcome);
+        self.verify((memcg, owner), &leaving, &addresses, outcome);
         self.note_out((memcg, owner), &leaving, outcome);
         // What waits for its list is taken off by a call from the processor where it does: that of the process (the story: twenty pages that
         // had come in for one that then slept stayed for as long), or, of what the first try put back, the one that it was made from.
         for is_last in [true, false] {
-            leaving.retain(|one| outcome[one.page.1] == PageOut::Busy && !one.is_unmapped);
+            leaving.retain(|one| outcome[one.page.1] == PageOut::Busy);
             if leaving.is_empty() || is_near {
                 return;
             }
@@ -176,7 +173,7 @@ impl Kernel<'_> {
             let addresses = addresses_of(&leaving);
             self.advise(owner, &page_ranges(&addresses), 1);
             drop(near);
-            self.verify(owner, &mut leaving, &addresses, outcome);
+            self.verify((memcg, owner), &leaving, &addresses, outcome);
             self.note_out((memcg, owner), &leaving, outcome);
         }
     }
@@ -331,25 +328,29 @@ impl Kernel<'_> {
         self.tally.took += begin.elapsed();
     }
 
-    /// Asks the tables what has left, and the kernel why the rest has not. A page of a file that is to be written first has no entry any more and stays;
-    /// so may one of shared memory. (The story: 32 MiB of a file that a program had written by its mapping were told as out, and all of it was in memory.)
+    /// Asks the tables what has left, and the kernel why the rest has not. A page of a file that is to be written first has no entry any more and stays,
+    /// as may one of shared memory: the engine has nothing more to ask for, and people are told that it is busy. (The stories: 32 MiB of a file that a
+    /// program had written by its mapping were told as out, and all of it was in memory; told to the engine as busy, they ended its reclaim by age.)
     fn verify(
         &mut self,
-        owner: Owner,
-        leaving: &mut [Leaving],
+        (memcg, owner): (MemcgId, Owner),
+        leaving: &[Leaving],
         addresses: &[u64],
         outcome: &mut [PageOut],
     ) {
         let after = self.entries(owner, addresses);
         let mut why = None;
-        for (at, one) in leaving.iter_mut().enumerate() {
+        for (at, one) in leaving.iter().enumerate() {
             let page = one.page;
             let entry = after.as_ref().and_then(|after| after.get(at).copied());
             let is_empty = entry.is_some_and(|entry| entry.kind() == EntryKind::Empty);
-            one.is_unmapped = is_empty && self.flags.is_cached(one.frame);
+            let is_unmapped = is_empty && self.flags.is_cached(one.frame);
+            if let (true, Some(id)) = (is_unmapped, self.homes.ids(memcg).id_of(owner, page.0)) {
+                self.tally.note_unmapped(memcg, id);
+            }
             let told = entry.map_or(Some(PageOut::Gone), told_by);
             let what = match (told, entry) {
-                _ if one.is_unmapped => PageOut::Busy,
+                _ if is_unmapped => PageOut::Gone,
                 (Some(what), _) => what,
                 (None, entry) => {
                     let entry = entry.unwrap_or_default();
@@ -358,7 +359,7 @@ impl Kernel<'_> {
                     let why = why.get_or_insert_with(|| Why::open(self.proc, pid, self.flags));
                     let what = why.ask(page.0, frame);
                     self.tally.shared +=
-                        u64::from(what == PageOut::Shared && self.flags.needs_swap(frame));
+                        u64::from(what == PageOut::Shared && self.flags.is_stored(frame));
                     what
                 }
             };

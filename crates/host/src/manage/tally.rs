@@ -34,6 +34,8 @@ pub(super) struct Tally {
     pub(super) left: u64,
     /// Pages without a file, or of shared memory, that were skipped as shared.
     pub(super) shared: u64,
+    /// Pages that were unmapped and stay in memory.
+    unmapped: BTreeSet<Page>,
     /// Pages that did not leave, by id, why, and after which reading that was found: the engine comes back to them in
     /// the same reclaim.
     stayed: BTreeMap<Page, (PageOut, u64)>,
@@ -49,7 +51,10 @@ impl Tally {
 
     /// Pages that did not leave, each once.
     pub(super) fn kept(&self) -> Kept {
-        let mut kept = Kept::default();
+        let mut kept = Kept {
+            busy: self.unmapped.len() as u64,
+            ..Kept::default()
+        };
         for (what, _) in self.stayed.values() {
             match what {
                 PageOut::Referenced | PageOut::TooYoung => kept.referenced += 1,
@@ -61,6 +66,11 @@ impl Tally {
             }
         }
         kept
+    }
+
+    /// The tables say no more of this page than of one that its program has removed, and it is in memory.
+    pub(super) fn note_unmapped(&mut self, memcg: MemcgId, id: FolioId) {
+        self.unmapped.insert(page(memcg, id));
     }
 
     /// In a dry run: this page would have left.
@@ -80,11 +90,6 @@ impl Tally {
 
     pub(super) fn note(&mut self, memcg: MemcgId, id: FolioId, what: PageOut) {
         let id = page(memcg, id);
-        let was = self.stayed.get(&id).map(|(was, _)| *was);
-        // Asked once more, what was unmapped and stays in memory looks as if its program had removed it.
-        if (was, what) == (Some(PageOut::Busy), PageOut::Gone) {
-            return;
-        }
         if matches!(what, PageOut::Stored | PageOut::Taken | PageOut::Gone) {
             self.evicted += u64::from(what == PageOut::Stored);
             self.stayed.remove(&id);
@@ -98,9 +103,8 @@ impl Tally {
 mod tests {
     use super::*;
 
-    /// What was unmapped and stays in memory is told as busy, though the tables say no more of it than of what is gone.
     #[test]
-    fn what_is_gone_after_it_was_busy_has_stayed() {
+    fn what_is_gone_has_not_stayed_and_what_was_unmapped_has() {
         let mut tally = Tally::default();
         for (id, what) in [(1, PageOut::Busy), (2, PageOut::Busy), (3, PageOut::Shared)] {
             tally.note(MemcgId::FIRST, FolioId(id), what);
@@ -108,6 +112,8 @@ mod tests {
         for (id, what) in [(1, PageOut::Gone), (2, PageOut::Stored), (3, PageOut::Gone)] {
             tally.note(MemcgId::FIRST, FolioId(id), what);
         }
+        tally.note_unmapped(MemcgId::FIRST, FolioId(3));
+        tally.note_unmapped(MemcgId::FIRST, FolioId(3));
         assert_eq!((tally.kept().busy, tally.kept().shared), (1, 0));
         assert_eq!(tally.evicted, 1);
     }

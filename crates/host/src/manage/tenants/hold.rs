@@ -8,21 +8,18 @@ use std::time::{Duration, Instant};
 
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::memcg::MemcgId;
-use engine::{Limit, Pages, ScanReason};
+use engine::{Pages, ScanReason};
 
 use super::super::IDLE_MAX;
 use super::super::room::{Room, Wanted};
 use super::super::tally::Tally;
 use super::Tenants;
 use super::under_way::Why;
-use crate::system::cgroup::Version;
 
 /// Most pages that one measurement asks for: then usage is measured again.
 const AT_ONCE: u64 = 8192;
 /// Most page cache that one measurement has the kernel drop, pages.
 const CACHE_AT_ONCE: u64 = 8192;
-/// Most pages that the kernel is asked for, at each look, where it skips what our hand asks for.
-const SKIPPED_AT_ONCE: u64 = 2048;
 /// The kernel is asked so many times in a row to let go of what a disk has taken, and does not yet.
 const WRITTEN_ASKED: u8 = 20;
 /// That swap is full is said again after this.
@@ -221,45 +218,17 @@ impl Tenants {
         }
     }
 
-    /// What our hand does not get where no wall stands: pages that several processes map, or of shared memory that none does just now, leave by the
-    /// kernel's own reclaim of the group. It chooses itself, so it is asked for a little, once a look; on version 1 it takes no notice of a limit of
-    /// swap, nor of protection below. (The story: a database most of which was shared memory stayed over its limit, which never took its place.)
-    fn reclaim_skipped(&mut self, memcg: MemcgId, short: Pages) -> Pages {
-        let reading = self.driver.readings();
-        let is_alone = self.below(memcg).len() == 1;
-        let is_v1 = self.groups.version == Version::V1;
-        let Some(tenant) = self.tenants.get_mut(&memcg) else {
-            return Pages(0);
-        };
-        let is_bound = is_v1 && (tenant.limits.swap_max != Limit::Max || !is_alone);
-        if memcg == MemcgId::ROOT || is_bound || tenant.skipped_at == reading {
-            return Pages(0);
-        }
-        tenant.skipped_at = reading;
-        let most = Pages(short.0.min(SKIPPED_AT_ONCE));
-        let got = tenant.wall.reclaim(most.bytes().0, None).unwrap_or(0) / 4096;
-        let name = tenant.path.display();
-        if got > 0 {
-            let what = format!(
-                "the kernel reclaimed {got} pages of /{name}, as it skips what is shared where it is asked for"
-            );
-            self.act(what);
-        }
-        Pages(got)
-    }
-
     /// What came of it.
     pub(super) fn end_hold(
         &mut self,
         memcg: MemcgId,
         tally: &Tally,
         (usage, left, most): (Pages, Pages, Pages),
-        has_wall: bool,
     ) {
         self.pressed.insert(memcg);
         let (ours, mut got) = (tally.evicted, Pages(tally.evicted));
-        if !has_wall && !tally.no_swap && !Room::is_worth_it(got, most) {
-            got.0 += self.reclaim_skipped(memcg, most.less(got)).0;
+        if !tally.no_swap && !Room::is_worth_it(got, most) {
+            got.0 += self.ask_kernel(memcg).0;
         }
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;

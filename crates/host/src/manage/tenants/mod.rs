@@ -6,7 +6,7 @@
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
 //! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`, `host_notes`; `tenant`, `under_way` (reclaims in slices); here the tree and its
-//! clock; `host` (the host's own groups), `pressure`, `protection`; `unmapped` (page cache), `curves`; `cold_cache`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`,
+//! clock; `host` (the host's own groups), `pressure`, `protection`; `unmapped` (page cache), `curves`; `cold_cache`, `last_resort`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`,
 //! `ask`, `events`, `reclaim` (what people ask for), `figures` (of all at once).
 
 mod ask;
@@ -20,6 +20,7 @@ pub mod figures;
 mod hold;
 mod host;
 mod host_notes;
+mod last_resort;
 mod list;
 mod look;
 mod policy;

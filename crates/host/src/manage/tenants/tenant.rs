@@ -41,8 +41,8 @@ pub(super) struct Tenant {
     pub(super) next_hold: Instant,
     /// How often the kernel was asked in vain to let go of what a disk has taken.
     pub(super) written_asked: u8,
-    /// After which reading the kernel was last asked for what it skips by our hand.
-    pub(super) skipped_at: u64,
+    /// After which reading the kernel was last asked for what our hand does not get (`last_resort`), and what was used before.
+    pub(super) resort: Option<(u64, Pages)>,
     /// Limits that the wall is to get when usage is below them.
     pub(super) due: Due,
     /// What its tasks have waited, since somebody asked first.
@@ -114,7 +114,7 @@ impl Tenant {
             room: Room::default(),
             next_hold: Instant::now(),
             written_asked: 0,
-            skipped_at: 0,
+            resort: None,
             due: Due::default(),
             stalls: None,
             is_reported: false,

@@ -286,12 +286,9 @@ impl Tenants {
         match why {
             Why::Asked(asked) => self.end_asked(memcg, asked, tally),
             Why::Limit {
-                usage,
-                left,
-                most,
-                has_wall,
+                usage, left, most, ..
             } => {
-                self.end_hold(memcg, &tally, (usage, left, most), has_wall);
+                self.end_hold(memcg, &tally, (usage, left, most));
             }
             Why::Pressure { available, wanted } => self.end_relief(&tally, available, wanted),
             Why::Policy(ordered) => self.end_ordered(memcg, &ordered, tally),

@@ -179,7 +179,7 @@ impl Tenants {
 
     /// Whether below a group of the host's there are some that are not tenants of its own, of which the kernel would take, too: made tenants, walls
     /// of `run`; below the first one everybody.
-    fn has_others_below(&self, own: &Tenant) -> bool {
+    pub(super) fn has_others_below(&self, own: &Tenant) -> bool {
         let dir = &own.wall.group().dir;
         let folders = || std::fs::read_dir(dir).into_iter().flatten().flatten();
         let is_wall = |folder: std::fs::DirEntry| {
