@@ -115,8 +115,9 @@ impl Subject {
         let copied = Run::new(["cp", "-a", &format!("{folder}/."), &place]).finish(LIMIT);
         assert!(copied.status.success(), "{}", copied.stderr);
         // What was copied is nobody's: its cache would be the bench's own.
-        let script =
-            format!("find . -type f -exec cat {{}} + >/dev/null; {command} >build.log 2>&1");
+        let script = format!(
+            "find . -type f -exec cat {{}} + >/dev/null; {command} >build.log 2>&1 || {{ tail build.log >&2; exit 1; }}"
+        );
         let flush = Run::new(["sync"]).finish(LIMIT);
         assert!(flush.status.success(), "{}", flush.stderr);
         let drop = format!(
