@@ -3,7 +3,7 @@
 //! It is gone after its test: the test must have ended what is in it before. Where it is the only
 //! swap, others may use it meanwhile; what they have there comes back. One whose test was killed is gone before the next one is made.
 //!
-//! Invariant: an area with our [`LABEL`] whose device nobody has locked is a dead test's.
+//! Invariant: an area with our label whose device nobody has locked is a dead test's.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
