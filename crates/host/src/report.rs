@@ -181,6 +181,8 @@ pub struct PolicyReport {
     pub orders: u64,
     /// Pages that left for it.
     pub evicted_pages: u64,
+    /// Pages of files that nobody maps that were dropped for it.
+    pub dropped_pages: u64,
     /// Pages that came back, whoever had made them leave.
     pub came_back_pages: u64,
     /// The latest of what it did, each with its reason.

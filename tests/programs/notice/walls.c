@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,7 +15,8 @@
 #define CLONE_NEWTIME 0x80
 #endif
 
-/* What `notice hold` is run by wrappers for: memory that leaves and is right, and a status. */
+/* What `notice hold` is run by wrappers for: memory that leaves and is right, mappings, and a status. Where addresses are chance
+ * (who gains rights gets them so, whatever was asked for), or a sanitizer maps as it goes, the mappings are not told. */
 void scenario_hold(void)
 {
     uint64_t *at = filled(2 * PAGES, 1);
@@ -24,6 +26,10 @@ void scenario_hold(void)
         verify(at, 2 * PAGES, 1);
     }
     say("held %d", (int)(at[5] & 0xff));
+#if !defined __SANITIZE_THREAD__ && !defined __SANITIZE_ADDRESS__
+    if (personality(0xffffffff) & ADDR_NO_RANDOMIZE)
+        say_mappings();
+#endif
     exit(7);
 }
 

@@ -22,7 +22,8 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
         "crates/engine/src/policy",
         &[
             &["age_histogram", "pace", "rate"],
-            &["settings", "why", "windows"],
+            &["why", "windows"],
+            &["settings"],
             &["seen"],
             &["testing"],
             &[

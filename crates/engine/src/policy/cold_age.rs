@@ -15,11 +15,11 @@ pub(super) struct ColdAge {
 }
 
 impl ColdAge {
-    /// Nothing can be older than T before T has passed.
+    /// Nothing can be older than T before T has passed, nor page cache before its own.
     pub(super) const fn new(settings: ColdAgeSettings, now: Millis) -> Self {
         Self {
             settings,
-            next: now.after(settings.older_than),
+            next: now.after(settings.least()),
         }
     }
 
@@ -98,9 +98,17 @@ mod tests {
             every: Millis(1_000),
             cache_older_than: Millis(30_000),
         };
-        let mut policy = ColdAge::new(settings, Millis(0));
+        let sooner = ColdAgeSettings {
+            older_than: Millis(60_000),
+            cache_older_than: Millis(10_000),
+            ..settings
+        };
+        let mut policy = ColdAge::new(sooner, Millis(0));
         let mut shown = Shown::default();
         shown.cache.add(Millis(20_000), Pages(9));
+        let order = policy.decide(&shown.at(15_000)).expect("cache is cold");
+        assert_eq!((order.most, order.cache), (Pages(0), Pages(9)));
+        let mut policy = ColdAge::new(settings, Millis(0));
         assert_eq!(policy.decide(&shown.at(20_000)), None);
         shown.cache.add(Millis(40_000), Pages(5));
         let order = policy.decide(&shown.at(30_000)).expect("cache is cold");

@@ -4,6 +4,7 @@
 //! experiment read the same words; what [`Settings::check`] let pass needs no check later.
 
 use super::rate::Rate;
+use super::why::Why;
 use crate::units::{Bytes, Millis};
 
 /// What a key's number is.
@@ -87,6 +88,27 @@ pub struct FitSettings {
     pub window: Millis,
     /// Windows older than this are forgotten.
     pub history: Millis,
+}
+
+impl ColdAgeSettings {
+    /// The younger of the ages at which pages, or page cache, leave.
+    pub(super) const fn least(&self) -> Millis {
+        let has_less = self.cache_older_than.0 > 0 && self.cache_older_than.0 < self.older_than.0;
+        if has_less {
+            self.cache_older_than
+        } else {
+            self.older_than
+        }
+    }
+
+    /// Why page cache leaves, if any is to.
+    #[must_use]
+    pub const fn why_cache(&self) -> Why {
+        Why::ColdCache {
+            older_than: self.cache_older_than,
+            every: self.every,
+        }
+    }
 }
 
 impl Default for ColdAgeSettings {
@@ -180,7 +202,7 @@ impl Settings {
     #[must_use]
     pub fn look_every(&self) -> Millis {
         match self {
-            Self::ColdAge(of) => of.older_than,
+            Self::ColdAge(of) => of.least(),
             Self::PromotionRate(of) => of.min_age.min(of.window),
             Self::Pressure(of) => of.every,
             Self::Fit(of) => of.window,
@@ -192,6 +214,15 @@ impl Settings {
     pub const fn cache_older_than(&self) -> Option<Millis> {
         match self {
             Self::ColdAge(of) if of.cache_older_than.0 > 0 => Some(of.cache_older_than),
+            _ => None,
+        }
+    }
+
+    /// Why such cache leaves; none if it stays.
+    #[must_use]
+    pub const fn why_cache(&self) -> Option<Why> {
+        match self {
+            Self::ColdAge(of) if of.cache_older_than.0 > 0 => Some(of.why_cache()),
             _ => None,
         }
     }

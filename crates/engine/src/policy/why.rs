@@ -16,6 +16,13 @@ pub enum Why {
         /// How often that is asked.
         every: Millis,
     },
+    /// `cold-age`, of page cache that nobody maps.
+    ColdCache {
+        /// What leaves has been there for so long, by an estimate.
+        older_than: Millis,
+        /// How often that is asked.
+        every: Millis,
+    },
     /// `promotion-rate`.
     PromotionRate {
         /// What leaves was not used for so long.
@@ -73,6 +80,9 @@ impl fmt::Display for Why {
         match *self {
             Self::ColdAge { older_than, every } => {
                 write!(f, "not accessed for {older_than} (cold-age: every {every})")
+            }
+            Self::ColdCache { older_than, every } => {
+                write!(f, "there for {older_than} (cold-age: every {every})")
             }
             Self::PromotionRate {
                 threshold,

@@ -45,6 +45,7 @@ pub(super) struct Minder {
     rest_until: Instant,
     orders: u64,
     evicted: u64,
+    dropped: u64,
     came_back: u64,
     actions: Actions,
 }
@@ -58,6 +59,7 @@ impl Minder {
             rest_until: Instant::now(),
             orders: 0,
             evicted: 0,
+            dropped: 0,
             came_back: 0,
             actions: Actions::default(),
         }
@@ -163,6 +165,17 @@ impl Minder {
         self.actions.note(now, pages, is_dry, &order.why);
     }
 
+    /// So much page cache went before, or would have.
+    pub(super) fn note_cache(&mut self, now: Millis, pages: Pages) {
+        let is_dry = self.asked.dry_run;
+        if !is_dry {
+            self.dropped += pages.0;
+        }
+        if let Some(why) = self.asked.settings.why_cache() {
+            self.actions.note(now, pages.0, is_dry, &why);
+        }
+    }
+
     /// What it is, and what it did.
     pub(super) fn report(&self) -> PolicyReport {
         PolicyReport {
@@ -172,6 +185,7 @@ impl Minder {
             limit_bytes: self.policy.limit().map(|limit| limit.0),
             orders: self.orders,
             evicted_pages: self.evicted,
+            dropped_pages: self.dropped,
             came_back_pages: self.came_back,
             actions: self.actions.report(),
         }

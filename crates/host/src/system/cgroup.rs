@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 pub(crate) use members::parse_procs;
 pub use usage::{
-    Cache, Usage, parse_cache, parse_dirty, parse_inactive_file, parse_node_caches, parse_sum,
+    Cache, Usage, parse_cache, parse_dirty, parse_idle_cache, parse_node_caches, parse_sum,
     parse_written,
 };
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::fresh::Fresh;
 use super::{Wall, files};
 use crate::system::cgroup::{
-    Cache, Version, parse_cache, parse_dirty, parse_inactive_file, parse_sum, parse_written,
+    Cache, Version, parse_cache, parse_dirty, parse_idle_cache, parse_sum, parse_written,
 };
 use crate::system::proc::read_path;
 use crate::system::text::{flat, number};
@@ -353,9 +353,8 @@ impl Wall {
     /// # Errors
     /// If it cannot be read.
     pub fn cache_idle(&self) -> io::Result<u64> {
-        let text = self.read("memory.stat")?;
-        let inactive = parse_inactive_file(&text, self.version());
-        Ok(self.cache_clean()?.min(inactive))
+        let idle = parse_idle_cache(&self.read("memory.stat")?, self.version());
+        idle.ok_or_else(|| self.told("memory.stat", Errno::INVAL))
     }
 
     /// The same of a text of memory.stat.

@@ -15,6 +15,7 @@ use super::super::room::{Room, Wanted};
 use super::super::tally::Tally;
 use super::Tenants;
 use super::under_way::Why;
+use crate::system::cgroup::Version;
 
 /// Most pages that one measurement asks for: then usage is measured again.
 const AT_ONCE: u64 = 8192;
@@ -227,7 +228,9 @@ impl Tenants {
     ) {
         self.pressed.insert(memcg);
         let (ours, mut got) = (tally.evicted, Pages(tally.evicted));
-        if !tally.no_swap && !Room::is_worth_it(got, most) {
+        // Version 1 has its limit lowered for that, and who grows meanwhile may be killed where nothing can be swapped.
+        let may_ask = !tally.no_swap || self.groups.version == Version::V2;
+        if may_ask && !Room::is_worth_it(got, most) {
             got.0 += self.ask_kernel(memcg).0;
         }
         let Some(tenant) = self.tenants.get_mut(&memcg) else {

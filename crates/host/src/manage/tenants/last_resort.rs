@@ -59,7 +59,10 @@ impl Tenants {
         let of = |id: &MemcgId| self.tenants.get(id);
         let is_kept = |one: &Tenant| one.is_protected() && (is_v1 || one.of_host);
         let has_kept = below.iter().skip(1).filter_map(of).any(is_kept);
-        let limits_swap = |one: &Tenant| is_v1 && one.limits.swap_max != Limit::Max;
+        let limits_swap = |one: &Tenant| {
+            let is_kernels = !is_v1 && one.wall.file("memory.swap.max").is_ok();
+            one.limits.swap_max != Limit::Max && !is_kernels
+        };
         let above = self.driver.machine.tree().ancestors(memcg);
         let is_bound = above.filter_map(|id| of(&id)).any(limits_swap)
             || below.iter().filter_map(of).any(limits_swap);

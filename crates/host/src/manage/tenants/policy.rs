@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use engine::machine::Ongoing;
 use engine::memcg::MemcgId;
-use engine::policy::Order;
 use engine::{Millis, Pages};
 use rustix::io::Errno;
 
@@ -48,12 +47,15 @@ impl Tenants {
         let path = tenant.path.display().to_string();
         // What the one before ordered is nobody's order any more. (The story: `by = "none"` and a reload, and the order went on for minutes, to its last
         // page, and was told as the next policy's.)
-        if let Some(evicted) = self.drop_ordered(memcg).filter(|evicted| *evicted > 0) {
-            self.act(format!(
-                "paged out {evicted} pages of /{path}: ordered by a policy that it has no more"
-            ));
+        let (evicted, dropped) = self.drop_ordered(memcg).unwrap_or_default();
+        for (what, pages) in [("paged out", evicted), ("dropped, of files,", dropped)] {
+            if pages > 0 {
+                self.act(format!(
+                    "{what} {pages} pages of /{path}: ordered by a policy that it has no more"
+                ));
+            }
         }
-        // Where this cannot be now, the next look tries again.
+        // Where this cannot be now, the next look tries again (`note_caches`).
         let _ = self.settle_cache(memcg);
         // What came back before is none of this policy's.
         match asked {
@@ -115,6 +117,7 @@ impl Tenants {
                 began: self.driver.spent().page_out,
                 cache: None,
                 dropped: Pages(0),
+                dropping: Duration::ZERO,
             };
             self.set_out(memcg, Why::Policy(ordered));
         }
@@ -124,8 +127,15 @@ impl Tenants {
     }
 
     /// What the engine is to do for an order.
-    pub(super) fn step_ordered(&self, memcg: MemcgId, order: &Order) -> Vec<Ongoing> {
-        let most = order.most.min(self.driver.machine.unprotected(memcg));
+    pub(super) fn step_ordered(&self, memcg: MemcgId, ordered: &Ordered) -> Vec<Ongoing> {
+        // What would have gone before is used still.
+        let would = Pages(if ordered.how.dry_run {
+            ordered.dropped.0
+        } else {
+            0
+        });
+        let unprotected = self.driver.machine.unprotected(memcg).less(would);
+        let most = ordered.order.most.min(unprotected);
         vec![Ongoing::own_older_than(memcg, Millis(0), most, self.now())]
     }
 
@@ -133,20 +143,23 @@ impl Tenants {
     pub(super) fn end_ordered(&mut self, memcg: MemcgId, ordered: &Ordered, mut tally: Tally) {
         let now = self.now();
         // What others did in between counts, too: it rests a little longer.
-        let took = self.driver.spent().page_out.saturating_sub(ordered.began);
+        let took = self.driver.spent().page_out.saturating_sub(ordered.began) + ordered.dropping;
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
         let (path, why) = (tenant.path.display().to_string(), ordered.order.why);
+        let minded = tenant.minder.as_ref().map(Minder::asked);
         if let Some(minder) = &mut tenant.minder {
             minder.note(now, &ordered.order, &mut tally, took);
+            minder.note_cache(now, ordered.dropped);
         }
         let would = tally.would.len();
         self.say_what_kept(&path, &tally);
         if would > 0 {
             self.act(format!("would page out {would} pages of /{path}: {why}"));
         }
-        if ordered.dropped > Pages(0) {
+        let why_cache = minded.and_then(|asked| asked.settings.why_cache());
+        if let (Some(why), 1..) = (why_cache, ordered.dropped.0) {
             let would = if ordered.how.dry_run {
                 "would drop"
             } else {

@@ -85,6 +85,8 @@ pub(super) struct Ordered {
     pub(super) cache: Option<u64>,
     /// What of it went, or in a dry run would have.
     pub(super) dropped: Pages,
+    /// What that took of a processor.
+    pub(super) dropping: Duration,
 }
 
 /// A reclaim.
@@ -144,15 +146,19 @@ impl Tenants {
         }
     }
 
-    /// What the policy of a tenant has ordered goes no further; the pages that have left for it, if there was an order.
-    pub(super) fn drop_ordered(&mut self, memcg: MemcgId) -> Option<u64> {
+    /// What the policy of a tenant has ordered goes no further; the pages that have left for it, of files last, if there was an order.
+    pub(super) fn drop_ordered(&mut self, memcg: MemcgId) -> Option<(u64, u64)> {
         let serial = self.serial(memcg)?;
         let is_it = |one: &UnderWay| one.serial == serial && matches!(one.why, Why::Policy(_));
         let one = self
             .under_way
             .remove(self.under_way.iter().position(is_it)?)?;
         self.note_under_way(memcg, &one.why, false);
-        Some(one.tally.evicted)
+        let dropped = match one.why {
+            Why::Policy(ordered) if !ordered.how.dry_run => ordered.dropped.0,
+            _ => 0,
+        };
+        Some((one.tally.evicted, dropped))
     }
 
     /// Whether a tenant is reclaimed from for a limit of its own.
@@ -244,7 +250,7 @@ impl Tenants {
                     Why::Asked(asked) => self.steps_asked(memcg, asked),
                     Why::Limit { most, .. } => self.step_for_limit(memcg, *most),
                     Why::Pressure { wanted, .. } => self.step_for_host(*wanted),
-                    Why::Policy(ordered) => self.step_ordered(memcg, &ordered.order),
+                    Why::Policy(ordered) => self.step_ordered(memcg, ordered),
                 };
                 let of = |step: Ongoing| Some((self.serial(step.target())?, step));
                 steps.into_iter().filter_map(of).collect()

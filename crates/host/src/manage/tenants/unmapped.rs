@@ -73,6 +73,10 @@ impl Tenants {
     /// A look: how much there is now.
     pub(super) fn note_caches(&mut self) {
         let all: Vec<MemcgId> = self.tenants.keys().copied().collect();
+        for memcg in &all {
+            // One that could not be read when it was asked for; nothing is read where nothing has changed.
+            let _ = self.settle_cache(*memcg);
+        }
         self.note_caches_of(&all);
     }
 

@@ -290,3 +290,18 @@ proptest! {
         let _ = Groups::at(&mounts).expect("a controller").resolve(&typed);
     }
 }
+
+/// Mapped pages, and those that must be written first, may all be inactive.
+#[test]
+fn idle_cache_is_what_is_neither_mapped_nor_dirty_for_sure() {
+    let idle = |inactive, dirty| {
+        let text = format!(
+            "anon 5\nfile 600\nshmem 0\nfile_mapped 100\nfile_dirty {dirty}\ninactive_file {inactive}\n"
+        );
+        parse_idle_cache(text.as_bytes(), Version::V2)
+    };
+    assert_eq!(idle(100, 0), Some(0));
+    assert_eq!(idle(300, 100), Some(100));
+    assert_eq!(idle(700, 0), Some(500));
+    assert_eq!(parse_idle_cache(b"anon 5\n", Version::V2), None);
+}

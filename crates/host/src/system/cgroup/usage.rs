@@ -109,14 +109,18 @@ pub fn parse_written(text: &[u8], version: Version) -> Option<u64> {
     Some(on_lists.saturating_sub(mapped?.saturating_add(shmem?)))
 }
 
-/// Pages of files of a `memory.stat` text that the kernel will take first, with the groups below: mapped ones, too.
+/// Pages of files of a `memory.stat` text that the kernel will take first, that nobody maps and that need not be written, with the groups below: at
+/// least so many bytes, as if all others were among the inactive ones.
 #[must_use]
-pub fn parse_inactive_file(text: &[u8], version: Version) -> u64 {
+pub fn parse_idle_cache(text: &[u8], version: Version) -> Option<u64> {
     let name = match version {
         Version::V1 => "total_inactive_file",
         Version::V2 => "inactive_file",
     };
-    flat(text, name).unwrap_or(0)
+    let cache = parse_cache(text, version)?;
+    let others = cache.mapped.saturating_add(parse_dirty(text, version));
+    let idle = flat(text, name)?.saturating_sub(others);
+    Some(idle.min(cache.unmapped_file_least()))
 }
 
 /// Pages of files of a `memory.stat` text that must be written before they can be dropped, with the groups below.
