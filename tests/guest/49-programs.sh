@@ -76,20 +76,24 @@ counted() {
     group=$(group_of $1)
     near resident "$(($(word $dir/$1/memory.stat anon) + $(word $dir/$1/memory.stat file)))" "$(all_rollups Pss)" 2 1048576
 }
-# (They work on, so some of it is back at once.)
+# (They work on, so some of it is back in memory at once; and pages of zeroes are in swap since Linux 6.11, and written nowhere.)
 taken() {
     before=$(out)
+    swap=$(cat $(group_of $1)/memory.swap.current)
     steal=$(word $dir/$1/memory.stat pgsteal_anon)
     echo "$2" >$dir/$1/memory.reclaim
     steal=$(($(word $dir/$1/memory.stat pgsteal_anon) - steal))
-    echo "$1: $steal pages stolen, $(($(out) - before)) swapped out" >&3
-    at_least stolen $steal 500 && near stolen $steal $(($(out) - before)) 5 64
+    written=$(($(out) - before))
+    swap=$((($(cat $(group_of $1)/memory.swap.current) - swap) / 4096))
+    echo "$1: $steal pages stolen, $written written, $swap more in swap" >&3
+    at_least stolen $steal 500 && near stolen $steal $((written > swap ? written : swap)) 5 64
 }
 held() { at_most current "$(cat $(group_of $1)/memory.current)" "$(cat $1.limit)"; }
+stands() { is "$(cat $(group_of $1)/memory.max)" "$(cat $1.limit)" && held $1; }
 limited() {
     limit=$(($(cat $(group_of $1)/memory.current) * 3 / 4 / 4096 * 4096))
     echo $limit >$1.limit
-    echo $limit >$dir/$1/memory.max && wait_for 30 held $1 && is "$(cat $(group_of $1)/memory.max)" $limit
+    echo $limit >$dir/$1/memory.max && wait_for 30 stands $1
 }
 alive_all() { is "$(word $(group_of $1)/memory.events oom_kill)" 0; }
 

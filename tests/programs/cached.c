@@ -2,6 +2,7 @@
  *
  *   cached MIB SECONDS FILE
  *
+ * It goes on for so long, and until all of the file was read, however slow the disk is.
  * At the end prints `read MIB` and `swapped KIB`: the most that VmSwap was, asked before each pass over the memory. */
 #include "schedule.h"
 
@@ -34,8 +35,10 @@ int main(int argc, char **argv)
     char *buffer = malloc(MIB);
     if (file < 0 || !buffer)
         FAIL(97, "%s: %s", argv[3], strerror(errno));
+    off_t size = lseek(file, 0, SEEK_END);
+    lseek(file, 0, SEEK_SET);
     uint64_t begin = now_ns(), pass = 0;
-    while (now_ns() < begin + seconds * SECOND) {
+    while (now_ns() < begin + seconds * SECOND || bytes < (uint64_t)size) {
         if (now_ns() >= begin + pass * SECOND) {
             pass++;
             most = swapped() > most ? swapped() : most;
@@ -43,7 +46,9 @@ int main(int argc, char **argv)
                 page_check(memory + page * WORDS, page, 1);
         }
         ssize_t got = read(file, buffer, MIB);
-        if (got <= 0)
+        if (got < 0)
+            FAIL(97, "%s: %s", argv[3], strerror(errno));
+        if (got == 0)
             lseek(file, 0, SEEK_SET);
         else
             bytes += got;

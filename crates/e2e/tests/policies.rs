@@ -114,12 +114,15 @@ fn promotion_rate_learns_from_what_comes_back() {
     accounted(pid, "promotion-rate");
 
     let _ = managed.touch();
-    wait::until("it has learned", LIMIT, || {
-        number(&policy_of(pid), "threshold_ms") > 2000
+    // A look may have come in the midst of it: the next one finds the rest.
+    let mut policy = policy_of(pid);
+    wait::until("it has learned, and all is back", LIMIT, || {
+        policy = policy_of(pid);
+        let back = number(&policy, "came_back_pages") * 4096;
+        number(&policy, "threshold_ms") > 2000 && back >= size / 100 * 95
     });
-    let policy = policy_of(pid);
     let back = number(&policy, "came_back_pages") * 4096;
-    assert!((size / 100 * 95..size + HOT).contains(&back), "{policy}");
+    assert!(back < size + HOT, "{policy}");
     // Looks at ages below the threshold: nothing is old enough to leave again.
     let walks = || number(&pagetide::report(pid), "walks");
     let (begun, threshold) = (walks(), number(&policy, "threshold_ms"));

@@ -56,11 +56,13 @@ fn what_was_idle_for_so_long_leaves_and_the_rest_stays() {
 #[test]
 fn what_is_in_memory_still_is_not_told_as_out() {
     for ask in [&["--all"][..], &["--older-than", "1s"]] {
-        is_not_told_as_out(ask);
+        let is_told = (0..5).any(|_| is_not_told_as_out(ask));
+        assert!(is_told, "{ask:?}: the heap does not leave");
     }
 }
 
-fn is_not_told_as_out(ask: &[&str]) {
+/// Whether its heap has left and the rest is told as it is; not where the heap is of unknown age, which is said.
+fn is_not_told_as_out(ask: &[&str]) -> bool {
     const PAGES: usize = 8192;
     const WRITTEN: &str = "\
 import ctypes, mmap, os, sys, time
@@ -90,7 +92,13 @@ print(sum(one & 1 for one in told))
     let words = [&["reclaim", pid.as_str(), "--json"], ask].concat();
     let reclaim = pagetide::command(words).finish(LIMIT);
     assert_eq!(reclaim.status.code(), Some(0), "{}", reclaim.stderr);
+    let told: serde_json::Value = serde_json::from_str(&reclaim.stdout).expect("it is JSON");
+    let of = |name: &str| usize::try_from(told[name].as_u64().expect(name)).expect("it fits");
     let out = swapped(running.pid());
+    if out <= 28 << 20 && of("unknown_pages") > PAGES / 8 {
+        eprintln!("of unknown age: {told}");
+        return false;
+    }
     assert!(
         out > 28 << 20,
         "{out} bytes are out of a heap of 32 MiB: {}",
@@ -103,8 +111,6 @@ print(sum(one & 1 for one in told))
         .last()
         .and_then(|line| line.parse::<usize>().ok());
     let stays = stays.expect("the kernel says what is in memory");
-    let told: serde_json::Value = serde_json::from_str(&reclaim.stdout).expect("it is JSON");
-    let of = |name: &str| usize::try_from(told[name].as_u64().expect(name)).expect("it fits");
     // (Somebody may have had all files written in the middle: then it has left.)
     let most = all - stays.min(all) + PAGES / 100;
     assert!(
@@ -115,6 +121,7 @@ print(sum(one & 1 for one in told))
         of("busy_pages") + PAGES / 100 >= stays,
         "{stays} of {PAGES} stay: {told}"
     );
+    true
 }
 
 /// All of a program that sleeps leaves, wherever its pages lie and wait.

@@ -49,6 +49,16 @@ fn bins(text: &str) -> Vec<Bin> {
 #[test]
 fn sixteen_tenants_are_as_old_as_their_programs_know() {
     let _serial = serial();
+    // A pass that falls between a reading and its clearing is told by nothing, as in `report_truth`. Looks and passes are both a second apart, so the
+    // second try has looks of its own.
+    if let Err(text) = all_are_right() {
+        eprintln!("once more, for: {text}");
+        all_are_right().unwrap_or_else(|text| panic!("{text}"));
+    }
+}
+
+/// Of sixteen, or which one is not.
+fn all_are_right() -> Result<(), String> {
     let tree = Tree::serve(&["--age-every", "1s"]);
     let edges: Vec<String> = EDGES.iter().map(u64::to_string).collect();
     tree.write(
@@ -87,14 +97,13 @@ fn sixteen_tenants_are_as_old_as_their_programs_know() {
         let bins = bins(&text);
         assert_eq!(bins.len(), EDGES.len() + 1, "{text}");
         let verdict = judge(&expected, &bins);
-        assert!(
-            verdict.share() >= RIGHT,
-            "{name}: {:.4}: {:?}\n{text}",
-            verdict.share(),
-            verdict.missing
-        );
+        if verdict.share() < RIGHT {
+            let (share, missing) = (verdict.share(), verdict.missing);
+            return Err(format!("{name}: {share:.4}: {missing:?}\n{text}"));
+        }
         // The classes are apart: it is not one bin that holds all.
         let filled = bins.iter().filter(|bin| bin.anon_bytes > 1 << 20).count();
         assert!(filled >= 3, "{name}: {text}");
     }
+    Ok(())
 }
