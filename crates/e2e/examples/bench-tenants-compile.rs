@@ -12,7 +12,7 @@ use e2e::guard::{Run, Running};
 use e2e::memcg::MemoryGroup;
 use e2e::programs;
 use e2e::temp::TempDir;
-use e2e::tenants::Tree;
+use e2e::tenants::{Tree, configuration};
 use e2e::zram::Swap;
 
 const MIB: f64 = 1_048_576.0;
@@ -149,14 +149,13 @@ fn alone_built(subject: &Subject) -> Built {
 fn managed_built(subject: &Subject, every: &str, by_policy: bool) -> Built {
     let (_swap, target, folder) = (Swap::new(4096), TempDir::new(), TempDir::new());
     let own = subject.command(&target);
-    let config = folder.file("pagetide.toml");
     let policy = match by_policy {
         true => format!(
             "policy = {{ by = \"cold-age\", older-than = \"10s\", every = \"{every}s\", cache-older-than = \"10s\" }}\n"
         ),
         false => String::new(),
     };
-    std::fs::write(&config, policy).expect("there is room");
+    let config = configuration(&folder, &policy);
     let tree = Tree::serve(&["--age-every", "5s", "--config", &config]);
     tree.make("build");
     tree.write(

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 
 use crate::guard::{Outcome, Running, send};
 use crate::memcg::MemoryGroup;
+use crate::sleeper::Sleeper;
 use crate::temp::TempDir;
 use crate::{pagetide, wait};
 
@@ -18,6 +19,8 @@ use crate::{pagetide, wait};
 const GROUPS: &str = "/sys/fs/cgroup/memory";
 /// It begins, and ends, in much less.
 const LIMIT: Duration = Duration::from_secs(30);
+/// A look finds what is in a tenant in much less.
+const KNOWN: Duration = Duration::from_secs(60);
 
 /// A tree of tenants.
 #[derive(Debug)]
@@ -34,10 +37,31 @@ pub struct Tree {
 /// If it cannot be written.
 #[must_use]
 pub fn gives_what_is_cold(folder: &TempDir) -> String {
-    let file = folder.file("pagetide.toml");
     let policy = "policy = { by = \"cold-age\", older-than = \"1s\", every = \"1s\" }\n";
-    std::fs::write(&file, format!("age-every = \"500ms\"\n{policy}")).expect("room");
+    configuration(folder, &format!("age-every = \"500ms\"\n{policy}"))
+}
+
+/// A configuration with this text, in place of one that is there; its file.
+///
+/// # Panics
+/// If it cannot be written.
+pub fn configuration(folder: &TempDir, text: &str) -> String {
+    let file = folder.file("pagetide.toml");
+    std::fs::write(&file, text).expect("it can be written");
     file
+}
+
+/// A sleeper of so many MiB in a tenant, when a look has found all of it.
+///
+/// # Panics
+/// If it is not found in time.
+#[must_use]
+pub fn known(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
+    let sleeper = Sleeper::start(tree.inside(tenant), mib);
+    wait::until("its pages are known", KNOWN, || {
+        tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib << 20
+    });
+    sleeper
 }
 
 impl Tree {

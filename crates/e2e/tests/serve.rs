@@ -7,7 +7,7 @@ use std::time::Duration;
 use e2e::guard::Run;
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
-use e2e::tenants::Tree;
+use e2e::tenants::{Tree, known};
 use e2e::wait;
 use e2e::wait::Chance;
 use e2e::zram::Swap;
@@ -22,15 +22,6 @@ const TRY_AGAIN: i32 = 11;
 const BUSY: i32 = 16;
 const EXISTS: i32 = 17;
 const INVALID: i32 = 22;
-
-/// A sleeper whose pages the tree knows.
-fn known(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
-    let sleeper = Sleeper::start(tree.inside(tenant), mib);
-    wait::until("its pages are known", SOON, || {
-        tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib * MIB
-    });
-    sleeper
-}
 
 /// What of a process the kernel has in swap.
 fn swapped(one: &Sleeper) -> u64 {

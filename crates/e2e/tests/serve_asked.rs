@@ -1,5 +1,4 @@
-//! How `pagetide serve` is asked: by a configuration, by signals, by the service manager, by the commands; and what the
-//! host's own lack of memory asks for.
+//! How `pagetide serve` is asked: by the commands, by who may and who may not; and what the host's own lack of memory asks for.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -8,7 +7,7 @@ use e2e::guard::Run;
 use e2e::memcg::MemoryGroup;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::Tree;
+use e2e::tenants::{Tree, configuration, known};
 use e2e::zram::Swap;
 use e2e::{pagetide, proc, programs, wait};
 use serde_json::Value;
@@ -16,27 +15,13 @@ use serde_json::Value;
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
 
-fn config(folder: &TempDir, text: &str) -> String {
-    let file = folder.file("pagetide.toml");
-    std::fs::write(&file, text).expect("it can be written");
-    file
-}
-
-fn known(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
-    let sleeper = Sleeper::start(tree.inside(tenant), mib);
-    wait::until("its pages are known", SOON, || {
-        tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib * MIB
-    });
-    sleeper
-}
-
 /// A host that has too little, by marks that no host can be above: tenants give what they may, by nobody's asking.
 #[test]
 fn a_host_that_lacks_memory_is_given_what_is_cold() {
     let _serial = serial();
     let _swap = Swap::new(512);
     let folder = TempDir::new();
-    let file = config(
+    let file = configuration(
         &folder,
         "age-every = \"500ms\"\n[pressure]\navailable-low = 0\n",
     );
@@ -48,7 +33,7 @@ fn a_host_that_lacks_memory_is_given_what_is_cold() {
     tree.write("min/memory.min", "64m");
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(plain.status("VmSwap"), 0, "nothing is lacking");
-    config(
+    configuration(
         &folder,
         "age-every = \"500ms\"\n[pressure]\navailable-low = \"100%\"\n",
     );

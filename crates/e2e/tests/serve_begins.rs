@@ -7,26 +7,12 @@ use std::time::Duration;
 use e2e::guard::Run;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::Tree;
+use e2e::tenants::{Tree, configuration, known};
 use e2e::web::Place;
 use e2e::{pagetide, programs, wait};
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
-
-fn config(folder: &TempDir, text: &str) -> String {
-    let file = folder.file("pagetide.toml");
-    std::fs::write(&file, text).expect("it can be written");
-    file
-}
-
-fn known(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
-    let sleeper = Sleeper::start(tree.inside(tenant), mib);
-    wait::until("its pages are known", SOON, || {
-        tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib * MIB
-    });
-    sleeper
-}
 
 #[test]
 fn a_configuration_makes_tenants_and_is_read_once_more() {
@@ -34,7 +20,7 @@ fn a_configuration_makes_tenants_and_is_read_once_more() {
     let folder = TempDir::new();
     let begin =
         "age-every = \"500ms\"\n[tenants.\"a/b\"]\nmemory-max = \"64M\"\nmemory-low = 1048576\n";
-    let file = config(&folder, begin);
+    let file = configuration(&folder, begin);
     let tree = Tree::serve(&["--config", &file]);
     assert_eq!(tree.number("a/b/memory.max"), 64 * MIB);
     assert_eq!(tree.number("a/b/memory.low"), MIB);
@@ -42,7 +28,7 @@ fn a_configuration_makes_tenants_and_is_read_once_more() {
     tree.write("a/b/memory.high", "32m");
 
     let later = "age-every = \"500ms\"\n[tenants.\"a/b\"]\nmemory-max = \"96M\"\n[tenants.c]\n";
-    config(&folder, later);
+    configuration(&folder, later);
     tree.reload();
     wait::until("it is read", SOON, || {
         tree.said().contains("read once more")
@@ -53,7 +39,7 @@ fn a_configuration_makes_tenants_and_is_read_once_more() {
     assert_eq!(tree.number("a/b/memory.high"), 32 * MIB);
     assert!(tree.at("c").is_dir());
 
-    config(&folder, "[tenants.d]\nmemory-mx = \"1G\"\n");
+    configuration(&folder, "[tenants.d]\nmemory-mx = \"1G\"\n");
     tree.reload();
     wait::until("it is refused", SOON, || {
         tree.said().contains("nothing is changed")
@@ -201,7 +187,7 @@ fn looks_are_as_rare_as_their_budget_asks_for() {
     let text = |budget: &str| {
         format!("age-every = \"100ms\"\nlook-budget = \"{budget}\"\nlisten = \"unix:{socket}\"\n")
     };
-    let file = config(&folder, &text("100%"));
+    let file = configuration(&folder, &text("100%"));
     let tree = Tree::serve(&["--config", &file]);
     for name in ["idle", "busy"] {
         tree.make(name);
@@ -231,7 +217,7 @@ fn looks_are_as_rare_as_their_budget_asks_for() {
         tree.line("busy/memory.stat", "anon") >= 256 * MIB
     });
     let (many, read) = during(LONG);
-    config(&folder, &text("0.1%"));
+    configuration(&folder, &text("0.1%"));
     tree.reload();
     wait::until("it is read", SOON, || {
         tree.said().contains("read once more")
@@ -245,7 +231,7 @@ fn looks_are_as_rare_as_their_budget_asks_for() {
     let _ = idle.touch();
 
     for share in ["0%", "much", "5"] {
-        config(&folder, &text(share));
+        configuration(&folder, &text(share));
         let outcome = pagetide::command(["serve", "--config", &file]).finish(SOON);
         assert_eq!(outcome.status.code(), Some(2), "{}", outcome.stderr);
         assert!(

@@ -8,7 +8,7 @@ use e2e::guard::Run;
 use e2e::sleeper::Sleeper;
 use e2e::swap_file::SwapFile;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::Tree;
+use e2e::tenants::{Tree, configuration};
 use e2e::wait;
 use e2e::zram::Swap;
 use e2e::{pagetide, proc};
@@ -55,7 +55,6 @@ fn cold_page_cache_leaves_where_a_policy_asks_for_it() {
     let _serial = serial();
     let _swap = Swap::new(256);
     let (folder, other) = (TempDir::new(), TempDir::new());
-    let config = folder.file("pagetide.toml");
     let policy =
         |more| format!("{{ by = \"cold-age\", older-than = \"1s\", every = \"1s\"{more} }}");
     let text = format!(
@@ -63,7 +62,7 @@ fn cold_page_cache_leaves_where_a_policy_asks_for_it() {
         policy(", cache-older-than = \"2s\""),
         policy("")
     );
-    std::fs::write(&config, text).expect("there is room");
+    let config = configuration(&folder, &text);
     let tree = Tree::serve(&["--config", &config]);
     tree.make("drops");
     let sleepers = ["drops", "keeps"].map(|name| Sleeper::start(tree.inside(name), 16));
@@ -95,10 +94,9 @@ fn cold_page_cache_is_no_way_around_protection_or_a_run_inside() {
     let _serial = serial();
     let _swap = Swap::new(256);
     let (folder, other) = (TempDir::new(), TempDir::new());
-    let config = folder.file("pagetide.toml");
     let ages = "older-than = \"3s\", every = \"3s\", cache-older-than = \"3s\"";
     let text = format!("age-every = \"500ms\"\npolicy = {{ by = \"cold-age\", {ages} }}\n");
-    std::fs::write(&config, text).expect("there is room");
+    let config = configuration(&folder, &text);
     let tree = Tree::serve(&["--config", &config]);
     tree.make("low");
     tree.write("low/memory.low", "80m");

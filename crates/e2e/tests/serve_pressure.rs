@@ -7,20 +7,12 @@ use e2e::guard::Run;
 use e2e::programs;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::{Tree, gives_what_is_cold};
+use e2e::tenants::{Tree, gives_what_is_cold, known};
 use e2e::wait;
 use e2e::zram::Swap;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
-
-fn known(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
-    let sleeper = Sleeper::start(tree.inside(tenant), mib);
-    wait::until("its pages are known", SOON, || {
-        tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib * MIB
-    });
-    sleeper
-}
 
 /// Microseconds of its first line.
 fn total(text: &str) -> u64 {

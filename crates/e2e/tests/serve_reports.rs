@@ -8,20 +8,12 @@ use e2e::guard::{Run, Running};
 use e2e::programs;
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
-use e2e::tenants::Tree;
+use e2e::tenants::{Tree, known};
 use e2e::wait;
 use e2e::zram::Swap;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
-
-fn known(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
-    let sleeper = Sleeper::start(tree.inside(tenant), mib);
-    wait::until("its pages are known", SOON, || {
-        tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib * MIB
-    });
-    sleeper
-}
 
 /// As on the kernel's own files: who has not read yet is ready, who has waits for pressure.
 const WAITS: &str = "

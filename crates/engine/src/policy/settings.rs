@@ -100,15 +100,6 @@ impl ColdAgeSettings {
             self.older_than
         }
     }
-
-    /// Why page cache leaves, if any is to.
-    #[must_use]
-    pub const fn why_cache(&self) -> Why {
-        Why::ColdCache {
-            older_than: self.cache_older_than,
-            every: self.every,
-        }
-    }
 }
 
 impl Default for ColdAgeSettings {
@@ -222,7 +213,10 @@ impl Settings {
     #[must_use]
     pub const fn why_cache(&self) -> Option<Why> {
         match self {
-            Self::ColdAge(of) if of.cache_older_than.0 > 0 => Some(of.why_cache()),
+            Self::ColdAge(of) if of.cache_older_than.0 > 0 => Some(Why::ColdCache {
+                older_than: of.cache_older_than,
+                every: of.every,
+            }),
             _ => None,
         }
     }
