@@ -13,7 +13,7 @@ new_group ages
 start ages 16 2000 flush && flushing=$pid
 start ages 16 2000 && plain=$pid
 start anon 8 && sleeper=$pid
-report --cgroup $group --for 12s --age-every 1s --max-wait 900ms
+report --cgroup $group --for 18s --age-every 1s --max-wait 900ms
 status=$?
 half=$((8 << 20))
 

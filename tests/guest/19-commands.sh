@@ -33,10 +33,11 @@ no_target() { ends 2 pagetide report && said PID; }
 too_often() { ends 2 pagetide report $pid --age-every 1ms; }
 no_process() { ends 1 pagetide report 999999 --for 1s; said 999999; }
 no_group() { ends 1 pagetide report --cgroup /nonexistent --for 1s && said nonexistent; }
-# It begins to watch within a second, or a few where other guests run beside this one.
+# It watches once it has the file open by which bits are cleared.
+watched() { ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q "/proc/$pid/clear_refs"; }
 gone_meanwhile() {
-    (sleep 4; kill $pid) &
-    ends 0 pagetide report $pid --for 10s --age-every 1s --json
+    (wait_for 100 watched; kill $pid) &
+    ends 0 pagetide report $pid --for 120s --age-every 1s --json
 }
 test_that top_once top_once
 test_that top_by_group_as_json top_json

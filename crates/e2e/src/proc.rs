@@ -33,6 +33,14 @@ pub fn number(pid: u32, name: &str) -> Option<u64> {
     })
 }
 
+/// Whether it has a file open, by this name.
+#[must_use]
+pub fn has_open(pid: u32, path: &str) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd"));
+    let mut names = open.into_iter().flatten().flatten();
+    names.any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == Path::new(path)))
+}
+
 /// The name of its main thread.
 #[must_use]
 pub fn comm(pid: u32) -> Option<String> {

@@ -306,22 +306,28 @@ fn the_program_tells_what_the_checker_reads() {
     assert_eq!((printed.maps.len(), printed.pid), (8, child.id()));
     let classes = std::fs::read(folder.path().join("classes")).unwrap();
     assert_eq!(printed.split(&classes).unwrap().len(), 8);
-    std::thread::sleep(Duration::from_millis(1500));
+    std::thread::sleep(Duration::from_millis(4500));
     let read = || Table::parse(&std::fs::read(&printed.table).expect("the table is there"));
     let table = read().or_else(|_| read()).unwrap();
-    let begin = printed.t0 + S + S / 5;
-    let look = Look {
-        begin,
-        end: begin,
-        interval: 0,
-        watched: 10 * S,
-    };
-    let expected = groups(&printed, &table, &look).unwrap();
-    assert_eq!(expected.iter().filter(|group| group.class == 0).count(), 6);
-    for group in &expected {
-        let most = if group.class == 0 { S } else { 10 * S };
-        assert!(group.ages.1 < most, "{group:?}");
+    let told = [1, 2, 3, 4].map(|second| {
+        let begin = printed.t0 + second * S + S / 5;
+        let look = Look {
+            begin,
+            end: begin,
+            interval: 0,
+            watched: 10 * S,
+        };
+        groups(&printed, &table, &look).unwrap()
+    });
+    for expected in &told {
+        assert_eq!(expected.iter().filter(|group| group.class == 0).count(), 6);
+        let is_known = |group: &Group| group.ages.1 < 10 * S;
+        assert!(expected.iter().all(is_known), "{expected:?}");
     }
+    // A busy machine may hold one pass up; hardly all of four.
+    let is_in_time = |group: &Group| group.class > 0 || group.ages.1 < S;
+    let some = told.iter().any(|all| all.iter().all(is_in_time));
+    assert!(some, "{told:?}");
     drop(child.stdin.take());
     assert!(child.wait().expect("it ends").success());
     assert!(!std::path::Path::new(&printed.table).exists());

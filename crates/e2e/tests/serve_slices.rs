@@ -20,6 +20,20 @@ const SOON: Duration = Duration::from_secs(60);
 const TRY_AGAIN: i32 = 11;
 const NO_DEVICE: i32 = 19;
 
+/// What is to happen while memory leaves: where this thread was not let run until all had left, that says nothing, and it is tried again.
+fn in_time(is_tried: impl FnMut(u32) -> bool) {
+    assert!((0..5).any(is_tried), "all had left each time");
+}
+
+/// Waits until what it has is idle: of what was seen once, or whose bits could not be cleared yet, nobody knows what it uses.
+fn rests(tree: &Tree, tenant: &str, mib: u64) {
+    let part = (mib * MIB / 8).to_string();
+    wait::until("they are idle", SOON, || {
+        tree.try_write(&format!("{tenant}/memory.reclaim"), &part)
+            .is_ok()
+    });
+}
+
 /// A sleeper whose pages the tree knows, as idle.
 fn idle(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
     tree.make(tenant);
@@ -27,12 +41,7 @@ fn idle(tree: &Tree, tenant: &str, mib: u64) -> Sleeper {
     wait::until("its pages are known", SOON, || {
         tree.line(&format!("{tenant}/memory.stat"), "anon") >= mib * MIB
     });
-    // Of one that was seen once, or whose bits could not be cleared yet, nobody knows what it uses.
-    let part = (mib * MIB / 8).to_string();
-    wait::until("they are idle", SOON, || {
-        tree.try_write(&format!("{tenant}/memory.reclaim"), &part)
-            .is_ok()
-    });
+    rests(tree, tenant, mib);
     sleeper
 }
 
@@ -54,7 +63,19 @@ fn others_are_answered_while_a_reclaim_goes_on() {
     let tree = Tree::serve(&["--age-every", "2s"]);
     let large = idle(&tree, "large", 512);
     let _small = idle(&tree, "small", 8);
-    let before = stolen(&tree, "large");
+    in_time(|_| {
+        let is_answered = is_answered_meanwhile(&tree, &large);
+        let _ = large.touch();
+        if !is_answered {
+            rests(&tree, "large", 512);
+        }
+        is_answered
+    });
+}
+
+/// Whether there were readers of `small` while 400 MiB of `large` left.
+fn is_answered_meanwhile(tree: &Tree, large: &Sleeper) -> bool {
+    let (before, out_before) = (stolen(tree, "large"), swapped(large));
     let (begin, ended) = (Instant::now(), AtomicUsize::new(0));
     let (took, reads) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -64,7 +85,7 @@ fn others_are_answered_while_a_reclaim_goes_on() {
         });
         // Asked before it has begun, all are answered at once.
         wait::until("it is under way", SOON, || {
-            stolen(&tree, "large") > before || ended.load(Ordering::Acquire) > 0
+            stolen(tree, "large") > before || ended.load(Ordering::Acquire) > 0
         });
         let mut reads = Vec::new();
         while ended.load(Ordering::Acquire) == 0 {
@@ -76,20 +97,16 @@ fn others_are_answered_while_a_reclaim_goes_on() {
         assert_eq!(written, Ok(()));
         (took, reads)
     });
-    let typical = median(&reads);
-    eprintln!(
-        "{} reads, {:.1} ms each, in {:.0} ms",
-        reads.len(),
-        typical * 1e3,
-        took * 1e3
-    );
-    assert!(reads.len() > 3, "{} reads", reads.len());
-    assert!(typical * 4.0 < took, "{typical} s of {took} s");
     // What is told to have left is what the kernel has out, and what was asked for: no batch overshoots.
-    let (told, out) = (stolen(&tree, "large"), swapped(&large));
-    assert_eq!(told - before, 400 * MIB);
+    let (told, out) = (stolen(tree, "large") - before, swapped(large) - out_before);
+    assert_eq!(told, 400 * MIB);
     assert!(out.abs_diff(told) * 50 <= told, "{out} of {told}");
-    let _ = large.touch();
+    if reads.len() <= 3 {
+        return false;
+    }
+    let typical = median(&reads);
+    assert!(typical * 4.0 < took, "{typical} s of {took} s");
+    true
 }
 
 /// Two at once go on in turn, and each gets its own.
@@ -99,11 +116,26 @@ fn reclaims_go_on_side_by_side() {
     let _swap = Swap::new(1024);
     let tree = Tree::serve(&["--age-every", "2s"]);
     let tenants = ["a", "b"].map(|name| (name, idle(&tree, name, 300)));
-    let before = ["a", "b"].map(|name| stolen(&tree, name));
+    in_time(|_| {
+        let both = go_on_side_by_side(&tree, &tenants);
+        for (_, sleeper) in &tenants {
+            let _ = sleeper.touch();
+        }
+        if !both {
+            tenants.iter().for_each(|(name, _)| rests(&tree, name, 300));
+        }
+        both
+    });
+}
+
+/// Whether both were seen half way; each gets what was asked of it.
+fn go_on_side_by_side(tree: &Tree, tenants: &[(&str, Sleeper); 2]) -> bool {
+    let state = || [0, 1].map(|at| (stolen(tree, tenants[at].0), swapped(&tenants[at].1)));
+    let before = state();
     let ended = AtomicUsize::new(0);
     let halfway = std::thread::scope(|scope| {
-        let (tree, done) = (&tree, &ended);
-        for (name, _) in &tenants {
+        let done = &ended;
+        for (name, _) in tenants {
             scope.spawn(move || {
                 let written = tree.try_write(&format!("{name}/memory.reclaim"), "200m");
                 done.fetch_add(1, Ordering::AcqRel);
@@ -120,18 +152,16 @@ fn reclaims_go_on_side_by_side() {
         let mut both = 0;
         while done.load(Ordering::Acquire) == 0 {
             let now = ["a", "b"].map(|name| stolen(tree, name));
-            both += usize::from(now[0] > before[0] && now[1] > before[1]);
+            both += usize::from(now[0] > before[0].0 && now[1] > before[1].0);
         }
         both
     });
-    assert!(halfway > 0, "one after the other");
-    for ((name, sleeper), before) in tenants.iter().zip(before) {
-        let asked = if *name == "a" { 220 } else { 200 } * MIB;
-        let (told, out) = (stolen(&tree, name), swapped(sleeper));
-        assert_eq!(told - before, asked, "{name}");
-        assert!(out.abs_diff(told) * 50 <= told, "{name}: {out} of {told}");
-        let _ = sleeper.touch();
+    for (at, (told, out)) in state().into_iter().enumerate() {
+        let (told, out) = (told - before[at].0, out - before[at].1);
+        assert_eq!(told, [220, 200][at] * MIB, "{}", tenants[at].0);
+        assert!(out.abs_diff(told) * 50 <= told, "{out} of {told}");
     }
+    halfway > 0
 }
 
 /// A tenant that is removed while it is reclaimed, its process having gone elsewhere, ends the reclaim; one whose process ends
@@ -141,36 +171,48 @@ fn a_tenant_may_go_while_it_gives() {
     let _serial = serial();
     let _swap = Swap::new(2048);
     let mut tree = Tree::serve(&["--age-every", "1s"]);
-    tree.make("other");
-    let moved = idle(&tree, "moved", 500);
-    let before = stolen(&tree, "moved");
-    let errno = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| tree.try_write("moved/memory.reclaim", "400m"));
-        wait::until("it has begun", SOON, || stolen(&tree, "moved") > before);
-        tree.write("other/cgroup.procs", &moved.pid().to_string());
-        std::fs::remove_dir(tree.at("moved")).expect("nobody is in it");
-        writer.join().expect("it is answered")
+    in_time(|number| {
+        let (other, name) = (format!("other{number}"), format!("moved{number}"));
+        tree.make(&other);
+        let moved = idle(&tree, &name, 500);
+        let written = reclaimed_while(&tree, &name, || {
+            tree.write(&format!("{other}/cgroup.procs"), &moved.pid().to_string());
+            std::fs::remove_dir(tree.at(&name)).expect("nobody is in it");
+        });
+        if written == Ok(()) {
+            return false;
+        }
+        assert_eq!(written, Err(NO_DEVICE));
+        // The same name once more is another tenant, and nothing of the old reclaim is done to it.
+        let next = idle(&tree, &name, 64);
+        assert!(stolen(&tree, &name) <= 9 * MIB && swapped(&next) <= 9 * MIB);
+        let _ = moved.touch();
+        wait::until("the other has it", SOON, || {
+            tree.line(&format!("{other}/memory.stat"), "anon") >= 500 * MIB
+        });
+        true
     });
-    assert_eq!(errno, Err(NO_DEVICE));
-    // The same name once more is another tenant, and nothing of the old reclaim is done to it.
-    let next = idle(&tree, "moved", 64);
-    assert!(stolen(&tree, "moved") <= 9 * MIB && swapped(&next) <= 9 * MIB);
-    let _ = moved.touch();
-    wait::until("the other has it", SOON, || {
-        tree.line("other/memory.stat", "anon") >= 500 * MIB
+    in_time(|number| {
+        let name = format!("ends{number}");
+        let ends = idle(&tree, &name, 500);
+        let kill = || e2e::guard::send(ends.pid(), rustix::process::Signal::KILL);
+        let written = reclaimed_while(&tree, &name, kill);
+        assert!(matches!(written, Ok(()) | Err(TRY_AGAIN)), "{written:?}");
+        written.is_err()
     });
-    drop((moved, next));
-
-    let ends = idle(&tree, "ends", 500);
-    let before = stolen(&tree, "ends");
-    let errno = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| tree.try_write("ends/memory.reclaim", "400m"));
-        wait::until("it has begun", SOON, || stolen(&tree, "ends") > before);
-        e2e::guard::send(ends.pid(), rustix::process::Signal::KILL);
-        writer.join().expect("it is answered")
-    });
-    assert_eq!(errno, Err(TRY_AGAIN));
     tree.end();
+}
+
+/// What who asks for 400 MiB of a tenant is answered, where something happens as soon as they begin to leave.
+fn reclaimed_while(tree: &Tree, tenant: &str, happens: impl FnOnce()) -> Result<(), i32> {
+    let before = stolen(tree, tenant);
+    std::thread::scope(|scope| {
+        let file = format!("{tenant}/memory.reclaim");
+        let writer = scope.spawn(move || tree.try_write(&file, "400m"));
+        wait::until("it has begun", SOON, || stolen(tree, tenant) > before);
+        happens();
+        writer.join().expect("it is answered")
+    })
 }
 
 /// Whoever waits for a reclaim when `serve` is told to end is answered, by both ways, and it ends at once.
@@ -179,6 +221,15 @@ fn the_end_of_serve_ends_reclaims() {
     const INTERRUPTED: i32 = 4;
     let _serial = serial();
     let _swap = Swap::new(1024);
+    in_time(|_| {
+        let written = reclaimed_at_the_end();
+        assert!(matches!(written, None | Some(INTERRUPTED)), "{written:?}");
+        written.is_some()
+    });
+}
+
+/// The error number for who has asked for 600 MiB when `serve` is told to end, if there was one.
+fn reclaimed_at_the_end() -> Option<i32> {
     let mut tree = Tree::serve(&["--age-every", "1s"]);
     let one = idle(&tree, "a", 700);
     let (file, before) = (tree.at("a/memory.reclaim"), stolen(&tree, "a"));
@@ -194,10 +245,11 @@ fn the_end_of_serve_ends_reclaims() {
     tree.end();
     let written = writer.join().expect("it is answered");
     let errno = written.err().and_then(|error| error.raw_os_error());
-    assert_eq!(errno, Some(INTERRUPTED));
     let answer = std::io::read_to_string(asker).expect("it is answered");
-    assert!(answer.contains("has ended before"), "{answer}");
+    let is_cut_short = answer.contains("has ended before");
+    assert!(is_cut_short || errno.is_none(), "{answer}");
     let _ = one.touch();
+    errno
 }
 
 /// Asks for all of a tenant by the socket, and waits for no answer.

@@ -108,7 +108,7 @@ impl App {
             name: format!(
                 "{} {}",
                 row.pid.unwrap_or(0),
-                row.command.as_deref().unwrap_or_default()
+                without_folder(row.command.as_deref().unwrap_or_default())
             ),
             path: None,
             row: row.clone(),
@@ -224,6 +224,18 @@ impl App {
     }
 }
 
+/// A command line whose program is named without its folder. (The story: of a program with a long path nobody saw more than the path.)
+fn without_folder(command: &str) -> &str {
+    let program = command.split(' ').next().unwrap_or_default();
+    let folder = program.rfind('/').map_or(0, |at| at + 1);
+    // Of a folder alone nothing would be left.
+    if folder == program.len() {
+        command
+    } else {
+        &command[folder..]
+    }
+}
+
 /// What is left of a path below another.
 fn strip<'a>(parts: &'a [&'a str], under: &[String]) -> Option<&'a [&'a str]> {
     let (first, rest) = parts.split_at_checked(under.len())?;
@@ -291,6 +303,24 @@ mod tests {
         let mut app = App::new(By::Cgroup, Sort::Resident);
         app.take(vec![row("/", 7), row("/a/b", 50), row("/a/c", 5)], 700_000);
         assert_eq!(shown(&app), [line("a", 55, true), line(".", 7, false)]);
+    }
+
+    #[test]
+    fn a_program_is_named_without_its_folder() {
+        let of = [
+            (
+                "/usr/lib/postgresql/15/bin/postgres -D /var/lib",
+                "postgres -D /var/lib",
+            ),
+            ("sleep 5", "sleep 5"),
+            ("nginx: worker /etc", "nginx: worker /etc"),
+            ("/opt/my app/run", "my app/run"),
+            ("/", "/"),
+            ("", ""),
+        ];
+        for (command, name) in of {
+            assert_eq!(without_folder(command), name);
+        }
     }
 
     #[test]

@@ -20,8 +20,10 @@ use super::app::{App, Line, Mode};
 const BAR: u16 = 30;
 /// Of a name at least: the bar gives way to it.
 const NAME: u16 = 24;
-/// Of the figures between them.
-const FIGURES: [u16; 4] = [6, 9, 8, 8];
+/// Of a name where there is no bar: then figures give way.
+const NAME_LEAST: u16 = 12;
+/// Of the figures between them, the most wanted first.
+const FIGURES: [u16; 4] = [9, 6, 8, 6];
 /// Parts of a bar: what they are, their letter without colours, and their colour.
 const PARTS: [(&str, char, Color); 5] = [
     ("used within 10s", '#', Color::Red),
@@ -113,15 +115,17 @@ fn table(frame: &mut Frame<'_>, area: Rect, app: &App, style: Style) {
         .max()
         .unwrap_or(0);
     // A column's gap before each of the figures and the bar.
-    let figures = FIGURES.iter().map(|columns| columns + 1).sum::<u16>() + 1;
+    let columns_of = |count: usize| FIGURES[..count].iter().map(|one| one + 1).sum::<u16>() + 1;
+    // A figure that is cut is another figure: the name gives way, then whole columns do.
+    let has_room = |count: &usize| columns_of(*count) + NAME_LEAST <= area.width;
+    let shown = (1..=FIGURES.len()).rev().find(has_room).unwrap_or(0);
+    let figures = columns_of(shown);
     let bar = BAR.min(area.width.saturating_sub(figures + NAME));
-    let name = area
-        .width
-        .saturating_sub(figures + bar)
-        .max(NAME.min(area.width));
+    let name = area.width.saturating_sub(figures + bar);
     let columns = Columns {
         name: usize::from(name),
         bar: usize::from(bar),
+        shown,
         largest,
         wall_ms: app.wall_ms,
     };
@@ -131,17 +135,16 @@ fn table(frame: &mut Frame<'_>, area: Rect, app: &App, style: Style) {
         true => format!("{name}{arrow}"),
         false => name.to_owned(),
     };
-    let head = TableRow::new([
-        "name".to_owned(),
-        "procs".to_owned(),
+    let heads = [
         mark(Sort::Resident, "resident"),
         mark(Sort::Cold, ">10s"),
         mark(Sort::Swapped, "swapped"),
-        "age of pages".to_owned(),
-    ]);
-    // A column that may not be smaller comes before those that should have their length.
-    let widths = std::iter::once(Constraint::Min(name))
-        .chain(FIGURES.map(Constraint::Length))
+        "procs".to_owned(),
+    ];
+    let head = std::iter::once("name".to_owned()).chain(heads.into_iter().take(shown));
+    let head = TableRow::new(head.chain(std::iter::once("age of pages".to_owned())));
+    let widths = std::iter::once(Constraint::Length(name))
+        .chain(FIGURES[..shown].iter().copied().map(Constraint::Min))
         .chain(std::iter::once(Constraint::Length(bar)));
     let table = Table::new(rows, widths)
         .header(head.style(Ink::new().add_modifier(Modifier::UNDERLINED)))
@@ -155,6 +158,8 @@ struct Columns {
     /// Columns that a name may take, and a bar.
     name: usize,
     bar: usize,
+    /// How many of the figures have room.
+    shown: usize,
     /// Resident bytes of the longest bar.
     largest: u64,
     /// For how long all have been watched, milliseconds.
@@ -171,14 +176,15 @@ fn table_row(line: &Line, columns: &Columns, style: Style) -> TableRow<'static> 
         0 if columns.wall_ms < 10_000 => "-".to_owned(),
         bytes => short_size(bytes),
     };
-    TableRow::new([
-        Cell::from(name),
-        Cell::from(row.processes.to_string()),
-        Cell::from(short_size(row.resident_bytes)),
-        Cell::from(old),
-        Cell::from(short_size(row.swapped_bytes)),
-        Cell::from(bar(row, columns, style)),
-    ])
+    let figures = [
+        short_size(row.resident_bytes),
+        old,
+        short_size(row.swapped_bytes),
+        row.processes.to_string(),
+    ];
+    let shown = figures.into_iter().take(columns.shown).map(Cell::from);
+    let cells = std::iter::once(Cell::from(name)).chain(shown);
+    TableRow::new(cells.chain(std::iter::once(Cell::from(bar(row, columns, style)))))
 }
 
 /// Bytes of each part.
@@ -278,6 +284,12 @@ mod tests {
         for width in [30, 40, 60, 66, 80] {
             let screen = screen(&app(700_000), width, Style::PLAIN);
             assert!(screen.contains("web/"), "{width}:\n{screen}");
+            // (The story: at 40 columns 90 MiB were "90".)
+            let figures = screen.lines().filter(|line| line.contains("web/"));
+            let words: Vec<&str> = figures.flat_map(str::split_whitespace).collect();
+            assert!(words.contains(&"90M"), "{width}:\n{screen}");
+            let is_cut = |word: &&str| ["9", "90", "30", "5"].contains(word);
+            assert!(!words.iter().any(is_cut), "{width}:\n{screen}");
         }
     }
 

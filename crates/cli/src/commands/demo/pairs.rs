@@ -14,7 +14,10 @@ pub(super) struct Ratio {
     pub(super) pairs: usize,
 }
 
-/// Of speeds: the time alone to the time managed. None of fewer than 10 pairs.
+/// The median of fewer pairs says little.
+pub(super) const LEAST: usize = 10;
+
+/// Of speeds: the time alone to the time managed. None of fewer than [`LEAST`] pairs.
 pub(super) fn ratio(pairs: &[(u64, u64)]) -> Option<Ratio> {
     let mut ratios: Vec<f64> = pairs
         .iter()
@@ -22,7 +25,7 @@ pub(super) fn ratio(pairs: &[(u64, u64)]) -> Option<Ratio> {
         .collect();
     ratios.sort_by(f64::total_cmp);
     let count = ratios.len();
-    if count < 10 {
+    if count < LEAST {
         return None;
     }
     // Ranks of the median's interval by the binomial distribution: n/2 -+ 0.98 sqrt(n).

@@ -1,0 +1,137 @@
+//! `pagetide top` on a terminal, as somebody sees it who presses keys.
+#![forbid(unsafe_code)]
+
+use e2e::guard::send;
+use e2e::pagetide;
+use e2e::sleeper::Sleeper;
+use e2e::temp::serial;
+use e2e::tenants::{Tree, known};
+use e2e::terminal::Terminal;
+use e2e::zram::Swap;
+use rustix::process::Signal;
+
+const MIB: u64 = 1 << 20;
+const DOWN: &str = "\x1b[B";
+const LEFT: &str = "\x1b[D";
+
+/// `top` with these words on a terminal of so many columns; what it leaves behind is told after it.
+fn top(words: &str, columns: u16) -> Terminal {
+    let own = pagetide::binary();
+    let line = format!("{own} top {words}; echo ended with $?; stty -a; sleep 600");
+    Terminal::start(&line, 24, columns)
+}
+
+/// The terminal is as it was: its own screen, a cursor, and lines that are edited and echoed.
+fn has_ended(terminal: &Terminal, status: &str) {
+    terminal.shows(&format!("ended with {status}"));
+    terminal.shows("lnext");
+    let text = terminal.rows().join(" ");
+    assert!(terminal.is_plain(), "{text}");
+    assert!(
+        text.contains(" icanon") && text.contains(" echo "),
+        "{text}"
+    );
+}
+
+/// Tenants are sorted, descended into, filtered, and reclaimed by a key that is asked for twice; by the kernel what was idle left, of that one alone.
+#[test]
+fn tenants_are_looked_at_and_reclaimed_with_keys() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    for name in ["web", "db", "db/inner"] {
+        tree.make(name);
+    }
+    let web = known(&tree, "web", 48);
+    let (db, inner) = (known(&tree, "db", 16), known(&tree, "db/inner", 8));
+    let mut terminal = top(
+        &format!("--by tenant --every 500ms --root {}", tree.root()),
+        100,
+    );
+    let row = |terminal: &Terminal, name: &str| terminal.row_of(&format!("{name} "));
+    terminal.shows("tenants below /");
+    terminal.until("the larger one is first", || {
+        let rows = [row(&terminal, "web"), row(&terminal, "db/")];
+        rows[0].is_some() && rows[0] < rows[1]
+    });
+    // All of it is cold in ten seconds.
+    terminal.until("what it does not use is told", || {
+        let rows = terminal.rows();
+        let web = rows.iter().find(|row| row.contains("web "));
+        web.is_some_and(|row| row.matches("4").count() >= 2)
+    });
+    terminal.press("/db\r");
+    terminal.until("one is left", || {
+        row(&terminal, "web").is_none() && row(&terminal, "db/").is_some()
+    });
+    terminal.press("\r");
+    terminal.shows("tenants below /db");
+    terminal.shows("inner");
+    terminal.press(LEFT);
+    terminal.until("all are there once more", || {
+        row(&terminal, "web").is_some() && row(&terminal, "db/").is_some()
+    });
+    // The root is first, then the largest.
+    terminal.press(DOWN);
+    terminal.press("r");
+    terminal.shows("reclaim what /web did not use for 10 s? y for yes");
+    assert_eq!(web.status("VmSwap"), 0, "nobody has said yes");
+    terminal.press("y");
+    terminal.shows("/web: put out");
+    assert!(web.status("VmSwap") > 44 * MIB);
+    assert_eq!(db.status("VmSwap") + inner.status("VmSwap"), 0);
+    // By what is in swap it is first still; by resident memory no more.
+    terminal.until("the other one is larger now", || {
+        row(&terminal, "db/") < row(&terminal, "web")
+    });
+    terminal.press("ss");
+    terminal.until("most in swap is first", || {
+        row(&terminal, "web") < row(&terminal, "db/")
+    });
+    terminal.resize(24, 40);
+    terminal.until("a narrow one has names", || row(&terminal, "web").is_some());
+    assert!(terminal.rows().iter().all(|row| row.chars().count() <= 40));
+    terminal.press("q");
+    has_ended(&terminal, "0");
+    let _ = web.touch();
+}
+
+/// Nobody serves: processes and groups are looked at all the same, and a reclaim by key says what to do instead.
+#[test]
+fn without_a_daemon_processes_are_looked_at() {
+    let _serial = serial();
+    let sleeper = Sleeper::start(std::iter::empty(), 32);
+    let mut terminal = top("--every 500ms", 100);
+    terminal.shows("processes below /");
+    let name = format!("{} sleeper 32", sleeper.pid());
+    terminal.press(&format!("/{name}\r"));
+    terminal.until("it alone is there", || {
+        let rows = terminal.rows();
+        let shown = rows.iter().skip(3).filter(|row| row.contains(" 32M "));
+        terminal.row_of(&name).is_some() && shown.count() == 1
+    });
+    terminal.press("r");
+    terminal.shows("only tenants of `pagetide serve`");
+    terminal.press("\x03");
+    has_ended(&terminal, "0");
+    // Who wants tenants is told that nobody has any, on the terminal as it was.
+    let terminal = top("--by tenant --root nobody-serves-this", 100);
+    has_ended(&terminal, "1");
+    terminal.shows("nobody-serves-this");
+}
+
+/// Whatever ends it, the terminal is as it was.
+#[test]
+fn a_terminal_is_as_it_was_after_a_signal_and_the_end_of_serve() {
+    let _serial = serial();
+    let mut tree = Tree::serve(&["--age-every", "500ms"]);
+    let words = format!("--by tenant --every 500ms --root {}", tree.root());
+    let terminal = top(&words, 80);
+    terminal.shows("tenants below /");
+    send(terminal.pid(), Signal::TERM);
+    has_ended(&terminal, "0");
+    let terminal = top(&words, 80);
+    terminal.shows("tenants below /");
+    tree.end();
+    has_ended(&terminal, "1");
+}
