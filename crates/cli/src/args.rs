@@ -34,6 +34,8 @@ pub(crate) use top::Top;
 #[derive(Parser, Debug)]
 #[command(name = "pagetide", version, after_help = examples::TOP)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
+// The last one holds, as in most programs: a wrapper gives the site's, and whoever calls it his own.
+#[command(args_override_self = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

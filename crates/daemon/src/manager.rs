@@ -119,7 +119,7 @@ fn serve() -> Result<(), Error> {
     }
     let (report, ended) = served.stay(&mut Nobody);
     if setup.has_report {
-        save(output, &report)?;
+        save(output, &report, setup.empties_report)?;
     }
     ended
 }
@@ -208,11 +208,15 @@ fn tell_of_panics(file: File) {
     }));
 }
 
-/// Writes the report at once, so that nobody reads half of it.
-fn save(mut file: File, report: &Report) -> Result<(), Error> {
+/// Writes the report at once, so that nobody reads half of it; where that cannot be, one that is our own is empty.
+fn save(mut file: File, report: &Report, is_own: bool) -> Result<(), Error> {
     let mut text = serde_json::to_vec_pretty(report).unwrap_or_default();
     text.push(b'\n');
     file.write_all(&text).map_err(|error| {
+        // (The story: on a full disk it was cut off, and scripts that waited for a file with something in it read that.)
+        if is_own {
+            let _ = file.set_len(0);
+        }
         Error::failed(
             format!("cannot write the report: {error}"),
             "is the disk full?",

@@ -277,3 +277,48 @@ fn a_target_that_dies_under_its_manager() {
     assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
     assert!(outcome.status.code().is_some(), "{}", outcome.status);
 }
+
+/// (The story: the report was written over the recording, without a word.)
+#[test]
+fn one_file_is_no_report_and_recording() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let (file, link, ran) = (folder.file("f"), folder.file("link"), folder.file("ran"));
+    std::os::unix::fs::symlink("f", &link).expect("a link");
+    for other in [&file, &link] {
+        let run = pagetide::run(
+            &["--best-effort", "--report", &file, "--record", other],
+            &Run::new(["touch", &ran]),
+        );
+        let outcome = run.finish(SOON);
+        assert_refused(&outcome, USAGE, &["--record", "one file"]);
+        assert!(!std::path::Path::new(&ran).exists(), "the program ran");
+    }
+}
+
+/// (The story: `serve --history DIR` renamed the directory, and the one below which it was mounted.)
+#[test]
+fn what_is_no_history_is_not_moved() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let (place, mount) = (folder.file("place"), folder.file("mount"));
+    std::fs::create_dir(&mount).expect("a directory");
+    std::fs::create_dir(&place).expect("a directory");
+    let socket = format!("unix:{}", folder.file("socket"));
+    let words = [
+        "serve",
+        "--host",
+        "none",
+        "--root",
+        "pagetide-e2e-history",
+        "--mount",
+        &mount,
+        "--listen",
+        &socket,
+        "--history",
+        &place,
+    ];
+    let outcome = pagetide::command(words).finish(SOON);
+    assert_refused(&outcome, USAGE, &["history", "it is no file"]);
+    assert!(std::path::Path::new(&place).is_dir());
+}

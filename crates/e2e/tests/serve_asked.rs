@@ -283,3 +283,21 @@ fn a_serve_that_is_stopped_is_not_waited_for() {
     assert_eq!(told.status.code(), Some(1), "{}", told.stdout);
     assert!(told.stderr.contains("kill -CONT"), "{}", told.stderr);
 }
+
+/// (The story: in a container `xargs kill < cgroup.procs` hit whoever had these numbers there.)
+#[test]
+fn numbers_of_processes_are_not_told_where_they_name_others() {
+    let _serial = serial();
+    let tree = Tree::serve(&[]);
+    tree.make("a");
+    let _sleeper = Sleeper::start(tree.inside("a"), 4);
+    let file = tree.at("a/cgroup.procs").display().to_string();
+    let read = |wrap: &[&str]| {
+        let cat = Run::new(["cat", &file]);
+        cat.under(wrap.iter().map(|word| (*word).to_owned()))
+            .finish(SOON)
+    };
+    assert!(read(&[]).status.success());
+    let inside = read(&["unshare", "--pid", "--fork", "--mount-proc"]);
+    assert!(inside.stderr.contains("Permission denied"), "{inside:?}");
+}

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use e2e::guard::Run;
+use e2e::page_cache::{file, read_by};
 use e2e::sleeper::Sleeper;
 use e2e::swap_file::SwapFile;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::{Tree, configuration};
+use e2e::tenants::Tree;
 use e2e::wait;
 use e2e::zram::Swap;
-use e2e::{pagetide, proc};
+use e2e::{proc, programs};
 
 const MIB: u64 = 1 << 20;
 /// What anything here may take beside a busy machine.
@@ -25,103 +26,6 @@ fn of_kernel(tree: &Tree, tenant: &str, file: &str) -> u64 {
     let text = std::fs::read_to_string(tree.group(tenant).join(file));
     let text = text.unwrap_or_else(|error| panic!("{tenant}/{file}: {error}"));
     text.trim().parse().expect("a number")
-}
-
-/// A file of so many MiB that is in nobody's page cache.
-fn file(folder: &TempDir, mib: usize) -> String {
-    let file = folder.file("data");
-    std::fs::write(&file, vec![7; mib << 20]).expect("there is room");
-    file
-}
-
-/// Reads it when it is in nobody's cache any more: cache is whose who reads it first.
-fn reading(file: &str) -> String {
-    format!(
-        "dd of={file} oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null; cat {file} > /dev/null"
-    )
-}
-
-/// Has a tenant read it.
-fn read_by(tree: &Tree, tenant: &str, file: &str) {
-    let script = reading(file);
-    let words = ["sh", "-c", &script].map(str::to_owned);
-    let read = Run::new(tree.inside(tenant).into_iter().chain(words)).finish(SOON);
-    assert!(read.status.success(), "{}", read.stderr);
-}
-
-/// The story: much of what a compile is charged for is page cache that nobody reads again, and policies left all of it.
-#[test]
-fn cold_page_cache_leaves_where_a_policy_asks_for_it() {
-    let _serial = serial();
-    let _swap = Swap::new(256);
-    let (folder, other) = (TempDir::new(), TempDir::new());
-    let policy =
-        |more| format!("{{ by = \"cold-age\", older-than = \"1s\", every = \"1s\"{more} }}");
-    let text = format!(
-        "age-every = \"500ms\"\npolicy = {}\n[tenants.\"keeps\"]\npolicy = {}\n",
-        policy(", cache-older-than = \"2s\""),
-        policy("")
-    );
-    let config = configuration(&folder, &text);
-    let tree = Tree::serve(&["--config", &config]);
-    tree.make("drops");
-    let sleepers = ["drops", "keeps"].map(|name| Sleeper::start(tree.inside(name), 16));
-    read_by(&tree, "drops", &file(&folder, 64));
-    read_by(&tree, "keeps", &file(&other, 64));
-    let cache = |name| tree.of_kernel(name, "total_cache");
-    // The kernel sums its counters every two seconds.
-    wait::until("it has read all", SOON, || cache("keeps") >= 64 * MIB);
-    wait::until("it is dropped", SOON, || cache("drops") < 8 * MIB);
-    wait::until("it is said", SOON, || {
-        tree.said()
-            .contains("pages of files that nobody maps, of /drops: there for 2s")
-    });
-    wait::until("the other has its cache", Duration::from_secs(3), || {
-        cache("keeps") >= 64 * MIB
-    });
-    assert!(!tree.said().contains("nobody maps, of /keeps"));
-    for sleeper in &sleepers {
-        wait::until("its memory leaves as ever", SOON, || {
-            sleeper.status("VmSwap") > 8 * MIB
-        });
-        let _ = sleeper.touch();
-    }
-}
-
-/// Two stories: page cache and then as much of the heap left below what was protected, and of a `run` inside a tenant the policy of that took the cache.
-#[test]
-fn cold_page_cache_is_no_way_around_protection_or_a_run_inside() {
-    let _serial = serial();
-    let _swap = Swap::new(256);
-    let (folder, other) = (TempDir::new(), TempDir::new());
-    let ages = "older-than = \"3s\", every = \"3s\", cache-older-than = \"3s\"";
-    let text = format!("age-every = \"500ms\"\npolicy = {{ by = \"cold-age\", {ages} }}\n");
-    let config = configuration(&folder, &text);
-    let tree = Tree::serve(&["--config", &config]);
-    tree.make("low");
-    tree.write("low/memory.low", "80m");
-    let _kept = Sleeper::start(tree.inside("low"), 64);
-    read_by(&tree, "low", &file(&folder, 64));
-    // One with a wall of its own inside: page cache there is its manager's affair.
-    tree.make("outer");
-    let data = file(&other, 64);
-    let script = format!("{}; echo read; exec sleep 100", reading(&data));
-    let own = pagetide::run(&["--memory-max", "512M"], &Run::new(["sh", "-c", &script]));
-    let inner = own.under(tree.inside("outer")).start();
-    wait::until("it has read", SOON, || inner.stdout().contains("read"));
-    let _outer = Sleeper::start(tree.inside("outer"), 16);
-    let cache = |name| tree.of_kernel(name, "total_cache");
-    wait::until("its cache goes", SOON, || cache("low") < 32 * MIB);
-    let begin = std::time::Instant::now();
-    while begin.elapsed() < Duration::from_secs(8) {
-        let used = of_kernel(&tree, "low", USAGE);
-        assert!(
-            used >= 72 * MIB,
-            "{used} bytes are left of the 80 MiB that are protected"
-        );
-        std::thread::sleep(Duration::from_millis(500));
-    }
-    assert!(cache("outer") >= 60 * MIB, "{} bytes", cache("outer"));
 }
 
 /// (The story: what a disk has taken is charged until somebody needs the memory, so all of a tenant went there for a limit that a part was over, by
@@ -219,6 +123,40 @@ print('right' if right and os.wait()[1] == 0 else 'wrong', flush=True)
     std::fs::write(&end, "").expect("the folder is ours");
     let outcome = shared.wait(SOON);
     assert!(outcome.stdout.contains("right"), "{outcome:?}");
+}
+
+/// (The story: on Linux 6.1 a server that went through its 40 MiB each second was not brought under a limit of 28: what left was back before the limit was
+/// looked at again.)
+#[test]
+fn a_lowered_limit_takes_its_place_where_all_is_in_use() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    tree.make("a");
+    // 24 MiB that all of them read, and 4 MiB that each writes, once a second.
+    let words = [&programs::c("workers"), "4", "24", "1000"].map(str::to_owned);
+    let mut busy = Run::new(tree.inside("a").into_iter().chain(words)).start();
+    wait::until("all of it is there", SOON, || {
+        of_kernel(&tree, "a", USAGE) > 38 * MIB
+    });
+    for _ in 0..4 {
+        tree.write("a/memory.max", "28m");
+        wait::until("its wall stands", SOON, || {
+            of_kernel(&tree, "a", MAX) == 28 * MIB
+        });
+        assert!(of_kernel(&tree, "a", USAGE) <= 28 * MIB);
+        tree.write("a/memory.max", "max");
+        wait::until("all of it is back", SOON, || {
+            of_kernel(&tree, "a", USAGE) > 38 * MIB
+        });
+    }
+    // (The story: 162 lines a second of one that needs more than it may have.)
+    tree.write("a/memory.max", "36m");
+    std::thread::sleep(Duration::from_secs(3));
+    let said = tree.said();
+    let lines = said.lines().filter(|line| line.contains("of /a")).count();
+    assert!(lines <= 12, "{lines}: {said}");
+    assert!(busy.ended().is_none(), "{}", busy.stderr());
 }
 
 /// The kernel is asked for what our hand does not get where nothing else was forbidden.
@@ -360,71 +298,4 @@ fn what_the_kernel_does_not_take_is_told() {
     tree.write("a/memory.max", "200m");
     let both = of_kernel(&tree, "a", "memory.memsw.limit_in_bytes");
     assert_eq!(both, 300 * MIB);
-}
-
-/// What a removed tenant had read is its parent's, and leaves when that is asked to give; so does that of others, of each.
-#[test]
-fn page_cache_of_all_and_of_a_removed_tenant_can_be_had() {
-    let _serial = serial();
-    let _swap = Swap::new(64);
-    let folders = [TempDir::new(), TempDir::new(), TempDir::new()];
-    let tree = Tree::serve(&["--age-every", "500ms"]);
-    for (name, folder) in ["a", "b", "c"].iter().zip(&folders) {
-        tree.make(name);
-        read_by(&tree, name, &file(folder, 24));
-    }
-    let cache = || tree.of_kernel("", "total_cache");
-    wait::until("nobody is left in it", SOON, || {
-        std::fs::remove_dir(tree.at("a")).is_ok()
-    });
-    assert!(cache() > 64 * MIB, "{} bytes: some went with it", cache());
-    tree.write("memory.reclaim", "40m");
-    let left = cache();
-    assert!((24 * MIB..36 * MIB).contains(&left), "{left} bytes stayed");
-    let _ = tree.try_write("memory.reclaim", "64m");
-    assert!(cache() < 8 * MIB, "{} bytes stayed", cache());
-}
-
-/// A file in memory that is removed in `Drop`.
-struct InMemory(std::path::PathBuf);
-
-impl Drop for InMemory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Old files in tmpfs are told with page cache, and cannot be dropped: what is old leaves, not what was read just now in their stead.
-#[test]
-fn young_page_cache_stays_while_old_files_in_tmpfs_cannot_be_dropped() {
-    let _serial = serial();
-    let _swap = Swap::new(512);
-    let name = format!("pagetide-e2e-{}", std::process::id());
-    let in_memory = InMemory(std::path::Path::new("/dev/shm").join(name));
-    let folder = TempDir::new();
-    let data = file(&folder, 32);
-    let tree = Tree::serve(&["--age-every", "500ms"]);
-    tree.make("a");
-    tree.write("a/memory.workingset.refresh_interval", "N0=500");
-    let script = format!("head -c 48M /dev/zero > {}", in_memory.0.display());
-    let words = ["sh", "-c", &script].map(str::to_owned);
-    let made = Run::new(tree.inside("a").into_iter().chain(words)).finish(SOON);
-    assert!(made.status.success(), "{}", made.stderr);
-    let sleeper = Sleeper::start(tree.inside("a"), 64);
-    std::thread::sleep(Duration::from_secs(3));
-    read_by(&tree, "a", &data);
-    // By then its size is told, as is that of the others.
-    wait::until("it is known", SOON, || {
-        let text = tree.read("a/memory.workingset.page_age");
-        let words = text.split_whitespace();
-        let files = words.filter_map(|word| word.strip_prefix("file=")?.parse::<u64>().ok());
-        files.sum::<u64>() > 74 * MIB
-    });
-    let _ = tree.try_write("a/memory.reclaim", "32m");
-    let of_files = tree.of_kernel("a", "total_cache") - tree.of_kernel("a", "total_shmem");
-    let out = sleeper.status("VmSwap");
-    assert!(
-        of_files > 28 * MIB && out > 24 * MIB,
-        "{of_files} bytes of files are left, {out} are out"
-    );
 }

@@ -152,6 +152,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
             &["error", "limits"],
             &["due", "lowered", "mark", "place"],
             &["guard", "reclaim", "tenant"],
+            &["close_in"],
         ],
     ),
     (
@@ -209,7 +210,14 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/host/src/manage/tenants",
         &[
-            &["budget", "by_path", "cache", "host_notes"],
+            &[
+                "budget",
+                "by_path",
+                "cache",
+                "closing",
+                "host_notes",
+                "seldom",
+            ],
             &["tenant", "under_way"],
             &["host", "pressure", "protection"],
             &["unmapped", "list", "curves"],

@@ -167,6 +167,15 @@ impl Report {
             let long = self.time.unwrap_or(FOR).0 / MANY;
             Millis(long.clamp(1_000, RAREST) / 1_000 * 1_000)
         });
+        if let (Target::Tenant(tenant), Some(every), None) = (&target, self.age_every, self.watch) {
+            return Err(Failure::usage(
+                format!(
+                    "cannot look at {} each {every}: `pagetide serve` looks at it",
+                    tenant.path
+                ),
+                "ask without --age-every; `serve --age-every` is how often it looks, and --watch=TIME how often it is asked",
+            ));
+        }
         let mut settings = settings(target, every, self.max_wait)?;
         settings.source = self.source.map(AgeSource::from);
         let own = || Millis(FOR.0.max(every.0.saturating_mul(LOOKS)));

@@ -427,3 +427,12 @@ fn slips_have_their_hints() {
         assert!(told.contains(hint), "{line}: {told}");
     }
 }
+
+/// (The story: a site's wrapper gave options of its own, and whoever called it could not give others.)
+#[test]
+fn the_last_of_an_option_holds() {
+    let twice = "run --memory-max 64M --age-every 1s --memory-max 128M -- true";
+    let once = "run --age-every 1s --memory-max 128M -- true";
+    let told = |line: &str| format!("{:?}", parse(line).expect("it is right"));
+    assert_eq!(told(twice), told(once));
+}

@@ -21,7 +21,7 @@ pub(crate) use pictures::per_cent;
 use words::cold;
 pub(crate) use words::{source, source_of};
 
-use daemon::options::Bytes;
+use daemon::options::{Bytes, Millis};
 use host::report::Report;
 
 use crate::terminal::Style;
@@ -45,13 +45,25 @@ pub(crate) fn human(report: &Report, style: Style) -> String {
     sheet.finish()
 }
 
+/// When the kernel was asked, where that is some time ago. (The story: of a program that grew, its figure looked like an error of ours.)
+fn ago(ms: u64) -> String {
+    match ms {
+        0..1000 => String::new(),
+        ms => format!(", {} ago", Millis(ms)),
+    }
+}
+
 /// How much there is, with the kernel's own figure beside ours.
 fn sizes(report: &Report, sheet: &mut Sheet) {
     let says = report.kernel_says;
     let resident = Bytes(report.resident_bytes);
     let mut text = format!("{resident}, peak {}", Bytes(report.resident_peak_bytes));
     if let Some(pss) = says.pss_bytes {
-        text += &format!(" (kernel: {}, by Pss)", Bytes(pss));
+        text += &format!(
+            " (kernel: {}, by Pss{})",
+            Bytes(pss),
+            ago(says.asked_ms_ago)
+        );
     }
     sheet.row("resident", &text);
     if let Some(text) = cold(report) {
@@ -59,7 +71,7 @@ fn sizes(report: &Report, sheet: &mut Sheet) {
     }
     let mut text = Bytes(report.swapped_bytes).to_string();
     if let Some(pss) = says.swap_pss_bytes {
-        text += &format!(" (kernel: {})", Bytes(pss));
+        text += &format!(" (kernel: {}{})", Bytes(pss), ago(says.asked_ms_ago));
     }
     text += &format!(
         "; {} pages out, {} back",

@@ -12,6 +12,7 @@ mod restore;
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use host::system::start;
@@ -78,8 +79,15 @@ fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CStrin
         let about = About::command(launch.command, max_bytes);
         record::create(path).map(|file| (file, about))
     });
+    let record = record.transpose()?;
+    if let (Some(report), Some((record, _))) = (&report, &record)
+        && is_one_file(&report.file, record)
+    {
+        let what = "cannot write a report and a recording: --report and --record name one file";
+        return Err(Error::ending(ExitCode::Usage, what, "give them two names"));
+    }
     let is_own = report.as_ref().is_some_and(|report| report.is_own);
-    let found = match companion::start(launch.options, report, record.transpose()?) {
+    let found = match companion::start(launch.options, report, record) {
         Ok(notes) => notes,
         Err(error) if launch.options.best_effort => {
             // Of a program that nobody manages there is no report, and an earlier one is not its own.
@@ -96,6 +104,12 @@ fn prepare(launch: &Launch<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<CStrin
     }
     before.restore();
     Ok(argv)
+}
+
+/// Whether both are one file, by whatever names. (The story: the report was written over the recording.)
+fn is_one_file(one: &File, other: &File) -> bool {
+    let place = |file: &File| file.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+    place(one).is_some_and(|found| place(other) == Some(found))
 }
 
 fn words(command: &[OsString]) -> Result<Vec<CString>, Error> {

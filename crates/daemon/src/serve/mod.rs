@@ -101,7 +101,12 @@ fn is_free(chosen: &Chosen, wants_wall: bool) -> Result<(), Error> {
             "cannot manage {}: the pagetide of pid {} manages it, as {}",
             chosen.tenant, managed.manager, managed.tenant
         ),
-        "ask that manager instead, or end it first with `pagetide detach`",
+        match wants_wall {
+            true => {
+                "ask that manager instead, or end it first with `pagetide detach`; --best-effort runs it in that manager's hands"
+            }
+            false => "ask that manager instead, or end it first with `pagetide detach`",
+        },
     ))
 }
 

@@ -245,6 +245,16 @@ pub(super) fn tells_changes(inode: Inode) -> bool {
     )
 }
 
+/// What a file holds, for a process. To one of another pid namespace the numbers of processes name others, or nobody: it is EACCES.
+/// (The story: `xargs kill < cgroup.procs` in a container.)
+pub(super) fn read_for(tree: &mut Tree, inode: Inode, reader: u32) -> Result<Vec<u8>, Errno> {
+    let is_of_processes = place(tree, inode)?.file == File::Procs;
+    if is_of_processes && !counts_as_we_do(reader) {
+        return Err(Errno::ACCESS);
+    }
+    read(tree, inode)
+}
+
 /// What a file holds.
 pub(super) fn read(tree: &mut Tree, inode: Inode) -> Result<Vec<u8>, Errno> {
     let place = place(tree, inode)?;

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
+use super::history::History;
 use super::history::file::load;
 use super::keeper::Keeper;
 use super::site::Shown;
 use super::snapshot::{self, Poster};
-use crate::error::Error;
+use crate::error::{Error, ExitCode};
 use crate::http::{Address, Server, Token};
 
 /// What is listened on, and how.
@@ -61,7 +62,10 @@ pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
     };
     let (poster, board) = snapshot::open().map_err(failed)?;
     let (sender, notes) = channel();
-    let (history, note) = wanted.history.as_deref().map(load).unwrap_or_default();
+    let (history, note) = wanted
+        .history
+        .as_deref()
+        .map_or(Ok(Default::default()), earlier)?;
     places.extend(note);
     let bell = board.bell.try_clone().map_err(failed)?;
     let mut shown = Shown::new(board, history, Keeper::new(wanted.history.clone(), sender));
@@ -78,6 +82,18 @@ pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
         places,
         notes,
     }))
+}
+
+/// The history of before, and what is to be told of it.
+fn earlier(path: &Path) -> Result<(History, Option<String>), Error> {
+    load(path).map_err(|error| {
+        let what = format!("cannot keep the history in {}: {error}", path.display());
+        Error::ending(
+            ExitCode::Usage,
+            what,
+            "give another file with --history, or `none`",
+        )
+    })
 }
 
 /// Where it is, and what it takes.

@@ -442,12 +442,12 @@ impl Filesystem for Files {
         {
             return reply.data(part(text, offset, size));
         }
-        let open = self.open.clone();
+        let (open, reader) = (self.open.clone(), request.pid());
         self.desk.ask(move |tree| {
             let told = inode(number).ok();
             let told = told.and_then(|inode| directory::report_of(tree, inode));
             let told = told.map(|serial| tree.reports.told(serial));
-            match inode(number).and_then(|inode| directory::read(tree, inode)) {
+            match inode(number).and_then(|inode| directory::read_for(tree, inode, reader)) {
                 Ok(text) => {
                     let answer = part(&text, offset, size).to_vec();
                     // Before the answer: whoever has it may close the file.

@@ -81,7 +81,7 @@ impl Manager {
             return Ok(());
         };
         let now = Millis(self.driver.watch.elapsed_ms());
-        let how = minder.how(&order, now);
+        let how = minder.how(&order);
         let most = order.most.min(self.driver.machine.unprotected(memcg));
         let step = Ongoing::own_older_than(memcg, Millis(0), most, now);
         let took = own_cpu().saturating_sub(worked);

@@ -44,6 +44,8 @@ pub(super) struct Minder {
     /// Nothing is ordered before.
     rest_until: Instant,
     orders: u64,
+    /// When pages were as old as it was shown last.
+    as_of: Millis,
     evicted: u64,
     dropped: u64,
     came_back: u64,
@@ -58,6 +60,7 @@ impl Minder {
             asked,
             rest_until: Instant::now(),
             orders: 0,
+            as_of: now,
             evicted: 0,
             dropped: 0,
             came_back: 0,
@@ -115,9 +118,15 @@ impl Minder {
             let _ = driver.take_back(memcg);
             return None;
         }
-        let ages = driver.ages_of(memcg, now);
+        // `fit` compares ages with those that pages had when they were used again, which are as of looks. (The story: 5 ms after a look all that was
+        // hot was "older than 5 ms", nothing so old had come back, and it needed 0 bytes.)
+        self.as_of = match &self.asked.settings {
+            Settings::Fit(_) => Millis(driver.watch.ended_ms()),
+            _ => now,
+        };
+        let ages = driver.ages_of(memcg, self.as_of);
         let out = match self.policy.asks_for_out() {
-            true => driver.ages_out(memcg, now),
+            true => driver.ages_out(memcg, self.as_of),
             false => AgeHistogram::new(),
         };
         let Back {
@@ -141,38 +150,40 @@ impl Minder {
 
     /// How pages are to leave that were ordered now. The engine offers every page but those of its youngest two generations
     /// ([`Order::most`] at most), and the books know each one's age: generations cannot tell to the look.
-    pub(super) fn how(&self, order: &Order, now: Millis) -> How {
+    pub(super) fn how(&self, order: &Order) -> How {
         How {
-            idle_since: Some(now.since(order.older_than).0),
+            idle_since: Some(self.as_of.since(order.older_than).0),
             dry_run: self.asked.dry_run,
             all: false,
             ..How::default()
         }
     }
 
-    /// What came of an order, and what it took of a processor.
-    pub(super) fn note(&mut self, now: Millis, order: &Order, tally: &mut Tally, took: Duration) {
+    /// What came of an order: of memory, of page cache that went before or would have, and what it took of a processor.
+    pub(super) fn note(
+        &mut self,
+        now: Millis,
+        order: &Order,
+        (tally, dropped): (&mut Tally, Pages),
+        took: Duration,
+    ) {
         while tally.would.len() as u64 > order.most.0 {
             tally.would.pop_last();
         }
         // By the clock, one pass on a busy host counted the others' time as its own work, and what was idle for 100 ms
         // stayed for 15 s.
         self.rest_until = Instant::now() + took * WORK_SHARE;
-        self.orders += 1;
         self.evicted += tally.evicted;
         let pages = tally.evicted + tally.would.len() as u64;
+        // One of which nothing came is asked for again each time.
+        self.orders += u64::from(pages + dropped.0 > 0);
         let is_dry = self.asked.dry_run;
         self.actions.note(now, pages, is_dry, &order.why);
-    }
-
-    /// So much page cache went before, or would have.
-    pub(super) fn note_cache(&mut self, now: Millis, pages: Pages) {
-        let is_dry = self.asked.dry_run;
         if !is_dry {
-            self.dropped += pages.0;
+            self.dropped += dropped.0;
         }
         if let Some(why) = self.asked.settings.why_cache() {
-            self.actions.note(now, pages.0, is_dry, &why);
+            self.actions.note(now, dropped.0, is_dry, &why);
         }
     }
 

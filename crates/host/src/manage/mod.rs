@@ -426,6 +426,7 @@ impl Manager {
     pub fn begin_anew(&mut self) {
         let now = Instant::now();
         (self.young_since, self.next_look) = (Some(now), now);
+        self.driver.watch.forget_peaks();
     }
 
     /// Opens the engine's youngest generation, unless this look did.

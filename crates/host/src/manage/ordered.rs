@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use engine::Millis;
 use engine::machine::Ongoing;
 use engine::policy::Order;
+use engine::{Millis, Pages};
 
 use super::Manager;
 use super::driver::How;
@@ -75,7 +75,7 @@ impl Manager {
         let (Some(mut one), Some(minder)) = (self.ordered.take(), &mut self.minder) else {
             return;
         };
-        minder.note(now, &one.order, &mut one.tally, one.took);
+        minder.note(now, &one.order, (&mut one.tally, Pages(0)), one.took);
         self.add(&one.tally);
         self.tell(&one.tally, &one.order.why.to_string());
     }

@@ -67,6 +67,9 @@ impl Manager {
                 // The host's kill, or one at a limit above, needs none of ours to be met.
                 let is_met = wall.limit_hits().map_or(true, |hits| hits > 0);
                 let why = match self.settings.limits.max {
+                    Limit::Bytes(_) if is_met && self.settings.limits.swap_max != Limit::Max => {
+                        "nothing more could leave (raise --memory-max or --swap-max)"
+                    }
                     Limit::Bytes(_) if is_met => {
                         "nothing more could leave (raise --memory-max, or make swap: `pagetide swap on`)"
                     }
@@ -117,11 +120,32 @@ impl Manager {
         let usage = self.usage();
         stat.push(("current", usage.bytes().0));
         stat.extend(counted.lines());
+        if self.wall.is_some() {
+            self.add_what_left_unseen(&mut stat);
+        }
         // Page cache that nobody maps is not seen: what is told as `file` is mapped.
         let file = engine::Pages(counted.size(LruSize::File));
         stat.push(("file_mapped", file.bytes().0));
-        // What the kernel took before we looked for the first time, the engine never knew.
         stat.push(("swapped", self.driver.watch.swapped_pages().bytes().0));
         Ok(stat)
+    }
+
+    /// At a wall the kernel takes what came between two looks: the engine never knew of it. What is out has left, and by the direct reclaim of whoever met
+    /// the wall. (The story: of a program that had filled its memory at once 6 pages had left, and 12,000 were in swap.)
+    fn add_what_left_unseen(&self, stat: &mut [(&'static str, u64)]) {
+        let of = |stat: &[(&str, u64)], name| {
+            let line = stat.iter().find(|(found, _)| *found == name);
+            line.map_or(0, |(_, count)| *count)
+        };
+        let known = of(stat, "pswpout").saturating_sub(of(stat, "pswpin"));
+        let unseen = self.driver.watch.swapped_pages().0.saturating_sub(known);
+        for (name, count) in stat {
+            if matches!(
+                *name,
+                "pswpout" | "pgsteal" | "pgsteal_anon" | "pgsteal_direct"
+            ) {
+                *count += unseen;
+            }
+        }
     }
 }

@@ -93,6 +93,10 @@ impl Tally {
         if matches!(what, PageOut::Stored | PageOut::Taken | PageOut::Gone) {
             self.evicted += u64::from(what == PageOut::Stored);
             self.stayed.remove(&id);
+            // One that was mapped once more, and has left now. (Of what is unmapped the engine is told that it is gone: that is the same event.)
+            if what != PageOut::Gone {
+                self.unmapped.remove(&id);
+            }
         } else {
             self.stayed.insert(id, (what, self.reading));
         }
@@ -116,5 +120,8 @@ mod tests {
         tally.note_unmapped(MemcgId::FIRST, FolioId(3));
         assert_eq!((tally.kept().busy, tally.kept().shared), (1, 0));
         assert_eq!(tally.evicted, 1);
+        // It was mapped once more, and left.
+        tally.note(MemcgId::FIRST, FolioId(3), PageOut::Stored);
+        assert_eq!((tally.kept().busy, tally.evicted), (0, 2));
     }
 }

@@ -267,6 +267,11 @@ impl Family {
     }
 
     /// Lets a member go.
+    /// How large members were is not told of what they are now.
+    pub fn forget_peaks(&mut self) {
+        self.members.values_mut().for_each(|member| member.peak = 0);
+    }
+
     fn dismiss(&mut self, pid: u32, how: Departure, changes: &mut Changes) {
         let Some(member) = self.members.remove(&pid) else {
             return;

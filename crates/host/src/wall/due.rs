@@ -57,7 +57,7 @@ impl Due {
         if let Some(swap) = self.swap_max.filter(|_| is_next) {
             match wall.set_swap_max(swap) {
                 // More is in swap; what leaves by our hand keeps to it, and the rest comes back or ends.
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+                Err(error) if is_for_a_moment(&error) => {}
                 put => (self.swap_max, swap_max) = (None, put.err()),
             }
         }
@@ -82,17 +82,22 @@ impl Due {
     }
 
     fn put_max(&mut self, wall: &Wall) -> io::Result<()> {
-        let is_over = |max: u64| wall.charged().is_ok_and(|charged| charged > max);
+        let charged = match self.max.flatten().map(|_| wall.charged()) {
+            Some(Ok(charged)) => charged,
+            // Nobody can tell just now: it is asked for at the next measurement.
+            Some(Err(_)) => return Ok(()),
+            None => 0,
+        };
         // Version 1 has both apart by what may be in swap: where one of them waits that cannot be read off them any more.
         if let (Some(Some(_)), None) = (self.max, self.swap_max) {
             self.swap_max = wall.swap_apart().map(Some);
         }
-        if self.max.flatten().is_some_and(is_over) {
+        if self.max.flatten().is_some_and(|max| charged > max) {
             wall.bound(ROOM);
         } else if let Some(max) = self.max {
             match wall.set_max(max) {
                 // It has grown since, and does not stay above that for long: it is reclaimed from.
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+                Err(error) if is_for_a_moment(&error) => {}
                 put => {
                     self.max = None;
                     return put;
@@ -107,9 +112,13 @@ impl Due {
         let Some(goal) = self.high else {
             return Ok(());
         };
-        let charged = match wall.version() {
-            Version::V2 => wall.charged().unwrap_or(0),
-            Version::V1 => 0,
+        // (The story: the host was short of descriptors for a moment, and the kernel was given a limit far below what was in use.)
+        let charged = match (wall.version(), goal) {
+            (Version::V2, Some(_)) => match wall.charged() {
+                Ok(charged) => charged,
+                Err(_) => return Ok(()),
+            },
+            _ => 0,
         };
         let above = goal.filter(|goal| charged > goal.saturating_add(STEP));
         let put = match above {
@@ -127,4 +136,10 @@ impl Due {
         self.high = None;
         put
     }
+}
+
+/// What is over in a moment: it has grown since, a signal came, or the host is short of descriptors or memory.
+fn is_for_a_moment(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, OutOfMemory, ResourceBusy};
+    matches!(error.kind(), Interrupted | OutOfMemory | ResourceBusy)
 }

@@ -53,6 +53,8 @@ pub(super) fn kind(errno: Errno) -> io::ErrorKind {
     match errno {
         Errno::NODEV => io::ErrorKind::NotFound,
         Errno::OPNOTSUPP => io::ErrorKind::Unsupported,
+        // Of the host, or of this process: there is none just now.
+        Errno::MFILE | Errno::NFILE => io::ErrorKind::OutOfMemory,
         errno => io::Error::from(errno).kind(),
     }
 }

@@ -97,7 +97,7 @@ impl Wall {
 
     /// No more than so many bytes beyond what is charged now, unless less is allowed already: nothing is reclaimed for that, and nobody
     /// killed. What the kernel refuses is as it was.
-    pub(super) fn bound(&self, room: u64) {
+    pub fn bound(&self, room: u64) {
         let Ok(charged) = self.charged() else {
             return;
         };
@@ -116,8 +116,13 @@ impl Wall {
         if self.version() == Version::V2 {
             return self.write(V2_MAX, &word(bytes));
         }
-        let _turn = self.turn();
         let before = self.max()?;
+        self.put_max_v1(before, bytes)
+    }
+
+    /// Version 1's, where the one before was this.
+    pub(super) fn put_max_v1(&self, before: Option<u64>, bytes: Option<u64>) -> io::Result<()> {
+        let _turn = self.turn();
         let Some(both) = self.both()? else {
             return self.write(V1_MAX, &word_v1(bytes));
         };
@@ -411,7 +416,11 @@ impl Wall {
     pub fn limit_hits(&self) -> io::Result<u64> {
         const V2_EVENTS: &str = "memory.events.local";
         match self.version() {
-            Version::V1 => self.number("memory.failcnt"),
+            // What meets the limit of memory and swap together is counted there alone.
+            Version::V1 => {
+                let both = self.number("memory.memsw.failcnt").unwrap_or(0);
+                Ok(self.number("memory.failcnt")?.saturating_add(both))
+            }
             Version::V2 => {
                 let count = flat(&self.read(V2_EVENTS)?, "oom");
                 count.ok_or_else(|| self.told(V2_EVENTS, Errno::INVAL))

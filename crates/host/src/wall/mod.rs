@@ -9,6 +9,7 @@
 //! guard ([`guard`]) lifts the limits, and a later start takes it up ([`Wall::left_behind`]).
 
 mod attribute;
+mod close_in;
 mod due;
 mod error;
 mod files;

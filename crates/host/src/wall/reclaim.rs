@@ -27,10 +27,10 @@ const PAGE: u64 = 4096;
 impl Wall {
     /// Has the kernel take about so many bytes out of the group; by how much its charge fell meanwhile.
     /// `swappiness` (0 to 200) says how willingly anonymous memory goes, where the kernel lets it be chosen
-    /// (version 1; version 2 since Linux 6.11). 0 forbids it: where that cannot be said, nothing is asked for.
+    /// (version 1; version 2 since Linux 6.11). 0 forbids it.
     ///
     /// # Errors
-    /// If the kernel cannot (version 2 before Linux 5.19), or the group is gone.
+    /// If the kernel cannot (version 2 before Linux 5.19; without anonymous memory before 6.11: nothing is asked for then), or the group is gone.
     pub fn reclaim(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<u64> {
         let before = self.charged()?;
         match self.version() {
@@ -55,7 +55,7 @@ impl Wall {
         Ok(before)
     }
 
-    fn swappiness(&self) -> io::Result<u8> {
+    pub(super) fn swappiness(&self) -> io::Result<u8> {
         let text = self.read(V1_SWAPPINESS)?;
         let now = number(text.trim_ascii()).and_then(|one| u8::try_from(one).ok());
         now.ok_or_else(|| self.told(V1_SWAPPINESS, Errno::INVAL))
@@ -76,14 +76,14 @@ impl Wall {
     }
 
     /// One step; whether the kernel got all of it.
-    fn ask_v2(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<bool> {
+    pub(super) fn ask_v2(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<bool> {
         const FILE: &str = "memory.reclaim";
         let write = |text: &str| files::write(&self.0.dir, FILE, text);
         let plain = bytes.to_string();
         let done = match swappiness {
             Some(swappiness) => match write(&format!("{plain} swappiness={swappiness}")) {
                 Err(Errno::INVAL) if swappiness > 0 => write(&plain),
-                Err(Errno::INVAL) => return Ok(false),
+                Err(Errno::INVAL) => return Err(self.told(FILE, Errno::OPNOTSUPP)),
                 done => done,
             },
             None => write(&plain),

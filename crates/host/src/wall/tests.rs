@@ -245,6 +245,24 @@ fn who_is_to_come_down_does_not_grow_meanwhile() {
     }
 }
 
+/// (The story: the host was short of descriptors for a moment, nobody could tell what was charged, and a limit far below that was given to the kernel.)
+#[test]
+fn no_limit_is_put_while_nobody_can_tell_what_is_charged() {
+    let files = [("memory.max", "max\n"), ("memory.high", "max\n")];
+    let (_tree, wall) = wall("unread", Version::V2, &files);
+    let limit = Some(Some(100 << 20));
+    let mut due = Due {
+        max: limit,
+        high: limit,
+        ..Due::default()
+    };
+    let refused = due.put(&wall);
+    assert!(refused.max.is_none() && refused.high.is_none());
+    assert_eq!(wall.max().unwrap(), None);
+    assert_eq!(word(&wall.group().dir, "memory.high"), "max");
+    assert!(!due.stands());
+}
+
 /// (The story: memory.high was written at once, and the kernel reclaims in that write what is above: gigabytes, while nobody else was answered.)
 #[test]
 fn memory_high_follows_what_is_used_down() {

@@ -76,6 +76,12 @@ impl Watch {
         self.peak_bytes = self.peak_bytes.max(resident * PAGE);
     }
 
+    /// The target has become another program: how large it was before is not told of it. (The story: `sleep` had a peak of 7 MiB, which was pagetide's.)
+    pub fn forget_peaks(&mut self) {
+        self.peak_bytes = 0;
+        self.family.forget_peaks();
+    }
+
     /// What a reader should know.
     fn add_notes(&self, report: &mut Report) {
         let (count, first) = &self.denied;

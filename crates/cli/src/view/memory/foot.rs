@@ -37,7 +37,10 @@ pub(super) fn looks(report: &Report) -> String {
 pub(super) fn cost(report: &Report) -> String {
     let cost = report.overhead;
     let mut text = format!("CPU {}", clock(cost.cpu_ms));
-    if let Some(per_mille) = cost.cpu_ms.saturating_mul(1000).checked_div(report.wall_ms) {
+    // Of one look there is no time to compare with.
+    if report.walks > 1
+        && let Some(per_mille) = cost.cpu_ms.saturating_mul(1000).checked_div(report.wall_ms)
+    {
         text += &format!(" ({}.{}%)", count(per_mille / 10), per_mille % 10);
     }
     text += &format!(

@@ -1,7 +1,7 @@
 //! The file that keeps the history across restarts.
 //!
-//! Invariant: it is replaced as a whole, so that there is always one that can be read, whenever we are killed; a file that
-//! cannot be used is put aside and told of, and never keeps anybody from serving.
+//! Invariant: it is replaced as a whole, so that there is always one that can be read, whenever we are killed. A history that
+//! cannot be used is put aside and told of, and never keeps anybody from serving; what is no history of ours is nobody's to move.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -16,6 +16,8 @@ use crate::hash::fnv1a;
 
 /// What it begins with. Another number is another format.
 const MAGIC: &[u8] = b"pagetide history 1\n";
+/// What all of ours begin with.
+const OURS: &[u8] = b"pagetide history ";
 /// Length and hash of what follows.
 const HEAD: usize = MAGIC.len() + 16;
 /// The open columns come on top of what is bounded.
@@ -133,14 +135,19 @@ fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// The history of before, if there is one, and what is to be told.
-pub(crate) fn load(path: &Path) -> (History, Option<String>) {
-    let why = match read(path) {
-        Ok(None) => return (History::default(), None),
-        Ok(Some(file)) => match History::decode(&file) {
-            Ok(history) => return (history, None),
-            Err(why) => why.to_owned(),
-        },
-        Err(error) => error.to_string(),
+///
+/// # Errors
+/// Something else is there, or nobody can tell what. (The story: `--history /var/lib/pagetide` renamed that directory, and `/dev/null` the host's.)
+pub(crate) fn load(path: &Path) -> io::Result<(History, Option<String>)> {
+    let Some(file) = read(path)? else {
+        return Ok((History::default(), None));
+    };
+    if !file.is_empty() && !file.starts_with(OURS) {
+        return Err(io::Error::other("it is no history of ours"));
+    }
+    let why = match History::decode(&file) {
+        Ok(history) => return Ok((history, None)),
+        Err(why) => why,
     };
     let aside = beside(path, "bad");
     let place = match fs::rename(path, &aside) {
@@ -151,7 +158,7 @@ pub(crate) fn load(path: &Path) -> (History, Option<String>) {
         "cannot use the history in {}: {why}; {place}, and history begins anew",
         path.display()
     );
-    (History::default(), Some(note))
+    Ok((History::default(), Some(note)))
 }
 
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
@@ -159,6 +166,9 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
     let file = match File::options().read(true).custom_flags(flags).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            return Err(io::Error::other("it is a link: name its target"));
+        }
         opened => opened?,
     };
     let meta = file.metadata()?;

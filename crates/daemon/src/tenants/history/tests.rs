@@ -174,7 +174,7 @@ fn a_restart_goes_on_where_it_ended() {
     let file = path("restart");
     let before = some();
     save(&file, &before.encode()).expect("written");
-    let (mut after, note) = load(&file);
+    let (mut after, note) = load(&file).expect("ours");
     assert_eq!(note, None);
     let now = BEGIN + 4 * 400_000;
     for range in Range::ALL {
@@ -184,7 +184,8 @@ fn a_restart_goes_on_where_it_ended() {
     after.push(&snapshot(now + 10_000, vec![tenant("", PAGE, 9)]));
     let track = after.track(Range::Week, "/", now + 10_000);
     assert_eq!(track.last().map(|moment| moment.ages[0]), Some(2 * PAGE));
-    assert_eq!(load(&path("nowhere")), (History::default(), None));
+    let none = load(&path("nowhere")).expect("nothing is there");
+    assert_eq!(none, (History::default(), None));
     std::fs::remove_file(file).expect("ours");
 }
 
@@ -205,7 +206,7 @@ fn a_file_that_cannot_be_used_is_put_aside_and_told_of() {
         (&changed, "have changed"),
     ] {
         std::fs::write(&file, bytes).expect("written");
-        let (history, note) = load(&file);
+        let (history, note) = load(&file).expect("ours");
         let note = note.expect(why);
         assert_eq!(history, History::default());
         assert!(
@@ -221,12 +222,27 @@ fn a_file_that_cannot_be_used_is_put_aside_and_told_of() {
             std::fs::remove_file(aside)
         })
         .expect("it was put aside");
+}
+
+/// (The story: a directory, a device, a link or anybody's file at the name was renamed, and a history written in its place.)
+#[test]
+fn what_is_no_history_of_ours_stays_as_it_is() {
+    let file = path("other");
+    let refused = |why: &str| {
+        let error = load(&file).expect_err(why).to_string();
+        assert!(error.contains(why), "{error}");
+    };
     std::fs::create_dir(&file).expect("a directory");
-    let (_, note) = load(&file);
-    assert!(note.is_some());
-    let mut aside = file.into_os_string();
-    aside.push(".bad");
-    std::fs::remove_dir(aside).expect("it was put aside");
+    refused("no file");
+    std::fs::remove_dir(&file).expect("it is there still");
+    std::os::unix::fs::symlink("elsewhere", &file).expect("a link");
+    refused("a link");
+    std::fs::remove_file(&file).expect("it is there still");
+    std::fs::write(&file, "root:x:0:0\n").expect("written");
+    refused("no history");
+    let text = std::fs::read_to_string(&file).expect("it is there still");
+    assert_eq!(text, "root:x:0:0\n");
+    std::fs::remove_file(&file).expect("ours");
 }
 
 /// With a hash that is right, too: somebody else's file.

@@ -3,6 +3,8 @@
 //! Invariant: no more than the kernel itself holds for inactive and need not write first. How long a page has been there is an estimate and
 //! says nothing of who reads it; what is read again and again is on the kernel's active list, and stays.
 
+use std::path::{Path, PathBuf};
+
 use engine::memcg::MemcgId;
 use engine::policy::AgeHistogram;
 use engine::{Millis, Pages};
@@ -45,7 +47,12 @@ impl Tenants {
         let asked = ordered.order.cache;
         let mut left = match ordered.cache {
             Some(left) => left,
-            None => self.idle_cache(memcg, asked),
+            None if asked == Pages(0) => 0,
+            None => {
+                // What is protected is counted from what is used now.
+                self.measure_one(memcg);
+                self.idle_cache(memcg, asked)
+            }
         };
         if ordered.how.dry_run {
             (ordered.dropped, left) = (Pages(left / 4096), 0);
@@ -54,13 +61,16 @@ impl Tenants {
             // Version 2 can be told to take nothing else; where it cannot be told, nothing is asked.
             let swappiness = match self.groups.version {
                 Version::V1 => ALMOST,
-                Version::V2 => 0,
+                Version::V2 => {
+                    self.say_if_it_cannot(memcg);
+                    0
+                }
             };
             let got = self.take_cache(memcg, (&mut left, swappiness), pause);
             ordered.dropped.0 += got / 4096;
             ordered.dropping += thread_cpu().saturating_sub(worked);
-            // What is protected is counted from what is used now.
             self.measure_one(memcg);
+            left = left.min(self.driver.machine.unprotected(memcg).bytes().0);
         }
         // Somebody has made one below it meanwhile.
         if left > 0 && !self.is_alone(memcg) {
@@ -70,17 +80,37 @@ impl Tenants {
         left == 0
     }
 
-    /// Whether it has nobody below it, walls of `run` counted: the kernel would take from these, too.
+    /// Says once that no page cache leaves by itself here. (The story: on Debian 12's kernel the key was taken, and nothing came of it, without a word.)
+    fn say_if_it_cannot(&mut self, memcg: MemcgId) {
+        let cannot = |error: std::io::Error| error.kind() == std::io::ErrorKind::Unsupported;
+        let tenant = self.tenants.get(&memcg).filter(|_| !self.said_no_cache);
+        // No page, and the kernel says whether it knows the word.
+        if tenant.is_some_and(|one| one.wall.reclaim(1, Some(0)).is_err_and(cannot)) {
+            self.said_no_cache = true;
+            let what = "page cache stays, whatever `cache-older-than` says: this kernel cannot be told to take nothing else (Linux 6.11 can)";
+            self.act(what.to_owned());
+        }
+    }
+
+    /// Whether the kernel would take from nobody else. Walls of `run` are their managers' at any depth. On version 1 nobody at all may be below: its reclaim
+    /// goes by each group's own swappiness. (The story: of a program with groups of its own the heap left for a policy of page cache.)
     fn is_alone(&self, memcg: MemcgId) -> bool {
-        let dir = self.tenants.get(&memcg).map(|one| &one.wall.group().dir);
-        let folders = dir.into_iter().flat_map(|dir| Wall::folders(dir));
-        let mut names = folders.filter_map(|folder| folder.file_name().map(ToOwned::to_owned));
-        self.below(memcg).len() == 1 && !names.any(|name| Wall::is_of_run(&name))
+        let is_v1 = self.groups.version == Version::V1;
+        let is_another = |dir: &Path| is_v1 || dir.file_name().is_some_and(Wall::is_of_run);
+        let tenant = self.tenants.get(&memcg);
+        let mut dirs: Vec<PathBuf> = tenant.map(|one| one.wall.below()).unwrap_or_default();
+        while let Some(dir) = dirs.pop() {
+            if is_another(&dir) {
+                return false;
+            }
+            dirs.extend(Wall::folders(&dir));
+        }
+        self.below(memcg).len() == 1
     }
 
     /// Of so much of it what the kernel can drop and nobody has used for long, bytes, beyond what is protected.
     fn idle_cache(&self, memcg: MemcgId, asked: Pages) -> u64 {
-        if asked == Pages(0) || !self.is_alone(memcg) {
+        if !self.is_alone(memcg) {
             return 0;
         }
         let unprotected = self.driver.machine.unprotected(memcg);

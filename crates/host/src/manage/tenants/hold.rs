@@ -124,7 +124,7 @@ impl Tenants {
     }
 
     /// Puts limits on its group, as far as the kernel takes them now.
-    fn put_due(&mut self, memcg: MemcgId) {
+    pub(super) fn put_due(&mut self, memcg: MemcgId) {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
@@ -230,9 +230,16 @@ impl Tenants {
         let (ours, mut got) = (tally.evicted, Pages(tally.evicted));
         // Version 1 has its limit lowered for that, and who grows meanwhile may be killed where nothing can be swapped.
         let may_ask = !tally.no_swap || self.groups.version == Version::V2;
-        if may_ask && !Room::is_worth_it(got, most) {
-            got.0 += self.ask_kernel(memcg).0;
-        }
+        let (kernels, is_back) = match may_ask && !Room::is_worth_it(got, most) {
+            true => self.ask_kernel(memcg),
+            false => (Pages(0), false),
+        };
+        let closed = match may_ask {
+            true => self.put_at_once(memcg),
+            false => Pages(0),
+        };
+        // What was taken and is back is no success: it is tried ever more rarely.
+        got.0 += if is_back { 0 } else { kernels.0 } + closed.0;
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
@@ -242,11 +249,11 @@ impl Tenants {
         tenant.room.note(got, most);
         let wait = tenant.room.wait_after((got, most), (usage, left));
         tenant.next_hold = Instant::now() + wait;
-        let name = tenant.path.display().to_string();
+        let (name, pages) = (tenant.path.display().to_string(), tenant.held.add(ours));
         self.say_what_kept(&name, tally);
-        if ours > 0 {
+        if let Some(pages) = pages {
             self.act(format!(
-                "paged out {ours} pages of /{name}: over memory.high, or too near to memory.max"
+                "paged out {pages} pages of /{name}: over memory.high, or too near to memory.max"
             ));
         }
     }

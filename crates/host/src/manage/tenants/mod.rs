@@ -5,7 +5,7 @@
 //! kernel says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time,
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
-//! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`, `host_notes`; `tenant`, `under_way` (reclaims in slices); here the tree and its
+//! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`, `closing`, `host_notes`, `seldom`; `tenant`, `under_way` (reclaims in slices); here the tree and its
 //! clock; `host` (the host's own groups), `pressure`, `protection`; `unmapped` (page cache), `curves`; `cold_cache`, `last_resort`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`,
 //! `ask`, `events`, `reclaim` (what people ask for), `figures` (of all at once).
 
@@ -13,6 +13,7 @@ mod ask;
 mod budget;
 mod by_path;
 mod cache;
+mod closing;
 mod cold_cache;
 mod curves;
 mod events;
@@ -27,6 +28,7 @@ mod policy;
 mod pressure;
 mod protection;
 mod reclaim;
+mod seldom;
 mod tenant;
 mod under_way;
 mod unmapped;
@@ -139,6 +141,8 @@ pub struct Tenants {
     /// When it was said that swap is full, and how the kernel refused to page out when that was said.
     said_no_swap: Option<Instant>,
     said_refused: Option<String>,
+    /// That the kernel cannot be told to drop nothing but page cache was said.
+    said_no_cache: bool,
     /// Groups with our mark that could not be had, each told of once.
     unheld: BTreeSet<PathBuf>,
     /// Who came since somebody asked, by number.
@@ -210,6 +214,7 @@ impl Tenants {
             are_notes_refused: false,
             said_no_swap: None,
             said_refused: None,
+            said_no_cache: false,
             unheld: BTreeSet::new(),
             came: Vec::new(),
             gone: Vec::new(),

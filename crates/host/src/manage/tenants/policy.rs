@@ -110,9 +110,8 @@ impl Tenants {
         let order = measured.and_then(|measured| minder.decide(&mut self.driver, memcg, measured));
         // What was ordered before is done first.
         if let Some(order) = order.filter(|_| !self.is_minded(memcg)) {
-            let now = self.now();
             let ordered = Ordered {
-                how: minder.how(&order, now),
+                how: minder.how(&order),
                 order,
                 began: self.driver.spent().page_out,
                 cache: None,
@@ -150,8 +149,7 @@ impl Tenants {
         let (path, why) = (tenant.path.display().to_string(), ordered.order.why);
         let minded = tenant.minder.as_ref().map(Minder::asked);
         if let Some(minder) = &mut tenant.minder {
-            minder.note(now, &ordered.order, &mut tally, took);
-            minder.note_cache(now, ordered.dropped);
+            minder.note(now, &ordered.order, (&mut tally, ordered.dropped), took);
         }
         let would = tally.would.len();
         self.say_what_kept(&path, &tally);

@@ -16,6 +16,8 @@ use super::super::options::Limits;
 use super::super::room::Room;
 use super::super::stall::Stalls;
 use super::cache::NodeCache;
+use super::closing::{Closing, Resort};
+use super::seldom::Seldom;
 use crate::system::cgroup::Version;
 use crate::wall::{Due, Refused, Wall};
 
@@ -41,8 +43,13 @@ pub(super) struct Tenant {
     pub(super) next_hold: Instant,
     /// How often the kernel was asked in vain to let go of what a disk has taken.
     pub(super) written_asked: u8,
-    /// After which reading the kernel was last asked for what our hand does not get (`last_resort`), and what was used before.
-    pub(super) resort: Option<(u64, Pages)>,
+    /// When the kernel was last asked for what our hand does not get.
+    pub(super) resort: Option<Resort>,
+    /// How what has left for a limit that waits stays away.
+    pub(super) closing: Closing,
+    /// What left for its limits by our hand, and by the kernel's.
+    pub(super) held: Seldom,
+    pub(super) resorted: Seldom,
     /// Limits that the wall is to get when usage is below them.
     pub(super) due: Due,
     /// What its tasks have waited, since somebody asked first.
@@ -115,6 +122,9 @@ impl Tenant {
             next_hold: Instant::now(),
             written_asked: 0,
             resort: None,
+            closing: Closing::default(),
+            held: Seldom::default(),
+            resorted: Seldom::default(),
             due: Due::default(),
             stalls: None,
             is_reported: false,
@@ -207,6 +217,7 @@ impl Tenant {
             Limit::Max => None,
         };
         let [high, max, swap_max] = self.asked;
+        (self.resort, self.closing) = (None, Closing::default());
         self.due = Due {
             high: high.then(|| of(self.limits.high)),
             max: max.then(|| of(self.limits.max)),

@@ -16,11 +16,8 @@ use super::super::driver::How;
 use super::super::options::Ask;
 use super::super::pause::Pause;
 use super::super::tally::Tally;
-use super::Tenants;
+use super::{SLICE, Tenants};
 use crate::watch::WatchError;
-
-/// A slice where nobody waits: then limits are looked at, and the socket.
-const SLICE: Duration = Duration::from_millis(20);
 
 /// A reclaim that somebody asked for.
 #[derive(Debug)]

@@ -234,13 +234,19 @@ impl Tenants {
     }
 }
 
-/// Has the kernel drop page cache of a group step by step, until it is time to give way; how many bytes went. `left` is what is still to go then:
+/// Has the kernel reclaim from a group step by step, until it is time to give way; how many bytes went. `left` is what is still to go then:
 /// nothing, where the kernel finds hardly any more.
-pub(super) fn drop_in_steps(wall: &Wall, left: &mut u64, swappiness: u8, pause: &Pause) -> u64 {
+pub(super) fn drop_in_steps(
+    wall: &Wall,
+    left: &mut u64,
+    swappiness: impl Into<Option<u8>>,
+    pause: &Pause,
+) -> u64 {
+    let swappiness = swappiness.into();
     let mut got = 0;
     while *left > 0 {
         let step = (*left).min(STEP);
-        let dropped = wall.reclaim(step, Some(swappiness)).unwrap_or(0).min(step);
+        let dropped = wall.reclaim(step, swappiness).unwrap_or(0).min(step);
         got += dropped;
         *left = if dropped < step / 4 { 0 } else { *left - step };
         if pause.is_due() {

@@ -1,0 +1,204 @@
+//! Page cache of tenants: what a policy has leave, and what nothing may take.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use e2e::guard::Run;
+use e2e::page_cache::{file, read_by, reading};
+use e2e::pagetide;
+use e2e::sleeper::Sleeper;
+use e2e::temp::{TempDir, serial};
+use e2e::tenants::{Tree, configuration};
+use e2e::wait;
+use e2e::zram::Swap;
+
+const MIB: u64 = 1 << 20;
+/// What anything here may take beside a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+/// The story: much of what a compile is charged for is page cache that nobody reads again, and policies left all of it.
+#[test]
+fn cold_page_cache_leaves_where_a_policy_asks_for_it() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let (folder, other) = (TempDir::new(), TempDir::new());
+    let policy =
+        |more| format!("{{ by = \"cold-age\", older-than = \"1s\", every = \"1s\"{more} }}");
+    let text = format!(
+        "age-every = \"500ms\"\npolicy = {}\n[tenants.\"keeps\"]\npolicy = {}\n",
+        policy(", cache-older-than = \"2s\""),
+        policy("")
+    );
+    let config = configuration(&folder, &text);
+    let tree = Tree::serve(&["--config", &config]);
+    tree.make("drops");
+    let sleepers = ["drops", "keeps"].map(|name| Sleeper::start(tree.inside(name), 16));
+    read_by(&tree, "drops", &file(&folder, 64));
+    read_by(&tree, "keeps", &file(&other, 64));
+    let cache = |name| tree.of_kernel(name, "total_cache");
+    // The kernel sums its counters every two seconds, and a few hundred pages are another's: of the file those that `dd` found under writeback.
+    let has_its_cache = || cache("keeps") >= 60 * MIB;
+    wait::until("it has read all", SOON, has_its_cache);
+    wait::until("it is dropped", SOON, || cache("drops") < 8 * MIB);
+    wait::until("it is said", SOON, || {
+        tree.said()
+            .contains("pages of files that nobody maps, of /drops: there for 2s")
+    });
+    wait::until(
+        "the other has its cache",
+        Duration::from_secs(3),
+        has_its_cache,
+    );
+    assert!(!tree.said().contains("nobody maps, of /keeps"));
+    for sleeper in &sleepers {
+        wait::until("its memory leaves as ever", SOON, || {
+            sleeper.status("VmSwap") > 8 * MIB
+        });
+        let _ = sleeper.touch();
+    }
+}
+
+/// Two stories: page cache and then as much of the heap left below what was protected, and of a `run` inside a tenant the policy of that took the cache.
+#[test]
+fn cold_page_cache_is_no_way_around_protection_or_a_run_inside() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let (folder, other) = (TempDir::new(), TempDir::new());
+    let ages = "older-than = \"3s\", every = \"3s\", cache-older-than = \"3s\"";
+    let text = format!("age-every = \"500ms\"\npolicy = {{ by = \"cold-age\", {ages} }}\n");
+    let config = configuration(&folder, &text);
+    let tree = Tree::serve(&["--config", &config]);
+    tree.make("low");
+    tree.write("low/memory.low", "80m");
+    let _kept = Sleeper::start(tree.inside("low"), 64);
+    read_by(&tree, "low", &file(&folder, 64));
+    // One with a wall of its own inside: page cache there is its manager's affair.
+    tree.make("outer");
+    let data = file(&other, 64);
+    let script = format!("{}; echo read; exec sleep 100", reading(&data));
+    let own = pagetide::run(&["--memory-max", "512M"], &Run::new(["sh", "-c", &script]));
+    let inner = own.under(tree.inside("outer")).start();
+    wait::until("it has read", SOON, || inner.stdout().contains("read"));
+    let _outer = Sleeper::start(tree.inside("outer"), 16);
+    let cache = |name| tree.of_kernel(name, "total_cache");
+    wait::until("its cache goes", SOON, || cache("low") < 32 * MIB);
+    let begin = std::time::Instant::now();
+    while begin.elapsed() < Duration::from_secs(8) {
+        let used = tree.number("low/memory.current");
+        assert!(
+            used >= 72 * MIB,
+            "{used} bytes are left of the 80 MiB that are protected"
+        );
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(cache("outer") >= 60 * MIB, "{} bytes", cache("outer"));
+}
+
+/// (The story: of a program that had made groups of its own the heap left, in use or not, for a policy of page cache: the kernel goes by each group's own
+/// swappiness. And a `run` in such a group lost its cache.)
+#[test]
+fn cold_page_cache_is_no_way_into_groups_that_a_program_has_made() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let (folder, other) = (TempDir::new(), TempDir::new());
+    let ages = "older-than = \"1h\", every = \"1s\", cache-older-than = \"2s\"";
+    let text = format!("age-every = \"500ms\"\npolicy = {{ by = \"cold-age\", {ages} }}\n");
+    let tree = Tree::serve(&["--config", &configuration(&folder, &text)]);
+    tree.make("ci");
+    let job = tree.group("ci").join("job");
+    std::fs::create_dir(&job).expect("the kernel makes it");
+    let enter = format!("echo $$ > {}/cgroup.procs", job.display());
+    let data = file(&folder, 64);
+    let script = format!("{enter}; {}; echo read; exec sleep 600", reading(&data));
+    let _ci = Sleeper::start(tree.inside("ci"), 4);
+    let inside = Run::new(["sh", "-c", &script])
+        .under(tree.inside("ci"))
+        .start();
+    wait::until("it has read", SOON, || inside.stdout().contains("read"));
+    let cache = || tree.of_kernel("ci", "total_cache");
+    wait::until("its cache is counted", SOON, || cache() >= 60 * MIB);
+    // That of a tenant with nobody below it goes meanwhile, twice.
+    tree.make("plain");
+    // (Of a tenant in which nobody is, it stays.)
+    let _plain = Sleeper::start(tree.inside("plain"), 4);
+    for _ in 0..2 {
+        read_by(&tree, "plain", &file(&other, 64));
+        let plain = || tree.of_kernel("plain", "total_cache");
+        // (The kernel sums its counters every two seconds.)
+        wait::until("it is counted", SOON, || plain() >= 60 * MIB);
+        let gone = wait::poll(SOON, || (plain() < 8 * MIB).then_some(()));
+        assert!(gone.is_some(), "{} bytes: {}", plain(), tree.said());
+    }
+    assert!(cache() >= 60 * MIB, "{} bytes: {}", cache(), tree.said());
+    drop(inside);
+    wait::until("nobody is in it", SOON, || {
+        std::fs::remove_dir(&job).is_ok()
+    });
+}
+
+/// What a removed tenant had read is its parent's, and leaves when that is asked to give; so does that of others, of each.
+#[test]
+fn page_cache_of_all_and_of_a_removed_tenant_can_be_had() {
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    let folders = [TempDir::new(), TempDir::new(), TempDir::new()];
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    for (name, folder) in ["a", "b", "c"].iter().zip(&folders) {
+        tree.make(name);
+        read_by(&tree, name, &file(folder, 24));
+    }
+    let cache = || tree.of_kernel("", "total_cache");
+    wait::until("nobody is left in it", SOON, || {
+        std::fs::remove_dir(tree.at("a")).is_ok()
+    });
+    assert!(cache() > 64 * MIB, "{} bytes: some went with it", cache());
+    tree.write("memory.reclaim", "40m");
+    let left = cache();
+    assert!((24 * MIB..36 * MIB).contains(&left), "{left} bytes stayed");
+    let _ = tree.try_write("memory.reclaim", "64m");
+    assert!(cache() < 8 * MIB, "{} bytes stayed", cache());
+}
+
+/// A file in memory that is removed in `Drop`.
+struct InMemory(std::path::PathBuf);
+
+impl Drop for InMemory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Old files in tmpfs are told with page cache, and cannot be dropped: what is old leaves, not what was read just now in their stead.
+#[test]
+fn young_page_cache_stays_while_old_files_in_tmpfs_cannot_be_dropped() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let name = format!("pagetide-e2e-{}", std::process::id());
+    let in_memory = InMemory(std::path::Path::new("/dev/shm").join(name));
+    let folder = TempDir::new();
+    let data = file(&folder, 32);
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    tree.make("a");
+    tree.write("a/memory.workingset.refresh_interval", "N0=500");
+    let script = format!("head -c 48M /dev/zero > {}", in_memory.0.display());
+    let words = ["sh", "-c", &script].map(str::to_owned);
+    let made = Run::new(tree.inside("a").into_iter().chain(words)).finish(SOON);
+    assert!(made.status.success(), "{}", made.stderr);
+    let sleeper = Sleeper::start(tree.inside("a"), 64);
+    std::thread::sleep(Duration::from_secs(3));
+    read_by(&tree, "a", &data);
+    // By then its size is told, as is that of the others.
+    wait::until("it is known", SOON, || {
+        let text = tree.read("a/memory.workingset.page_age");
+        let words = text.split_whitespace();
+        let files = words.filter_map(|word| word.strip_prefix("file=")?.parse::<u64>().ok());
+        files.sum::<u64>() > 74 * MIB
+    });
+    let _ = tree.try_write("a/memory.reclaim", "32m");
+    let of_files = tree.of_kernel("a", "total_cache") - tree.of_kernel("a", "total_shmem");
+    let out = sleeper.status("VmSwap");
+    assert!(
+        of_files > 28 * MIB && out > 24 * MIB,
+        "{of_files} bytes of files are left, {out} are out"
+    );
+}
