@@ -4,6 +4,7 @@
 //! lives for the call, and gives the kernel's error number back as [`io::Error`].
 
 mod start;
+mod turn;
 
 use std::ffi::CString;
 use std::io;
@@ -16,6 +17,7 @@ pub use start::{
     Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found,
     is_ignored, take_child_signal,
 };
+pub use turn::run_before_others;
 
 /// The process (0 if our pid namespace has no number for it) and the user at the other end of a Unix socket, as of its connect (unix(7),
 /// SO_PEERCRED). (The library's wrapper takes a pid to be never 0.)

@@ -199,6 +199,9 @@ impl Served {
     /// report. If the target can no longer be read, it is let go, and `Err` beside the report says why.
     pub fn stay(mut self, watcher: &mut dyn Watcher) -> (Report, Result<(), Error>) {
         let ended = self.work(watcher);
+        if ended.is_ok() {
+            self.manager.look_once_more();
+        }
         self.manager.end_work();
         let mut report = self.manager.report();
         report.notes.extend(self.notes);

@@ -448,6 +448,14 @@ impl Manager {
         self.read()
     }
 
+    /// Before the last report: of one look there are no ages. (The story: `attach --for 2s` had watched for no time at all.)
+    pub fn look_once_more(&mut self) {
+        if self.driver.readings() == 1 && !self.finished() {
+            // Who cannot be read any more is told as it was.
+            let _ = self.look_if_worth_it();
+        }
+    }
+
     /// What is out and old enough goes on to a disk, if it is time.
     fn demote(&mut self, has_looked: bool) {
         let Some((demoter, age)) = &mut self.demoter else {

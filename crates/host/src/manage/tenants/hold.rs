@@ -78,6 +78,7 @@ impl Tenants {
         let has_wall = memcg != MemcgId::ROOT || self.budget_of_host().is_none();
         let used = self.tenants.get(&memcg).map(|tenant| self.used(tenant));
         self.put_due(memcg);
+        self.say_what_left(memcg, 0);
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return IDLE_MAX;
         };
@@ -249,12 +250,22 @@ impl Tenants {
         tenant.room.note(got, most);
         let wait = tenant.room.wait_after((got, most), (usage, left));
         tenant.next_hold = Instant::now() + wait;
-        let (name, pages) = (tenant.path.display().to_string(), tenant.held.add(ours));
+        let name = tenant.path.display().to_string();
         self.say_what_kept(&name, tally);
-        if let Some(pages) = pages {
-            self.act(format!(
-                "paged out {pages} pages of /{name}: over memory.high, or too near to memory.max"
-            ));
+        self.say_what_left(memcg, ours);
+    }
+
+    /// Says what has left for its limits, of which so much just now, if it is time.
+    fn say_what_left(&mut self, memcg: MemcgId, ours: u64) {
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return;
+        };
+        if let Some(pages) = tenant.held.add(ours) {
+            let path = tenant.path.display();
+            let what = format!(
+                "paged out {pages} pages of /{path}: over memory.high, or too near to memory.max"
+            );
+            self.act(what);
         }
     }
 }
