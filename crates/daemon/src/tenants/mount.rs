@@ -124,11 +124,11 @@ fn forget_stale(notifier: &Notifier, stale: &Receiver<(INodeNo, OsString)>) {
     }
 }
 
-/// Whether the tree can be mounted at a directory, as far as that can be told before: nothing stands there. A killed one's mount is taken away.
+/// Checks that the tree can be mounted at a directory, as far as that can be told before: nothing stands there. A killed one's mount is taken away.
 ///
 /// # Errors
 /// There is no such directory, or somebody else's mount.
-pub(super) fn is_a_place(at: &Path) -> Result<(), Error> {
+pub(super) fn check_mount_point(at: &Path) -> Result<(), Error> {
     // A killed one's mount answers nothing any more, but for what the kernel keeps of it; below it there may be another's.
     while rustix::fs::statfs(at).is_err_and(|errno| errno == Errno::NOTCONN) {
         if unmount(at, UnmountFlags::DETACH).is_err() {
@@ -171,7 +171,7 @@ pub(super) fn is_a_place(at: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Mounts the tree at a directory, which is a place for it ([`is_a_place`]).
+/// Mounts the tree at a directory, which is a place for it ([`check_mount_point`]).
 ///
 /// # Errors
 /// FUSE cannot be had.

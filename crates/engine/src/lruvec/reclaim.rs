@@ -1,4 +1,6 @@
 //! Isolation and what becomes of isolated pages, with their accounts.
+//!
+//! Invariant: `off_list` counts the pages that are present and on no list.
 
 use super::Lruvec;
 use crate::folio::{FolioId, FolioType};

@@ -1,4 +1,5 @@
-//! The three phases one by one, for whoever pages out by itself, and aging without reclaim.
+//! Aging without reclaim, and the three phases one by one. The phases are for tests and the bench `touch`: host and
+//! simulator reclaim through [`crate::Memory`].
 
 use super::{Machine, ReclaimRequest};
 use crate::folio::{FolioId, FolioType};

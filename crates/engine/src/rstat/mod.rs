@@ -350,8 +350,8 @@ impl Rstat {
     }
 
     /// Changes noted for `id` since its last flush.
-    #[must_use]
-    pub fn stats_updates(&self, id: GroupId) -> u64 {
+    #[cfg(test)]
+    fn stats_updates(&self, id: GroupId) -> u64 {
         self.thresholds.updates(id.index())
     }
 

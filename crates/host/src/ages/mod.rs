@@ -89,7 +89,6 @@ pub struct Ages {
     costs: Costs,
     /// Address spaces that were read in this round: processes may share one (vfork, CLONE_VM).
     read: BTreeSet<u64>,
-    rounds: u64,
     /// The machine's count of pages moved, at the beginning of this round.
     moved: u64,
     /// The time between this round and the one before.
@@ -131,7 +130,6 @@ impl Ages {
             pauses,
             costs: Costs::default(),
             read: BTreeSet::new(),
-            rounds: 0,
             moved: 0,
             apart: Duration::ZERO,
             may_spare_files: false,
@@ -238,12 +236,6 @@ impl Ages {
         self.costs
     }
 
-    /// Rounds until now.
-    #[must_use]
-    pub fn rounds(&self) -> u64 {
-        self.rounds
-    }
-
     /// Begins a round at this time, with the machine's count of pages moved: all but `members` are forgotten, and each of these is
     /// to be looked at before [`Ages::end_round`].
     pub fn begin_round(
@@ -325,7 +317,6 @@ impl Ages {
     /// All were looked at.
     pub fn end_round(&mut self) {
         self.books.end_round();
-        self.rounds += 1;
     }
 
     /// Device numbers are learned anew where what is known may be of a file system that is gone.

@@ -23,13 +23,11 @@ use super::waits::Waits;
 use super::{Manager, room};
 use crate::system::cgroup::Version;
 use crate::system::family::Target;
-use crate::system::{Groups, Identity, Kind};
+use crate::system::{Groups, Identity, Kind, own_cpu};
 use crate::wall::Wall;
-use crate::watch::{WatchError, own_cpu};
+use crate::watch::WatchError;
 
-/// Most pages that one measurement asks for: then usage is measured again.
-const AT_ONCE: u64 = 8192;
-/// Most page cache that one measurement has the kernel drop, pages: some milliseconds.
+/// Most page cache that one measurement has the kernel drop, pages: some milliseconds, in one call that nothing interrupts.
 const CACHE_AT_ONCE: u64 = 4096;
 /// Holding limits gives way to looks and questions after so long.
 const HOLD_MAX: Duration = Duration::from_millis(50);
@@ -38,8 +36,6 @@ const HOLD_MAX: Duration = Duration::from_millis(50);
 /// of the program itself, read in a moment ago: it was thrown out and read again, and sqlite in half its memory took a
 /// sixth longer.
 const PREFERRED: u64 = 16;
-/// The swappiness by which the kernel takes hardly any anonymous memory.
-const CACHE_ALONE: u8 = 1;
 /// While it is preferred, it is asked this often whether there is any.
 const PREFERRED_PAUSE: Duration = Duration::from_millis(20);
 
@@ -164,7 +160,7 @@ impl Manager {
                 return Ok(pause.min(most));
             }
             self.look_if_worth_it()?;
-            let most = Pages(pages.0.min(AT_ONCE));
+            let most = Pages(pages.0.min(room::PAGES_PER_MEASUREMENT));
             let tally = self.reclaim_with(Take::Pages(most, ScanReason::Direct));
             self.tell(
                 &tally,
@@ -202,7 +198,7 @@ impl Manager {
             return true;
         };
         let most = Pages(wanted.0.min(CACHE_AT_ONCE));
-        let got = wall.reclaim(most.bytes().0, Some(CACHE_ALONE));
+        let got = wall.reclaim(most.bytes().0, Some(room::CACHE_FIRST_SWAPPINESS));
         let got = Pages(got.unwrap_or(0) / 4096);
         let is_worth_it = room::Room::is_worth_it(got, most);
         if is_worth_it {
@@ -220,7 +216,7 @@ impl Manager {
         match (wall, self.usual_swappiness) {
             // On version 2 there is no such setting, and nothing is changed.
             (Some(wall), None) if prefer => {
-                self.usual_swappiness = wall.set_swappiness(CACHE_ALONE).ok()
+                self.usual_swappiness = wall.set_swappiness(room::CACHE_FIRST_SWAPPINESS).ok()
             }
             (Some(wall), Some(usual)) if !prefer => {
                 let _ = wall.set_swappiness(usual);

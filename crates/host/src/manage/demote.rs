@@ -23,7 +23,7 @@ use crate::swap::{SwapError, Tier, slots};
 use crate::system::Proc;
 
 /// Asking goes on for so long at a time. Whoever else wants the engine waits for that, and before it for the reading of all places.
-const SLICE: Duration = Duration::from_millis(20);
+const WRITE_BACK_SLICE: Duration = Duration::from_millis(20);
 /// Pages that are chosen at once: to read where they are takes some milliseconds.
 const AT_ONCE: Pages = Pages(512);
 /// Pages whose places in swap are read once more together, right before they are asked for.
@@ -150,7 +150,7 @@ impl Demoter {
             }
         }
         // Not before: in the guest reading alone took longer, and one page was written a turn.
-        let end = Instant::now() + SLICE;
+        let end = Instant::now() + WRITE_BACK_SLICE;
         placed.sort_unstable();
         for batch in placed.chunks(BATCH) {
             // Once more, right before: what was there may be back in use by now, and another page in its place.

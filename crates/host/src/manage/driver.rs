@@ -26,8 +26,8 @@ use super::record::{Recorder, Recording};
 use super::spent::Spent;
 use super::tally::Tally;
 use crate::ages::{Listener, MemoryKind};
-use crate::system::{Identity, Proc, thread_cpu};
-use crate::watch::{Watch, WatchError, own_cpu};
+use crate::system::{Identity, Proc, own_cpu, thread_cpu};
+use crate::watch::{Watch, WatchError};
 
 /// Pages that the engine isolates at a time: some milliseconds of paging out.
 pub(super) const BATCH: usize = 2048;

@@ -84,6 +84,11 @@ const LOOKS_APART: Duration = Duration::from_millis(200);
 /// moment that never comes.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 
+/// What people are told where the wall could not get the limit of swap, and why.
+pub fn swap_max_unkept(why: &dyn std::fmt::Display) -> String {
+    format!("the kernel's own reclaim does not keep to --swap-max: {why}")
+}
+
 /// What was done until now.
 #[derive(Clone, Debug, Default)]
 struct Sums {
@@ -359,9 +364,7 @@ impl Manager {
             ));
         }
         if let Some(error) = refused.swap_max {
-            self.act(format!(
-                "the kernel's own reclaim does not keep to --swap-max: {error}"
-            ));
+            self.act(swap_max_unkept(&error));
         }
     }
 

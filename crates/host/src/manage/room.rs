@@ -25,6 +25,12 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_m
 /// After reclaims that got next to nothing; twice as long after each further one, up to 32 times.
 const IN_VAIN: Duration = Duration::from_millis(100);
 
+/// Most pages that one measurement asks for: then usage is measured again.
+pub(super) const PAGES_PER_MEASUREMENT: u64 = 8192;
+/// The swappiness by which the kernel takes page cache first, and hardly any anonymous memory: of that the engine decides. Not 0: on version 1 the
+/// limit is lowered for a moment, and a program that met it with no cache left to drop would be killed.
+pub(super) const CACHE_FIRST_SWAPPINESS: u8 = 1;
+
 /// Pages that usage grows by between two measurements for reclaim to be worth another try.
 const GREW: u64 = 256;
 

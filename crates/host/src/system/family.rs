@@ -1,7 +1,7 @@
 //! The processes of a target, kept up to date by events and by looks at `/proc`.
 //!
 //! Invariant: a member is one [`Identity`], given as new once and as gone once. Threads of the kernel
-//! and those that were told to [`Family::leave`] (ourselves first) are never members. With complete
+//! and we ourselves are never members. With complete
 //! events the family is exact; looks alone miss processes that live between two of them, and may
 //! lose descendants whose parents did ([`Family::maybe_missed`]).
 
@@ -170,28 +170,13 @@ impl Family {
         })
     }
 
-    /// Leaves a process out from now on; its children are not left out with it.
-    pub fn leave(&mut self, pid: u32) {
-        self.left.insert(pid);
-        self.heard.remove(&pid);
-        self.covered = false;
-    }
-
     /// Brings the family up to date. With events that are complete, only processes that they name
-    /// are read; else all are.
+    /// are read; else all are. `listed`: who is in the control group, where somebody else has just listed that.
     ///
     /// # Errors
     /// If `/proc` or the control group cannot be read. A target that is gone is no error: its members
     /// are.
-    pub fn update(&mut self, events: Option<&mut Events>) -> Result<Changes, Error> {
-        self.update_listed(events, None)
-    }
-
-    /// The same, where somebody else has just listed who is in the control group.
-    ///
-    /// # Errors
-    /// As [`Family::update`].
-    pub fn update_listed(
+    pub fn update(
         &mut self,
         events: Option<&mut Events>,
         listed: Option<Vec<u32>>,
@@ -266,12 +251,12 @@ impl Family {
         self.members.insert(stat.pid, member);
     }
 
-    /// Lets a member go.
     /// How large members were is not told of what they are now.
     pub fn forget_peaks(&mut self) {
         self.members.values_mut().for_each(|member| member.peak = 0);
     }
 
+    /// Lets a member go.
     fn dismiss(&mut self, pid: u32, how: Departure, changes: &mut Changes) {
         let Some(member) = self.members.remove(&pid) else {
             return;

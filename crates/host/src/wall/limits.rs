@@ -280,28 +280,6 @@ impl Wall {
         }
     }
 
-    /// The least hard limit of all groups above it that can be seen, and that holds whatever ours is.
-    #[must_use]
-    pub fn limits_above(&self) -> Option<u64> {
-        let mount = &self.0.groups.mount;
-        let above = self.0.group.dir.ancestors().skip(1);
-        let above: Vec<&Path> = above.take_while(|dir| dir.starts_with(mount)).collect();
-        let file = match self.version() {
-            Version::V1 => V1_MAX,
-            Version::V2 => V2_MAX,
-        };
-        let seen = above
-            .iter()
-            .filter_map(|dir| limit(&read_path(&dir.join(file)).ok()??));
-        // Version 1 sums up those that a container's mount hides, too.
-        let hidden = (self.version() == Version::V1)
-            .then(|| read_path(&above.first()?.join("memory.stat")).ok()?)
-            .flatten()
-            .and_then(|text| flat(&text, "hierarchical_memory_limit"))
-            .filter(|bytes| *bytes < UNLIMITED);
-        seen.chain(hidden).chain(self.0.ceiling.max).min()
-    }
-
     /// All that counts to it now, page cache and kernel memory too: the counter that the limit is held
     /// against, with up to 64 pages a processor that are reserved and not yet used. The first group of version 2 has no such
     /// counter: there it is the sum of what is counted by kind.

@@ -6,11 +6,12 @@
 use engine::Millis;
 
 use super::bins::Bins;
-use super::{Watch, group, kernel, own_cpu, source};
+use super::{Watch, group, kernel, source};
 use crate::ages::Hidden;
 use crate::report::{Ended, KernelSays, Overhead, Process, Reaccess, Report, Unknown};
 use crate::system::Identity;
 use crate::system::family::Target;
+use crate::system::own_cpu;
 
 const PAGE: u64 = 4096;
 

@@ -29,9 +29,9 @@ use crate::ages::{Ages, Pauses};
 use crate::report::{AgeSource, Curve, Report};
 use crate::system::events::Events;
 use crate::system::family::{Departure, Family, Target};
-use crate::system::thread_cpu;
 use crate::system::vmstat::has_multi_gen;
 use crate::system::{Filesystems, Group, Groups, Identity, Mapping, Proc, Vmstat};
+use crate::system::{own_cpu, thread_cpu};
 
 use curve::Seen;
 pub use error::WatchError;
@@ -111,8 +111,8 @@ pub struct Watch {
     finished: bool,
 }
 
-/// Who is watched is a process, with all its threads.
-fn is_no_thread(proc: &Proc, target: &Target) -> Result<(), WatchError> {
+/// Refuses a target that is a thread: who is watched is a process, with all its threads.
+fn refuse_thread(proc: &Proc, target: &Target) -> Result<(), WatchError> {
     let Target::Descendants(pid) = *target else {
         return Ok(());
     };
@@ -134,7 +134,7 @@ impl Watch {
     pub fn open(settings: Settings) -> Result<Watch, WatchError> {
         let own = own::Own::prepared(settings.own_process);
         let proc = Proc::system()?;
-        is_no_thread(&proc, &settings.target)?;
+        refuse_thread(&proc, &settings.target)?;
         let chosen = source::choose(settings.source)
             .map_err(|(what, hint)| WatchError::missing(what, hint))?;
         let mut notes = chosen.notes;
@@ -390,7 +390,7 @@ impl Watch {
     /// `/proc` cannot be read.
     pub fn follow(&mut self) -> Result<(), WatchError> {
         let (worked, listed) = (thread_cpu(), self.listed.take());
-        let changes = self.family.update_listed(self.events.as_mut(), listed)?;
+        let changes = self.family.update(self.events.as_mut(), listed)?;
         let worked = thread_cpu().saturating_sub(worked);
         self.follow_next = Instant::now() + worked * FOLLOW_SHARE;
         self.finished = self.family.members().next().is_none()
@@ -453,9 +453,4 @@ fn exit_code(status: u32) -> i32 {
     let (code, signal) = (status >> 8 & 0xff, status & 0x7f);
     let shown = if signal == 0 { code } else { 128 + signal };
     i32::try_from(shown).unwrap_or(i32::MAX)
-}
-
-/// Processor time of ours.
-pub(crate) fn own_cpu() -> Duration {
-    pagetables::cpu_time(std::process::id()).unwrap_or_default()
 }

@@ -11,15 +11,13 @@ use engine::memcg::MemcgId;
 use engine::{Pages, ScanReason};
 
 use super::super::IDLE_MAX;
-use super::super::room::{Room, Wanted};
+use super::super::room::{PAGES_PER_MEASUREMENT, Room, Wanted};
 use super::super::tally::Tally;
 use super::Tenants;
 use super::under_way::Why;
 use crate::system::cgroup::Version;
 
-/// Most pages that one measurement asks for: then usage is measured again.
-const AT_ONCE: u64 = 8192;
-/// Most page cache that one measurement has the kernel drop, pages.
+/// Most page cache that one measurement has the kernel drop, pages. Twice as much as of one target: it goes in steps, and ends after a slice.
 const CACHE_AT_ONCE: u64 = 8192;
 /// The kernel is asked so many times in a row to let go of what a disk has taken, and does not yet.
 const WRITTEN_ASKED: u8 = 20;
@@ -116,7 +114,7 @@ impl Tenants {
         let why = Why::Limit {
             usage,
             left: wanted.left,
-            most: Pages(pages.0.min(AT_ONCE)),
+            most: Pages(pages.0.min(PAGES_PER_MEASUREMENT)),
             has_wall,
         };
         self.set_out(memcg, why);

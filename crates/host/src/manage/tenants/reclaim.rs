@@ -11,9 +11,10 @@ use rustix::io::Errno;
 
 use super::super::options::{Ask, Reclaimed};
 use super::super::pause::Pause;
+use super::super::room::CACHE_FIRST_SWAPPINESS;
 use super::super::tally::Tally;
 use super::under_way::{Asked, Why};
-use super::unmapped::{ALMOST, LEAST, drop_in_steps};
+use super::unmapped::{LEAST, drop_in_steps};
 use super::{SLICE, Tenants};
 use crate::system::cgroup::Version;
 use crate::wall::Wall;
@@ -77,7 +78,7 @@ impl Tenants {
         let is_strict = asked.swappiness == Some(Swappiness::FILE_ONLY);
         match self.groups.version {
             Version::V2 if is_strict => 0,
-            _ => ALMOST,
+            _ => CACHE_FIRST_SWAPPINESS,
         }
     }
 

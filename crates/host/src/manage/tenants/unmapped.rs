@@ -11,6 +11,7 @@ use engine::memcg::MemcgId;
 use rustix::io::Errno;
 
 use super::super::pause::Pause;
+use super::super::room::CACHE_FIRST_SWAPPINESS;
 use super::cache::NodeCache;
 use super::tenant::Tenant;
 use super::{SLICE, Tenants};
@@ -22,9 +23,6 @@ pub(super) const LEAST: u64 = 1 << 20;
 /// How much page cache the kernel may drop of a group, as the group tells it: for limits all that nobody maps, and what was asked for by name comes
 /// from what need not be written first.
 pub(super) type Told = fn(&Wall) -> io::Result<u64>;
-/// How willingly anonymous memory goes for it: of that the engine decides. Not 0: on version 1 the limit is lowered for a moment, and a program that
-/// met it with no cache left to drop would be killed.
-pub(super) const ALMOST: u8 = 1;
 /// So much is asked of it at a time, bytes: a few milliseconds, as long as nothing is to be written.
 const STEP: u64 = 8 << 20;
 
@@ -130,7 +128,8 @@ impl Tenants {
         let (most, mut got) = (most.bytes().0, 0);
         for (spare, id) in self.who_drops(memcg, Wall::cache_unmapped) {
             if let Ok(tenant) = self.tenant(id) {
-                got += drop_in_steps(&tenant.wall, &mut spare.min(most - got), ALMOST, &pause);
+                let mut left = spare.min(most - got);
+                got += drop_in_steps(&tenant.wall, &mut left, CACHE_FIRST_SWAPPINESS, &pause);
             }
             if got >= most || pause.is_due() {
                 break;
