@@ -255,7 +255,7 @@ fn no_limit_is_put_while_nobody_can_tell_what_is_charged() {
     let refused = due.put(&wall);
     assert!(refused.max.is_none() && refused.high.is_none());
     assert_eq!(wall.max().unwrap(), None);
-    assert_eq!(word(&wall.group().dir, "memory.high"), "max");
+    assert_eq!(word(&wall.group().dir, "memory.high"), "max\n");
     assert!(!due.stands());
 }
 
