@@ -16,12 +16,13 @@ use crate::sys::uninterrupted;
 const PAGE_NS: f64 = 60.0;
 /// Cost of the call itself and of a mapping without pages, nanoseconds.
 const CALL_NS: f64 = 50_000.0;
-/// What is left of a measurement after each clearing that was not tried for it: a much too long one is tried again later than one that
-/// was hardly too long.
+/// Factor by which each measurement decays when a clearing is not tried because it would take too long, so that it is
+/// tried again some time: later, the longer it was.
 const FORGET: f64 = 0.9;
 /// So many measurements are kept.
 const KEPT: usize = 6;
-/// A clearing of fewer pages says what a call costs, and of a page nothing that is less than what is foreseen of any.
+/// Clearings of fewer pages are dominated by the cost of the call: what they say of a page counts as [`PAGE_NS`] at
+/// least.
 const FEW: u64 = 4096;
 
 /// Which mappings are cleared: the kernel tells them apart by whether they are of a file, memory files and

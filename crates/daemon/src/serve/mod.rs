@@ -84,7 +84,8 @@ fn asides(unbound: Option<Error>, best_effort: bool, notes: &mut Vec<String>) ->
     }
 }
 
-/// Refuses a target that somebody manages. `run`'s own manager has that process before it has become its program; whoever attaches comes second.
+/// Refuses a target that somebody manages. `run`'s own manager has that process before it has become its program;
+/// whoever attaches comes second.
 fn refuse_if_managed(chosen: &Chosen, wants_wall: bool) -> Result<(), Error> {
     let find = match wants_wall {
         true => crate::control::find,

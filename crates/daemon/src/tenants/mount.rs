@@ -124,7 +124,8 @@ fn forget_stale(notifier: &Notifier, stale: &Receiver<(INodeNo, OsString)>) {
     }
 }
 
-/// Checks that the tree can be mounted at a directory, as far as that can be told before: nothing stands there. A killed one's mount is taken away.
+/// Checks that the tree can be mounted at a directory, as far as that can be told before: nothing stands there. A
+/// killed one's mount is taken away.
 ///
 /// # Errors
 /// There is no such directory, or somebody else's mount.

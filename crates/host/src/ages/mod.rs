@@ -48,10 +48,12 @@ const SEVERAL_MAX: usize = 64;
 /// And their entries: some twenty milliseconds of one processor.
 const SEVERAL_ENTRIES_MAX: u64 = 256 << 10;
 
-/// What is known of device numbers is forgotten so often: those of overlays, tmpfs and the like are given to another file system as soon as theirs is
-/// gone. (The story: after some days of containers, overlays and shared memory were taken for devices and not read at all.)
+/// How long a device number (st_dev) is taken for the same file system: the kernel gives the number of an unmounted
+/// overlay or tmpfs to the next mount. (The story: after some days of containers, overlays and shared memory were taken
+/// for devices and not read at all.)
 const NUMBERS_KEPT: Duration = Duration::from_secs(10);
-/// And where somebody is new: who is read once and sleeps for good would keep what was taken for its file system.
+/// The same when the round has a new process: one that is read once and then sleeps would keep the wrong kind of memory
+/// for ever.
 const NUMBERS_KEPT_OF_NEW: Duration = Duration::from_secs(1);
 
 /// What became of one process in a round.

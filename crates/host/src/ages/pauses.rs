@@ -16,9 +16,9 @@ const BUSY: Duration = Duration::from_millis(5);
 const BUSY_PART: u32 = 500;
 /// The part of the interval for which a program without faults is held at most.
 const QUIET_PART: u32 = 50;
-/// One that sleeps is held for this long at least: for 3 GiB.
+/// A sleeping process may be held for at least this long, enough to clear 3 GiB: nobody waits.
 const REST: Duration = Duration::from_millis(50);
-/// None of these parts counts as longer than this.
+/// Upper bound of every hold that is computed from the interval.
 const QUIET_MAX: Duration = Duration::from_millis(250);
 
 /// The bounds of a watch.

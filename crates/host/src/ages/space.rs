@@ -1,8 +1,9 @@
 //! One address space from round to round.
 //!
-//! Invariant: `trusted` is true only of a part of which every accessed bit that the last reading saw set
-//! was cleared after it; then a bit that is set now was set since. And of one that did nothing since then: what is set there was
-//! set before. Where the books know since when, that stays; else it is told as set now, which makes no page older than it is.
+//! Invariant: a part (anonymous memory, or files) is `trusted` in two cases only. Either every bit that the last
+//! reading found set was cleared after it: a set bit was set since. Or the process did nothing since before that
+//! reading: a set bit was set before it, and the books keep the age that they have of it, or take it for set now, which
+//! makes no page older than it is.
 
 use std::time::Duration;
 

@@ -158,8 +158,9 @@ impl Word {
             return Word(set);
         }
         if look.accessed && look.spared && left_set && self.0 & UNKNOWN_BEFORE == 0 {
-            // As young as may be, but not used again; what several map of which one alone was spared may count or not. (The story: a page
-            // of a file that was used once counted as used again at each early look.)
+            // The age becomes 0, but the page does not count as used again: the bit may be the one that the last
+            // reading told. A frame that several processes map, of which one was spared, may be counted or not. (The
+            // story: a page of a file that was used once counted as used again at each early look.)
             return Word(set & !LAST | now);
         }
         if look.accessed && (look.trusted || !left_set) {

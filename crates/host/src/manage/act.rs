@@ -27,7 +27,8 @@ use crate::system::{Groups, Identity, Kind, own_cpu};
 use crate::wall::Wall;
 use crate::watch::WatchError;
 
-/// Most page cache that one measurement has the kernel drop, pages: some milliseconds, in one call that nothing interrupts.
+/// Most page cache that one measurement has the kernel drop, pages: some milliseconds, in one call that nothing
+/// interrupts.
 const CACHE_AT_ONCE: u64 = 4096;
 /// Holding limits gives way to looks and questions after so long.
 const HOLD_MAX: Duration = Duration::from_millis(50);
@@ -190,8 +191,9 @@ impl Manager {
         }
     }
 
-    /// Where no wall does (a limit below what is in use takes its place later, and version 1 has no memory.high), the kernel is asked to drop
-    /// page cache that nobody maps. Whether there is nothing for the engine to do; it is to take what hardly any cache went for.
+    /// Asks the kernel to drop page cache that nobody maps, if no limit on the wall makes it do so (a lowered limit
+    /// waits until usage is below it; version 1 has no memory.high). True if the wall does so, if there is nobody to
+    /// ask, or if enough went for now; false if hardly any went: then the engine takes all that is wanted.
     fn drop_cache(&mut self, wanted: Pages) -> bool {
         let may = !self.is_walled() && !self.settings.dry_run;
         let Some(wall) = self.wall.clone().filter(|_| may) else {

@@ -162,8 +162,10 @@ impl Kernel<'_> {
         drop(near);
         self.verify((memcg, owner), &leaving, &addresses, outcome);
         self.note_out((memcg, owner), &leaving, outcome);
-        // What waits for its list is taken off by a call from the processor where it does: that of the process (the story: twenty pages that
-        // had come in for one that then slept stayed for as long), or, of what the first try put back, the one that it was made from.
+        // A page that waits in a processor's lru_add batch is not isolated by MADV_PAGEOUT, but a call on that
+        // processor drains the batch. So we try from the processor where the process ran last, then from ours, whose
+        // batch has what the first try put back. (The story: twenty pages that had come in for a process that then
+        // slept stayed for as long.)
         for is_last in [true, false] {
             leaving.retain(|one| outcome[one.page.1] == PageOut::Busy);
             if leaving.is_empty() || is_near {
@@ -289,8 +291,8 @@ impl Kernel<'_> {
         self.tally.took += begin.elapsed();
     }
 
-    /// Of those that need swap no more than it has room for: a page without becomes active in the kernel's lists. (The story: without
-    /// swap no page of a file left either.)
+    /// Drops from `leaving` the pages that need swap beyond what is free: the kernel makes a page that finds no swap
+    /// active. Pages that need none stay in `leaving`. (The story: without swap no page of a file left either.)
     fn bound_by_swap(&mut self, leaving: &mut Vec<Leaving>, outcome: &mut [PageOut]) {
         let free = self.proc.swap_free_pages().unwrap_or(0);
         let mut free = usize::try_from(free).unwrap_or(usize::MAX);
@@ -328,9 +330,11 @@ impl Kernel<'_> {
         self.tally.took += begin.elapsed();
     }
 
-    /// Asks the tables what has left, and the kernel why the rest has not. A page of a file that is to be written first has no entry any more and stays,
-    /// as may one of shared memory: the engine has nothing more to ask for, and people are told that it is busy. (The stories: 32 MiB of a file that a
-    /// program had written by its mapping were told as out, and all of it was in memory; told to the engine as busy, they ended its reclaim by age.)
+    /// Reads the entries again: a page without one has left; of the others the kernel is asked why they stay. A dirty
+    /// page of a file, or of shared memory, may be unmapped and stay in the page cache: the engine forgets it
+    /// ([`PageOut::Gone`]), and people are told that it is busy. (The stories: 32 MiB of a file that a program had
+    /// written by its mapping were told as out, and all of it was in memory; told to the engine as busy, they ended its
+    /// reclaim by age.)
     fn verify(
         &mut self,
         (memcg, owner): (MemcgId, Owner),

@@ -17,7 +17,8 @@ use super::Tenants;
 use super::under_way::Why;
 use crate::system::cgroup::Version;
 
-/// Most page cache that one measurement has the kernel drop, pages. Twice as much as of one target: it goes in steps, and ends after a slice.
+/// Most page cache that one measurement has the kernel drop, pages. Twice as much as of one target: it goes in steps,
+/// and ends after a slice.
 const CACHE_AT_ONCE: u64 = 8192;
 /// The kernel is asked so many times in a row to let go of what a disk has taken, and does not yet.
 const WRITTEN_ASKED: u8 = 20;
@@ -165,8 +166,10 @@ impl Tenants {
         Some(wait)
     }
 
-    /// The same of what a disk has taken, which stands on the lists of anonymous memory: the preference for files spares it. What is being written is
-    /// asked for once more, a few times. (The story: on version 1 all of a tenant went to the disk for a `memory.high` that a part was over.)
+    /// Asks the kernel to free clean swap cache, pages whose copy on a disk is written: they are on the anonymous
+    /// lists, so asking for page cache misses them. Pages that are still being written are asked for again,
+    /// [`WRITTEN_ASKED`] times at most. (The story: on version 1 all of a tenant went to the disk for a `memory.high`
+    /// that a part was over.)
     fn hold_by_written(&mut self, memcg: MemcgId, wanted: Wanted, most: Pages) -> Option<Duration> {
         if !self.driver.watch.proc().has_slow_swap() {
             return None;

@@ -1,8 +1,9 @@
 //! Page cache of tenants that nobody maps: it counts as bytes of files, and leaves by the kernel's hand.
 //!
-//! Invariant: it is watched where somebody asks for reports, or a policy for its age, nowhere else. It is taken from tenants with nobody below them, and beyond what is
-//! protected of them: the kernel, which takes it, knows nothing of that (version 1), and goes by each group's own swappiness there. From one with others
-//! below it where none of these is protected, and there is no other way.
+//! Invariants: the cache of a tenant is measured only where somebody asks for its reports, or its policy goes by the
+//! cache's age. The kernel, not the engine, drops it, and on version 1 the kernel knows no protection, and goes by each
+//! group's own swappiness: so we ask it of leaf tenants, for no more than what exceeds their protection. We ask it of a
+//! tenant with children as the last resort, and only if none of these is protected.
 
 use std::io;
 
@@ -151,7 +152,8 @@ impl Tenants {
             let one = self.tenants.get(id).filter(|one| one.of_host == of_host);
             one.is_some_and(|one| one.is_protected() || self.has_others_below(one))
         };
-        // At last what it has read itself, and what those left who are gone: the kernel takes that of all below it, so not where any of it is to stay.
+        // The target itself comes last: its own cache, and what removed children left. Asked of the target, the kernel
+        // takes from its whole subtree, so we ask only if nobody below is protected.
         if all.len() > 1 && !all.iter().skip(1).any(is_kept) {
             found.extend(
                 self.spare_cache(target, target, told)
@@ -161,8 +163,9 @@ impl Tenants {
         found
     }
 
-    /// How much such cache one has below another, bytes and as it is `told`, beyond what is protected of it and of those between them. None of a group that is not
-    /// ours to take from, or that is gone.
+    /// How many bytes of unmapped cache the kernel may drop of tenant `id` when `target` is over its limit: what `told`
+    /// measures, but no more than what exceeds the protection of `id` and of each tenant between it and `target`.
+    /// `None` if the group is gone, or not ours to reclaim.
     pub(super) fn spare_cache(&self, target: MemcgId, id: MemcgId, told: Told) -> Option<u64> {
         self.may_change(id).ok()?;
         let own = self.tenants.get(&id)?;
