@@ -144,7 +144,7 @@ impl Books {
 
     /// Takes some records of a chunk out of the books; `told` gets each.
     pub(super) fn drop_records(&mut self, id: u32, gone: u64, mut told: impl FnMut(Word)) {
-        self.settle();
+        self.flush_run();
         let Some(chunk) = self.frames.chunk(id) else {
             return;
         };

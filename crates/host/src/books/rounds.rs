@@ -48,7 +48,7 @@ impl Books {
     pub fn end_round(&mut self) {
         assert!(self.open, "a round ends once");
         let now = self.time.now();
-        self.settle();
+        self.flush_run();
         for id in 0..self.frames.ids() {
             let Some(chunk) = self.frames.chunk(id) else {
                 continue;

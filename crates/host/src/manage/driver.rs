@@ -194,7 +194,7 @@ impl Driver {
     /// reclaim by age goes by the books, which nothing has to be moved for. (The story: each look moved every page of all who slept.)
     pub(super) fn age(&mut self, memcg: MemcgId, now: Millis) {
         let generations = self.machine.lruvec(memcg).multi_gen();
-        if generations.is_some_and(LruGen::is_settled) {
+        if generations.is_some_and(LruGen::is_all_oldest) {
             return;
         }
         let worked = own_cpu();

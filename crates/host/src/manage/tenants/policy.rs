@@ -56,7 +56,7 @@ impl Tenants {
             }
         }
         // Where this cannot be now, the next look tries again (`note_caches`).
-        let _ = self.settle_cache(memcg);
+        let _ = self.update_cache_watch(memcg);
         // What came back before is none of this policy's.
         match asked {
             Some(_) => self.driver.keep_back(memcg),

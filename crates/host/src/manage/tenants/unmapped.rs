@@ -34,14 +34,14 @@ impl Tenants {
     /// ENODEV.
     pub fn watch_cache(&mut self, memcg: MemcgId) -> Result<(), Errno> {
         self.set_reported(memcg, true);
-        self.settle_cache(memcg)
+        self.update_cache_watch(memcg)
     }
 
     /// Nobody asks for reports any more.
     pub fn forget_cache(&mut self, memcg: MemcgId) {
         self.set_reported(memcg, false);
         // Nothing is read for that.
-        let _ = self.settle_cache(memcg);
+        let _ = self.update_cache_watch(memcg);
     }
 
     fn set_reported(&mut self, memcg: MemcgId, is_reported: bool) {
@@ -51,7 +51,7 @@ impl Tenants {
     }
 
     /// Begins to watch it, or ends that, as reports and its policy ask.
-    pub(super) fn settle_cache(&mut self, memcg: MemcgId) -> Result<(), Errno> {
+    pub(super) fn update_cache_watch(&mut self, memcg: MemcgId) -> Result<(), Errno> {
         let tenant = self.tenant(memcg)?;
         let is_asked = tenant.is_reported || tenant.asks_for_cache();
         if is_asked == tenant.cache.is_some() {
@@ -74,7 +74,7 @@ impl Tenants {
         let all: Vec<MemcgId> = self.tenants.keys().copied().collect();
         for memcg in &all {
             // One that could not be read when it was asked for; nothing is read where nothing has changed.
-            let _ = self.settle_cache(*memcg);
+            let _ = self.update_cache_watch(*memcg);
         }
         self.note_caches_of(&all);
     }
