@@ -72,7 +72,7 @@ enum Step {
     /// Nothing: what became of it is known.
     Is(Looked),
     /// It did nothing.
-    Rest,
+    Slept,
     /// It is to be read.
     Read(Box<Job>),
 }
@@ -286,12 +286,12 @@ impl Ages {
         identities: &[Identity],
         listener: &mut dyn Listener,
     ) -> Vec<(Identity, Looked)> {
-        let (mut small, mut alone, mut resting) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut small, mut alone, mut asleep) = (Vec::new(), Vec::new(), Vec::new());
         let (mut looked, mut ids) = (Vec::new(), BTreeSet::new());
         for &identity in identities {
             match self.sort_out(identity) {
                 Step::Is(what) => looked.push((identity, what)),
-                Step::Rest => resting.push(identity),
+                Step::Slept => asleep.push(identity),
                 // Two that share an address space are read one after the other: what the first took is not there for the second.
                 Step::Read(job) if job.is_small() && ids.insert(job.space.id) => small.push(*job),
                 Step::Read(job) => alone.push(*job),
@@ -304,8 +304,8 @@ impl Ages {
         }
         self.share_company(read);
         // After who shares their memory and did something.
-        for identity in resting {
-            self.rest(identity);
+        for identity in asleep {
+            self.keep_asleep(identity);
             looked.push((identity, Looked::Done));
         }
         for (identity, what) in &looked {
@@ -358,15 +358,15 @@ impl Ages {
         let Ok(Some(resident)) = self.reader.proc.resident(identity.pid) else {
             return Step::Is(Looked::Gone);
         };
-        let mut has_rested = false;
+        let mut slept = false;
         if let Some(space) = self.spaces.get_mut(&identity) {
-            has_rested = space.has_rested(cpu, self.moved);
+            slept = space.used_no_cpu(cpu, self.moved);
             // What was left for the kernel is cleared by the look that clears files, though nothing was done since: else all of it would be young
             // whenever the process wakes.
             let is_left = space.spared && !self.spares_files;
-            if has_rested && space.slept(resident) && !is_left && !space.is_due_at_rest() {
-                space.at_most = self.pauses.at_rest();
-                return Step::Rest;
+            if slept && space.is_same_size(resident) && !is_left && !space.is_due_asleep() {
+                space.at_most = self.pauses.asleep();
+                return Step::Slept;
             }
         }
         let stat = match self.reader.proc.stat(identity.pid) {
@@ -389,12 +389,12 @@ impl Ages {
             identity,
             space,
             now,
-            has_rested,
+            slept,
         }))
     }
 
     /// It did nothing: its pages grow older.
-    fn rest(&mut self, identity: Identity) {
+    fn keep_asleep(&mut self, identity: Identity) {
         if let Some(space) = self.spaces.get(&identity) {
             self.read.insert(space.id);
             self.books.keep(space.owner);

@@ -125,7 +125,7 @@ impl<'a> Teller<'a> {
             owner: self.before.owner,
             mapping,
             trusted: self.before.trusted[part_of(mapping.kind) as usize],
-            rested: self.before.rested,
+            slept: self.before.slept,
             spared: self.before.spared && part_of(mapping.kind) == Part::File,
             hidden: self.before.hidden,
             has_recency: has_recency(self.advised, mapping),
@@ -207,7 +207,7 @@ impl<'a> Teller<'a> {
             accessed: entry.is_accessed(),
             hidden: self.before.hidden || self.before.taken || entry.is_vague(),
             trusted: self.before.trusted[part],
-            rested: self.before.rested,
+            slept: self.before.slept,
             spared: self.before.spared && part == Part::File as usize,
         }
     }

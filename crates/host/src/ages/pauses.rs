@@ -17,7 +17,7 @@ const BUSY_PART: u32 = 500;
 /// The part of the interval for which a program without faults is held at most.
 const QUIET_PART: u32 = 50;
 /// A sleeping process may be held for at least this long, enough to clear 3 GiB: nobody waits.
-const REST: Duration = Duration::from_millis(50);
+const ASLEEP_MIN: Duration = Duration::from_millis(50);
 /// Upper bound of every hold that is computed from the interval.
 const QUIET_MAX: Duration = Duration::from_millis(250);
 
@@ -48,8 +48,8 @@ impl Pauses {
     }
 
     /// The bound for a process that does nothing at all, which is tried ever less often.
-    pub(super) fn at_rest(&self) -> Duration {
-        (self.interval / QUIET_PART).clamp(REST, QUIET_MAX)
+    pub(super) fn asleep(&self) -> Duration {
+        (self.interval / QUIET_PART).clamp(ASLEEP_MIN, QUIET_MAX)
     }
 
     /// The bound for a process that was like `before` at the last look, `apart` ago, and is like `now`. One that is

@@ -28,7 +28,7 @@ pub(super) struct Job {
     /// What it is like before the reading: what is accessed meanwhile is read in the next round.
     pub(super) now: Kept,
     /// It did nothing since before the last reading.
-    pub(super) has_rested: bool,
+    pub(super) slept: bool,
 }
 
 impl Job {
@@ -86,9 +86,9 @@ impl Reader {
         let space = &mut job.space;
         space.look_for_devices(&self.proc, pid);
         let is_ours = self.source.grain() == Grain::None || space.claim(job.identity);
-        space.begin_reading(job.has_rested);
-        let at_most = match job.has_rested {
-            true => bounds.pauses.at_rest(),
+        space.begin_reading(job.slept);
+        let at_most = match job.slept {
+            true => bounds.pauses.asleep(),
             false => bounds.pauses.at_most(space.kept, job.now, bounds.apart),
         };
         space.at_most = at_most;

@@ -43,7 +43,7 @@ pub(super) struct Before {
     /// Of each part that is cleared by itself: a bit that is set was set since the last look.
     pub(super) trusted: [bool; 2],
     /// It did nothing since before the last reading: what is set was set then.
-    pub(super) rested: bool,
+    pub(super) slept: bool,
     /// The last reading left bits of files set: what is set may have been told by it.
     pub(super) spared: bool,
 }
@@ -76,10 +76,10 @@ pub struct Space {
     registered: bool,
     has_devices: bool,
     rounds: u32,
-    /// Rounds in which it had rested, since it was read last for another reason than that.
-    rests: u32,
+    /// Rounds in which it had slept, since it was read last for another reason than that.
+    rounds_asleep: u32,
     /// It did nothing since before the last reading, and is read again all the same.
-    rested: bool,
+    slept: bool,
     /// Its bits of files were left set by the last reading.
     pub(super) spared: bool,
     /// We took bits since the last reading.
@@ -107,8 +107,8 @@ impl Space {
             registered: false,
             has_devices: false,
             rounds: 0,
-            rests: 0,
-            rested: false,
+            rounds_asleep: 0,
+            slept: false,
             spared: false,
             taken: false,
             take_from: 0,
@@ -135,7 +135,7 @@ impl Space {
             hidden: self.is_hidden(),
             taken: self.taken,
             trusted: self.trusted,
-            rested: self.rested,
+            slept: self.slept,
             spared: self.spared,
         }
     }
@@ -188,33 +188,33 @@ impl Space {
 
     /// Whether it did nothing since the last reading, and so had no page fault either; memory may have been taken from it
     /// all the same. What a secondary MMU does needs no processor time of the process.
-    pub(super) fn has_rested(&self, cpu: Duration, moved: u64) -> bool {
+    pub(super) fn used_no_cpu(&self, cpu: Duration, moved: u64) -> bool {
         let is_same = self.kept.cpu == cpu && self.kept.moved == moved;
         self.rounds > 0 && !self.is_hidden() && is_same
     }
 
-    /// It has rested once more: whether it is read all the same, and its bits cleared, for they were left set when it did
+    /// It has slept once more: whether it is read all the same, and its bits cleared, for they were left set when it did
     /// something last. That is tried ever less often. (The story: of what a program had used right before it slept nothing left, for ever.)
-    pub(super) fn is_due_at_rest(&mut self) -> bool {
-        self.rests = self.rests.saturating_add(1);
+    pub(super) fn is_due_asleep(&mut self) -> bool {
+        self.rounds_asleep = self.rounds_asleep.saturating_add(1);
         let is_left = |why: &Option<Hidden>| matches!(why, Some(Hidden::Stall(_)));
-        self.rests.is_power_of_two() && self.not_cleared.iter().any(is_left)
+        self.rounds_asleep.is_power_of_two() && self.not_cleared.iter().any(is_left)
     }
 
-    /// It is about to be read, and did nothing since before the last reading (`has_rested`): a bit that is set was set then. So
+    /// It is about to be read, and did nothing since before the last reading ([`Space::used_no_cpu`]): a bit that is set was set then. So
     /// what it tells is known, and no page looks older than it is; nor does one count as used again.
-    pub(super) fn begin_reading(&mut self, has_rested: bool) {
+    pub(super) fn begin_reading(&mut self, slept: bool) {
         self.was_not_cleared = self.not_cleared;
-        self.rested = has_rested;
-        if has_rested {
+        self.slept = slept;
+        if slept {
             self.trusted = [true; 2];
         } else {
-            self.rests = 0;
+            self.rounds_asleep = 0;
         }
     }
 
-    /// Whether nothing was taken from one that rested.
-    pub(super) fn slept(&self, resident: u64) -> bool {
+    /// Whether nothing was taken from one that slept.
+    pub(super) fn is_same_size(&self, resident: u64) -> bool {
         self.kept.resident == resident
     }
 
@@ -283,16 +283,16 @@ mod tests {
     /// (The story: a process of which bits were left set, as it took faults, and which then slept for good, was never read again:
     /// what it had used last was unknown for ever, and stayed.)
     #[test]
-    fn who_rests_with_bits_set_is_read_again_ever_less_often() {
+    fn who_sleeps_with_bits_set_is_read_again_ever_less_often() {
         let mut space = Space::new(crate::books::Books::new(0).add_owner().expect("the first"));
-        let due = |space: &mut Space| (0..20).filter(|_| space.is_due_at_rest()).count();
+        let due = |space: &mut Space| (0..20).filter(|_| space.is_due_asleep()).count();
         assert_eq!(due(&mut space), 0, "all is cleared");
         space.begin_reading(false);
         space.not_cleared[0] = Some(Hidden::Stall(Duration::from_millis(9)));
         assert_eq!(due(&mut space), 5, "1, 2, 4, 8, 16");
         space.begin_reading(true);
         assert!(
-            space.is_trusted() && space.before().rested,
+            space.is_trusted() && space.before().slept,
             "nothing was accessed since the last reading"
         );
         space.not_cleared[0] = None;

@@ -150,7 +150,7 @@ mod tests {
                 .identity(),
             space: Space::new(books.add_owner().expect("few")),
             now: Kept::default(),
-            has_rested: false,
+            slept: false,
         };
         children.iter().map(job).collect()
     }
@@ -206,7 +206,7 @@ mod tests {
                     identity: crate::system::Identity { pid: 1, started: 0 },
                     space,
                     now: Kept::default(),
-                    has_rested: false,
+                    slept: false,
                 }
             };
             entries.iter().map(job).collect()

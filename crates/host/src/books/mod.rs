@@ -73,7 +73,7 @@ pub struct Look {
     /// Accesses may leave no bit (a secondary MMU): an accessed bit that is clear says nothing.
     pub hidden: bool,
     /// Its process did nothing since before the last reading: if the bit is set, it was set then.
-    pub rested: bool,
+    pub slept: bool,
     /// The reading before left the bit as it was: if it is set, and was then, it was set in the same interval.
     pub spared: bool,
 }

@@ -152,7 +152,7 @@ impl Word {
         debug_assert!(self.last() <= now, "accessed in a round to come");
         let set = if look.accessed { self.0 | BIT } else { self.0 };
         let left_set = self.0 & BIT_BEFORE != 0;
-        if look.accessed && look.rested && self.0 & UNKNOWN_BEFORE == 0 {
+        if look.accessed && look.slept && self.0 & UNKNOWN_BEFORE == 0 {
             // As old as it was told to be when the bit was seen set first. (The story: it counted as used again each time that a sleeping
             // program was read, and policies learned from it that what is so old is used.)
             return Word(set);

@@ -42,7 +42,7 @@ pub(super) struct Minder {
     policy: Policy,
     asked: Asked,
     /// Nothing is ordered before.
-    rest_until: Instant,
+    paused_until: Instant,
     orders: u64,
     /// When pages were as old as it was shown last.
     as_of: Millis,
@@ -58,7 +58,7 @@ impl Minder {
         Minder {
             policy: Policy::new(asked.settings, now),
             asked,
-            rest_until: Instant::now(),
+            paused_until: Instant::now(),
             orders: 0,
             as_of: now,
             evicted: 0,
@@ -84,8 +84,8 @@ impl Minder {
     /// How long until it wants to be shown something; none for at the next look.
     pub(super) fn due_in(&self, now: Millis) -> Option<Duration> {
         let due = self.policy.due()?;
-        let rest = self.rest_until.saturating_duration_since(Instant::now());
-        Some(Duration::from_millis(due.since(now).0).max(rest))
+        let pause = self.paused_until.saturating_duration_since(Instant::now());
+        Some(Duration::from_millis(due.since(now).0).max(pause))
     }
 
     /// Whether it is to be shown something now, right after a look or not.
@@ -145,7 +145,7 @@ impl Minder {
             usage: measured.usage,
             is_dry: self.asked.dry_run,
         });
-        order.filter(|_| Instant::now() >= self.rest_until)
+        order.filter(|_| Instant::now() >= self.paused_until)
     }
 
     /// How pages are to leave that were ordered now. The engine offers every page but those of its youngest two generations
@@ -172,7 +172,7 @@ impl Minder {
         }
         // By the clock, one pass on a busy host counted the others' time as its own work, and what was idle for 100 ms
         // stayed for 15 s.
-        self.rest_until = Instant::now() + took * WORK_SHARE;
+        self.paused_until = Instant::now() + took * WORK_SHARE;
         self.evicted += tally.evicted;
         let pages = tally.evicted + tally.would.len() as u64;
         // One of which nothing came is asked for again each time.

@@ -17,7 +17,7 @@ pub(super) const OLD: Look = Look {
     accessed: false,
     trusted: true,
     hidden: false,
-    rested: false,
+    slept: false,
     spared: false,
 };
 /// Accessed since the last reading.
@@ -25,7 +25,7 @@ pub(super) const YOUNG: Look = Look {
     accessed: true,
     trusted: true,
     hidden: false,
-    rested: false,
+    slept: false,
     spared: false,
 };
 /// The bit is set, and nobody cleared it before.
@@ -33,7 +33,7 @@ pub(super) const LEFT: Look = Look {
     accessed: true,
     trusted: false,
     hidden: false,
-    rested: false,
+    slept: false,
     spared: false,
 };
 /// The bit is clear, and does not say anything.
@@ -41,13 +41,13 @@ pub(super) const HIDDEN: Look = Look {
     accessed: false,
     trusted: true,
     hidden: true,
-    rested: false,
+    slept: false,
     spared: false,
 };
 
 /// The bit is set, and was when its process, which did nothing since, was read last.
-pub(super) const RESTED: Look = Look {
-    rested: true,
+pub(super) const SLEPT: Look = Look {
+    slept: true,
     ..YOUNG
 };
 

@@ -232,7 +232,7 @@ fn was_left(look: Look, before: Option<State>) -> bool {
 
 /// A bit that was set at the last reading already, of a page whose age was known then.
 fn was_told(look: Look, before: Option<State>) -> bool {
-    look.accessed && look.rested && before.is_none_or(|state| state.known)
+    look.accessed && look.slept && before.is_none_or(|state| state.known)
 }
 
 fn judge(before: Option<State>, looks: &[Look], now: usize) -> State {

@@ -105,7 +105,7 @@ impl World {
         let (trusted, busy) = (self.dice.percent(70), self.dice.below(100));
         let (space, file) = (&self.spaces[&owner], self.dice.percent(5));
         let hidden = space.hidden && self.dice.percent(80);
-        let rested = trusted && self.dice.percent(10);
+        let slept = trusted && self.dice.percent(10);
         // A look spares all that it reads, or none.
         let spared = self.naive.times.len().is_multiple_of(4);
         for (&frame, &huge) in &space.maps {
@@ -117,7 +117,7 @@ impl World {
                 accessed,
                 trusted,
                 hidden,
-                rested,
+                slept,
                 spared,
             };
             let class =
