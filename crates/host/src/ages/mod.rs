@@ -39,7 +39,7 @@ pub use page::MemoryKind;
 use page::{Teller, ranges};
 pub use pauses::Pauses;
 use reader::{Begun, Bounds, Job, Reader};
-use space::Kept;
+use space::Activity;
 pub use space::Space;
 use together::{Next, Read};
 
@@ -51,10 +51,10 @@ const SEVERAL_ENTRIES_MAX: u64 = 256 << 10;
 /// How long a device number (st_dev) is taken for the same file system: the kernel gives the number of an unmounted
 /// overlay or tmpfs to the next mount. (The story: after some days of containers, overlays and shared memory were taken
 /// for devices and not read at all.)
-const NUMBERS_KEPT: Duration = Duration::from_secs(10);
+const DEVICE_NUMBERS_TTL: Duration = Duration::from_secs(10);
 /// The same when the round has a new process: one that is read once and then sleeps would keep the wrong kind of memory
 /// for ever.
-const NUMBERS_KEPT_OF_NEW: Duration = Duration::from_secs(1);
+const DEVICE_NUMBERS_TTL_OF_NEW: Duration = Duration::from_secs(1);
 
 /// What became of one process in a round.
 #[derive(Debug)]
@@ -197,7 +197,7 @@ impl Ages {
     /// The next round reads this process even if it slept: what is told of it has changed.
     pub fn read_again(&mut self, identity: Identity) {
         if let Some(space) = self.spaces.get_mut(&identity) {
-            space.keep(Kept::default());
+            space.note_activity(Activity::default());
         }
     }
 
@@ -325,8 +325,8 @@ impl Ages {
     fn forget_numbers(&mut self, members: &[Identity]) {
         let is_new = |one: &Identity| !self.spaces.contains_key(one);
         let kept = match members.iter().any(is_new) {
-            true => NUMBERS_KEPT_OF_NEW,
-            false => NUMBERS_KEPT,
+            true => DEVICE_NUMBERS_TTL_OF_NEW,
+            false => DEVICE_NUMBERS_TTL,
         };
         if self.numbers.elapsed() < kept {
             return;
@@ -378,7 +378,7 @@ impl Ages {
             let why = io::Error::other("more processes than can be watched");
             return Step::Is(Looked::Denied(why));
         };
-        let now = Kept {
+        let now = Activity {
             cpu,
             resident,
             faults: stat.minor_faults + stat.major_faults,
@@ -397,7 +397,7 @@ impl Ages {
     fn keep_asleep(&mut self, identity: Identity) {
         if let Some(space) = self.spaces.get(&identity) {
             self.read.insert(space.id);
-            self.books.keep(space.owner);
+            self.books.skip(space.owner);
         }
     }
 
@@ -545,7 +545,7 @@ impl Ages {
         // its descriptors are known before.
         let is_first = self.read.insert(reading.space);
         space.learn(reading, found, is_first);
-        space.keep(job.now);
+        space.note_activity(job.now);
         if is_first {
             listener.end(space.owner, job.identity, space.found.unsure == 0);
         } else {

@@ -15,7 +15,7 @@ use super::found::Found;
 use super::held::Held;
 use super::page::{part_of, ranges};
 use super::pauses::Pauses;
-use super::space::{Before, Kept, Space};
+use super::space::{Activity, Before, Space};
 use crate::system::{Filesystems, Identity, Maps, Proc};
 
 /// Processes with fewer entries are read and cleared without being interrupted: some ten milliseconds.
@@ -26,7 +26,7 @@ pub(super) struct Job {
     pub(super) identity: Identity,
     pub(super) space: Space,
     /// What it is like before the reading: what is accessed meanwhile is read in the next round.
-    pub(super) now: Kept,
+    pub(super) now: Activity,
     /// It did nothing since before the last reading.
     pub(super) slept: bool,
 }
@@ -89,7 +89,7 @@ impl Reader {
         space.begin_reading(job.slept);
         let at_most = match job.slept {
             true => bounds.pauses.asleep(),
-            false => bounds.pauses.at_most(space.kept, job.now, bounds.apart),
+            false => bounds.pauses.at_most(space.activity, job.now, bounds.apart),
         };
         space.at_most = at_most;
         Ok(Some(Begun {

@@ -19,7 +19,7 @@ const DEVICES_EVERY: u32 = 16;
 
 /// What tells whether a process did anything since.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Activity {
     pub(super) cpu: Duration,
     /// Resident pages, as the kernel counts ([`Proc::resident`]).
     pub(super) resident: u64,
@@ -67,7 +67,7 @@ pub struct Space {
     pub(super) pace: [Pace; 2],
     /// Of each part that is cleared by itself.
     pub(super) trusted: [bool; 2],
-    pub(super) kept: Kept,
+    pub(super) activity: Activity,
     /// Who clears its bits.
     claim: Claim,
     /// The kernel's number for it; another after an exec.
@@ -101,7 +101,7 @@ impl Space {
             no_source: None,
             pace: [Pace::default(); 2],
             trusted: [false; 2],
-            kept: Kept::default(),
+            activity: Activity::default(),
             claim: Claim::Unknown,
             id: 0,
             registered: false,
@@ -189,7 +189,7 @@ impl Space {
     /// Whether it did nothing since the last reading, and so had no page fault either; memory may have been taken from it
     /// all the same. What a secondary MMU does needs no processor time of the process.
     pub(super) fn used_no_cpu(&self, cpu: Duration, moved: u64) -> bool {
-        let is_same = self.kept.cpu == cpu && self.kept.moved == moved;
+        let is_same = self.activity.cpu == cpu && self.activity.moved == moved;
         self.rounds > 0 && !self.is_hidden() && is_same
     }
 
@@ -215,12 +215,12 @@ impl Space {
 
     /// Whether nothing was taken from one that slept.
     pub(super) fn is_same_size(&self, resident: u64) -> bool {
-        self.kept.resident == resident
+        self.activity.resident == resident
     }
 
     /// What the process was like before the reading that was just done.
-    pub(super) fn keep(&mut self, now: Kept) {
-        self.kept = now;
+    pub(super) fn note_activity(&mut self, now: Activity) {
+        self.activity = now;
         self.first.get_or_insert((self.found.swapped, now.majors));
     }
 
@@ -230,7 +230,7 @@ impl Space {
         let (swapped, majors) = self.first.unwrap_or_default();
         let pages = |pages: u64| i64::try_from(pages).unwrap_or(i64::MAX);
         let more = pages(self.found.swapped) - pages(swapped);
-        (more, self.kept.majors.saturating_sub(majors))
+        (more, self.activity.majors.saturating_sub(majors))
     }
 
     /// Claims it, unless it is ours already; whether its bits are ours to clear.

@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
     use crate::ages::pauses::Pauses;
-    use crate::ages::space::{Kept, Space};
+    use crate::ages::space::{Activity, Space};
     use crate::books::Books;
     use crate::system::{Filesystems, Proc};
 
@@ -149,7 +149,7 @@ mod tests {
                 .expect("alive")
                 .identity(),
             space: Space::new(books.add_owner().expect("few")),
-            now: Kept::default(),
+            now: Activity::default(),
             slept: false,
         };
         children.iter().map(job).collect()
@@ -205,7 +205,7 @@ mod tests {
                 Job {
                     identity: crate::system::Identity { pid: 1, started: 0 },
                     space,
-                    now: Kept::default(),
+                    now: Activity::default(),
                     slept: false,
                 }
             };

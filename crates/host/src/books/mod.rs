@@ -5,7 +5,7 @@
 //! that the books hold. No page is claimed older than the looks allow; what nobody can know is unknown.
 //!
 //! Walks happen in rounds: [`Books::begin_round`], then for each address space either
-//! [`Books::see`] for each present page or [`Books::keep`], then [`Books::end_round`]. The books are
+//! [`Books::see`] for each present page or [`Books::skip`], then [`Books::end_round`]. The books are
 //! data alone: they read no clock and know no process.
 //!
 //! Floors: `word` (one record, one look), `timeline` (rounds and times), `tally`, `histogram` and `again`

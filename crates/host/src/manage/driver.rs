@@ -228,25 +228,25 @@ impl Driver {
         if let Some(out) = &mut self.out {
             out.drop_tenant(memcg);
         }
-        self.drop_back(memcg);
+        self.untrack_refaults(memcg);
         for first in self.homes.evacuate(memcg) {
             self.machine.unmap_range(memcg, first, CHUNK_PAGES as usize);
         }
     }
 
     /// From now on it is known how old what leaves is.
-    pub(super) fn keep_out(&mut self) {
+    pub(super) fn track_out(&mut self) {
         self.out.get_or_insert_default();
     }
 
     /// From now on it is known what of a tenant is used again, and how old that was.
-    pub(super) fn keep_back(&mut self, memcg: MemcgId) {
-        self.keep_out();
+    pub(super) fn track_refaults(&mut self, memcg: MemcgId) {
+        self.track_out();
         self.back.insert(memcg, Back::default());
     }
 
     /// Nobody wants to know any more.
-    pub(super) fn drop_back(&mut self, memcg: MemcgId) {
+    pub(super) fn untrack_refaults(&mut self, memcg: MemcgId) {
         self.back.remove(&memcg);
     }
 
@@ -268,7 +268,7 @@ impl Driver {
     }
 
     /// What of a tenant was used again since this was asked last.
-    pub(super) fn take_back(&mut self, memcg: MemcgId) -> Back {
+    pub(super) fn take_refaults(&mut self, memcg: MemcgId) -> Back {
         let back = self.back.get_mut(&memcg);
         back.map(std::mem::take).unwrap_or_default()
     }

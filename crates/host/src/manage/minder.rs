@@ -115,7 +115,7 @@ impl Minder {
             // Nobody is in it: what comes next is another program, of which nothing is known. (The story: a database that was down for an hour was
             // judged by an hour of nothing, and what it had loaded left at once.)
             self.policy = Policy::new(self.asked.settings, now);
-            let _ = driver.take_back(memcg);
+            let _ = driver.take_refaults(memcg);
             return None;
         }
         // `fit` compares ages with those that pages had when they were used again, which are as of looks. (The story: 5 ms after a look all that was
@@ -132,7 +132,7 @@ impl Minder {
         let Back {
             ages: back,
             refaults,
-        } = driver.take_back(memcg);
+        } = driver.take_refaults(memcg);
         self.came_back += refaults.0;
         let order = self.policy.decide(&Seen {
             now,

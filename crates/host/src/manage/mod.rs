@@ -189,10 +189,10 @@ impl Manager {
         // What the kernel skips (forked workers' shared pages) would be asked for at each wake: half of our processor time, and in its way.
         driver.cull();
         if minder.is_some() {
-            driver.keep_back(memcg);
+            driver.track_refaults(memcg);
         }
         if demoter.is_some() {
-            driver.keep_out();
+            driver.track_out();
         }
         let mut manager = Manager {
             settings,

@@ -41,8 +41,8 @@ impl History {
         put_length(self.tiers.len(), &mut body);
         for tier in &self.tiers {
             put(tier.step_ms, &mut body);
-            put_length(tier.kept().count(), &mut body);
-            for column in tier.kept() {
+            put_length(tier.saved_columns().count(), &mut body);
+            for column in tier.saved_columns() {
                 put(column.slot, &mut body);
                 put(column.covered_ms, &mut body);
                 put_bytes(&column.bytes, &mut body);

@@ -93,7 +93,7 @@ impl Tier {
             return None;
         }
         for column in columns {
-            self.keep(column);
+            self.push_closed(column);
         }
         Some(self)
     }
@@ -165,13 +165,13 @@ impl Tier {
         let older = before.columns();
         let older = older.filter(|column| first.is_some_and(|first| column.slot < first));
         self.bytes = 0;
-        older.chain(now).for_each(|column| self.keep(column));
+        older.chain(now).for_each(|column| self.push_closed(column));
     }
 
     /// Closes the open column if it is not of this slot. What lies ahead was written by a clock that was wrong.
     fn turn_to(&mut self, slot: u64) {
         if let Some(open) = self.open.take_if(|open| open.slot != slot) {
-            self.keep(open.closed());
+            self.push_closed(open.closed());
         }
         while self
             .columns
@@ -199,7 +199,7 @@ impl Tier {
         }
     }
 
-    fn keep(&mut self, column: Column) {
+    fn push_closed(&mut self, column: Column) {
         self.bytes += column.cost();
         self.columns.push_back(column);
         if self.columns.len() > self.length {
@@ -226,7 +226,7 @@ impl Tier {
     }
 
     /// The columns that a file keeps: while it is not known whether a leap of the clock lasts, those of before it.
-    pub(super) fn kept(&self) -> impl Iterator<Item = Column> {
+    pub(super) fn saved_columns(&self) -> impl Iterator<Item = Column> {
         let aside = self.aside.as_ref().map(|(before, _)| &**before);
         aside.unwrap_or(self).columns()
     }

@@ -80,14 +80,14 @@ impl Rounds {
         self.round_but(&[], looks);
     }
 
-    /// The same, with these owners kept.
-    pub(super) fn round_but(&mut self, kept: &[Owner], looks: &[(Owner, u64, u32, Look)]) {
+    /// The same, with these owners skipped.
+    pub(super) fn round_but(&mut self, skipped: &[Owner], looks: &[(Owner, u64, u32, Look)]) {
         self.now_ms += 1000;
         self.books.begin_round(self.now_ms);
         for &(owner, frame, pages, look) in looks {
             self.books.see(owner, ANON, frame, pages, look);
         }
-        kept.iter().for_each(|owner| self.books.keep(*owner));
+        skipped.iter().for_each(|owner| self.books.skip(*owner));
         self.books.end_round();
     }
 

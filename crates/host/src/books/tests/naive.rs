@@ -31,7 +31,7 @@ struct Mm {
     alive: bool,
     readings: u64,
     read: bool,
-    kept: bool,
+    skipped: bool,
 }
 
 /// What one owner has of one class.
@@ -78,11 +78,11 @@ impl Naive {
 
     pub(super) fn remove(&mut self, owner: usize) {
         let mm = self.mms.get_mut(&owner).unwrap();
-        (mm.alive, mm.kept) = (false, false);
+        (mm.alive, mm.skipped) = (false, false);
     }
 
-    pub(super) fn keep(&mut self, owner: usize) {
-        self.mms.get_mut(&owner).unwrap().kept = true;
+    pub(super) fn skip(&mut self, owner: usize) {
+        self.mms.get_mut(&owner).unwrap().skipped = true;
     }
 
     pub(super) fn pages(&self) -> u64 {
@@ -160,13 +160,13 @@ impl Naive {
         for mm in self
             .mms
             .values_mut()
-            .filter(|mm| mm.alive && !mm.read && !mm.kept)
+            .filter(|mm| mm.alive && !mm.read && !mm.skipped)
         {
             mm.readings += 1;
         }
         let mms = &self.mms;
         self.frames
-            .retain(|_, record| !record.looks.is_empty() || mms[&record.owner].kept);
+            .retain(|_, record| !record.looks.is_empty() || mms[&record.owner].skipped);
         let now = self.times.len() - 1;
         self.again_now.clear();
         for record in self
@@ -198,7 +198,7 @@ impl Naive {
             .retain(|owner, mm| mm.alive || owners.contains(owner));
         self.mms
             .values_mut()
-            .for_each(|mm| (mm.read, mm.kept) = (false, false));
+            .for_each(|mm| (mm.read, mm.skipped) = (false, false));
     }
 
     /// What each owner has, by class.

@@ -99,8 +99,8 @@ impl World {
 
     fn read(&mut self, owner: Owner) {
         if self.dice.percent(20) {
-            self.books.keep(owner);
-            return self.naive.keep(owner.index());
+            self.books.skip(owner);
+            return self.naive.skip(owner.index());
         }
         let (trusted, busy) = (self.dice.percent(70), self.dice.below(100));
         let (space, file) = (&self.spaces[&owner], self.dice.percent(5));

@@ -202,7 +202,7 @@ impl Tenants {
 
     /// Says that nothing more can leave, and why: of swap that is full once a minute, of a refusal once. (The story: limits and policies had no effect any
     /// more, and nobody was told.)
-    pub(super) fn say_what_kept(&mut self, name: &str, tally: &Tally) {
+    pub(super) fn say_why_stuck(&mut self, name: &str, tally: &Tally) {
         let is_fresh = |said: &Instant| said.elapsed() < SAID_AGAIN;
         if tally.no_swap && !self.said_no_swap.as_ref().is_some_and(is_fresh) {
             self.said_no_swap = Some(Instant::now());
@@ -251,7 +251,7 @@ impl Tenants {
         let wait = tenant.room.wait_after((got, most), (usage, left));
         tenant.next_hold = Instant::now() + wait;
         let (name, pages) = (tenant.path.display().to_string(), tenant.held.add(ours));
-        self.say_what_kept(&name, tally);
+        self.say_why_stuck(&name, tally);
         if let Some(pages) = pages {
             self.act(format!(
                 "paged out {pages} pages of /{name}: over memory.high, or too near to memory.max"

@@ -59,8 +59,8 @@ impl Tenants {
         let _ = self.update_cache_watch(memcg);
         // What came back before is none of this policy's.
         match asked {
-            Some(_) => self.driver.keep_back(memcg),
-            None => self.driver.drop_back(memcg),
+            Some(_) => self.driver.track_refaults(memcg),
+            None => self.driver.untrack_refaults(memcg),
         }
     }
 
@@ -152,7 +152,7 @@ impl Tenants {
             minder.note(now, &ordered.order, (&mut tally, ordered.dropped), took);
         }
         let would = tally.would.len();
-        self.say_what_kept(&path, &tally);
+        self.say_why_stuck(&path, &tally);
         if would > 0 {
             self.act(format!("would page out {would} pages of /{path}: {why}"));
         }

@@ -115,7 +115,7 @@ impl Tenants {
     pub(super) fn end_relief(&mut self, tally: &Tally, available: u64, wanted: Pages) {
         self.pressure.next = Instant::now() + rest_after(Pages(tally.evicted), wanted);
         self.pressed.insert(MemcgId::ROOT);
-        self.say_what_kept("", tally);
+        self.say_why_stuck("", tally);
         if tally.evicted > 0 {
             self.act(format!(
                 "paged out {} pages of all tenants: the host has {} MiB available",

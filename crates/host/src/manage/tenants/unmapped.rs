@@ -148,13 +148,13 @@ impl Tenants {
         found.sort_unstable_by(|one, other| other.cmp(one));
         let of_host = self.tenants.get(&target).is_some_and(|one| one.of_host);
         // Made tenants and the host's groups lie below one another in our tree alone, or `has_others_below` says so.
-        let is_kept = |id: &MemcgId| {
+        let is_protected_one = |id: &MemcgId| {
             let one = self.tenants.get(id).filter(|one| one.of_host == of_host);
             one.is_some_and(|one| one.is_protected() || self.has_others_below(one))
         };
         // The target itself comes last: its own cache, and what removed children left. Asked of the target, the kernel
         // takes from its whole subtree, so we ask only if nobody below is protected.
-        if all.len() > 1 && !all.iter().skip(1).any(is_kept) {
+        if all.len() > 1 && !all.iter().skip(1).any(is_protected_one) {
             found.extend(
                 self.spare_cache(target, target, told)
                     .map(|spare| (spare, target)),
