@@ -65,7 +65,7 @@ impl Class {
 
 /// What one reading says of one mapping of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Look {
+pub struct Observation {
     /// The accessed bit is set.
     pub accessed: bool,
     /// The bit was cleared after the reading before: if it is set now, it was set since.

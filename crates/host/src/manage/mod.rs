@@ -398,7 +398,7 @@ impl Manager {
         self.driver.watch.note_curve(noticed.anon_back);
         self.sums.noticed.add(noticed);
         if let Some(wall) = &self.wall {
-            let told = self.outside.look(&self.driver.watch, wall);
+            let told = self.outside.check(&self.driver.watch, wall);
             told.into_iter().for_each(|told| self.act(told));
             let (_, faults) = self.driver.watch.ages().swapped_pages();
             let usage = self.usage();

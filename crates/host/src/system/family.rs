@@ -8,7 +8,7 @@
 mod descent;
 mod heard;
 mod listed;
-mod looks;
+mod scans;
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ use super::events::Events;
 use super::proc::Proc;
 use super::process::{Identity, Stat};
 use descent::Descent;
-use looks::Home;
+use scans::Home;
 
 /// Whose processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,12 +118,12 @@ pub struct Family {
     /// Events cover all that happened since the last look at everything.
     covered: bool,
     /// Updates since then.
-    since_look: u32,
+    since_scan: u32,
 }
 
 /// Updates by events between two looks at everything. Events are complete as far as the kernel
 /// says so; this bounds how long a mistake can last.
-const LOOK_EVERY: u32 = 32;
+const SCAN_EVERY: u32 = 32;
 
 impl Family {
     /// An empty family of a target; the first [`Family::update`] finds its members. Events, if there
@@ -166,7 +166,7 @@ impl Family {
                 ..Ended::default()
             },
             covered: false,
-            since_look: 0,
+            since_scan: 0,
         })
     }
 
@@ -190,21 +190,21 @@ impl Family {
         });
         self.ended.by_events &= heard_all;
         self.covered &= heard_all;
-        self.since_look += 1;
-        let by_events = self.covered && self.since_look < LOOK_EVERY;
+        self.since_scan += 1;
+        let by_events = self.covered && self.since_scan < SCAN_EVERY;
         if by_events && matches!(self.target, Target::Group(_)) {
             // Processes are moved between groups without an event.
-            self.look_at_listed(listed, &mut changes)?;
+            self.check_listed(listed, &mut changes)?;
         } else if by_events {
-            self.look_at_heard(&mut changes)?;
+            self.check_heard(&mut changes)?;
         } else {
-            self.look(listed, &mut changes)?;
+            self.scan(listed, &mut changes)?;
             if !heard_all {
                 // Whoever ended unheard would stay here forever.
                 self.heard.clear();
             }
             self.covered = heard_all;
-            self.since_look = 0;
+            self.since_scan = 0;
         }
         Ok(changes)
     }

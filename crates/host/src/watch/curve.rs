@@ -122,16 +122,16 @@ pub(crate) fn told(curve: &RefaultCurve) -> Option<Curve> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::books::Look;
+    use crate::books::Observation;
 
     /// Anonymous and file pages in rounds of ten seconds.
     fn round(books: &mut Books, owner: Owner, now_ms: u64, pages: &[(MemoryKind, u64, bool)]) {
         books.begin_round(now_ms);
         for (kind, frame, accessed) in pages.iter().copied() {
-            let look = Look {
+            let look = Observation {
                 accessed,
                 trusted: true,
-                ..Look::default()
+                ..Observation::default()
             };
             books.see(owner, kind.class(0), frame, 1, look);
         }

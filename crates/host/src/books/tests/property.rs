@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::naive::Naive;
-use crate::books::{Books, Class, Look, Owner};
+use crate::books::{Books, Class, Observation, Owner};
 
 /// Regions of 512 frames that are mapped here and there. The second and third are neighbours.
 const REGIONS: [u64; 4] = [0, 1 << 20, (1 << 20) + 512, 77 << 30];
@@ -113,7 +113,7 @@ impl World {
             let cold = frame / if huge { 512 } else { 64 } % 2 == 1;
             let chance = if cold { 3 } else { busy * 100 };
             let accessed = self.dice.below(13_000) < chance;
-            let look = Look {
+            let look = Observation {
                 accessed,
                 trusted,
                 hidden,

@@ -1,6 +1,6 @@
 //! The rules for one frame with one mapping.
 
-use super::{FILE, HIDDEN, LEFT, Look, OLD, Rounds, SLEPT, SPARED, YOUNG};
+use super::{FILE, HIDDEN, LEFT, OLD, Observation, Rounds, SLEPT, SPARED, YOUNG};
 
 #[test]
 fn a_fresh_frame_is_as_young_as_it_can_be_and_then_grows_old() {
@@ -139,7 +139,7 @@ fn a_bit_that_was_left_set_says_nothing_until_it_was_cleared() {
 fn hidden_accesses_make_an_age_unknown_unless_the_bit_is_seen() {
     let mut rounds = Rounds::new();
     let mm = rounds.owner();
-    let hidden_young = Look {
+    let hidden_young = Observation {
         hidden: true,
         ..YOUNG
     };

@@ -5,7 +5,7 @@ use engine::memcg::MemcgLimits;
 use engine::vmstat::VmEvent;
 
 use super::*;
-use crate::books::{Books, Class, Look};
+use crate::books::{Books, Class, Observation};
 use crate::system::Device;
 
 const ONE: MemcgId = MemcgId::FIRST;
@@ -50,7 +50,7 @@ impl World {
         self.looks += 1;
         self.books.begin_round(self.looks * 1000);
         let (look, class) = (
-            Look {
+            Observation {
                 accessed: true,
                 trusted: true,
                 hidden: false,

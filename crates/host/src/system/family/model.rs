@@ -135,7 +135,7 @@ struct Looks {
 
 impl Looks {
     fn look(&mut self, world: &World) {
-        let seen: super::looks::Seen = world
+        let seen: super::scans::Seen = world
             .alive
             .iter()
             .map(|(&pid, stat)| (pid, stat.clone()))
