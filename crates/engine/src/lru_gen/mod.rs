@@ -203,7 +203,7 @@ impl LruGen {
         self.total(ty) - self.active(ty)
     }
 
-    /// The refault controller's books.
+    /// The refault controller's counts.
     #[must_use]
     pub const fn controller(&self) -> &Controller {
         &self.controller

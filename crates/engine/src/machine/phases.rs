@@ -63,7 +63,7 @@ impl Machine {
         };
         let sc = self.scan_control(memcg, request, DEF_PRIORITY);
         self.face(memcg, memcg);
-        self.book(memcg, &sc, |lruvec, sc| {
+        self.account_pass(memcg, &sc, |lruvec, sc| {
             let mut batch = Batch::with_room(nr);
             let how = (sc.reason, sc.swappiness);
             let done = isolate_coldest(lruvec, nr, how, &mut batch.pages);
