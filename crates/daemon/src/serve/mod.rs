@@ -67,13 +67,13 @@ pub struct Served {
     wake: Wake,
     notes: Vec<String>,
     /// What a report tells beside that.
-    asides: Vec<String>,
+    report_notes: Vec<String>,
     is_detached: bool,
 }
 
 /// What is told of a limit of swap that the kernel does not keep to: on standard error if it was said that less will do; else that is the program's,
 /// and the report tells it.
-fn asides(unbound: Option<Error>, best_effort: bool, notes: &mut Vec<String>) -> Vec<String> {
+fn report_notes(unbound: Option<Error>, best_effort: bool, notes: &mut Vec<String>) -> Vec<String> {
     let said = unbound.map(|error| swap_max_unkept(&error));
     match best_effort {
         true => {
@@ -163,7 +163,7 @@ impl Served {
             return Err(error);
         }
         notes.extend(unheard);
-        let asides = asides(unbound, options.best_effort, &mut notes);
+        let report_notes = report_notes(unbound, options.best_effort, &mut notes);
         Ok(Served {
             manager,
             server,
@@ -172,7 +172,7 @@ impl Served {
             shared_at: None,
             wake,
             notes,
-            asides,
+            report_notes,
             is_detached: false,
         })
     }
@@ -200,7 +200,7 @@ impl Served {
         self.manager.end_work();
         let mut report = self.manager.report();
         report.notes.extend(self.notes);
-        report.notes.extend(self.asides);
+        report.notes.extend(self.report_notes);
         if let Err(error) = &ended {
             report.notes.push(format!("it was let go: {error}"));
         }
