@@ -187,7 +187,7 @@ impl Ages {
 
     /// Entries of a process that the kernel's sums go through, those of swap among them, as of the last look, and how long it may be held,
     /// by what it did until then; nothing of one that is not known.
-    pub(crate) fn holding(&self, identity: Identity) -> (u64, Duration) {
+    pub(crate) fn lock_cost(&self, identity: Identity) -> (u64, Duration) {
         let space = self.spaces.get(&identity);
         space.map_or((0, Duration::ZERO), |space| {
             (space.entries() + space.found.swapped, space.at_most)

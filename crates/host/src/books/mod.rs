@@ -233,7 +233,7 @@ impl Books {
     /// not hold it.
     #[must_use]
     pub fn look_up(&self, frame: u64) -> Option<(Owner, Option<u64>)> {
-        let (owner, word) = self.frames.holding(frame)?;
+        let (owner, word) = self.frames.record_of(frame)?;
         let cohort = cohort_of(&self.time, word);
         Some((Owner(owner), cohort.map(|cohort| self.time.time_ms(cohort))))
     }

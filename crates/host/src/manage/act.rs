@@ -272,7 +272,7 @@ impl Manager {
     /// What of its usage the kernel frees by itself as soon as somebody needs memory.
     fn spare(&self, usage: Pages) -> Pages {
         let proc = self.driver.watch.proc();
-        self.of_charge(usage, |wall| wall.spare(proc.has_slow_swap()))
+        self.of_charge(usage, |wall| wall.free_at_will(proc.has_slow_swap()))
     }
 
     /// What the wall tells (bytes) of its charge, where that is part of what is used and there is anything to tell it for.

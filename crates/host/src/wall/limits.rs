@@ -353,7 +353,7 @@ impl Wall {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn spare(&self, has_slow_swap: bool) -> io::Result<u64> {
+    pub fn free_at_will(&self, has_slow_swap: bool) -> io::Result<u64> {
         let text = self.read("memory.stat")?;
         let written = match has_slow_swap {
             true => self.written_in(&text),

@@ -211,7 +211,7 @@ impl Watch {
             group::fill(report, groups, group);
         }
         let member = |one: &Identity| {
-            let (entries, at_most) = self.ages.holding(*one);
+            let (entries, at_most) = self.ages.lock_cost(*one);
             kernel::Member {
                 pid: one.pid,
                 entries,

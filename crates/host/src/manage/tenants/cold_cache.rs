@@ -115,7 +115,7 @@ impl Tenants {
             return 0;
         }
         let unprotected = self.driver.machine.unprotected(memcg);
-        let idle = self.spare_cache(memcg, memcg, Wall::cache_idle);
+        let idle = self.droppable_cache(memcg, memcg, Wall::cache_idle);
         let most = asked.min(unprotected).bytes().0;
         let part = idle.unwrap_or(0).min(most);
         if part < LEAST { 0 } else { part }

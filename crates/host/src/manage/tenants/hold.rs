@@ -51,7 +51,7 @@ impl Tenants {
 
     /// Sets out to bring those who are over their limits under them; how long none need be measured.
     pub(super) fn hold(&mut self) -> Duration {
-        let held = self.tenants.values().filter(|tenant| tenant.is_held());
+        let held = self.tenants.values().filter(|tenant| tenant.has_limit());
         let held: Vec<MemcgId> = held.map(|tenant| tenant.memcg).collect();
         let mut pause = IDLE_MAX;
         for memcg in held {
@@ -60,7 +60,7 @@ impl Tenants {
             };
             let now = Instant::now();
             // One that gives already is measured when it has.
-            if self.is_held_down(memcg) {
+            if self.is_reclaimed_for_limit(memcg) {
                 continue;
             }
             let wait = match now < next {
@@ -95,7 +95,7 @@ impl Tenants {
             true => {
                 // What a disk has taken is charged still, and goes as cache does.
                 let slow = self.driver.watch.proc().has_slow_swap();
-                Pages(tenant.wall.spare(slow).unwrap_or(0) / 4096)
+                Pages(tenant.wall.free_at_will(slow).unwrap_or(0) / 4096)
             }
             false => Pages(0),
         };

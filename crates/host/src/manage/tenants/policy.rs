@@ -189,7 +189,7 @@ impl Tenants {
         let charged = tenant.wall.charged().map_err(|_| Errno::NODEV)?;
         // (The story: what a disk had taken counted as used, so each order asked for what had left once more, to the last page.)
         let slow = self.driver.watch.proc().has_slow_swap();
-        let spare = tenant.wall.spare(slow).unwrap_or(0);
+        let spare = tenant.wall.free_at_will(slow).unwrap_or(0);
         let stalled_us = match minder.asks_for_stalls() {
             true => Some(self.stalls(memcg)?.some.total_us),
             false => None,

@@ -103,7 +103,7 @@ impl Tenants {
         let pause = Pause::after(&self.bell, SLICE);
         while let Some(serial) = who.front().copied().filter(|_| rest > Pages(0)) {
             let id = self.by_serial(serial);
-            let spare = id.and_then(|id| self.spare_cache(memcg, id, Wall::cache_clean));
+            let spare = id.and_then(|id| self.droppable_cache(memcg, id, Wall::cache_clean));
             let spare = Pages(spare.unwrap_or(0) / 4096).min(rest);
             let is_few = spare < least.min(rest);
             let mut left = if is_few { 0 } else { spare.bytes().0 };

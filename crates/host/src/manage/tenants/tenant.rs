@@ -64,7 +64,7 @@ pub(super) struct Tenant {
     /// What leaves it though no limit asks for it.
     pub(super) minder: Option<Minder>,
     /// Whether it is reclaimed from for a limit of its own, and for what its policy ordered (`under_way`).
-    pub(super) is_held_down: bool,
+    pub(super) is_reclaimed_for_limit: bool,
     pub(super) is_minded: bool,
     /// Version 1's counts of itself alone when they were read last, and of those below it that are gone.
     pub(super) counted: Counted,
@@ -132,7 +132,7 @@ impl Tenant {
             curve: RefaultCurve::default(),
             refaults: 0,
             minder: None,
-            is_held_down: false,
+            is_reclaimed_for_limit: false,
             is_minded: false,
             counted: Counted::default(),
             of_gone: Counted::default(),
@@ -280,7 +280,7 @@ impl Tenant {
     }
 
     /// Whether anything holds its memory down, or is to.
-    pub(super) fn is_held(&self) -> bool {
+    pub(super) fn has_limit(&self) -> bool {
         self.limits.max != Limit::Max
             || self.limits.high != Limit::Max
             || self.due != Due::default()

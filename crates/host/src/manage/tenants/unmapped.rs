@@ -143,7 +143,7 @@ impl Tenants {
     pub(super) fn who_drops(&self, target: MemcgId, told: Told) -> Vec<(u64, MemcgId)> {
         let (all, tree) = (self.below(target), self.driver.machine.tree());
         let leaves = all.iter().filter(|id| tree.children(**id).next().is_none());
-        let spare = leaves.filter_map(|id| Some((self.spare_cache(target, *id, told)?, *id)));
+        let spare = leaves.filter_map(|id| Some((self.droppable_cache(target, *id, told)?, *id)));
         let mut found: Vec<(u64, MemcgId)> = spare.filter(|(spare, _)| *spare >= LEAST).collect();
         found.sort_unstable_by(|one, other| other.cmp(one));
         let of_host = self.tenants.get(&target).is_some_and(|one| one.of_host);
@@ -156,7 +156,7 @@ impl Tenants {
         // takes from its whole subtree, so we ask only if nobody below is protected.
         if all.len() > 1 && !all.iter().skip(1).any(is_protected_one) {
             found.extend(
-                self.spare_cache(target, target, told)
+                self.droppable_cache(target, target, told)
                     .map(|spare| (spare, target)),
             );
         }
@@ -166,7 +166,7 @@ impl Tenants {
     /// How many bytes of unmapped cache the kernel may drop of tenant `id` when `target` is over its limit: what `told`
     /// measures, but no more than what exceeds the protection of `id` and of each tenant between it and `target`.
     /// `None` if the group is gone, or not ours to reclaim.
-    pub(super) fn spare_cache(&self, target: MemcgId, id: MemcgId, told: Told) -> Option<u64> {
+    pub(super) fn droppable_cache(&self, target: MemcgId, id: MemcgId, told: Told) -> Option<u64> {
         self.may_change(id).ok()?;
         let own = self.tenants.get(&id)?;
         if self.has_others_below(own) {
