@@ -207,8 +207,8 @@ impl Books {
 
     /// What the time of a round is told as by now, milliseconds: rounds of long ago become one, which has the time of its youngest.
     #[must_use]
-    pub fn told_as(&self, round_ms: u64) -> u64 {
-        self.time.told_as(round_ms)
+    pub fn representative_ms(&self, round_ms: u64) -> u64 {
+        self.time.representative_ms(round_ms)
     }
 
     /// The time of the round before the last one, milliseconds; that of the beginning before there were two.

@@ -163,7 +163,7 @@ impl Manager {
             self.look_if_worth_it()?;
             let most = Pages(pages.0.min(room::PAGES_PER_MEASUREMENT));
             let tally = self.reclaim_with(Take::Pages(most, ScanReason::Direct));
-            self.tell(
+            self.say(
                 &tally,
                 "over --memory-high, or too near to --memory-max; the oldest first",
             );
@@ -302,7 +302,7 @@ impl Manager {
             Ask::All => (Take::All, resident),
         };
         let tally = self.reclaim_with(take);
-        self.tell(&tally, "asked for by `pagetide reclaim`");
+        self.say(&tally, "asked for by `pagetide reclaim`");
         let members = self.driver.watch.members().iter().copied();
         Ok(Reclaimed {
             asked_pages: asked.0,
@@ -372,7 +372,7 @@ impl Manager {
     }
 
     /// Says what was done, and why.
-    pub(super) fn tell(&mut self, tally: &Tally, why: &str) {
+    pub(super) fn say(&mut self, tally: &Tally, why: &str) {
         let pages = tally.would.len();
         if pages > 0 {
             self.act(format!("would page out {pages} pages: {why}"));

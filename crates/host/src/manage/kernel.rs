@@ -352,7 +352,7 @@ impl Kernel<'_> {
             if let (true, Some(id)) = (is_unmapped, self.homes.ids(memcg).id_of(owner, page.0)) {
                 self.tally.note_unmapped(memcg, id);
             }
-            let told = entry.map_or(Some(PageOut::Gone), told_by);
+            let told = entry.map_or(Some(PageOut::Gone), outcome_of);
             let what = match (told, entry) {
                 _ if is_unmapped => PageOut::Gone,
                 (Some(what), _) => what,
@@ -508,7 +508,7 @@ impl Memory for Kernel<'_> {
 }
 
 /// What an entry says of a page that was advised to leave: none if the kernel is to be asked why it has not.
-fn told_by(entry: Entry) -> Option<PageOut> {
+fn outcome_of(entry: Entry) -> Option<PageOut> {
     match entry.kind() {
         EntryKind::Empty | EntryKind::Swapped => Some(PageOut::Stored),
         // It is on its way to another frame, or a marker took its place: that is not our work. (The story: what compaction moved
@@ -541,10 +541,10 @@ mod tests {
     #[test]
     fn a_page_that_is_being_moved_has_not_left() {
         let migrating = Entry(30 << 59 | 0x3e00);
-        assert_eq!(told_by(migrating), Some(PageOut::Busy));
-        assert_eq!(told_by(Entry(1 << 9 | 1 << 10)), Some(PageOut::Stored));
-        assert_eq!(told_by(Entry(0)), Some(PageOut::Stored));
-        assert_eq!(told_by(Entry::IN_USE), Some(PageOut::Referenced));
-        assert_eq!(told_by(Entry(1)), None);
+        assert_eq!(outcome_of(migrating), Some(PageOut::Busy));
+        assert_eq!(outcome_of(Entry(1 << 9 | 1 << 10)), Some(PageOut::Stored));
+        assert_eq!(outcome_of(Entry(0)), Some(PageOut::Stored));
+        assert_eq!(outcome_of(Entry::IN_USE), Some(PageOut::Referenced));
+        assert_eq!(outcome_of(Entry(1)), None);
     }
 }

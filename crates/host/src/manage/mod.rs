@@ -6,7 +6,7 @@
 //! whatever becomes of this manager, they run on.
 //!
 //! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `culled`, `homes`,
-//! `out`, `outside`, `second_chance`, `tally`, `thrash`, `told`, `waits`, `why`, `workers`, `written`; `feed` (a look tells the engine), `kernel` (the engine's pages leave),
+//! `out`, `outside`, `said`, `second_chance`, `tally`, `thrash`, `waits`, `why`, `workers`, `written`; `feed` (a look tells the engine), `kernel` (the engine's pages leave),
 //! `room` (limits as measured); `record` (looks into a file); `driver` (all of one engine); `minder` (a policy at work), `demote`
 //! (what is out goes on to a disk); `ordered` (what a policy wants, in slices); `act`, `report`; here the clock.
 
@@ -33,13 +33,13 @@ mod pause;
 mod record;
 mod report;
 mod room;
+mod said;
 mod second_chance;
 mod spent;
 mod stall;
 mod tally;
 pub mod tenants;
 mod thrash;
-mod told;
 mod waits;
 mod why;
 mod workers;
@@ -62,9 +62,9 @@ use ordered::Ordered;
 use outside::Outside;
 pub use record::Recording;
 use room::Room;
+use said::SaidLines;
 use tally::Tally;
 use thrash::Thrash;
-use told::Told;
 use waits::Waits;
 use written::Written;
 
@@ -137,7 +137,7 @@ pub struct Manager {
     has_opened: bool,
     actions: Vec<String>,
     /// The same, for reports.
-    told: Told,
+    said: SaidLines,
 }
 
 /// The engine, which knows one tenant.
@@ -218,7 +218,7 @@ impl Manager {
             generation_ms: 0,
             has_opened: false,
             actions: Vec::new(),
-            told: Told::default(),
+            said: SaidLines::default(),
         };
         manager.begin_waits();
         if manager.wall.is_some() {
@@ -476,7 +476,7 @@ impl Manager {
     fn act(&mut self, what: String) {
         /// Nobody may ask for them: the latest stay.
         const MOST: usize = 1000;
-        self.told.note(&what);
+        self.said.note(&what);
         if self.actions.len() == MOST {
             self.actions.remove(0);
         }

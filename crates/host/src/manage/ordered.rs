@@ -77,6 +77,6 @@ impl Manager {
         };
         minder.note(now, &one.order, (&mut one.tally, Pages(0)), one.took);
         self.add(&one.tally);
-        self.tell(&one.tally, &one.order.why.to_string());
+        self.say(&one.tally, &one.order.why.to_string());
     }
 }

@@ -32,7 +32,7 @@ impl Manager {
         report.policy = self.minder.as_ref().map(Minder::report);
         let demoter = self.demoter.as_ref();
         report.write_back = demoter.map(|(demoter, age)| demoter.report(Some(*age)));
-        report.actions = self.told.report();
+        report.actions = self.said.report();
         // What is under way counts as far as it came, though its order is told when it is done.
         let under_way = self.ordered.as_ref().map(Ordered::tally);
         let of = |what: fn(&Tally) -> u64| under_way.map_or(0, what);

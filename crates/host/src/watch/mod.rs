@@ -209,7 +209,7 @@ impl Watch {
     /// What less memory would cost, as far as looks know.
     #[must_use]
     pub fn curve(&self) -> Option<Curve> {
-        curve::told(&self.curve)
+        curve::report_of(&self.curve)
     }
 
     /// Once after each look that the curve is to know of: `back` pages had left and were back.
@@ -219,7 +219,8 @@ impl Watch {
             seen.add(self.ages.books(), space.owner);
         }
         let books = self.ages.books();
-        self.curve.begin_is(|begin| Millis(books.told_as(begin.0)));
+        self.curve
+            .begin_is(|begin| Millis(books.representative_ms(begin.0)));
         self.curve.look(seen.into_look(self.now_ms, back));
     }
 

@@ -128,7 +128,7 @@ impl Tenants {
             return;
         };
         let refused = tenant.due.put(&tenant.wall);
-        for what in tenant.told(&refused) {
+        for what in tenant.refusals_in_words(&refused) {
             self.act(what);
         }
     }

@@ -242,7 +242,7 @@ impl Tenant {
     }
 
     /// What the kernel refused, for people. That version 1 has no memory.high is known, and that there is no limit need not stand anywhere.
-    pub(super) fn told(&self, refused: &Refused) -> Vec<String> {
+    pub(super) fn refusals_in_words(&self, refused: &Refused) -> Vec<String> {
         let Limits {
             min,
             low,
@@ -410,7 +410,7 @@ mod tests {
         };
         let told = tenant.limits;
         let refused = tenant.set_limits(&told, limits).expect("it is taken");
-        assert!(tenant.told(&refused).is_empty());
+        assert!(tenant.refusals_in_words(&refused).is_empty());
         tenant.set_soft(max).expect("it is noted");
         drop(tenant);
         let tenant = begin(false);

@@ -23,7 +23,7 @@ use crate::wall::Wall;
 pub(super) const LEAST: u64 = 1 << 20;
 /// How much page cache the kernel may drop of a group, as the group tells it: for limits all that nobody maps, and what was asked for by name comes
 /// from what need not be written first.
-pub(super) type Told = fn(&Wall) -> io::Result<u64>;
+pub(super) type CacheMeasure = fn(&Wall) -> io::Result<u64>;
 /// So much is asked of it at a time, bytes: a few milliseconds, as long as nothing is to be written.
 const STEP: u64 = 8 << 20;
 
@@ -140,10 +140,11 @@ impl Tenants {
     }
 
     /// Of whom the kernel may drop such cache for a limit of one above, or of itself: so many bytes, the most first.
-    pub(super) fn who_drops(&self, target: MemcgId, told: Told) -> Vec<(u64, MemcgId)> {
+    pub(super) fn who_drops(&self, target: MemcgId, measure: CacheMeasure) -> Vec<(u64, MemcgId)> {
         let (all, tree) = (self.below(target), self.driver.machine.tree());
         let leaves = all.iter().filter(|id| tree.children(**id).next().is_none());
-        let spare = leaves.filter_map(|id| Some((self.droppable_cache(target, *id, told)?, *id)));
+        let spare =
+            leaves.filter_map(|id| Some((self.droppable_cache(target, *id, measure)?, *id)));
         let mut found: Vec<(u64, MemcgId)> = spare.filter(|(spare, _)| *spare >= LEAST).collect();
         found.sort_unstable_by(|one, other| other.cmp(one));
         let of_host = self.tenants.get(&target).is_some_and(|one| one.of_host);
@@ -156,17 +157,22 @@ impl Tenants {
         // takes from its whole subtree, so we ask only if nobody below is protected.
         if all.len() > 1 && !all.iter().skip(1).any(is_protected_one) {
             found.extend(
-                self.droppable_cache(target, target, told)
+                self.droppable_cache(target, target, measure)
                     .map(|spare| (spare, target)),
             );
         }
         found
     }
 
-    /// How many bytes of unmapped cache the kernel may drop of tenant `id` when `target` is over its limit: what `told`
-    /// measures, but no more than what exceeds the protection of `id` and of each tenant between it and `target`.
+    /// How many bytes of unmapped cache the kernel may drop of tenant `id` when `target` is over its limit: what `measure`
+    /// says, but no more than what exceeds the protection of `id` and of each tenant between it and `target`.
     /// `None` if the group is gone, or not ours to reclaim.
-    pub(super) fn droppable_cache(&self, target: MemcgId, id: MemcgId, told: Told) -> Option<u64> {
+    pub(super) fn droppable_cache(
+        &self,
+        target: MemcgId,
+        id: MemcgId,
+        measure: CacheMeasure,
+    ) -> Option<u64> {
         self.may_change(id).ok()?;
         let own = self.tenants.get(&id)?;
         if self.has_others_below(own) {
@@ -179,7 +185,7 @@ impl Tenants {
             Some(one.wall.charged().ok()?.saturating_sub(one.protected()))
         });
         let free = free.collect::<Option<Vec<u64>>>()?.into_iter().min();
-        let cache = told(&own.wall).ok()?;
+        let cache = measure(&own.wall).ok()?;
         Some(cache.min(free.unwrap_or(u64::MAX)))
     }
 
