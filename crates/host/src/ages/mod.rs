@@ -487,7 +487,7 @@ impl Ages {
             held.tell(sink);
             Ok(())
         })?;
-        self.costs.walk += begin.elapsed();
+        self.costs.reading += begin.elapsed();
         self.learn(job, &reading, found, listener);
         Ok(true)
     }
@@ -504,7 +504,7 @@ impl Ages {
         let (reading, found) = self.hear(&begun, listener, |source, sink| {
             source.read(pid, &ranges, sink)
         })?;
-        self.costs.walk += begin.elapsed();
+        self.costs.reading += begin.elapsed();
         self.reader.clear(job, &begun, &found, &mut self.costs);
         self.learn(job, &reading, found, listener);
         Ok(true)

@@ -124,7 +124,7 @@ impl Reader {
             clearing(job, begun, costs).clear(source, held.present, held.accessed);
             Ok::<_, io::Error>(reading)
         })?;
-        costs.walk += begin.elapsed().saturating_sub(costs.clear - cleared);
+        costs.reading += begin.elapsed().saturating_sub(costs.clear - cleared);
         Ok((held, reading))
     }
 

@@ -14,7 +14,7 @@ use super::found::{Found, Hidden};
 use crate::books::Owner;
 use crate::system::{Identity, Proc};
 
-/// Rounds between two looks at a process's descriptors.
+/// Readings of a process between two looks at its descriptors.
 const DEVICES_EVERY: u32 = 16;
 
 /// What tells whether a process did anything since.
@@ -75,7 +75,7 @@ pub struct Space {
     /// A secondary MMU has registered, or there are descriptors of one.
     registered: bool,
     has_devices: bool,
-    rounds: u32,
+    readings: u32,
     /// Rounds in which it had slept, since it was read last for another reason than that.
     rounds_asleep: u32,
     /// It did nothing since before the last reading, and is read again all the same.
@@ -106,7 +106,7 @@ impl Space {
             id: 0,
             registered: false,
             has_devices: false,
-            rounds: 0,
+            readings: 0,
             rounds_asleep: 0,
             slept: false,
             spared: false,
@@ -190,7 +190,7 @@ impl Space {
     /// all the same. What a secondary MMU does needs no processor time of the process.
     pub(super) fn used_no_cpu(&self, cpu: Duration, moved: u64) -> bool {
         let is_same = self.activity.cpu == cpu && self.activity.moved == moved;
-        self.rounds > 0 && !self.is_hidden() && is_same
+        self.readings > 0 && !self.is_hidden() && is_same
     }
 
     /// It has slept once more: whether it is read all the same, and its bits cleared, for they were left set when it did
@@ -243,10 +243,10 @@ impl Space {
 
     /// Looks, now and then, for descriptors of virtual machines and devices.
     pub(super) fn look_for_devices(&mut self, proc: &Proc, pid: u32) {
-        if self.rounds.is_multiple_of(DEVICES_EVERY) {
+        if self.readings.is_multiple_of(DEVICES_EVERY) {
             self.has_devices = proc.secondary_mmu(pid).is_ok_and(|found| found.is_some());
         }
-        self.rounds = self.rounds.wrapping_add(1);
+        self.readings = self.readings.wrapping_add(1);
     }
 
     /// Takes the sums of a reading. Of an address space that another process was read with already,

@@ -168,7 +168,7 @@ impl Manager {
                 "over --memory-high, or too near to --memory-max; the oldest first",
             );
             if self.wall.is_some() {
-                let (reading, proc) = (self.driver.readings(), self.driver.watch.proc());
+                let (reading, proc) = (self.driver.looks(), self.driver.watch.proc());
                 self.written.note(Pages(tally.evicted), reading, proc);
             }
             let mut got = Pages(tally.evicted + self.reclaim_shared(most, &tally));
@@ -184,7 +184,7 @@ impl Manager {
 
     /// Has the kernel let go of what it has written to a disk since the last look.
     fn drop_written(&mut self) {
-        let due = self.written.take(self.driver.readings());
+        let due = self.written.take(self.driver.looks());
         if let (Some(pages), Some(wall)) = (due, self.wall.clone()) {
             // What cannot be freed yet is asked for once more, as it counts again.
             let _ = wall.reclaim(pages.0 * 4096, None);
@@ -233,7 +233,7 @@ impl Manager {
     /// is); nor where swap is limited, as it takes no notice on version 1. How many pages that got.
     fn reclaim_shared(&mut self, most: Pages, tally: &Tally) -> u64 {
         // To lower the limit makes whoever charges meanwhile meet it: once a look.
-        if self.shared_at == self.driver.readings() {
+        if self.shared_at == self.driver.looks() {
             return 0;
         }
         let short = most.less(Pages(tally.evicted)).0.min(tally.shared);
@@ -242,7 +242,7 @@ impl Manager {
         let (Some(wall), true, false) = (wall, short > 0, tally.no_swap) else {
             return 0;
         };
-        self.shared_at = self.driver.readings();
+        self.shared_at = self.driver.looks();
         let begin = Instant::now();
         let got = wall.reclaim(short * 4096, None);
         self.sums.took += begin.elapsed();

@@ -61,7 +61,7 @@ pub(super) struct Driver {
     out: Option<Out>,
     /// Of tenants with a policy: what was used again since it was asked last.
     back: BTreeMap<MemcgId, Back>,
-    readings: u64,
+    looks: u64,
     /// The time of the look before the one that is under way, milliseconds of the books.
     looked_ms: u64,
     /// What the look that is under way, or the last one, has found.
@@ -89,7 +89,7 @@ impl Driver {
             recorder: None,
             out: None,
             back: BTreeMap::new(),
-            readings: 0,
+            looks: 0,
             looked_ms: 0,
             noticed: Noticed::default(),
             looked: Instant::now(),
@@ -102,25 +102,25 @@ impl Driver {
 
     /// Reads all tables and tells the engine: what was accessed is of the youngest generation. `home_of` says whose
     /// tenant a process is.
-    pub(super) fn read(
+    pub(super) fn look(
         &mut self,
         home_of: &dyn Fn(Identity) -> MemcgId,
     ) -> Result<Noticed, WatchError> {
-        self.begin_read(home_of)?;
-        self.go_on_reading(home_of, &Pause::never())?;
+        self.begin_look(home_of)?;
+        self.go_on_with_look(home_of, &Pause::never())?;
         Ok(self.noticed)
     }
 
-    /// Begins to read as [`Driver::read`], in slices ([`Driver::go_on_reading`]).
-    pub(super) fn begin_read(
+    /// Begins to look as [`Driver::look`], in slices ([`Driver::go_on_with_look`]).
+    pub(super) fn begin_look(
         &mut self,
         home_of: &dyn Fn(Identity) -> MemcgId,
     ) -> Result<(), WatchError> {
         (self.noticed, self.taken) = (Noticed::default(), Duration::ZERO);
-        self.walked = self.watch.ages().costs().walk;
+        self.walked = self.watch.ages().costs().reading;
         self.looked_ms = self.watch.ages().books().last_round_ms();
         self.watch.advance();
-        self.readings += 1;
+        self.looks += 1;
         if let Some(culled) = &mut self.culled {
             culled.rescue(&mut self.machine);
         }
@@ -128,7 +128,7 @@ impl Driver {
     }
 
     /// Goes on until all is read (true) or `pause` is due.
-    pub(super) fn go_on_reading(
+    pub(super) fn go_on_with_look(
         &mut self,
         home_of: &dyn Fn(Identity) -> MemcgId,
         pause: &Pause,
@@ -140,8 +140,8 @@ impl Driver {
             self.note_used_again();
             self.looked = Instant::now();
             self.look_took = self.taken;
-            let walk = self.watch.ages().costs().walk;
-            self.spent.walks.note(walk.saturating_sub(self.walked));
+            let reading = self.watch.ages().costs().reading;
+            self.spent.walks.note(reading.saturating_sub(self.walked));
             if let Some(recorder) = &mut self.recorder {
                 recorder.end_look(self.watch.looked_ms());
             }
@@ -169,7 +169,7 @@ impl Driver {
             &mut self.machine,
             (&mut self.homes, home_of),
             &mut self.members,
-            (self.readings, returns),
+            (self.looks, returns),
         );
         let answer = match &mut self.recorder {
             None => look(&mut self.watch, &mut feed)?,
@@ -334,8 +334,8 @@ impl Driver {
     }
 
     /// Looks until now.
-    pub(super) fn readings(&self) -> u64 {
-        self.readings
+    pub(super) fn looks(&self) -> u64 {
+        self.looks
     }
 
     /// What it took until now.
@@ -366,7 +366,7 @@ impl Driver {
         tally: &mut Tally,
         reclaim: impl FnOnce(&mut Machine, &mut Kernel<'_>) -> T,
     ) -> T {
-        tally.begin(self.readings);
+        tally.begin(self.looks);
         let of_thread = thread_cpu();
         let (ages, proc) = self.watch.ages_and_proc();
         let mut kernel = Kernel {

@@ -378,7 +378,7 @@ impl Manager {
     /// The target cannot be read any more.
     pub fn look(&mut self) -> Result<(), WatchError> {
         let begin = Instant::now();
-        self.read()?;
+        self.look_without_generation()?;
         let minder = self.minder.as_ref();
         let apart = minder.map_or(0, |minder| minder.generations_apart().0);
         let now = self.driver.watch.elapsed_ms();
@@ -390,11 +390,11 @@ impl Manager {
     }
 
     /// Reads all tables and tells the engine: what was accessed is of the youngest generation.
-    fn read(&mut self) -> Result<(), WatchError> {
+    fn look_without_generation(&mut self) -> Result<(), WatchError> {
         let begin = Instant::now();
         self.has_opened = false;
         let memcg = self.memcg;
-        let noticed = self.driver.read(&|_| memcg)?;
+        let noticed = self.driver.look(&|_| memcg)?;
         self.driver.watch.note_curve(noticed.anon_back);
         self.sums.noticed.add(noticed);
         if let Some(wall) = &self.wall {

@@ -109,7 +109,7 @@ impl Manager {
     pub fn stat(&mut self) -> Result<Vec<(&'static str, u64)>, WatchError> {
         // Where a look costs much, of a program that has just grown nothing at all was told (6.1 in the guest).
         if self.driver.machine.lruvec(self.memcg).resident() == engine::Pages(0) {
-            self.read()?;
+            self.look_without_generation()?;
         } else {
             self.look_if_worth_it()?;
         }

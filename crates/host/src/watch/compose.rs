@@ -248,7 +248,7 @@ impl Watch {
         let ms = |time: std::time::Duration| Millis::from(time).0;
         Overhead {
             cpu_ms: ms(own_cpu().saturating_sub(self.cpu_before)),
-            walk_ms: ms(costs.walk),
+            walk_ms: ms(costs.reading),
             clear_ms: ms(costs.clear),
             clear_longest_us: u64::try_from(costs.clear_longest.as_micros()).unwrap_or(u64::MAX),
             page_out_ms: 0,

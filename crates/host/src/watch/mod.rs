@@ -4,6 +4,9 @@
 //! time is the time since watching began, in steps of the interval, so that a look that comes a little
 //! late makes no page older.
 //!
+//! Words: a *look* goes through the whole target once; the books number looks as *rounds*; a *reading* is of one
+//! process's tables; a *walk* is the engine's ([`engine::Memory::walk`]; what reports call `walks` are looks).
+//!
 //! Floors: [`source`], `people`, `phase`, `kernel`, `own`, `group`, `bins` and `curve` know one thing each; `compose` makes a
 //! report of them; `round` is a look; here is the pace.
 

@@ -110,7 +110,7 @@ impl Tenants {
     /// Looks until now: figures change with each.
     #[must_use]
     pub fn looks(&self) -> u64 {
-        self.driver.readings()
+        self.driver.looks()
     }
 
     /// Figures of all tenants.

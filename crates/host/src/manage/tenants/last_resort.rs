@@ -23,7 +23,7 @@ impl Tenants {
     /// maps just now. How many pages went, and whether what went before has come back. (The story: a database most of which was shared memory stayed
     /// over its limit, which never took its place.)
     pub(super) fn ask_kernel(&mut self, memcg: MemcgId) -> (Pages, bool) {
-        let look = self.driver.readings();
+        let look = self.driver.looks();
         let none = (Pages(0), false);
         let Some(tenant) = self.tenants.get(&memcg) else {
             return none;
