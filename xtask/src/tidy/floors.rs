@@ -199,7 +199,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
                 "workers",
                 "written",
             ],
-            &["feed", "kernel", "room"],
+            &["feed", "host_memory", "room"],
             &["record"],
             &["driver"],
             &["demote", "minder"],

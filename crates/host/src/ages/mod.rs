@@ -33,12 +33,12 @@ use crate::books::{Books, Owner};
 use crate::system::{Filesystems, Identity, Mapping, Nodes, Proc};
 
 pub use costs::Costs;
-pub use found::{Found, Hidden};
+pub use found::{Hidden, ReadingSums};
 pub use listener::{Listener, Told};
 pub use page::MemoryKind;
 use page::{Teller, ranges};
 pub use pauses::Pauses;
-use reader::{Begun, Bounds, Job, Reader};
+use reader::{Begun, Bounds, Job, ProcessReader};
 use space::Activity;
 pub use space::Space;
 use together::{Next, Read};
@@ -79,9 +79,9 @@ enum Step {
 
 /// The ages of a set of processes.
 pub struct Ages {
-    reader: Reader,
+    reader: ProcessReader,
     /// For threads that read beside this one; made when they are needed.
-    helpers: Vec<Reader>,
+    helpers: Vec<ProcessReader>,
     /// That we may use.
     processors: usize,
     books: Books,
@@ -119,7 +119,7 @@ impl Ages {
         now_ms: u64,
     ) -> Ages {
         Ages {
-            reader: Reader {
+            reader: ProcessReader {
                 source,
                 proc,
                 filesystems,
@@ -516,7 +516,7 @@ impl Ages {
         begun: &Begun,
         listener: &mut dyn Listener,
         tell: impl FnOnce(&mut dyn Source, &mut Sink<'_>) -> io::Result<T>,
-    ) -> io::Result<(T, Found)> {
+    ) -> io::Result<(T, ReadingSums)> {
         let source = &mut *self.reader.source;
         let mask = source.frame_mask();
         let mut teller = Teller::new(
@@ -537,7 +537,7 @@ impl Ages {
         &mut self,
         job: &mut Job,
         reading: &Reading,
-        found: Found,
+        found: ReadingSums,
         listener: &mut dyn Listener,
     ) {
         let space = &mut job.space;

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use pagetables::{Entry, Kind as EntryKind, Part, Piece};
 
-use super::found::Found;
+use super::found::ReadingSums;
 use super::listener::Told;
 use super::space::Before;
 use crate::books::{Books, Class, Observation};
@@ -80,7 +80,7 @@ pub(super) struct Teller<'a> {
     mask: u64,
     nodes: &'a Nodes,
     /// The sums until now.
-    pub(super) found: Found,
+    pub(super) found: ReadingSums,
 }
 
 impl<'a> Teller<'a> {
@@ -97,7 +97,7 @@ impl<'a> Teller<'a> {
             advised,
             mask,
             nodes,
-            found: Found::default(),
+            found: ReadingSums::default(),
         }
     }
 

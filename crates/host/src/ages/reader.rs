@@ -11,7 +11,7 @@ use pagetables::{Grain, Reading, Source};
 
 use super::clearing::Clearing;
 use super::costs::Costs;
-use super::found::Found;
+use super::found::ReadingSums;
 use super::held::Held;
 use super::page::{part_of, ranges};
 use super::pauses::Pauses;
@@ -59,16 +59,16 @@ pub(super) struct Bounds {
 }
 
 /// Reads processes, one after the other.
-pub(super) struct Reader {
+pub(super) struct ProcessReader {
     pub(super) source: Box<dyn Source>,
     pub(super) proc: Proc,
     pub(super) filesystems: Filesystems,
 }
 
-impl Reader {
+impl ProcessReader {
     /// One for another thread, if sources of this kind can be had twice.
-    pub(super) fn another(&self) -> Option<Reader> {
-        Some(Reader {
+    pub(super) fn another(&self) -> Option<ProcessReader> {
+        Some(ProcessReader {
             source: self.source.another()?,
             proc: self.proc.clone(),
             filesystems: self.filesystems.clone(),
@@ -129,7 +129,13 @@ impl Reader {
     }
 
     /// Clears what was young in a process whose tables were told already.
-    pub(super) fn clear(&mut self, job: &mut Job, begun: &Begun, found: &Found, costs: &mut Costs) {
+    pub(super) fn clear(
+        &mut self,
+        job: &mut Job,
+        begun: &Begun,
+        found: &ReadingSums,
+        costs: &mut Costs,
+    ) {
         clearing(job, begun, costs).clear(&mut *self.source, found.entries, found.accessed);
     }
 }

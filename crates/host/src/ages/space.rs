@@ -10,7 +10,7 @@ use std::time::Duration;
 use pagetables::{Pace, Part, Reading};
 
 use super::claim::Claim;
-use super::found::{Found, Hidden};
+use super::found::{Hidden, ReadingSums};
 use crate::books::Owner;
 use crate::system::{Identity, Proc};
 
@@ -54,7 +54,7 @@ pub struct Space {
     /// Its number in the books.
     pub owner: Owner,
     /// The last reading.
-    pub found: Found,
+    pub found: ReadingSums,
     /// Pages in swap and faults that needed reading, when it was first read.
     first: Option<(u64, u64)>,
     /// Why bits were not cleared after the last reading.
@@ -94,7 +94,7 @@ impl Space {
     pub(super) fn new(owner: Owner) -> Space {
         Space {
             owner,
-            found: Found::default(),
+            found: ReadingSums::default(),
             first: None,
             not_cleared: [None; 2],
             was_not_cleared: [None; 2],
@@ -251,7 +251,7 @@ impl Space {
 
     /// Takes the sums of a reading. Of an address space that another process was read with already,
     /// what is in swap counts there.
-    pub(super) fn learn(&mut self, reading: &Reading, found: Found, is_first: bool) {
+    pub(super) fn learn(&mut self, reading: &Reading, found: ReadingSums, is_first: bool) {
         self.found = found;
         self.taken = false;
         if !is_first {

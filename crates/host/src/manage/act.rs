@@ -14,7 +14,7 @@ use pagetables::{Advice, Kind as EntryKind, Piece};
 
 use super::advise::{Advised, advise};
 use super::driver::{Driver, How};
-use super::kernel::page_ranges;
+use super::host_memory::page_ranges;
 use super::minder::{Measured, Minder};
 use super::options::{Ask, Limits, Reclaimed};
 use super::ordered::Ordered;

@@ -15,8 +15,8 @@ use super::culled::Culled;
 use super::feed::{Back, Feed, Noticed, Returns};
 use super::flags::Flags;
 use super::homes::Homes;
+use super::host_memory::HostMemory;
 use super::ids::CHUNK_PAGES;
-use super::kernel::Kernel;
 use super::members::Members;
 use super::noreuse::Noreuse;
 use super::options::Ask;
@@ -352,7 +352,7 @@ impl Driver {
     pub(super) fn page_out<T>(
         &mut self,
         how: How,
-        reclaim: impl FnOnce(&mut Machine, &mut Kernel<'_>) -> T,
+        reclaim: impl FnOnce(&mut Machine, &mut HostMemory<'_>) -> T,
     ) -> (Tally, T) {
         let mut tally = Tally::default();
         let answer = self.page_out_until((how, &Pause::never()), &mut tally, reclaim);
@@ -364,12 +364,12 @@ impl Driver {
         &mut self,
         (how, pause): (How, &Pause),
         tally: &mut Tally,
-        reclaim: impl FnOnce(&mut Machine, &mut Kernel<'_>) -> T,
+        reclaim: impl FnOnce(&mut Machine, &mut HostMemory<'_>) -> T,
     ) -> T {
         tally.begin(self.looks);
         let of_thread = thread_cpu();
         let (ages, proc) = self.watch.ages_and_proc();
-        let mut kernel = Kernel {
+        let mut kernel = HostMemory {
             homes: &self.homes,
             members: &mut self.members,
             ages,

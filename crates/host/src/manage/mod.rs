@@ -6,7 +6,7 @@
 //! whatever becomes of this manager, they run on.
 //!
 //! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `culled`, `homes`,
-//! `out`, `outside`, `said`, `second_chance`, `tally`, `thrash`, `waits`, `why`, `workers`, `written`; `feed` (a look tells the engine), `kernel` (the engine's pages leave),
+//! `out`, `outside`, `said`, `second_chance`, `tally`, `thrash`, `waits`, `why`, `workers`, `written`; `feed` (a look tells the engine), `host_memory` (the engine's pages leave),
 //! `room` (limits as measured); `record` (looks into a file); `driver` (all of one engine); `minder` (a policy at work), `demote`
 //! (what is out goes on to a disk); `ordered` (what a policy wants, in slices); `act`, `report`; here the clock.
 
@@ -19,8 +19,8 @@ mod driver;
 mod feed;
 mod flags;
 mod homes;
+mod host_memory;
 mod ids;
-mod kernel;
 mod members;
 mod minder;
 mod near;
@@ -448,7 +448,7 @@ impl Manager {
         if self.driver.look_age() < apart {
             return Ok(());
         }
-        self.read()
+        self.look_without_generation()
     }
 
     /// What is out and old enough goes on to a disk, if it is time.

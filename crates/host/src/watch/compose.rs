@@ -1,12 +1,12 @@
 //! A report, from all that is known after a round.
 //!
 //! Invariant: nothing is read here that a look could have read; what the kernel says of the same
-//! processes is asked for here, and rarely ([`super::kernel`]).
+//! processes is asked for here, and rarely ([`super::kernel_sums`]).
 
 use engine::Millis;
 
 use super::bins::Bins;
-use super::{Watch, group, kernel, source};
+use super::{Watch, group, kernel_sums, source};
 use crate::ages::Hidden;
 use crate::report::{Ended, KernelSays, Overhead, Process, Reaccess, Report, Unknown};
 use crate::system::Identity;
@@ -212,13 +212,13 @@ impl Watch {
         }
         let member = |one: &Identity| {
             let (entries, at_most) = self.ages.lock_cost(*one);
-            kernel::Member {
+            kernel_sums::Member {
                 pid: one.pid,
                 entries,
                 at_most,
             }
         };
-        let members: Vec<kernel::Member> = self.members.iter().map(member).collect();
+        let members: Vec<kernel_sums::Member> = self.members.iter().map(member).collect();
         self.kernel.ask(&members, &self.proc);
         report
             .notes

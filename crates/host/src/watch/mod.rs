@@ -7,7 +7,7 @@
 //! Words: a *look* goes through the whole target once; the books number looks as *rounds*; a *reading* is of one
 //! process's tables; a *walk* is the engine's ([`engine::Memory::walk`]; what reports call `walks` are looks).
 //!
-//! Floors: [`source`], `people`, `phase`, `kernel`, `own`, `group`, `bins` and `curve` know one thing each; `compose` makes a
+//! Floors: [`source`], `people`, `phase`, `kernel_sums`, `own`, `group`, `bins` and `curve` know one thing each; `compose` makes a
 //! report of them; `round` is a look; here is the pace.
 
 mod bins;
@@ -15,7 +15,7 @@ mod compose;
 pub(crate) mod curve;
 mod error;
 mod group;
-mod kernel;
+mod kernel_sums;
 pub(crate) mod own;
 mod people;
 mod phase;
@@ -38,7 +38,7 @@ use crate::system::{own_cpu, thread_cpu};
 
 use curve::Seen;
 pub use error::WatchError;
-use kernel::Kernel;
+use kernel_sums::KernelSums;
 use people::People;
 use round::Round;
 
@@ -82,7 +82,7 @@ pub struct Watch {
     /// The control group that was asked for.
     group: Option<Group>,
     people: People,
-    kernel: Kernel,
+    kernel: KernelSums,
     /// Before this it is too early to follow who lives between two looks, by what the last time took.
     follow_next: Instant,
     /// How the first process ended, if the kernel's events told.
@@ -176,7 +176,7 @@ impl Watch {
             groups,
             group,
             people: People::default(),
-            kernel: Kernel::default(),
+            kernel: KernelSums::default(),
             follow_next: Instant::now(),
             exit: None,
             command: String::new(),

@@ -12,7 +12,7 @@ use engine::{Millis, Pages};
 use super::super::pause::Pause;
 use super::super::room::CACHE_FIRST_SWAPPINESS;
 use super::Tenants;
-use super::under_way::Ordered;
+use super::under_way::PolicyOrder;
 use super::unmapped::LEAST;
 use crate::system::cgroup::Version;
 use crate::system::thread_cpu;
@@ -42,7 +42,7 @@ impl Tenants {
     pub(super) fn drop_ordered_cache(
         &mut self,
         memcg: MemcgId,
-        ordered: &mut Ordered,
+        ordered: &mut PolicyOrder,
         pause: &Pause,
     ) -> bool {
         let asked = ordered.order.cache;

@@ -16,7 +16,7 @@ use super::super::minder::{Asked, Measured, Minder};
 use super::super::tally::Tally;
 use super::Tenants;
 use super::by_path::{ByPath, nearest};
-use super::under_way::{Ordered, Why};
+use super::under_way::{PolicyOrder, Why};
 
 /// Who has which.
 pub type Policies = ByPath<Asked>;
@@ -110,7 +110,7 @@ impl Tenants {
         let order = measured.and_then(|measured| minder.decide(&mut self.driver, memcg, measured));
         // What was ordered before is done first.
         if let Some(order) = order.filter(|_| !self.is_minded(memcg)) {
-            let ordered = Ordered {
+            let ordered = PolicyOrder {
                 how: minder.how(&order),
                 order,
                 began: self.driver.spent().page_out,
@@ -126,7 +126,7 @@ impl Tenants {
     }
 
     /// What the engine is to do for an order.
-    pub(super) fn step_ordered(&self, memcg: MemcgId, ordered: &Ordered) -> Vec<Ongoing> {
+    pub(super) fn step_ordered(&self, memcg: MemcgId, ordered: &PolicyOrder) -> Vec<Ongoing> {
         // What would have gone before is used still.
         let would = Pages(if ordered.how.dry_run {
             ordered.dropped.0
@@ -139,7 +139,7 @@ impl Tenants {
     }
 
     /// What came of it.
-    pub(super) fn end_ordered(&mut self, memcg: MemcgId, ordered: &Ordered, mut tally: Tally) {
+    pub(super) fn end_ordered(&mut self, memcg: MemcgId, ordered: &PolicyOrder, mut tally: Tally) {
         let now = self.now();
         // What others did in between counts, too: it rests a little longer.
         let took = self.driver.spent().page_out.saturating_sub(ordered.began) + ordered.dropping;

@@ -68,12 +68,12 @@ pub(super) enum Why {
     /// The host has so many bytes available, and lacks pages.
     Pressure { available: u64, wanted: Pages },
     /// A policy says so.
-    Policy(Ordered),
+    Policy(PolicyOrder),
 }
 
 /// What a policy ordered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ordered {
+pub(super) struct PolicyOrder {
     pub(super) order: Order,
     pub(super) how: How,
     /// What paging out had taken of a processor by then.

@@ -34,7 +34,7 @@ use crate::system::Proc;
 const STEP: usize = 512;
 
 /// Memory as the kernel has it.
-pub(super) struct Kernel<'a> {
+pub(super) struct HostMemory<'a> {
     pub(super) homes: &'a Homes,
     pub(super) members: &'a mut Members,
     pub(super) ages: &'a mut Ages,
@@ -84,7 +84,7 @@ struct Leaving {
     frame: u64,
 }
 
-impl Kernel<'_> {
+impl HostMemory<'_> {
     /// Pages of one process, by ascending address.
     fn step(&mut self, (memcg, owner): (MemcgId, Owner), pages: &[Asked], outcome: &mut [PageOut]) {
         // Nothing tells which pages these are: there the kernel's own reclaim chooses, at the wall. (The story: pages were told as gone that
@@ -406,7 +406,7 @@ impl Kernel<'_> {
     }
 }
 
-impl Memory for Kernel<'_> {
+impl Memory for HostMemory<'_> {
     /// Which pages were accessed since the last look. Bits stay as they are, for the next look tells ages by them; who has no
     /// ages may get a second chance.
     fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
