@@ -193,16 +193,18 @@ impl Space {
         self.readings > 0 && !self.is_hidden() && is_same
     }
 
-    /// It has slept once more: whether it is read all the same, and its bits cleared, for they were left set when it did
-    /// something last. That is tried ever less often. (The story: of what a program had used right before it slept nothing left, for ever.)
+    /// It has slept once more: whether it is read all the same, and its bits cleared, for they were left set when it
+    /// did something last. That is tried ever less often. (The story: of what a program had used right before it slept
+    /// nothing left, for ever.)
     pub(super) fn is_due_asleep(&mut self) -> bool {
         self.rounds_asleep = self.rounds_asleep.saturating_add(1);
         let is_left = |why: &Option<Hidden>| matches!(why, Some(Hidden::Stall(_)));
         self.rounds_asleep.is_power_of_two() && self.not_cleared.iter().any(is_left)
     }
 
-    /// It is about to be read, and did nothing since before the last reading ([`Space::used_no_cpu`]): a bit that is set was set then. So
-    /// what it tells is known, and no page looks older than it is; nor does one count as used again.
+    /// It is about to be read, and did nothing since before the last reading ([`Space::used_no_cpu`]): a bit that is
+    /// set was set then. So what it tells is known, and no page looks older than it is; nor does one count as used
+    /// again.
     pub(super) fn begin_reading(&mut self, slept: bool) {
         self.was_not_cleared = self.not_cleared;
         self.slept = slept;

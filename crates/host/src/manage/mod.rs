@@ -6,9 +6,10 @@
 //! whatever becomes of this manager, they run on.
 //!
 //! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `culled`, `homes`,
-//! `out`, `outside`, `said`, `second_chance`, `tally`, `thrash`, `waits`, `why`, `workers`, `written`; `feed` (a look tells the engine), `host_memory` (the engine's pages leave),
-//! `room` (limits as measured); `record` (looks into a file); `driver` (all of one engine); `minder` (a policy at work), `demote`
-//! (what is out goes on to a disk); `ordered` (what a policy wants, in slices); `act`, `report`; here the clock.
+//! `out`, `outside`, `said`, `second_chance`, `tally`, `thrash`, `waits`, `why`, `workers`, `written`; `feed` (a look
+//! tells the engine), `host_memory` (the engine's pages leave), `room` (limits as measured); `record` (looks into a
+//! file); `driver` (all of one engine); `minder` (a policy at work), `demote` (what is out goes on to a disk);
+//! `ordered` (what a policy wants, in slices); `act`, `report`; here the clock.
 
 mod act;
 mod actions;

@@ -7,8 +7,8 @@
 //! Words: a *look* goes through the whole target once; the books number looks as *rounds*; a *reading* is of one
 //! process's tables; a *walk* is the engine's ([`engine::Memory::walk`]; what reports call `walks` are looks).
 //!
-//! Floors: [`source`], `people`, `phase`, `kernel_sums`, `own`, `group`, `bins` and `curve` know one thing each; `compose` makes a
-//! report of them; `round` is a look; here is the pace.
+//! Floors: [`source`], `people`, `phase`, `kernel_sums`, `own`, `group`, `bins` and `curve` know one thing each;
+//! `compose` makes a report of them; `round` is a look; here is the pace.
 
 mod bins;
 mod compose;

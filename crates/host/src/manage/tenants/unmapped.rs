@@ -164,8 +164,8 @@ impl Tenants {
         found
     }
 
-    /// How many bytes of unmapped cache the kernel may drop of tenant `id` when `target` is over its limit: what `measure`
-    /// says, but no more than what exceeds the protection of `id` and of each tenant between it and `target`.
+    /// How many bytes of unmapped cache the kernel may drop of tenant `id` when `target` is over its limit: what
+    /// `measure` says, but no more than what exceeds the protection of `id` and of each tenant between it and `target`.
     /// `None` if the group is gone, or not ours to reclaim.
     pub(super) fn droppable_cache(
         &self,
