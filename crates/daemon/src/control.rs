@@ -28,5 +28,8 @@ pub use protocol::{
 pub use server::{Answer, ControlServer};
 pub use tenant::Tenant;
 
+/// Answers that are under way at the end have so long.
+pub(crate) const LAST_ANSWER: std::time::Duration = std::time::Duration::from_secs(1);
+
 #[cfg(test)]
 mod tests;

@@ -55,7 +55,7 @@ pub fn as_user<T>(act: impl FnOnce() -> T) -> T {
 ///
 /// # Errors
 /// The user has them of our file alone.
-pub(crate) fn is_no_servant_of_a_file() -> Result<(), Error> {
+pub(crate) fn refuse_file_capabilities() -> Result<(), Error> {
     let own = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
     if getuid().is_root() || own.difference(ambient()).is_empty() {
         return Ok(());

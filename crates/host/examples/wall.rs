@@ -149,13 +149,12 @@ fn reclaim(wall: &Wall, bytes: &str, swappiness: Option<u8>) -> io::Result<Strin
 fn get(wall: &Wall) -> io::Result<String> {
     let word = |limit: Option<u64>| limit.map_or("none".to_owned(), |bytes| bytes.to_string());
     Ok(format!(
-        "charged {} peak {} cache {} oom {} max {} above {} pids {}",
+        "charged {} peak {} cache {} oom {} max {} pids {}",
         wall.charged()?,
         wall.peak()?,
         wall.cache_unmapped()?,
         wall.oom_kills()?,
         word(wall.max()?),
-        word(wall.limits_above()),
         wall.pids()?.len()
     ))
 }

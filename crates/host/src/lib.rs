@@ -1,8 +1,8 @@
-//! Real memory, the reading half: processes, control groups, mappings, pressure, swap, and the books
-//! of how old each of their pages is; and the [`wall`] around what is managed.
+//! Real memory: what the kernel says of processes, how old their pages are, and what takes cold pages back.
 //!
-//! Invariant: nothing here decides what leaves memory, and nothing changes a process but its accessed
-//! bits and, for those that enter a wall, the control group that they are in. Modules stand on floors:
+//! Invariant: which page leaves is decided by the engine, never here. Reading ([`system`], [`books`], [`ages`],
+//! [`watch`], [`report`]) changes nothing of a process but its accessed bits; managing ([`swap`], [`wall`], [`manage`])
+//! changes where its pages are and, for what enters a wall, its control group. Modules stand on floors:
 //! [`system`] reads what the kernel says; [`books`] keeps ages and knows no process; [`ages`] brings both
 //! together; [`watch`] keeps a pace and makes a [`report`]. Beside `ages`, [`swap`] makes the room that memory
 //! can leave to, and [`wall`] a control group; on all of them, [`manage`] has cold pages leave.

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use crate::btf::Btf;
 use crate::copier::Copier;
-use crate::reader::{Reader, Space};
+use crate::reader::{Mm, Reader};
 
 /// `VM_SEQ_READ`, `VM_RAND_READ`.
 const ADVISED: u64 = 0x8000 | 0x1_0000;
@@ -80,7 +80,7 @@ impl Layout {
     ///
     /// # Errors
     /// The program cannot be run.
-    pub(crate) fn advised(self, reader: &mut Reader, space: &Space) -> io::Result<Vec<Range<u64>>> {
+    pub(crate) fn advised(self, reader: &mut Reader, space: &Mm) -> io::Result<Vec<Range<u64>>> {
         let copier = &mut reader.copier;
         let root = copier.peek(space.mm() + self.root)?.unwrap_or(0);
         let mappings = self.mappings(copier, root)?;

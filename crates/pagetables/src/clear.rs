@@ -16,12 +16,13 @@ use crate::sys::uninterrupted;
 const PAGE_NS: f64 = 60.0;
 /// Cost of the call itself and of a mapping without pages, nanoseconds.
 const CALL_NS: f64 = 50_000.0;
-/// What is left of a measurement after each clearing that was not tried for it: a much too long one is tried again later than one that
-/// was hardly too long.
+/// Factor by which each measurement decays when a clearing is not tried because it would take too long, so that it is
+/// tried again some time: later, the longer it was.
 const FORGET: f64 = 0.9;
 /// So many measurements are kept.
-const KEPT: usize = 6;
-/// A clearing of fewer pages says what a call costs, and of a page nothing that is less than what is foreseen of any.
+const MEASUREMENTS: usize = 6;
+/// Clearings of fewer pages are dominated by the cost of the call: what they say of a page counts as [`PAGE_NS`] at
+/// least.
 const FEW: u64 = 4096;
 
 /// Which mappings are cleared: the kernel tells them apart by whether they are of a file, memory files and
@@ -52,7 +53,7 @@ impl Part {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// The last ones in nanoseconds a page, in any order.
-    page_ns: [f64; KEPT],
+    page_ns: [f64; MEASUREMENTS],
     /// Where the oldest of them is.
     oldest: usize,
 }
@@ -69,7 +70,7 @@ pub enum Cleared {
 impl Default for Pace {
     fn default() -> Pace {
         Pace {
-            page_ns: [PAGE_NS; KEPT],
+            page_ns: [PAGE_NS; MEASUREMENTS],
             oldest: 0,
         }
     }
@@ -88,7 +89,7 @@ impl Pace {
     fn page_ns(&self) -> f64 {
         let mut kept = self.page_ns;
         kept.sort_unstable_by(f64::total_cmp);
-        kept[KEPT - 2]
+        kept[MEASUREMENTS - 2]
     }
 
     /// Learns from a measurement.
@@ -97,7 +98,7 @@ impl Pace {
         let seen = (took.as_nanos() as f64 - CALL_NS).max(0.0) / (pages.max(256) as f64);
         let least = if pages < FEW { PAGE_NS } else { 5.0 };
         self.page_ns[self.oldest] = seen.clamp(least, 10_000.0);
-        self.oldest = (self.oldest + 1) % KEPT;
+        self.oldest = (self.oldest + 1) % MEASUREMENTS;
     }
 
     /// A clearing was not tried. What was measured must not rule for ever.
@@ -170,7 +171,7 @@ mod tests {
     #[test]
     fn few_pages_say_nothing_of_many() {
         let mut pace = Pace::default();
-        for _ in 0..2 * KEPT {
+        for _ in 0..2 * MEASUREMENTS {
             pace.forget();
             pace.learn(300, Duration::from_micros(20));
         }
@@ -185,7 +186,7 @@ mod tests {
             pace.learn(10_000, took);
         }
         assert!(pace.expected(10_000) >= long);
-        for _ in 0..KEPT {
+        for _ in 0..MEASUREMENTS {
             pace.learn(10_000, short);
         }
         assert!(pace.expected(10_000) < Duration::from_millis(1));
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn a_refused_clearing_is_tried_again_one_day() {
         let mut pace = Pace::default();
-        for _ in 0..KEPT {
+        for _ in 0..MEASUREMENTS {
             pace.learn(1000, Duration::from_millis(100));
         }
         for _ in 0..200 {

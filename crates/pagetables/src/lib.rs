@@ -29,7 +29,7 @@ pub use clear::{Cleared, Pace, Part};
 pub use entry::{Entry, Kind};
 pub use idle::IdleBitmap;
 pub use page_tables::PageTables;
-pub use reader::{Reader, Space};
+pub use reader::{Mm, Reader};
 pub use sizes::{Referenced, Sizes};
 pub use source::{Grain, Reading, Source, SourceKind};
 pub use sys::{

@@ -11,7 +11,7 @@ use crate::advised;
 use crate::btf::Btf;
 use crate::entry::Entry;
 use crate::folios::{Folios, Layout, Mark};
-use crate::reader::{Reader, Space, not_btf, type_information};
+use crate::reader::{Mm, Reader, not_btf, type_information};
 use crate::source::{Grain, Reading, Source, SourceKind};
 use crate::unavailable::Unavailable;
 use crate::walk::{Piece, Sink, Walked};
@@ -56,7 +56,7 @@ struct Foreign {
 }
 
 /// A piece that waits for its folios' marks.
-enum Held {
+enum Unmarked {
     /// Entries that are held in the reader's buffer.
     Pages {
         number: usize,
@@ -119,7 +119,7 @@ impl PageTables {
     /// As [`Reader::walk`].
     fn walk_all(
         &mut self,
-        space: &Space,
+        space: &Mm,
         ranges: &[Range<u64>],
         sink: &mut Sink<'_>,
     ) -> io::Result<Walked> {
@@ -140,7 +140,7 @@ impl PageTables {
                         let from = buffer.len();
                         buffer.extend_from_slice(entries);
                         let at = from..buffer.len();
-                        held.push(Held::Pages { number, start, at });
+                        held.push(Unmarked::Pages { number, start, at });
                     }
                     Piece::Whole {
                         start,
@@ -148,7 +148,7 @@ impl PageTables {
                         span,
                         entry,
                     } if is_open(entry) => {
-                        held.push(Held::Whole {
+                        held.push(Unmarked::Whole {
                             number,
                             start,
                             bytes,
@@ -172,19 +172,19 @@ impl PageTables {
     }
 
     /// Asks about huge pages, all of them: they are few.
-    fn mark_wholes(&mut self, held: &mut [Held]) -> io::Result<()> {
+    fn mark_wholes(&mut self, held: &mut [Unmarked]) -> io::Result<()> {
         let mask = self.reader.mask;
         let first = |entry: Entry, span: u64| (entry.physical(mask) & !(span - 1)) >> 12;
         let frames: Vec<u64> = held
             .iter()
             .filter_map(|one| match one {
-                Held::Whole { entry, span, .. } => Some(first(*entry, *span)),
-                Held::Pages { .. } => None,
+                Unmarked::Whole { entry, span, .. } => Some(first(*entry, *span)),
+                Unmarked::Pages { .. } => None,
             })
             .collect();
         let mut marks = self.marks(&frames, true)?.into_iter();
         for one in held {
-            let Held::Whole { entry, span, .. } = one else {
+            let Unmarked::Whole { entry, span, .. } = one else {
                 continue;
             };
             let mark = marks
@@ -203,13 +203,13 @@ impl PageTables {
 
     /// Asks about some idle pages of each table, and about all where large folios are, or where somebody
     /// was seen to clear bits.
-    fn mark_pages(&mut self, held: &[Held], buffer: &mut [Entry]) -> io::Result<()> {
+    fn mark_pages(&mut self, held: &[Unmarked], buffer: &mut [Entry]) -> io::Result<()> {
         let mask = self.reader.mask;
         let idle = |entries: &[Entry], frames: &mut Vec<u64>| {
             let idle = entries.iter().filter(|entry| is_idle(**entry));
             frames.extend(idle.map(|entry| entry.physical(mask) >> 12));
         };
-        let tables: Vec<Range<usize>> = held.iter().filter_map(Held::place).collect();
+        let tables: Vec<Range<usize>> = held.iter().filter_map(Unmarked::place).collect();
         let (mut frames, mut samples, mut counts) = (Vec::new(), Vec::new(), Vec::new());
         for at in &tables {
             frames.clear();
@@ -326,18 +326,18 @@ impl Source for PageTables {
     }
 }
 
-impl Held {
+impl Unmarked {
     /// Where entries of single pages are held.
     fn place(&self) -> Option<Range<usize>> {
         match self {
-            Held::Pages { at, .. } => Some(at.clone()),
-            Held::Whole { .. } => None,
+            Unmarked::Pages { at, .. } => Some(at.clone()),
+            Unmarked::Whole { .. } => None,
         }
     }
 
     fn tell(&self, buffer: &[Entry], sink: &mut Sink<'_>) {
         match self {
-            Held::Pages { number, start, at } => {
+            Unmarked::Pages { number, start, at } => {
                 let entries = &buffer[at.clone()];
                 sink(
                     *number,
@@ -347,7 +347,7 @@ impl Held {
                     },
                 );
             }
-            Held::Whole {
+            Unmarked::Whole {
                 number,
                 start,
                 bytes,

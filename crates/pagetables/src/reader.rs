@@ -47,7 +47,7 @@ pub struct Reader {
 
 /// An address space.
 #[derive(Debug)]
-pub struct Space {
+pub struct Mm {
     /// Keeps the mm's structure; reading through it is not needed.
     _pagemap: File,
     pub(crate) pgd: u64,
@@ -55,7 +55,7 @@ pub struct Space {
     has_secondary_mmu: Option<bool>,
 }
 
-impl Space {
+impl Mm {
     /// A number that no other living address space has (the mm's address in the kernel).
     #[must_use]
     pub fn id(&self) -> u64 {
@@ -76,7 +76,7 @@ impl Space {
 }
 
 /// The entry of a page: in a last-level table, or a huge one above.
-pub(crate) struct Found {
+pub(crate) struct LeafEntry {
     pub(crate) entry: Entry,
     /// How many bytes it spans.
     pub(crate) span: u64,
@@ -129,7 +129,7 @@ impl Reader {
     ///
     /// # Errors
     /// The process is gone, has no memory (a kernel thread, a zombie), or may not be looked at.
-    pub fn attach(&mut self, pid: u32) -> io::Result<Space> {
+    pub fn attach(&mut self, pid: u32) -> io::Result<Mm> {
         let path = format!("/proc/{pid}/pagemap");
         let pagemap = File::open(&path).map_err(|error| {
             let gone = error.raw_os_error() == Some(libc::ESRCH);
@@ -160,7 +160,7 @@ impl Reader {
                         .is_none_or(|word| word & 0xff != 0),
             ),
         };
-        Ok(Space {
+        Ok(Mm {
             _pagemap: pagemap,
             pgd,
             mm,
@@ -227,7 +227,7 @@ impl Reader {
     }
 
     /// The entry of one page, if it is present.
-    pub(crate) fn look_up(&mut self, space: &Space, page: u64) -> io::Result<Option<Found>> {
+    pub(crate) fn look_up(&mut self, space: &Mm, page: u64) -> io::Result<Option<LeafEntry>> {
         let (mut table, mut shift) = (space.pgd, self.top_shift());
         loop {
             let at = table.wrapping_add((page >> shift & 511) * 8);
@@ -236,7 +236,7 @@ impl Reader {
                 return Ok(None);
             }
             if shift == 12 || (shift <= 30 && entry.is_huge()) {
-                return Ok(Some(Found {
+                return Ok(Some(LeafEntry {
                     entry,
                     span: 1 << shift,
                 }));

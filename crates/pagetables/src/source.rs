@@ -6,7 +6,7 @@
 //!
 //! | source | knows | costs |
 //! |---|---|---|
-//! | [`crate::PageTables`] | each page, 4 KiB or huge | 0.3 ms a GiB to read |
+//! | [`crate::PageTables`] | each page, 4 KiB or huge | 0.3 ms a GiB to copy, some more for folios' marks |
 //! | [`crate::IdleBitmap`] | each page, by frame | a microsecond a page |
 //! | [`crate::Referenced`] | whether anything of a mapping was accessed | smaps: some 10 ms a GiB |
 //! | [`crate::Sizes`] | sizes only | smaps |

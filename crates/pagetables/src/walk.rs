@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 
 use crate::entry::Entry;
-use crate::reader::{GIB, Reader, Space};
+use crate::reader::{GIB, Mm, Reader};
 
 const MIB2: u64 = 2 << 20;
 /// Regions of 1 GiB whose upper tables are read together.
@@ -109,7 +109,7 @@ impl Reader {
     /// The program cannot be run. (Memory that vanishes meanwhile is no error.)
     pub fn walk(
         &mut self,
-        space: &Space,
+        space: &Mm,
         ranges: &[Range<u64>],
         sink: &mut Sink<'_>,
     ) -> io::Result<Walked> {
@@ -141,7 +141,7 @@ impl Reader {
     }
 
     /// Reads the upper tables of the regions in which `wanted` lies, level by level, all at once.
-    fn descend(&mut self, space: &Space, wanted: &[Leaf]) -> io::Result<Vec<Region>> {
+    fn descend(&mut self, space: &Mm, wanted: &[Leaf]) -> io::Result<Vec<Region>> {
         let mut regions: Vec<Region> = Vec::new();
         for leaf in wanted {
             if regions.last().is_none_or(|last| last.base != leaf.region) {

@@ -63,12 +63,12 @@ pub(super) fn whose_manager(whose: &Whose) -> Result<Whole, Failure> {
 /// Who manages a tenant, and can be asked.
 fn awake(tenant: &Tenant) -> Result<Option<Managed>, Failure> {
     let managed = find_begun(tenant)?;
-    managed.as_ref().map(is_awake).transpose()?;
+    managed.as_ref().map(check_awake).transpose()?;
     Ok(managed)
 }
 
 /// Who is stopped answers nobody, however long one waits. (The story: after ^Z in `attach`, `detach` said nothing for ten minutes.)
-fn is_awake(managed: &Managed) -> Result<(), Failure> {
+fn check_awake(managed: &Managed) -> Result<(), Failure> {
     let stat = Proc::system().and_then(|proc| proc.stat(managed.manager));
     let state = stat.ok().flatten().map(|stat| stat.state);
     if !matches!(state, Some(b'T' | b't')) {
@@ -124,7 +124,7 @@ pub(super) fn of_tenant(
     let tenant = Tenant::Tree(tree.root.clone());
     if let Ok(Some(manager)) = manager_of(&tenant) {
         let tenant = tenant.clone();
-        is_awake(&Managed { tenant, manager })?;
+        check_awake(&Managed { tenant, manager })?;
     }
     Ok(ask(&tenant, &request, within)?)
 }

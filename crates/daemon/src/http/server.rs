@@ -23,7 +23,7 @@ pub(super) const CLIENTS_MAX: usize = 64;
 /// Of one address, taken in before those that are there are heard once more.
 const ACCEPTS_MAX: usize = 16;
 /// Where no descriptor is to be had nobody is accepted for so long: the wait would end at once each time.
-const REST: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What is served.
 pub trait Site {
@@ -41,7 +41,7 @@ pub struct Server {
     listeners: Vec<Listener>,
     /// The longest first.
     clients: Vec<Client>,
-    rest_until: Option<Instant>,
+    accepts_from: Option<Instant>,
 }
 
 impl Server {
@@ -56,7 +56,7 @@ impl Server {
         Ok(Server {
             listeners: listeners.collect::<Result<_, _>>()?,
             clients: Vec::new(),
-            rest_until: None,
+            accepts_from: None,
         })
     }
 
@@ -97,13 +97,13 @@ impl Server {
             .clients
             .iter()
             .map(Client::until)
-            .chain(self.rest_until);
+            .chain(self.accepts_from);
         let next = ends.min().map(|end| end.saturating_duration_since(now));
         let pause = next.map_or(pause, |next| next.min(pause));
         // Rounded up: a wait that ends a moment too early would be many.
         let time = Timespec::try_from(pause + Duration::from_millis(1)).ok();
         let mut fds = vec![PollFd::new(bell, PollFlags::IN)];
-        if self.rest_until.is_none() {
+        if self.accepts_from.is_none() {
             let listeners = self.listeners.iter();
             fds.extend(listeners.map(|one| PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN)));
         }
@@ -112,15 +112,15 @@ impl Server {
         if let Err(errno) = poll(&mut fds, time.as_ref())
             && errno != rustix::io::Errno::INTR
         {
-            std::thread::sleep(REST);
+            std::thread::sleep(ACCEPT_PAUSE);
         }
     }
 
     fn accept(&mut self, now: Instant) {
-        if self.rest_until.is_some_and(|until| now < until) {
+        if self.accepts_from.is_some_and(|until| now < until) {
             return;
         }
-        self.rest_until = None;
+        self.accepts_from = None;
         for listener in &self.listeners {
             for _ in 0..ACCEPTS_MAX {
                 match listener.accept(now) {
@@ -129,7 +129,7 @@ impl Server {
                     // It went before it was taken in.
                     Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                     Err(_) => {
-                        self.rest_until = Some(now + REST);
+                        self.accepts_from = Some(now + ACCEPT_PAUSE);
                         break;
                     }
                 }

@@ -11,12 +11,12 @@ pub(crate) mod wake;
 use std::time::{Duration, Instant};
 
 use engine::policy::WriteBudget;
-use host::manage::{Manager, Recording, Settings, WriteBackAsked};
+use host::manage::{Manager, Recording, Settings, WriteBackAsked, swap_max_unkept};
 use host::report::Report;
 use host::swap::Tier;
 use host::wall::Wall;
 
-use crate::control::ControlServer;
+use crate::control::{ControlServer, LAST_ANSWER};
 use crate::error::Error;
 use crate::options::{Algorithm, Bytes, Millis, Options, Swappiness};
 use crate::preflight::{self, Chosen};
@@ -30,8 +30,6 @@ const SHARES_EVERY: Duration = Duration::from_secs(1);
 /// Once the first process has ended, the end of the last one is looked for so often: its event comes after
 /// it, and nothing else tells of one that outlives the first.
 const LAST_PULSE: Duration = Duration::from_millis(250);
-/// Answers that are under way at the end have so long.
-const LAST_ANSWER: Duration = Duration::from_secs(1);
 
 /// Who looks on while a manager works.
 pub trait Watcher {
@@ -69,15 +67,14 @@ pub struct Served {
     wake: Wake,
     notes: Vec<String>,
     /// What a report tells beside that.
-    asides: Vec<String>,
+    report_notes: Vec<String>,
     is_detached: bool,
 }
 
 /// What is told of a limit of swap that the kernel does not keep to: on standard error if it was said that less will do; else that is the program's,
 /// and the report tells it.
-fn asides(unbound: Option<Error>, best_effort: bool, notes: &mut Vec<String>) -> Vec<String> {
-    let said = unbound
-        .map(|error| format!("the kernel's own reclaim does not keep to --swap-max: {error}"));
+fn report_notes(unbound: Option<Error>, best_effort: bool, notes: &mut Vec<String>) -> Vec<String> {
+    let said = unbound.map(|error| swap_max_unkept(&error));
     match best_effort {
         true => {
             notes.extend(said);
@@ -87,8 +84,9 @@ fn asides(unbound: Option<Error>, best_effort: bool, notes: &mut Vec<String>) ->
     }
 }
 
-/// Whether nobody manages a target. `run`'s own manager has that process before it has become its program; whoever attaches comes second.
-fn is_free(chosen: &Chosen, wants_wall: bool) -> Result<(), Error> {
+/// Refuses a target that somebody manages. `run`'s own manager has that process before it has become its program;
+/// whoever attaches comes second.
+fn refuse_if_managed(chosen: &Chosen, wants_wall: bool) -> Result<(), Error> {
     let find = match wants_wall {
         true => crate::control::find,
         false => crate::control::find_begun,
@@ -132,7 +130,7 @@ impl Served {
         if let Some(asked) = &options.write_back {
             need(preflight::tier(asked.from.as_deref()).map(|found| tier = Some(found)))?;
         }
-        is_free(&chosen, wants_wall)?;
+        refuse_if_managed(&chosen, wants_wall)?;
         let mut unheard = None;
         let server = match ControlServer::bind(&chosen.tenant) {
             // A stranger's socket manages nothing, and keeps nothing from being managed.
@@ -165,7 +163,7 @@ impl Served {
             return Err(error);
         }
         notes.extend(unheard);
-        let asides = asides(unbound, options.best_effort, &mut notes);
+        let report_notes = report_notes(unbound, options.best_effort, &mut notes);
         Ok(Served {
             manager,
             server,
@@ -174,7 +172,7 @@ impl Served {
             shared_at: None,
             wake,
             notes,
-            asides,
+            report_notes,
             is_detached: false,
         })
     }
@@ -205,7 +203,7 @@ impl Served {
         self.manager.end_work();
         let mut report = self.manager.report();
         report.notes.extend(self.notes);
-        report.notes.extend(self.asides);
+        report.notes.extend(self.report_notes);
         if let Err(error) = &ended {
             report.notes.push(format!("it was let go: {error}"));
         }

@@ -69,14 +69,14 @@ impl Entry {
 
 /// An inode that is there.
 pub(super) fn entry(tree: &Tree, inode: Inode) -> Result<Entry, Errno> {
-    is_there(tree, inode)?;
+    check_there(tree, inode)?;
     Ok(match inode {
         Inode::File(_, file) | Inode::NodeFile(_, file) => Entry::file(tree, inode, file),
         _ => Entry::directory(inode),
     })
 }
 
-fn is_there(tree: &Tree, inode: Inode) -> Result<(), Errno> {
+fn check_there(tree: &Tree, inode: Inode) -> Result<(), Errno> {
     match inode {
         Inode::Tenant(serial) | Inode::File(serial, _) => tenant(tree, serial).map(drop),
         Inode::Node(node) | Inode::NodeReport(node) | Inode::NodeFile(node, _) => {
@@ -92,7 +92,7 @@ fn tenant(tree: &Tree, serial: u64) -> Result<MemcgId, Errno> {
 
 /// All that is in a directory, with `.` and `..`.
 pub(super) fn list(tree: &Tree, inode: Inode) -> Result<Vec<(OsString, Inode)>, Errno> {
-    is_there(tree, inode)?;
+    check_there(tree, inode)?;
     let mut all: Vec<(OsString, Inode)> = vec![(".".into(), inode), ("..".into(), inode)];
     match inode {
         Inode::Tenant(serial) => {

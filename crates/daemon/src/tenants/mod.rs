@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use host::manage::tenants::Tenants;
 use rustix::event::{PollFd, PollFlags};
 
-use crate::control::{ControlServer, Tenant};
+use crate::control::{ControlServer, LAST_ANSWER, Tenant};
 use crate::error::Error;
 use crate::preflight;
 use crate::rights;
@@ -67,15 +67,12 @@ struct Ears {
     listening: Option<Listening>,
 }
 
-/// Answers that are under way at the end have so long.
-const LAST_ANSWER: Duration = Duration::from_secs(1);
-
 /// Serves until a signal says to end.
 ///
 /// # Errors
 /// What cannot be had, before anything is changed; or the groups cannot be read any more.
 pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
-    rights::is_no_servant_of_a_file()?;
+    rights::refuse_file_capabilities()?;
     let asked = given.asked()?;
     asked.fixed.hides_nothing(given.config.as_deref())?;
     let mut notes = Vec::new();
@@ -129,7 +126,7 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
 fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error> {
     let wake = Wake::that_reloads()?;
     let mount = asked.fixed.mount.as_ref();
-    mount.map(|at| mount::is_a_place(at)).transpose()?;
+    mount.map(|at| mount::check_mount_point(at)).transpose()?;
     let (desk, inbox) = desk::open(tree).map_err(|error| {
         let what = format!("cannot make a pair of sockets: {error}");
         Error::failed(what, "is the limit of open files (ulimit -n) high enough?")

@@ -35,7 +35,7 @@ use crate::error::Error;
 
 /// For so long the kernel may keep an answer without asking again: for ever, for it is told when a name goes ([`Mounted::forget`]). So
 /// it may keep names of directories, and attributes that do not change.
-const KEPT: Duration = Duration::from_secs(1 << 30);
+const LASTING_TTL: Duration = Duration::from_secs(1 << 30);
 /// The kernel asks each time. It must, for names of files: what sendfile(2) once read of a file is its size to the kernel until it
 /// asks again.
 const ASKED: Duration = Duration::ZERO;
@@ -124,11 +124,12 @@ fn forget_stale(notifier: &Notifier, stale: &Receiver<(INodeNo, OsString)>) {
     }
 }
 
-/// Whether the tree can be mounted at a directory, as far as that can be told before: nothing stands there. A killed one's mount is taken away.
+/// Checks that the tree can be mounted at a directory, as far as that can be told before: nothing stands there. A
+/// killed one's mount is taken away.
 ///
 /// # Errors
 /// There is no such directory, or somebody else's mount.
-pub(super) fn is_a_place(at: &Path) -> Result<(), Error> {
+pub(super) fn check_mount_point(at: &Path) -> Result<(), Error> {
     // A killed one's mount answers nothing any more, but for what the kernel keeps of it; below it there may be another's.
     while rustix::fs::statfs(at).is_err_and(|errno| errno == Errno::NOTCONN) {
         if unmount(at, UnmountFlags::DETACH).is_err() {
@@ -171,7 +172,7 @@ pub(super) fn is_a_place(at: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Mounts the tree at a directory, which is a place for it ([`is_a_place`]).
+/// Mounts the tree at a directory, which is a place for it ([`check_mount_point`]).
 ///
 /// # Errors
 /// FUSE cannot be had.
@@ -246,8 +247,8 @@ fn kind(inode: Inode) -> FileType {
 }
 
 /// For how long the kernel may keep what it is told of an inode.
-fn kept(entry: &Entry) -> Duration {
-    if entry.is_lasting { KEPT } else { ASKED }
+fn ttl_of(entry: &Entry) -> Duration {
+    if entry.is_lasting { LASTING_TTL } else { ASKED }
 }
 
 /// Tells of a name in a directory.
@@ -255,11 +256,11 @@ fn tell(reply: ReplyEntry, found: Result<Entry, Errno>) {
     match found {
         Ok(entry) => {
             let name = match entry.inode.is_directory() {
-                true => KEPT,
+                true => LASTING_TTL,
                 false => ASKED,
             };
             let attr = attributes(&entry);
-            reply.entry_with_ttls(&kept(&entry), &name, &attr, Generation(0));
+            reply.entry_with_ttls(&ttl_of(&entry), &name, &attr, Generation(0));
         }
         Err(errno) => reply.error(refusal(errno)),
     }
@@ -315,7 +316,7 @@ impl Filesystem for Files {
         let _answering = self.near.question(request.pid());
         self.desk.ask(move |tree| {
             match inode(number).and_then(|inode| directory::entry(tree, inode)) {
-                Ok(entry) => reply.attr(&kept(&entry), &attributes(&entry)),
+                Ok(entry) => reply.attr(&ttl_of(&entry), &attributes(&entry)),
                 Err(errno) => reply.error(refusal(errno)),
             }
         });
@@ -354,7 +355,7 @@ impl Filesystem for Files {
             let entry = inode(number).and_then(|inode| directory::entry(tree, inode));
             match entry {
                 Ok(entry) if mode & 0o7777 == u32::from(entry.mode) => {
-                    reply.attr(&kept(&entry), &attributes(&entry));
+                    reply.attr(&ttl_of(&entry), &attributes(&entry));
                 }
                 Ok(_) => reply.error(fuser::Errno::EPERM),
                 Err(errno) => reply.error(refusal(errno)),

@@ -1,5 +1,8 @@
 //! Aging: promoting what a walk found young, and opening the next generation.
 //! spec: lru-gen.md 3 (update_gen), 5.
+//!
+//! Invariant: a page's generation changes in its word and in the counts together. A generation is opened once, for
+//! whoever saw the one before as the youngest.
 
 use super::{LruGen, MAX_NR_GENS, MIN_NR_GENS, Profile, evictable, list_of, refs, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};

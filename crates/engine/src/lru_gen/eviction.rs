@@ -1,6 +1,6 @@
 //! Isolation: taking the coldest pages off the lists, batch by batch. spec: lru-gen.md 6.
 //!
-//! Isolated pages are off every list and uncounted here, but still present: the embedder pages
+//! Invariant: isolated pages are off every list and uncounted here, but still present: the embedder pages
 //! them out and then says for each whether it left (refault.rs) or comes back ([`LruGen::put_back`]).
 
 use super::{LruGen, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS, Profile, list_of, refs, slot_of};

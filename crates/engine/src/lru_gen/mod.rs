@@ -184,7 +184,7 @@ impl LruGen {
     /// All pages are of the oldest generation, of as many as there may be: another one would move each of them, and tell none from the
     /// others.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_all_oldest(&self) -> bool {
         FolioType::ALL.into_iter().all(|ty| {
             let is_oldest = self.size(self.min_seq(ty), ty) == self.total(ty);
             is_oldest && self.nr_gens(ty) == MAX_NR_GENS
@@ -203,7 +203,7 @@ impl LruGen {
         self.total(ty) - self.active(ty)
     }
 
-    /// The refault controller's books.
+    /// The refault controller's counts.
     #[must_use]
     pub const fn controller(&self) -> &Controller {
         &self.controller

@@ -25,7 +25,7 @@ impl LruGen {
         folios.set(id, word.into_shadow(token, workingset));
     }
 
-    /// Reads the shadow of a page of type `ty` that comes back, and books a recent one.
+    /// Reads the shadow of a page of type `ty` that comes back, and counts a recent one.
     pub(crate) fn refault(&mut self, shadow: Word, ty: FolioType) -> Refault {
         let (token, workingset) = shadow.shadow();
         let refs = self.restored_refs(token, workingset);

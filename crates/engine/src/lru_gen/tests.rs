@@ -345,18 +345,18 @@ fn p63_promotes_at_first_sight() {
 #[test]
 fn who_is_all_idle_is_settled_until_a_page_comes_or_is_used() {
     let mut lruvec = lruvec(3);
-    assert!(lruvec.lru_gen().is_settled(), "nothing is told apart");
+    assert!(lruvec.lru_gen().is_all_oldest(), "nothing is told apart");
     (0..2).for_each(|id| anon(&mut lruvec, id));
-    assert!(!lruvec.lru_gen().is_settled());
+    assert!(!lruvec.lru_gen().is_all_oldest());
     (0..2).for_each(|now| age(&mut lruvec, now));
-    assert!(lruvec.lru_gen().is_settled());
+    assert!(lruvec.lru_gen().is_all_oldest());
     anon(&mut lruvec, 2);
-    assert!(!lruvec.lru_gen().is_settled(), "one came");
+    assert!(!lruvec.lru_gen().is_all_oldest(), "one came");
     (2..4).for_each(|now| age(&mut lruvec, now));
-    assert!(lruvec.lru_gen().is_settled());
+    assert!(lruvec.lru_gen().is_all_oldest());
     // P616 only marks it the first time, and without another generation the mark stays.
     (0..2).for_each(|_| lruvec.young(FolioId(1)));
-    assert!(!lruvec.lru_gen().is_settled(), "one was used");
+    assert!(!lruvec.lru_gen().is_all_oldest(), "one was used");
 }
 
 /// `inc_min_seq` takes from the tail and adds at the tail: the order of what moves is reversed.

@@ -55,7 +55,7 @@ impl Lruvec {
             );
         let refault = shadow.then(|| self.lru.refault(old, ty, swap_available));
         if let Some(refault) = refault {
-            word = self.book_refault(word, old, (ty, refault), in_lru_fault);
+            word = self.account_refault(word, old, (ty, refault), in_lru_fault);
         }
         self.stat.add(VmEvent::Pgfault, u64::from(in_fault));
         self.stat
@@ -73,7 +73,7 @@ impl Lruvec {
     }
 
     /// spec: workingset.md 6, refault steps 2 to 6.
-    fn book_refault(
+    fn account_refault(
         &mut self,
         word: Word,
         shadow: Word,

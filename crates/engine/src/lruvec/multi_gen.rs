@@ -129,7 +129,7 @@ impl Lruvec {
             return Isolated::default();
         };
         let done = lru.isolate_up_to(folios, (last, swappiness), budget, out);
-        self.book_scan(ScanReason::Proactive, out.len() - before, done)
+        self.account_scan(ScanReason::Proactive, out.len() - before, done)
     }
 
     /// Isolates up to `nr` pages that have been idle for `age` before `now` at least, as far as
@@ -177,7 +177,7 @@ impl Lruvec {
                 continue;
             };
             let done = lru.isolate_proven(folios, (age, now), (ty, left), out);
-            total.add(self.book_scan(ScanReason::Proactive, out.len() - before, done));
+            total.add(self.account_scan(ScanReason::Proactive, out.len() - before, done));
         }
         total
     }

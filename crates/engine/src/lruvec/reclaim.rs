@@ -1,4 +1,6 @@
 //! Isolation and what becomes of isolated pages, with their accounts.
+//!
+//! Invariant: `off_list` counts the pages that are present and on no list.
 
 use super::Lruvec;
 use crate::folio::{FolioId, FolioType};
@@ -22,7 +24,7 @@ impl Lruvec {
             return self.isolate_classic(reason, swappiness, budget, out);
         };
         let done = lru.isolate(folios, swappiness, budget, out);
-        self.book_scan(reason, out.len() - before, done)
+        self.account_scan(reason, out.len() - before, done)
     }
 
     /// The classic LRU needs no aging: it tries harder until something comes, or nothing is left.
@@ -61,7 +63,7 @@ impl Lruvec {
     }
 
     /// As the kernel, only what is taken off the lists counts as scanned, and what went elsewhere as refilled.
-    pub(super) fn book_scan(
+    pub(super) fn account_scan(
         &mut self,
         reason: ScanReason,
         isolated: usize,

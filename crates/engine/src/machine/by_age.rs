@@ -97,7 +97,7 @@ impl Machine {
             };
             let (mut turns, mut got) =
                 begun.unwrap_or((self.lruvec(id).resident().0, Shrunk::default()));
-            let shrunk = self.book(id, &sc, |lruvec, sc| {
+            let shrunk = self.account_pass(id, &sc, |lruvec, sc| {
                 shrink_older_than((id, lruvec), (age, sc), &mut turns, memory)
             });
             got.add(shrunk);

@@ -1,5 +1,8 @@
 //! Charging under limits: reclaim at the level that is over, then give up. spec:
 //! reclaim-control.md 1.
+//!
+//! Invariant: where room was made, no max at or above the level that is charged is exceeded; where it was not, OOM was
+//! counted once.
 
 use super::{Machine, ReclaimRequest};
 use crate::memcg::{MAX_RECLAIM_RETRIES, MemcgEvent, MemcgId};

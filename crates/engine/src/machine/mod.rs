@@ -17,7 +17,6 @@ mod hierarchy;
 mod high;
 mod idle;
 mod iterator;
-mod look;
 mod ongoing;
 mod pages;
 mod passes;
@@ -28,6 +27,7 @@ mod sharing;
 mod shrink;
 mod soft_limit;
 mod stats;
+mod usage;
 
 pub use charge::OomAt;
 pub use config::{GlobalReclaim, LevelReads, MachineConfig, ReclaimRequest};

@@ -1,4 +1,5 @@
-//! The three phases one by one, for whoever pages out by itself, and aging without reclaim.
+//! Aging without reclaim, and the three phases one by one. The phases are for tests and the bench `touch`: host and
+//! simulator reclaim through [`crate::Memory`].
 
 use super::{Machine, ReclaimRequest};
 use crate::folio::{FolioId, FolioType};
@@ -62,7 +63,7 @@ impl Machine {
         };
         let sc = self.scan_control(memcg, request, DEF_PRIORITY);
         self.face(memcg, memcg);
-        self.book(memcg, &sc, |lruvec, sc| {
+        self.account_pass(memcg, &sc, |lruvec, sc| {
             let mut batch = Batch::with_room(nr);
             let how = (sc.reason, sc.swappiness);
             let done = isolate_coldest(lruvec, nr, how, &mut batch.pages);

@@ -90,11 +90,11 @@ impl Machine {
         memory: &mut M,
     ) -> Shrunk {
         self.face(id, target);
-        self.book(id, sc, |lruvec, sc| shrink_lruvec(id, lruvec, sc, memory))
+        self.account_pass(id, sc, |lruvec, sc| shrink_lruvec(id, lruvec, sc, memory))
     }
 
     /// One pass of any kind, `pass`, over the lruvec of `id`.
-    pub(super) fn book(
+    pub(super) fn account_pass(
         &mut self,
         id: MemcgId,
         sc: &ScanControl,

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 pub const SOFT_LIMIT_EVENTS: u32 = 1024;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Look {
+struct Sample {
     charged: u32,
     /// The excess at the last look.
     excess: u64,
@@ -31,7 +31,7 @@ struct Look {
 pub(super) struct SoftLimits {
     /// Some memcg has one.
     in_use: bool,
-    looks: Vec<Look>,
+    samples: Vec<Sample>,
     by_excess: BTreeSet<(u64, MemcgId)>,
 }
 
@@ -40,11 +40,11 @@ impl SoftLimits {
         self.in_use = true;
     }
 
-    fn look(&mut self, id: MemcgId) -> &mut Look {
-        if self.looks.len() <= id.index() {
-            self.looks.resize(id.index() + 1, Look::default());
+    fn sample(&mut self, id: MemcgId) -> &mut Sample {
+        if self.samples.len() <= id.index() {
+            self.samples.resize(id.index() + 1, Sample::default());
         }
-        &mut self.looks[id.index()]
+        &mut self.samples[id.index()]
     }
 
     /// A page was charged to `id`: whether it is time to look at it.
@@ -52,13 +52,13 @@ impl SoftLimits {
         if !self.in_use {
             return false;
         }
-        let look = self.look(id);
-        look.charged = (look.charged + 1) % SOFT_LIMIT_EVENTS;
-        look.charged == 0
+        let sample = self.sample(id);
+        sample.charged = (sample.charged + 1) % SOFT_LIMIT_EVENTS;
+        sample.charged == 0
     }
 
     fn set(&mut self, id: MemcgId, excess: u64) {
-        let old = core::mem::replace(&mut self.look(id).excess, excess);
+        let old = core::mem::replace(&mut self.sample(id).excess, excess);
         self.by_excess.remove(&(old, id));
         if excess > 0 {
             self.by_excess.insert((excess, id));
@@ -68,13 +68,13 @@ impl SoftLimits {
     pub(super) fn forget(&mut self, id: MemcgId) {
         if self.in_use {
             self.set(id, 0);
-            *self.look(id) = Look::default();
+            *self.sample(id) = Sample::default();
         }
     }
 
     pub(super) fn check(&self) {
-        let looks = (0u32..).zip(&self.looks);
-        let over = looks.filter(|(_, look)| look.excess > 0);
+        let samples = (0u32..).zip(&self.samples);
+        let over = samples.filter(|(_, sample)| sample.excess > 0);
         let mut expect: Vec<_> = over.map(|(id, l)| (l.excess, MemcgId(id))).collect();
         expect.sort_unstable();
         assert!(self.by_excess.iter().eq(&expect), "order of excess");

@@ -228,8 +228,8 @@ impl Machine {
     }
 
     /// Flushes of groups so far, counted once a worker; see [`Rstat::flushes`].
-    #[must_use]
-    pub const fn stats_flushes(&self) -> u64 {
+    #[cfg(test)]
+    pub(super) const fn stats_flushes(&self) -> u64 {
         self.stats.rstat.flushes()
     }
 

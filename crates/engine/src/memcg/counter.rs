@@ -99,7 +99,7 @@ impl PageCounter {
     /// Gives back `nr` pages.
     ///
     /// # Panics
-    /// When more is given back than was charged: somebody's books are wrong.
+    /// When more is given back than was charged: somebody has counted wrong.
     pub const fn uncharge(&mut self, nr: Pages) {
         assert!(self.charged.0 >= nr.0, "uncharged more than was charged");
         self.charged.0 -= nr.0;

@@ -47,7 +47,7 @@ impl Changes {
         let Some(dirty) = self.dirty.get_mut(worker) else {
             return 0;
         };
-        let mut looked_at = 0;
+        let mut counters_read = 0;
         let mut dirty = core::mem::take(dirty);
         let from = worker * self.lines;
         let part = &mut self.sums[from..from + self.lines];
@@ -56,14 +56,14 @@ impl Changes {
             dirty &= dirty - 1;
             let end = if first == LAST { part.len() } else { first + 1 };
             for line in first..end {
-                looked_at += LINE as u64;
+                counters_read += LINE as u64;
                 let change = core::mem::take(&mut part[line]);
                 for (sum, change) in sums[line * LINE..].iter_mut().zip(change) {
                     *sum += change;
                 }
             }
         }
-        looked_at
+        counters_read
     }
 }
 
@@ -84,9 +84,9 @@ mod tests {
             // One line, or two: those of the first statistic and of the last.
             let lines = if last < LINE { 1u64 } else { 2 };
             let most = (nr_stats.div_ceil(LINE) * LINE) as u64;
-            let looked_at = changes.take(1, &mut sums);
-            assert!((lines * LINE as u64..=most).contains(&looked_at));
-            assert!(last / LINE >= LAST || looked_at == lines * LINE as u64);
+            let counters_read = changes.take(1, &mut sums);
+            assert!((lines * LINE as u64..=most).contains(&counters_read));
+            assert!(last / LINE >= LAST || counters_read == lines * LINE as u64);
             assert_eq!(changes.take(1, &mut sums), 0);
             let mut expect = alloc::vec![10; nr_stats];
             expect[0] += 3;

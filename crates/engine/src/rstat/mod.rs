@@ -67,7 +67,7 @@ pub struct Rstat {
     /// Groups flushed so far, once for each worker they were marked on.
     flushes: u64,
     /// Counters that flushes have looked at so far.
-    looked_at: u64,
+    counters_read: u64,
     scratch: Scratch,
 }
 
@@ -99,17 +99,17 @@ impl Group {
     /// Returns how many counters it looked at: those of the workers, and what was pending.
     fn flush(&mut self, own: &mut [i64]) -> u64 {
         own.fill(0);
-        let mut looked_at = 0;
+        let mut counters_read = 0;
         for worker in self.found.drain(..) {
-            looked_at += self.changes.take(worker as usize, own);
+            counters_read += self.changes.take(worker as usize, own);
         }
         for (stat, own) in own.iter_mut().enumerate() {
-            looked_at += 1;
+            counters_read += 1;
             self.local[stat] += *own;
             *own += core::mem::take(&mut self.pending[stat]);
             self.total[stat] += *own;
         }
-        looked_at
+        counters_read
     }
 }
 
@@ -135,7 +135,7 @@ impl Rstat {
             updated: Updated::new(workers),
             thresholds: threshold::Thresholds::new(workers),
             flushes: 0,
-            looked_at: 0,
+            counters_read: 0,
             scratch: Scratch {
                 found: Vec::new(),
                 popped: Vec::new(),
@@ -283,7 +283,7 @@ impl Rstat {
             return;
         };
         self.thresholds.flushed(index, &group.found);
-        self.looked_at += group.flush(own);
+        self.counters_read += group.flush(own);
         let parent = group.parent;
         if let Some(parent) = parent.and_then(|parent| self.groups[parent.index()].as_mut()) {
             for (pending, own) in parent.pending.iter_mut().zip(own) {
@@ -327,8 +327,8 @@ impl Rstat {
     #[must_use]
     pub fn summed(&self, id: GroupId, stat: usize) -> (u64, u64) {
         let workers = self.group(id).now.iter().flatten();
-        let (sum, looked_at) = workers.fold((0, 0), |(sum, n), now| (sum + now[stat], n + 1));
-        (shown(sum), looked_at)
+        let (sum, counters_read) = workers.fold((0, 0), |(sum, n), now| (sum + now[stat], n + 1));
+        (shown(sum), counters_read)
     }
 
     /// Group flushes so far, counted once a worker.
@@ -339,8 +339,8 @@ impl Rstat {
 
     /// Counters that flushes have looked at so far: workers' and pending ones.
     #[must_use]
-    pub const fn looked_at(&self) -> u64 {
-        self.looked_at
+    pub const fn counters_read(&self) -> u64 {
+        self.counters_read
     }
 
     /// True when enough has changed below `id` to be worth a flush. spec: rstat.md 6.1.
@@ -350,8 +350,8 @@ impl Rstat {
     }
 
     /// Changes noted for `id` since its last flush.
-    #[must_use]
-    pub fn stats_updates(&self, id: GroupId) -> u64 {
+    #[cfg(test)]
+    fn stats_updates(&self, id: GroupId) -> u64 {
         self.thresholds.updates(id.index())
     }
 

@@ -211,18 +211,18 @@ fn test_15_local_reads_agree_with_summing() {
 fn looks_are_counted_where_they_happen() {
     let (mut rstat, _, b) = chain(256);
     rstat.flush(GroupId::ROOT);
-    assert_eq!((rstat.looked_at(), rstat.summed(b, 0)), (0, (0, 0)));
+    assert_eq!((rstat.counters_read(), rstat.summed(b, 0)), (0, (0, 0)));
     for worker in 0..3 {
         rstat.update(worker, b, 0, 2);
     }
     rstat.flush(GroupId::ROOT);
     // A line of eight on each of three workers; two statistics pending in each of three groups.
     assert_eq!(
-        (rstat.looked_at(), rstat.summed(b, 0)),
+        (rstat.counters_read(), rstat.summed(b, 0)),
         (3 * 8 + 3 * 2, (6, 3))
     );
     rstat.flush(GroupId::ROOT);
-    assert_eq!(rstat.looked_at(), 30, "nothing has changed");
+    assert_eq!(rstat.counters_read(), 30, "nothing has changed");
 }
 
 /// Canaries: each plants one bug that `check_flushed` must find.

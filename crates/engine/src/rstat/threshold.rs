@@ -52,6 +52,7 @@ impl Thresholds {
         self.updates[group] > MEMCG_CHARGE_BATCH * self.workers as u64
     }
 
+    #[cfg(test)]
     pub(super) fn updates(&self, group: usize) -> u64 {
         self.updates[group]
     }

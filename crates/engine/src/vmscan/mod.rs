@@ -7,6 +7,9 @@
 //!
 //! Phases 2 and 3 are one function (`batch.rs`), whoever isolated: generations by size
 //! (`shrink.rs`) or by age (`by_age.rs`), or the classic lists (`classic.rs`).
+//!
+//! Invariant: a page that phase 1 isolated is, after phase 3, listed, off the lists as unevictable, a shadow, or gone;
+//! it is charged until it has left.
 
 mod batch;
 mod by_age;

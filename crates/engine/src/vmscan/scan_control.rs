@@ -1,4 +1,7 @@
 //! What one reclaim wants, and what it got.
+//!
+//! Invariant: what slices got adds up to what their pass got ([`Shrunk::add`]); that one bailed out is of that slice
+//! alone.
 
 use crate::active_inactive::Prepared;
 use crate::lru_gen::{DEF_PRIORITY, MIN_LRU_BATCH};

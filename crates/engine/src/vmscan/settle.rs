@@ -1,5 +1,7 @@
 //! What becomes of isolated pages: those that may not go at all before they are paged out, and each of
 //! the others afterwards.
+//!
+//! Invariant: only an isolated page is settled, and once; with any other nothing is done.
 
 use super::{PageOut, ScanReason};
 use crate::folio::{FolioId, FolioType};

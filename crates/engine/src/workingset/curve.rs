@@ -47,12 +47,12 @@ const BLIND: u64 = 20;
 
 impl CurveLook {
     /// Pages that have room in a memory of any size.
-    fn kept(&self) -> u64 {
+    fn always_held(&self) -> u64 {
         sum(&self.fixed) + self.unknown.0
     }
 
     fn is_blind(&self) -> bool {
-        self.unknown.0 * BLIND > sum(&self.pages) + self.kept()
+        self.unknown.0 * BLIND > sum(&self.pages) + self.always_held()
     }
 }
 
@@ -145,7 +145,7 @@ impl RefaultCurve {
             let count = again.pages.0;
             match of.filter(|cohort| cohort.last > begin) {
                 Some(cohort) => {
-                    let above = below + self.last.kept() + came / 2;
+                    let above = below + self.last.always_held() + came / 2;
                     let to = (above + cohort.pages.0).min(known);
                     self.refaults.spread(above.min(known), to, count);
                 }
@@ -167,13 +167,13 @@ impl RefaultCurve {
         let begin = self.begin.unwrap_or_default();
         let used = self.last.pages.iter().filter(|cohort| cohort.last > begin);
         let used: u64 = used.map(|cohort| cohort.pages.0).sum();
-        Pages(used + self.last.kept())
+        Pages(used + self.last.always_held())
     }
 
     /// Pages that were not seen in use since the first look.
     #[must_use]
     pub fn untouched(&self) -> Pages {
-        let all = sum(&self.last.pages) + self.last.kept();
+        let all = sum(&self.last.pages) + self.last.always_held();
         Pages(all - self.known().0)
     }
 
@@ -181,7 +181,7 @@ impl RefaultCurve {
     /// a look, and what is told of it is too little.
     #[must_use]
     pub fn in_use(&self) -> Pages {
-        Pages(self.touches.checked_div(self.looks).unwrap_or(0) + self.last.kept())
+        Pages(self.touches.checked_div(self.looks).unwrap_or(0) + self.last.always_held())
     }
 
     /// Pages that were seen accessed within this time before the last look; those of unknown age with them.
@@ -199,7 +199,7 @@ impl RefaultCurve {
     /// How long the oldest page that a memory of this size would hold has been idle.
     #[must_use]
     pub fn idle(&self, size: Pages) -> Millis {
-        let mut held = self.last.kept();
+        let mut held = self.last.always_held();
         for cohort in self.last.pages.iter().rev() {
             held += cohort.pages.0;
             if held >= size.0 {

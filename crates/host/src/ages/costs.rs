@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Costs {
     /// Reading tables, by the clocks of all threads.
-    pub walk: Duration,
+    pub reading: Duration,
     /// Clearing bits, by the clocks of all threads.
     pub clear: Duration,
     /// The longest clearing.
@@ -19,7 +19,7 @@ pub struct Costs {
 
 impl Costs {
     pub(super) fn add(&mut self, other: Costs) {
-        self.walk += other.walk;
+        self.reading += other.reading;
         self.clear += other.clear;
         self.clear_longest = self.clear_longest.max(other.clear_longest);
         self.by_others += other.by_others;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Sums of one reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Found {
+pub struct ReadingSums {
     /// Pages present, as the kernel's Rss counts them (no zero page, no device, no hugetlb).
     pub present: u64,
     /// Entries that are present, of each part that is cleared by itself; a huge page is one. What clearing

@@ -12,7 +12,7 @@ use pagetables::{Entry, Part, Piece};
 /// What was read of one address space.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    pieces: Vec<(usize, Kept)>,
+    pieces: Vec<(usize, HeldPiece)>,
     entries: Vec<Entry>,
     /// Present entries of each part that is cleared by itself; a huge page is one.
     pub(super) present: [u64; 2],
@@ -22,7 +22,7 @@ pub(super) struct Held {
 
 /// A piece, its entries by their place.
 #[derive(Debug)]
-enum Kept {
+enum HeldPiece {
     Pages {
         start: u64,
         entries: Range<usize>,
@@ -40,7 +40,7 @@ impl Held {
                 let first = self.entries.len();
                 self.entries.extend_from_slice(entries);
                 let entries = first..self.entries.len();
-                Kept::Pages { start, entries }
+                HeldPiece::Pages { start, entries }
             }
             Piece::Whole {
                 start,
@@ -49,14 +49,14 @@ impl Held {
                 entry,
             } => {
                 self.count(part, entry);
-                Kept::Other(Piece::Whole {
+                HeldPiece::Other(Piece::Whole {
                     start,
                     bytes,
                     span,
                     entry,
                 })
             }
-            Piece::Unsure { start, bytes } => Kept::Other(Piece::Unsure { start, bytes }),
+            Piece::Unsure { start, bytes } => HeldPiece::Other(Piece::Unsure { start, bytes }),
         };
         self.pieces.push((number, kept));
     }
@@ -71,11 +71,11 @@ impl Held {
     pub(super) fn tell(&self, mut sink: impl FnMut(usize, Piece<'_>)) {
         for (number, kept) in &self.pieces {
             let piece = match kept {
-                Kept::Pages { start, entries } => Piece::Pages {
+                HeldPiece::Pages { start, entries } => Piece::Pages {
                     start: *start,
                     entries: &self.entries[entries.clone()],
                 },
-                Kept::Other(piece) => *piece,
+                HeldPiece::Other(piece) => *piece,
             };
             sink(*number, piece);
         }

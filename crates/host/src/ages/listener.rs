@@ -18,7 +18,7 @@ pub struct Told<'a> {
     /// A bit that is set was set since the last look. Else nobody knows when it was.
     pub trusted: bool,
     /// Its process did nothing since before the last reading: a bit that is set was set then, and told.
-    pub rested: bool,
+    pub slept: bool,
     /// The look before left bits as they were: what is set, and was then, was told then.
     pub spared: bool,
     /// Accesses may leave no bit.
@@ -51,7 +51,7 @@ impl Told<'_> {
     /// Whether a page counts as used since the last look: what nobody knows does, and what was told before does not.
     #[must_use]
     pub fn is_young(&self, entry: Entry) -> bool {
-        !self.rested && (entry.is_accessed() || !self.is_known(entry))
+        !self.slept && (entry.is_accessed() || !self.is_known(entry))
     }
 
     /// Whether an entry's bit says if its page was accessed since the last look.

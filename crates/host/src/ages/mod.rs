@@ -33,13 +33,13 @@ use crate::books::{Books, Owner};
 use crate::system::{Filesystems, Identity, Mapping, Nodes, Proc};
 
 pub use costs::Costs;
-pub use found::{Found, Hidden};
+pub use found::{Hidden, ReadingSums};
 pub use listener::{Listener, Told};
 pub use page::MemoryKind;
 use page::{Teller, ranges};
 pub use pauses::Pauses;
-use reader::{Begun, Bounds, Job, Reader};
-use space::Kept;
+use reader::{Begun, Bounds, Job, ProcessReader};
+use space::Activity;
 pub use space::Space;
 use together::{Next, Read};
 
@@ -48,11 +48,13 @@ const SEVERAL_MAX: usize = 64;
 /// And their entries: some twenty milliseconds of one processor.
 const SEVERAL_ENTRIES_MAX: u64 = 256 << 10;
 
-/// What is known of device numbers is forgotten so often: those of overlays, tmpfs and the like are given to another file system as soon as theirs is
-/// gone. (The story: after some days of containers, overlays and shared memory were taken for devices and not read at all.)
-const NUMBERS_KEPT: Duration = Duration::from_secs(10);
-/// And where somebody is new: who is read once and sleeps for good would keep what was taken for its file system.
-const NUMBERS_KEPT_OF_NEW: Duration = Duration::from_secs(1);
+/// How long a device number (st_dev) is taken for the same file system: the kernel gives the number of an unmounted
+/// overlay or tmpfs to the next mount. (The story: after some days of containers, overlays and shared memory were taken
+/// for devices and not read at all.)
+const DEVICE_NUMBERS_TTL: Duration = Duration::from_secs(10);
+/// The same when the round has a new process: one that is read once and then sleeps would keep the wrong kind of memory
+/// for ever.
+const DEVICE_NUMBERS_TTL_OF_NEW: Duration = Duration::from_secs(1);
 
 /// What became of one process in a round.
 #[derive(Debug)]
@@ -70,16 +72,16 @@ enum Step {
     /// Nothing: what became of it is known.
     Is(Looked),
     /// It did nothing.
-    Rest,
+    Slept,
     /// It is to be read.
     Read(Box<Job>),
 }
 
 /// The ages of a set of processes.
 pub struct Ages {
-    reader: Reader,
+    reader: ProcessReader,
     /// For threads that read beside this one; made when they are needed.
-    helpers: Vec<Reader>,
+    helpers: Vec<ProcessReader>,
     /// That we may use.
     processors: usize,
     books: Books,
@@ -89,7 +91,6 @@ pub struct Ages {
     costs: Costs,
     /// Address spaces that were read in this round: processes may share one (vfork, CLONE_VM).
     read: BTreeSet<u64>,
-    rounds: u64,
     /// The machine's count of pages moved, at the beginning of this round.
     moved: u64,
     /// The time between this round and the one before.
@@ -118,7 +119,7 @@ impl Ages {
         now_ms: u64,
     ) -> Ages {
         Ages {
-            reader: Reader {
+            reader: ProcessReader {
                 source,
                 proc,
                 filesystems,
@@ -131,7 +132,6 @@ impl Ages {
             pauses,
             costs: Costs::default(),
             read: BTreeSet::new(),
-            rounds: 0,
             moved: 0,
             apart: Duration::ZERO,
             may_spare_files: false,
@@ -187,7 +187,7 @@ impl Ages {
 
     /// Entries of a process that the kernel's sums go through, those of swap among them, as of the last look, and how long it may be held,
     /// by what it did until then; nothing of one that is not known.
-    pub(crate) fn holding(&self, identity: Identity) -> (u64, Duration) {
+    pub(crate) fn lock_cost(&self, identity: Identity) -> (u64, Duration) {
         let space = self.spaces.get(&identity);
         space.map_or((0, Duration::ZERO), |space| {
             (space.entries() + space.found.swapped, space.at_most)
@@ -197,7 +197,7 @@ impl Ages {
     /// The next round reads this process even if it slept: what is told of it has changed.
     pub fn read_again(&mut self, identity: Identity) {
         if let Some(space) = self.spaces.get_mut(&identity) {
-            space.keep(Kept::default());
+            space.note_activity(Activity::default());
         }
     }
 
@@ -236,12 +236,6 @@ impl Ages {
     #[must_use]
     pub fn costs(&self) -> Costs {
         self.costs
-    }
-
-    /// Rounds until now.
-    #[must_use]
-    pub fn rounds(&self) -> u64 {
-        self.rounds
     }
 
     /// Begins a round at this time, with the machine's count of pages moved: all but `members` are forgotten, and each of these is
@@ -292,12 +286,12 @@ impl Ages {
         identities: &[Identity],
         listener: &mut dyn Listener,
     ) -> Vec<(Identity, Looked)> {
-        let (mut small, mut alone, mut resting) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut small, mut alone, mut asleep) = (Vec::new(), Vec::new(), Vec::new());
         let (mut looked, mut ids) = (Vec::new(), BTreeSet::new());
         for &identity in identities {
             match self.sort_out(identity) {
                 Step::Is(what) => looked.push((identity, what)),
-                Step::Rest => resting.push(identity),
+                Step::Slept => asleep.push(identity),
                 // Two that share an address space are read one after the other: what the first took is not there for the second.
                 Step::Read(job) if job.is_small() && ids.insert(job.space.id) => small.push(*job),
                 Step::Read(job) => alone.push(*job),
@@ -310,8 +304,8 @@ impl Ages {
         }
         self.share_company(read);
         // After who shares their memory and did something.
-        for identity in resting {
-            self.rest(identity);
+        for identity in asleep {
+            self.keep_asleep(identity);
             looked.push((identity, Looked::Done));
         }
         for (identity, what) in &looked {
@@ -325,15 +319,14 @@ impl Ages {
     /// All were looked at.
     pub fn end_round(&mut self) {
         self.books.end_round();
-        self.rounds += 1;
     }
 
     /// Device numbers are learned anew where what is known may be of a file system that is gone.
     fn forget_numbers(&mut self, members: &[Identity]) {
         let is_new = |one: &Identity| !self.spaces.contains_key(one);
         let kept = match members.iter().any(is_new) {
-            true => NUMBERS_KEPT_OF_NEW,
-            false => NUMBERS_KEPT,
+            true => DEVICE_NUMBERS_TTL_OF_NEW,
+            false => DEVICE_NUMBERS_TTL,
         };
         if self.numbers.elapsed() < kept {
             return;
@@ -365,15 +358,15 @@ impl Ages {
         let Ok(Some(resident)) = self.reader.proc.resident(identity.pid) else {
             return Step::Is(Looked::Gone);
         };
-        let mut has_rested = false;
+        let mut slept = false;
         if let Some(space) = self.spaces.get_mut(&identity) {
-            has_rested = space.has_rested(cpu, self.moved);
+            slept = space.used_no_cpu(cpu, self.moved);
             // What was left for the kernel is cleared by the look that clears files, though nothing was done since: else all of it would be young
             // whenever the process wakes.
             let is_left = space.spared && !self.spares_files;
-            if has_rested && space.slept(resident) && !is_left && !space.is_due_at_rest() {
-                space.at_most = self.pauses.at_rest();
-                return Step::Rest;
+            if slept && space.is_same_size(resident) && !is_left && !space.is_due_asleep() {
+                space.at_most = self.pauses.asleep();
+                return Step::Slept;
             }
         }
         let stat = match self.reader.proc.stat(identity.pid) {
@@ -385,7 +378,7 @@ impl Ages {
             let why = io::Error::other("more processes than can be watched");
             return Step::Is(Looked::Denied(why));
         };
-        let now = Kept {
+        let now = Activity {
             cpu,
             resident,
             faults: stat.minor_faults + stat.major_faults,
@@ -396,15 +389,15 @@ impl Ages {
             identity,
             space,
             now,
-            has_rested,
+            slept,
         }))
     }
 
     /// It did nothing: its pages grow older.
-    fn rest(&mut self, identity: Identity) {
+    fn keep_asleep(&mut self, identity: Identity) {
         if let Some(space) = self.spaces.get(&identity) {
             self.read.insert(space.id);
-            self.books.keep(space.owner);
+            self.books.skip(space.owner);
         }
     }
 
@@ -494,7 +487,7 @@ impl Ages {
             held.tell(sink);
             Ok(())
         })?;
-        self.costs.walk += begin.elapsed();
+        self.costs.reading += begin.elapsed();
         self.learn(job, &reading, found, listener);
         Ok(true)
     }
@@ -511,7 +504,7 @@ impl Ages {
         let (reading, found) = self.hear(&begun, listener, |source, sink| {
             source.read(pid, &ranges, sink)
         })?;
-        self.costs.walk += begin.elapsed();
+        self.costs.reading += begin.elapsed();
         self.reader.clear(job, &begun, &found, &mut self.costs);
         self.learn(job, &reading, found, listener);
         Ok(true)
@@ -523,7 +516,7 @@ impl Ages {
         begun: &Begun,
         listener: &mut dyn Listener,
         tell: impl FnOnce(&mut dyn Source, &mut Sink<'_>) -> io::Result<T>,
-    ) -> io::Result<(T, Found)> {
+    ) -> io::Result<(T, ReadingSums)> {
         let source = &mut *self.reader.source;
         let mask = source.frame_mask();
         let mut teller = Teller::new(
@@ -544,7 +537,7 @@ impl Ages {
         &mut self,
         job: &mut Job,
         reading: &Reading,
-        found: Found,
+        found: ReadingSums,
         listener: &mut dyn Listener,
     ) {
         let space = &mut job.space;
@@ -552,7 +545,7 @@ impl Ages {
         // its descriptors are known before.
         let is_first = self.read.insert(reading.space);
         space.learn(reading, found, is_first);
-        space.keep(job.now);
+        space.note_activity(job.now);
         if is_first {
             listener.end(space.owner, job.identity, space.found.unsure == 0);
         } else {

@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use pagetables::{Entry, Kind as EntryKind, Part, Piece};
 
-use super::found::Found;
+use super::found::ReadingSums;
 use super::listener::Told;
 use super::space::Before;
-use crate::books::{Books, Class, Look};
+use crate::books::{Books, Class, Observation};
 use crate::system::{Kind, Mapping, Nodes};
 
 /// What a page is, for reports.
@@ -80,7 +80,7 @@ pub(super) struct Teller<'a> {
     mask: u64,
     nodes: &'a Nodes,
     /// The sums until now.
-    pub(super) found: Found,
+    pub(super) found: ReadingSums,
 }
 
 impl<'a> Teller<'a> {
@@ -97,7 +97,7 @@ impl<'a> Teller<'a> {
             advised,
             mask,
             nodes,
-            found: Found::default(),
+            found: ReadingSums::default(),
         }
     }
 
@@ -125,7 +125,7 @@ impl<'a> Teller<'a> {
             owner: self.before.owner,
             mapping,
             trusted: self.before.trusted[part_of(mapping.kind) as usize],
-            rested: self.before.rested,
+            slept: self.before.slept,
             spared: self.before.spared && part_of(mapping.kind) == Part::File,
             hidden: self.before.hidden,
             has_recency: has_recency(self.advised, mapping),
@@ -157,7 +157,7 @@ impl<'a> Teller<'a> {
             self.found.vague += u64::from(entry.is_vague());
             let is_own = entry.is_dirty() || entry.is_writable();
             let kind = if is_own { dirty } else { clean };
-            let look = self.look_at(*entry, part);
+            let look = self.observation(*entry, part);
             let frame = entry.physical(self.mask) >> 12;
             let class = self.class(kind, frame);
             self.books.see(self.before.owner, class, frame, 1, look);
@@ -184,7 +184,7 @@ impl<'a> Teller<'a> {
         self.found.accessed[part] += u64::from(accessed);
         let (clean, dirty) = kinds(mapping.kind, mapping.shared);
         let is_own = entry.is_dirty() || entry.is_writable();
-        let look = self.look_at(entry, part);
+        let look = self.observation(entry, part);
         // The frame in a huge entry is its first; low bits hold flags (PAT).
         let first = (entry.physical(self.mask) & !(span - 1)) >> 12;
         let frame = first + ((whole.start & (span - 1)) >> 12);
@@ -202,12 +202,12 @@ impl<'a> Teller<'a> {
     }
 
     /// What an entry says of its page's accesses.
-    fn look_at(&self, entry: Entry, part: usize) -> Look {
-        Look {
+    fn observation(&self, entry: Entry, part: usize) -> Observation {
+        Observation {
             accessed: entry.is_accessed(),
             hidden: self.before.hidden || self.before.taken || entry.is_vague(),
             trusted: self.before.trusted[part],
-            rested: self.before.rested,
+            slept: self.before.slept,
             spared: self.before.spared && part == Part::File as usize,
         }
     }

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::space::Kept;
+use super::space::Activity;
 
 /// What a program that takes faults waits at most, unless the user says otherwise or [`BUSY_PART`] is longer.
 const BUSY: Duration = Duration::from_millis(5);
@@ -16,9 +16,9 @@ const BUSY: Duration = Duration::from_millis(5);
 const BUSY_PART: u32 = 500;
 /// The part of the interval for which a program without faults is held at most.
 const QUIET_PART: u32 = 50;
-/// One that sleeps is held for this long at least: for 3 GiB.
-const REST: Duration = Duration::from_millis(50);
-/// None of these parts counts as longer than this.
+/// A sleeping process may be held for at least this long, enough to clear 3 GiB: nobody waits.
+const ASLEEP_MIN: Duration = Duration::from_millis(50);
+/// Upper bound of every hold that is computed from the interval.
 const QUIET_MAX: Duration = Duration::from_millis(250);
 
 /// The bounds of a watch.
@@ -48,15 +48,15 @@ impl Pauses {
     }
 
     /// The bound for a process that does nothing at all, which is tried ever less often.
-    pub(super) fn at_rest(&self) -> Duration {
-        (self.interval / QUIET_PART).clamp(REST, QUIET_MAX)
+    pub(super) fn asleep(&self) -> Duration {
+        (self.interval / QUIET_PART).clamp(ASLEEP_MIN, QUIET_MAX)
     }
 
     /// The bound for a process that was like `before` at the last look, `apart` ago, and is like `now`. One that is
     /// seen for the first time may do anything.
-    pub(super) fn at_most(&self, before: Kept, now: Kept, apart: Duration) -> Duration {
+    pub(super) fn at_most(&self, before: Activity, now: Activity, apart: Duration) -> Duration {
         let busy = self.busy(apart);
-        let is_new = before == Kept::default();
+        let is_new = before == Activity::default();
         if is_new || before.faults != now.faults {
             busy
         } else {
@@ -69,8 +69,8 @@ impl Pauses {
 mod tests {
     use super::*;
 
-    fn after(faults: u64) -> Kept {
-        Kept {
+    fn after(faults: u64) -> Activity {
+        Activity {
             cpu: Duration::from_secs(1),
             resident: 1000,
             faults,
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(pauses.at_most(after(7), after(7), apart), ms(200));
         assert_eq!(pauses.at_most(after(7), after(8), apart), ms(5));
         assert_eq!(
-            pauses.at_most(Kept::default(), after(7), apart),
+            pauses.at_most(Activity::default(), after(7), apart),
             ms(5),
             "seen for the first time"
         );

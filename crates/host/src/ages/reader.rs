@@ -11,11 +11,11 @@ use pagetables::{Grain, Reading, Source};
 
 use super::clearing::Clearing;
 use super::costs::Costs;
-use super::found::Found;
+use super::found::ReadingSums;
 use super::held::Held;
 use super::page::{part_of, ranges};
 use super::pauses::Pauses;
-use super::space::{Before, Kept, Space};
+use super::space::{Activity, Before, Space};
 use crate::system::{Filesystems, Identity, Maps, Proc};
 
 /// Processes with fewer entries are read and cleared without being interrupted: some ten milliseconds.
@@ -26,9 +26,9 @@ pub(super) struct Job {
     pub(super) identity: Identity,
     pub(super) space: Space,
     /// What it is like before the reading: what is accessed meanwhile is read in the next round.
-    pub(super) now: Kept,
+    pub(super) now: Activity,
     /// It did nothing since before the last reading.
-    pub(super) has_rested: bool,
+    pub(super) slept: bool,
 }
 
 impl Job {
@@ -59,16 +59,16 @@ pub(super) struct Bounds {
 }
 
 /// Reads processes, one after the other.
-pub(super) struct Reader {
+pub(super) struct ProcessReader {
     pub(super) source: Box<dyn Source>,
     pub(super) proc: Proc,
     pub(super) filesystems: Filesystems,
 }
 
-impl Reader {
+impl ProcessReader {
     /// One for another thread, if sources of this kind can be had twice.
-    pub(super) fn another(&self) -> Option<Reader> {
-        Some(Reader {
+    pub(super) fn another(&self) -> Option<ProcessReader> {
+        Some(ProcessReader {
             source: self.source.another()?,
             proc: self.proc.clone(),
             filesystems: self.filesystems.clone(),
@@ -86,10 +86,10 @@ impl Reader {
         let space = &mut job.space;
         space.look_for_devices(&self.proc, pid);
         let is_ours = self.source.grain() == Grain::None || space.claim(job.identity);
-        space.begin_reading(job.has_rested);
-        let at_most = match job.has_rested {
-            true => bounds.pauses.at_rest(),
-            false => bounds.pauses.at_most(space.kept, job.now, bounds.apart),
+        space.begin_reading(job.slept);
+        let at_most = match job.slept {
+            true => bounds.pauses.asleep(),
+            false => bounds.pauses.at_most(space.activity, job.now, bounds.apart),
         };
         space.at_most = at_most;
         Ok(Some(Begun {
@@ -124,12 +124,18 @@ impl Reader {
             clearing(job, begun, costs).clear(source, held.present, held.accessed);
             Ok::<_, io::Error>(reading)
         })?;
-        costs.walk += begin.elapsed().saturating_sub(costs.clear - cleared);
+        costs.reading += begin.elapsed().saturating_sub(costs.clear - cleared);
         Ok((held, reading))
     }
 
     /// Clears what was young in a process whose tables were told already.
-    pub(super) fn clear(&mut self, job: &mut Job, begun: &Begun, found: &Found, costs: &mut Costs) {
+    pub(super) fn clear(
+        &mut self,
+        job: &mut Job,
+        begun: &Begun,
+        found: &ReadingSums,
+        costs: &mut Costs,
+    ) {
         clearing(job, begun, costs).clear(&mut *self.source, found.entries, found.accessed);
     }
 }

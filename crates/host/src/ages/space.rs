@@ -1,24 +1,25 @@
 //! One address space from round to round.
 //!
-//! Invariant: `trusted` is true only of a part of which every accessed bit that the last reading saw set
-//! was cleared after it; then a bit that is set now was set since. And of one that did nothing since then: what is set there was
-//! set before. Where the books know since when, that stays; else it is told as set now, which makes no page older than it is.
+//! Invariant: a part (anonymous memory, or files) is `trusted` in two cases only. Either every bit that the last
+//! reading found set was cleared after it: a set bit was set since. Or the process did nothing since before that
+//! reading: a set bit was set before it, and the books keep the age that they have of it, or take it for set now, which
+//! makes no page older than it is.
 
 use std::time::Duration;
 
 use pagetables::{Pace, Part, Reading};
 
 use super::claim::Claim;
-use super::found::{Found, Hidden};
+use super::found::{Hidden, ReadingSums};
 use crate::books::Owner;
 use crate::system::{Identity, Proc};
 
-/// Rounds between two looks at a process's descriptors.
+/// Readings of a process between two looks at its descriptors.
 const DEVICES_EVERY: u32 = 16;
 
 /// What tells whether a process did anything since.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Activity {
     pub(super) cpu: Duration,
     /// Resident pages, as the kernel counts ([`Proc::resident`]).
     pub(super) resident: u64,
@@ -42,7 +43,7 @@ pub(super) struct Before {
     /// Of each part that is cleared by itself: a bit that is set was set since the last look.
     pub(super) trusted: [bool; 2],
     /// It did nothing since before the last reading: what is set was set then.
-    pub(super) rested: bool,
+    pub(super) slept: bool,
     /// The last reading left bits of files set: what is set may have been told by it.
     pub(super) spared: bool,
 }
@@ -53,7 +54,7 @@ pub struct Space {
     /// Its number in the books.
     pub owner: Owner,
     /// The last reading.
-    pub found: Found,
+    pub found: ReadingSums,
     /// Pages in swap and faults that needed reading, when it was first read.
     first: Option<(u64, u64)>,
     /// Why bits were not cleared after the last reading.
@@ -66,7 +67,7 @@ pub struct Space {
     pub(super) pace: [Pace; 2],
     /// Of each part that is cleared by itself.
     pub(super) trusted: [bool; 2],
-    pub(super) kept: Kept,
+    pub(super) activity: Activity,
     /// Who clears its bits.
     claim: Claim,
     /// The kernel's number for it; another after an exec.
@@ -74,11 +75,11 @@ pub struct Space {
     /// A secondary MMU has registered, or there are descriptors of one.
     registered: bool,
     has_devices: bool,
-    rounds: u32,
-    /// Rounds in which it had rested, since it was read last for another reason than that.
-    rests: u32,
+    readings: u32,
+    /// Rounds in which it had slept, since it was read last for another reason than that.
+    rounds_asleep: u32,
     /// It did nothing since before the last reading, and is read again all the same.
-    rested: bool,
+    slept: bool,
     /// Its bits of files were left set by the last reading.
     pub(super) spared: bool,
     /// We took bits since the last reading.
@@ -93,21 +94,21 @@ impl Space {
     pub(super) fn new(owner: Owner) -> Space {
         Space {
             owner,
-            found: Found::default(),
+            found: ReadingSums::default(),
             first: None,
             not_cleared: [None; 2],
             was_not_cleared: [None; 2],
             no_source: None,
             pace: [Pace::default(); 2],
             trusted: [false; 2],
-            kept: Kept::default(),
+            activity: Activity::default(),
             claim: Claim::Unknown,
             id: 0,
             registered: false,
             has_devices: false,
-            rounds: 0,
-            rests: 0,
-            rested: false,
+            readings: 0,
+            rounds_asleep: 0,
+            slept: false,
             spared: false,
             taken: false,
             take_from: 0,
@@ -134,7 +135,7 @@ impl Space {
             hidden: self.is_hidden(),
             taken: self.taken,
             trusted: self.trusted,
-            rested: self.rested,
+            slept: self.slept,
             spared: self.spared,
         }
     }
@@ -187,39 +188,41 @@ impl Space {
 
     /// Whether it did nothing since the last reading, and so had no page fault either; memory may have been taken from it
     /// all the same. What a secondary MMU does needs no processor time of the process.
-    pub(super) fn has_rested(&self, cpu: Duration, moved: u64) -> bool {
-        let is_same = self.kept.cpu == cpu && self.kept.moved == moved;
-        self.rounds > 0 && !self.is_hidden() && is_same
+    pub(super) fn used_no_cpu(&self, cpu: Duration, moved: u64) -> bool {
+        let is_same = self.activity.cpu == cpu && self.activity.moved == moved;
+        self.readings > 0 && !self.is_hidden() && is_same
     }
 
-    /// It has rested once more: whether it is read all the same, and its bits cleared, for they were left set when it did
-    /// something last. That is tried ever less often. (The story: of what a program had used right before it slept nothing left, for ever.)
-    pub(super) fn is_due_at_rest(&mut self) -> bool {
-        self.rests = self.rests.saturating_add(1);
+    /// It has slept once more: whether it is read all the same, and its bits cleared, for they were left set when it
+    /// did something last. That is tried ever less often. (The story: of what a program had used right before it slept
+    /// nothing left, for ever.)
+    pub(super) fn is_due_asleep(&mut self) -> bool {
+        self.rounds_asleep = self.rounds_asleep.saturating_add(1);
         let is_left = |why: &Option<Hidden>| matches!(why, Some(Hidden::Stall(_)));
-        self.rests.is_power_of_two() && self.not_cleared.iter().any(is_left)
+        self.rounds_asleep.is_power_of_two() && self.not_cleared.iter().any(is_left)
     }
 
-    /// It is about to be read, and did nothing since before the last reading (`has_rested`): a bit that is set was set then. So
-    /// what it tells is known, and no page looks older than it is; nor does one count as used again.
-    pub(super) fn begin_reading(&mut self, has_rested: bool) {
+    /// It is about to be read, and did nothing since before the last reading ([`Space::used_no_cpu`]): a bit that is
+    /// set was set then. So what it tells is known, and no page looks older than it is; nor does one count as used
+    /// again.
+    pub(super) fn begin_reading(&mut self, slept: bool) {
         self.was_not_cleared = self.not_cleared;
-        self.rested = has_rested;
-        if has_rested {
+        self.slept = slept;
+        if slept {
             self.trusted = [true; 2];
         } else {
-            self.rests = 0;
+            self.rounds_asleep = 0;
         }
     }
 
-    /// Whether nothing was taken from one that rested.
-    pub(super) fn slept(&self, resident: u64) -> bool {
-        self.kept.resident == resident
+    /// Whether nothing was taken from one that slept.
+    pub(super) fn is_same_size(&self, resident: u64) -> bool {
+        self.activity.resident == resident
     }
 
     /// What the process was like before the reading that was just done.
-    pub(super) fn keep(&mut self, now: Kept) {
-        self.kept = now;
+    pub(super) fn note_activity(&mut self, now: Activity) {
+        self.activity = now;
         self.first.get_or_insert((self.found.swapped, now.majors));
     }
 
@@ -229,7 +232,7 @@ impl Space {
         let (swapped, majors) = self.first.unwrap_or_default();
         let pages = |pages: u64| i64::try_from(pages).unwrap_or(i64::MAX);
         let more = pages(self.found.swapped) - pages(swapped);
-        (more, self.kept.majors.saturating_sub(majors))
+        (more, self.activity.majors.saturating_sub(majors))
     }
 
     /// Claims it, unless it is ours already; whether its bits are ours to clear.
@@ -242,15 +245,15 @@ impl Space {
 
     /// Looks, now and then, for descriptors of virtual machines and devices.
     pub(super) fn look_for_devices(&mut self, proc: &Proc, pid: u32) {
-        if self.rounds.is_multiple_of(DEVICES_EVERY) {
+        if self.readings.is_multiple_of(DEVICES_EVERY) {
             self.has_devices = proc.secondary_mmu(pid).is_ok_and(|found| found.is_some());
         }
-        self.rounds = self.rounds.wrapping_add(1);
+        self.readings = self.readings.wrapping_add(1);
     }
 
     /// Takes the sums of a reading. Of an address space that another process was read with already,
     /// what is in swap counts there.
-    pub(super) fn learn(&mut self, reading: &Reading, found: Found, is_first: bool) {
+    pub(super) fn learn(&mut self, reading: &Reading, found: ReadingSums, is_first: bool) {
         self.found = found;
         self.taken = false;
         if !is_first {
@@ -282,16 +285,16 @@ mod tests {
     /// (The story: a process of which bits were left set, as it took faults, and which then slept for good, was never read again:
     /// what it had used last was unknown for ever, and stayed.)
     #[test]
-    fn who_rests_with_bits_set_is_read_again_ever_less_often() {
+    fn who_sleeps_with_bits_set_is_read_again_ever_less_often() {
         let mut space = Space::new(crate::books::Books::new(0).add_owner().expect("the first"));
-        let due = |space: &mut Space| (0..20).filter(|_| space.is_due_at_rest()).count();
+        let due = |space: &mut Space| (0..20).filter(|_| space.is_due_asleep()).count();
         assert_eq!(due(&mut space), 0, "all is cleared");
         space.begin_reading(false);
         space.not_cleared[0] = Some(Hidden::Stall(Duration::from_millis(9)));
         assert_eq!(due(&mut space), 5, "1, 2, 4, 8, 16");
         space.begin_reading(true);
         assert!(
-            space.is_trusted() && space.before().rested,
+            space.is_trusted() && space.before().slept,
             "nothing was accessed since the last reading"
         );
         space.not_cleared[0] = None;

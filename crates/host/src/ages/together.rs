@@ -12,7 +12,7 @@ use pagetables::Reading;
 
 use super::costs::Costs;
 use super::held::Held;
-use super::reader::{Begun, Bounds, Job, Reader};
+use super::reader::{Begun, Bounds, Job, ProcessReader};
 use crate::system::thread_cpu;
 
 /// More would mostly wait for each other's turn in /proc.
@@ -47,7 +47,7 @@ pub(super) enum Next {
 /// Has all of `jobs` read by a thread with each of the `helpers` and by this one, which does by `own` what comes next: to tell
 /// of what was read comes first. What the others took.
 pub(super) fn read(
-    helpers: &mut [Reader],
+    helpers: &mut [ProcessReader],
     (jobs, bounds): (Vec<Job>, Bounds),
     mut own: impl FnMut(Next),
 ) -> Costs {
@@ -89,7 +89,7 @@ pub(super) fn read(
 
 /// What one of the other threads does, and what it took.
 fn read_all(
-    reader: &mut Reader,
+    reader: &mut ProcessReader,
     bounds: Bounds,
     next: impl Fn() -> Option<Job>,
     done: &Sender<Box<(Job, Read)>>,
@@ -106,7 +106,7 @@ fn read_all(
 
 /// A process that is small enough to be held back.
 pub(super) fn read_one(
-    reader: &mut Reader,
+    reader: &mut ProcessReader,
     job: &mut Job,
     bounds: Bounds,
     costs: &mut Costs,
@@ -127,13 +127,13 @@ mod tests {
 
     use super::*;
     use crate::ages::pauses::Pauses;
-    use crate::ages::space::{Kept, Space};
+    use crate::ages::space::{Activity, Space};
     use crate::books::Books;
     use crate::system::{Filesystems, Proc};
 
-    fn reader() -> Reader {
+    fn reader() -> ProcessReader {
         let proc = Proc::system().expect("/proc");
-        Reader {
+        ProcessReader {
             source: Box::new(Referenced::default()),
             filesystems: Filesystems::system(&proc).expect("mounts"),
             proc,
@@ -149,8 +149,8 @@ mod tests {
                 .expect("alive")
                 .identity(),
             space: Space::new(books.add_owner().expect("few")),
-            now: Kept::default(),
-            has_rested: false,
+            now: Activity::default(),
+            slept: false,
         };
         children.iter().map(job).collect()
     }
@@ -168,7 +168,7 @@ mod tests {
             spares_files: false,
         };
         for others in 0..4 {
-            let mut helpers: Vec<Reader> = (0..others).map(|_| reader()).collect();
+            let mut helpers: Vec<ProcessReader> = (0..others).map(|_| reader()).collect();
             let (mut own, mut costs, mut pids) = (reader(), Costs::default(), Vec::new());
             let jobs = jobs(&children, &mut books);
             let by_others = read(&mut helpers, (jobs, bounds), |next| {
@@ -205,8 +205,8 @@ mod tests {
                 Job {
                     identity: crate::system::Identity { pid: 1, started: 0 },
                     space,
-                    now: Kept::default(),
-                    has_rested: false,
+                    now: Activity::default(),
+                    slept: false,
                 }
             };
             entries.iter().map(job).collect()

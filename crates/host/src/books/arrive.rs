@@ -6,21 +6,21 @@
 //! then some address space maps the parts and another the whole, and the look is at each of the parts.
 
 use super::word::{Size, Word};
-use super::{Books, Look, cohort_of, tally_of};
+use super::{Books, Observation, cohort_of, tally_of};
 
 impl Books {
     /// One look of the reader, at what `look` found no record for.
     #[inline(never)]
-    pub(super) fn arrive(&mut self, class: u8, frame: u64, size: Size, look: Look) {
+    pub(super) fn arrive(&mut self, class: u8, frame: u64, size: Size, observed: Observation) {
         let now = self.time.now();
         if let Some((head, whole)) = self.covering(frame, size) {
             self.split(head, whole);
             // A third-level leaf is split twice for one of its pages.
-            return self.look(class, frame, size, look);
+            return self.observe(class, frame, size, observed);
         }
         let fresh = Word::fresh(now, size);
         if size == Size::One {
-            return self.place(class, frame, fresh, look);
+            return self.place(class, frame, fresh, observed);
         }
         assert!(
             frame.is_multiple_of(size.pages()),
@@ -30,12 +30,12 @@ impl Books {
         if chunks.iter().any(|&id| self.was_seen(id)) {
             let part = size.part();
             for number in 0..512 {
-                self.look(class, frame + number * part.pages(), part, look);
+                self.observe(class, frame + number * part.pages(), part, observed);
             }
             return;
         }
         let joined = self.join(&chunks, size);
-        self.place(class, frame, joined.unwrap_or(fresh), look);
+        self.place(class, frame, joined.unwrap_or(fresh), observed);
     }
 
     /// The record of a larger size that a frame is under.
@@ -63,10 +63,12 @@ impl Books {
     }
 
     /// A new record for the reader, from what was known before this round.
-    fn place(&mut self, class: u8, frame: u64, before: Word, look: Look) {
+    fn place(&mut self, class: u8, frame: u64, before: Word, observed: Observation) {
         let now = self.time.now();
         let begun = before.into_new_round();
-        let word = begun.after(look, true, now).seen_by_owner(class, self.mark);
+        let word = begun
+            .after(observed, true, now)
+            .seen_by_owner(class, self.mark);
         let (owner, pages) = (self.reader(), word.size().pages());
         self.put(frame, owner, word, true);
         self.tallies[tally_of(owner, class)].add(cohort_of(&self.time, word), pages);
@@ -144,7 +146,7 @@ impl Books {
 
     /// Takes some records of a chunk out of the books; `told` gets each.
     pub(super) fn drop_records(&mut self, id: u32, gone: u64, mut told: impl FnMut(Word)) {
-        self.settle();
+        self.flush_run();
         let Some(chunk) = self.frames.chunk(id) else {
             return;
         };

@@ -143,7 +143,7 @@ impl Frames {
     }
 
     /// The owner and the record that a frame is under, be it a page's or a huge leaf's.
-    pub(super) fn holding(&self, frame: u64) -> Option<(u16, Word)> {
+    pub(super) fn record_of(&self, frame: u64) -> Option<(u16, Word)> {
         [Size::One, Size::Huge, Size::Giant]
             .into_iter()
             .find_map(|size| {

@@ -5,7 +5,7 @@
 //! that the books hold. No page is claimed older than the looks allow; what nobody can know is unknown.
 //!
 //! Walks happen in rounds: [`Books::begin_round`], then for each address space either
-//! [`Books::see`] for each present page or [`Books::keep`], then [`Books::end_round`]. The books are
+//! [`Books::see`] for each present page or [`Books::skip`], then [`Books::end_round`]. The books are
 //! data alone: they read no clock and know no process.
 //!
 //! Floors: `word` (one record, one look), `timeline` (rounds and times), `tally`, `histogram` and `again`
@@ -65,7 +65,7 @@ impl Class {
 
 /// What one reading says of one mapping of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Look {
+pub struct Observation {
     /// The accessed bit is set.
     pub accessed: bool,
     /// The bit was cleared after the reading before: if it is set now, it was set since.
@@ -73,7 +73,7 @@ pub struct Look {
     /// Accesses may leave no bit (a secondary MMU): an accessed bit that is clear says nothing.
     pub hidden: bool,
     /// Its process did nothing since before the last reading: if the bit is set, it was set then.
-    pub rested: bool,
+    pub slept: bool,
     /// The reading before left the bit as it was: if it is set, and was then, it was set in the same interval.
     pub spared: bool,
 }
@@ -207,8 +207,8 @@ impl Books {
 
     /// What the time of a round is told as by now, milliseconds: rounds of long ago become one, which has the time of its youngest.
     #[must_use]
-    pub fn told_as(&self, round_ms: u64) -> u64 {
-        self.time.told_as(round_ms)
+    pub fn representative_ms(&self, round_ms: u64) -> u64 {
+        self.time.representative_ms(round_ms)
     }
 
     /// The time of the round before the last one, milliseconds; that of the beginning before there were two.
@@ -233,7 +233,7 @@ impl Books {
     /// not hold it.
     #[must_use]
     pub fn look_up(&self, frame: u64) -> Option<(Owner, Option<u64>)> {
-        let (owner, word) = self.frames.holding(frame)?;
+        let (owner, word) = self.frames.record_of(frame)?;
         let cohort = cohort_of(&self.time, word);
         Some((Owner(owner), cohort.map(|cohort| self.time.time_ms(cohort))))
     }

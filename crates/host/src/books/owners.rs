@@ -30,9 +30,9 @@ enum State {
 struct Mm {
     state: State,
     mark: u8,
-    /// The last round that read it, and the last that kept it.
+    /// The last round that read it, and the last that skipped it.
     read: u32,
-    kept: u32,
+    skipped: u32,
 }
 
 /// All of them.
@@ -50,7 +50,7 @@ impl Owners {
             state: State::Alive,
             mark: 0,
             read: NEVER,
-            kept: NEVER,
+            skipped: NEVER,
         };
         let owner = match self.free.pop() {
             Some(free) => Owner(free),
@@ -72,13 +72,13 @@ impl Owners {
         let mm = &mut self.all[owner.index()];
         assert_eq!(mm.state, State::Alive, "removed once");
         mm.state = State::Leaving;
-        mm.kept = NEVER;
+        mm.skipped = NEVER;
     }
 
     /// It is not read in this round.
-    pub(super) fn keep(&mut self, owner: Owner, now: u32) {
-        assert!(self.is_alive(owner.0), "only what is there is kept");
-        self.all[owner.index()].kept = now;
+    pub(super) fn skip(&mut self, owner: Owner, now: u32) {
+        assert!(self.is_alive(owner.0), "only what is there is skipped");
+        self.all[owner.index()].skipped = now;
     }
 
     /// It is read in this round: the mark of this reading.
@@ -108,16 +108,16 @@ impl Owners {
 
     /// Whether its records stay though nobody saw them in this round.
     #[inline]
-    pub(super) fn is_kept(&self, owner: u16, now: u32) -> bool {
-        self.all[usize::from(owner)].kept == now
+    pub(super) fn is_skipped(&self, owner: u16, now: u32) -> bool {
+        self.all[usize::from(owner)].skipped == now
     }
 
-    /// The round ends: who was neither kept nor seen to map anything was read and maps nothing.
+    /// The round ends: who was neither skipped nor seen to map anything was read and maps nothing.
     /// Numbers of removed ones that own nothing are free.
     pub(super) fn end_round(&mut self, now: u32, owns_nothing: impl Fn(usize) -> bool) {
         for (at, mm) in self.all.iter_mut().enumerate() {
             match mm.state {
-                State::Alive if mm.read != now && mm.kept != now => mm.mark = (mm.mark + 1) & 3,
+                State::Alive if mm.read != now && mm.skipped != now => mm.mark = (mm.mark + 1) & 3,
                 State::Leaving if owns_nothing(at) => {
                     mm.state = State::Free;
                     self.free.extend(u16::try_from(at));
@@ -129,14 +129,14 @@ impl Owners {
         debug_assert!(
             self.all
                 .iter()
-                .all(|mm| mm.state == State::Alive || mm.kept == NEVER)
+                .all(|mm| mm.state == State::Alive || mm.skipped == NEVER)
         );
     }
 
     /// Rounds get new numbers: none of the old ones may be taken for a coming one.
     pub(super) fn renumber(&mut self) {
         for mm in &mut self.all {
-            (mm.read, mm.kept) = (NEVER, NEVER);
+            (mm.read, mm.skipped) = (NEVER, NEVER);
         }
         debug_assert!(self.all.iter().all(|mm| mm.read == NEVER));
     }

@@ -1,8 +1,8 @@
 //! The begin and the end of a round.
 //!
-//! Invariant: after the end, each record was seen in this round or belongs to an owner that was kept.
+//! Invariant: after the end, each record was seen in this round or belongs to an owner that was skipped.
 //! Only chunks with a record that was not seen are read for this, and of those none whose one owner
-//! was kept. Rounds have 16 bits in a record: each 65536 rounds all records are renumbered once.
+//! was skipped. Rounds have 16 bits in a record: each 65536 rounds all records are renumbered once.
 
 use super::frames::NEVER;
 use super::word::{ROUND_MAX, Size};
@@ -34,13 +34,13 @@ impl Books {
     /// # Panics
     ///
     /// If it was removed, or outside of a round.
-    pub fn keep(&mut self, owner: Owner) {
-        assert!(self.open, "owners are kept within a round");
-        self.owners.keep(owner, self.time.now());
-        debug_assert!(self.owners.is_kept(owner.0, self.time.now()));
+    pub fn skip(&mut self, owner: Owner) {
+        assert!(self.open, "owners are skipped within a round");
+        self.owners.skip(owner, self.time.now());
+        debug_assert!(self.owners.is_skipped(owner.0, self.time.now()));
     }
 
-    /// The round ends: frames that nobody saw and that no kept owner owns are forgotten.
+    /// The round ends: frames that nobody saw and that no skipped owner owns are forgotten.
     ///
     /// # Panics
     ///
@@ -48,13 +48,13 @@ impl Books {
     pub fn end_round(&mut self) {
         assert!(self.open, "a round ends once");
         let now = self.time.now();
-        self.settle();
+        self.flush_run();
         for id in 0..self.frames.ids() {
             let Some(chunk) = self.frames.chunk(id) else {
                 continue;
             };
             let unseen = chunk.head.live & !chunk.head.seen_in(now);
-            let stays = !chunk.head.mixed && self.owners.is_kept(chunk.head.sole, now);
+            let stays = !chunk.head.mixed && self.owners.is_skipped(chunk.head.sole, now);
             if unseen != 0 && !stays {
                 self.forget(id, unseen);
             }
@@ -74,7 +74,7 @@ impl Books {
         debug_assert_eq!(self.counted_pages(), self.pages);
     }
 
-    /// Of the unseen records of a chunk, those go whose owners were not kept.
+    /// Of the unseen records of a chunk, those go whose owners were not skipped.
     #[inline(never)]
     fn forget(&mut self, id: u32, unseen: u64) {
         let now = self.time.now();
@@ -85,7 +85,7 @@ impl Books {
         let (mut gone, mut mixed, mut sole) = (0, false, None);
         for at in (0..64).filter(|at| chunk.head.live >> at & 1 == 1) {
             let owner = chunk.owners[at];
-            if unseen >> at & 1 == 1 && !self.owners.is_kept(owner, now) {
+            if unseen >> at & 1 == 1 && !self.owners.is_skipped(owner, now) {
                 gone |= 1 << at;
             } else {
                 mixed |= *sole.get_or_insert(owner) != owner;

@@ -1,7 +1,7 @@
 //! Changes of records on their way to the tallies: neighbours mostly change alike.
 //!
 //! Invariant: tallies with the run added are the counts of the records. Whoever reads tallies or takes
-//! from them settles the run first; the end of a round does.
+//! from them flushes the run first; the end of a round does.
 
 use super::word::{Size, Word};
 use super::{Books, cohort_of, tally_of};
@@ -43,7 +43,7 @@ impl Books {
         debug_assert!(from.1.size() == to.1.size(), "no frame comes or goes here");
         let run = &mut self.run;
         if !(alike(run.from, from) && alike(run.to, to) && run.again == again) {
-            self.settle();
+            self.flush_run();
             self.run = Run {
                 from,
                 to,
@@ -56,7 +56,7 @@ impl Books {
     }
 
     /// Brings the tallies up to date.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn flush_run(&mut self) {
         let Run {
             from,
             to,

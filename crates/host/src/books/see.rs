@@ -4,7 +4,7 @@
 //! long as its last reading saw the frame; otherwise whoever sees the frame takes over.
 
 use super::word::Size;
-use super::{Books, Class, Look, Owner};
+use super::{Books, Class, Observation, Owner};
 
 impl Books {
     /// A present page of `owner`: `pages` (1, 512 or 262144) frames from `frame` (a frame number below
@@ -16,7 +16,14 @@ impl Books {
     ///
     /// If `owner` was removed, if `pages` is another number, or if a huge leaf is not aligned.
     #[inline]
-    pub fn see(&mut self, owner: Owner, class: Class, frame: u64, pages: u32, look: Look) {
+    pub fn see(
+        &mut self,
+        owner: Owner,
+        class: Class,
+        frame: u64,
+        pages: u32,
+        observed: Observation,
+    ) {
         debug_assert!(self.open, "pages are seen within a round");
         if self.reader != u32::from(owner.0) {
             self.turn_to(owner);
@@ -26,11 +33,11 @@ impl Books {
         } else {
             Size::of(pages)
         };
-        self.look(
+        self.observe(
             class.0,
             frame,
             size.expect("a leaf has 1, 512 or 512 * 512 pages"),
-            look,
+            observed,
         );
     }
 
@@ -52,7 +59,7 @@ impl Books {
     /// One look of the reader. Most looks find the owner's own frame as old as before: these are
     /// answered here, and the others where there is time.
     #[inline]
-    pub(super) fn look(&mut self, class: u8, frame: u64, size: Size, look: Look) {
+    pub(super) fn observe(&mut self, class: u8, frame: u64, size: Size, observed: Observation) {
         let (at, bit) = ((frame & 63) as usize, 1_u64 << (frame & 63));
         let (now, reader, mark) = (self.time.now(), self.reader, self.mark);
         if let Some(chunk) = self.frames.find(frame >> 6) {
@@ -60,21 +67,21 @@ impl Books {
             let before = chunk.words[at];
             let is_first = chunk.head.live & !chunk.head.seen & bit != 0;
             let is_own = u32::from(chunk.owners[at]) == reader && before.is_plain(class, size);
-            if is_first && is_own && !(look.accessed || look.hidden) {
+            if is_first && is_own && !(observed.accessed || observed.hidden) {
                 chunk.head.seen |= bit;
                 chunk.words[at] = before.into_new_round().seen_by_owner(class, mark);
                 return;
             }
             if chunk.head.live & bit != 0 && before.has_size(size) {
-                return self.look_closely(class, frame, look);
+                return self.observe_closely(class, frame, observed);
             }
         }
-        self.arrive(class, frame, size, look);
+        self.arrive(class, frame, size, observed);
     }
 
     /// A look at a frame that has a record of the leaf's size.
     #[inline(never)]
-    fn look_closely(&mut self, class: u8, frame: u64, look: Look) {
+    fn observe_closely(&mut self, class: u8, frame: u64, observed: Observation) {
         let (now, reader) = (self.time.now(), self.reader());
         let (at, bit) = ((frame & 63) as usize, 1_u64 << (frame & 63));
         let Some(chunk) = self.frames.find(frame >> 6) else {
@@ -89,7 +96,7 @@ impl Books {
         } else {
             before
         };
-        let mut word = begun.after(look, is_first, now);
+        let mut word = begun.after(observed, is_first, now);
         let takes_over = owner != reader && self.owners.missed(owner, before.mark());
         if takes_over || owner == reader {
             word = word.seen_by_owner(class, self.mark);

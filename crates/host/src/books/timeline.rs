@@ -67,7 +67,7 @@ impl Timeline {
     }
 
     /// The time that stands for what was at this one, milliseconds.
-    pub(super) fn told_as(&self, ms: u64) -> u64 {
+    pub(super) fn representative_ms(&self, ms: u64) -> u64 {
         let at = self
             .cohorts
             .partition_point(|cohort| cohort.youngest_ms < ms);

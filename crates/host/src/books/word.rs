@@ -4,7 +4,7 @@
 //! nothing here ever makes a frame older than the looks allow. `last` means nothing while the frame's
 //! age is unknown, except that it is no later than this round.
 
-use super::Look;
+use super::Observation;
 
 /// The highest round that a word can hold; the timeline renumbers its rounds before it is passed.
 pub(super) const ROUND_MAX: u32 = 0xffff;
@@ -148,25 +148,30 @@ impl Word {
     }
 
     /// What this record is after `look` in round `now`; `first` if none saw it in this round before.
-    pub(super) fn after(self, look: Look, first: bool, now: u32) -> Word {
+    pub(super) fn after(self, observed: Observation, first: bool, now: u32) -> Word {
         debug_assert!(self.last() <= now, "accessed in a round to come");
-        let set = if look.accessed { self.0 | BIT } else { self.0 };
+        let set = if observed.accessed {
+            self.0 | BIT
+        } else {
+            self.0
+        };
         let left_set = self.0 & BIT_BEFORE != 0;
-        if look.accessed && look.rested && self.0 & UNKNOWN_BEFORE == 0 {
+        if observed.accessed && observed.slept && self.0 & UNKNOWN_BEFORE == 0 {
             // As old as it was told to be when the bit was seen set first. (The story: it counted as used again each time that a sleeping
             // program was read, and policies learned from it that what is so old is used.)
             return Word(set);
         }
-        if look.accessed && look.spared && left_set && self.0 & UNKNOWN_BEFORE == 0 {
-            // As young as may be, but not used again; what several map of which one alone was spared may count or not. (The story: a page
-            // of a file that was used once counted as used again at each early look.)
+        if observed.accessed && observed.spared && left_set && self.0 & UNKNOWN_BEFORE == 0 {
+            // The age becomes 0, but the page does not count as used again: the bit may be the one that the last
+            // reading told. A frame that several processes map, of which one was spared, may be counted or not. (The
+            // story: a page of a file that was used once counted as used again at each early look.)
             return Word(set & !LAST | now);
         }
-        if look.accessed && (look.trusted || !left_set) {
+        if observed.accessed && (observed.trusted || !left_set) {
             return Word(set & !(LAST | UNKNOWN | HIDDEN) | YOUNG | now);
         }
-        if look.accessed || look.hidden {
-            let hidden = if look.hidden { HIDDEN } else { 0 };
+        if observed.accessed || observed.hidden {
+            let hidden = if observed.hidden { HIDDEN } else { 0 };
             return match (set & YOUNG != 0, first) {
                 (true, _) => Word(set),
                 (false, true) => Word(set & !HIDDEN | UNKNOWN | hidden),

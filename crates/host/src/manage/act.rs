@@ -14,7 +14,7 @@ use pagetables::{Advice, Kind as EntryKind, Piece};
 
 use super::advise::{Advised, advise};
 use super::driver::{Driver, How};
-use super::kernel::page_ranges;
+use super::host_memory::page_ranges;
 use super::minder::{Measured, Minder};
 use super::options::{Ask, Limits, Reclaimed};
 use super::ordered::Ordered;
@@ -23,13 +23,12 @@ use super::waits::Waits;
 use super::{Manager, room};
 use crate::system::cgroup::Version;
 use crate::system::family::Target;
-use crate::system::{Groups, Identity, Kind};
+use crate::system::{Groups, Identity, Kind, own_cpu};
 use crate::wall::Wall;
-use crate::watch::{WatchError, own_cpu};
+use crate::watch::WatchError;
 
-/// Most pages that one measurement asks for: then usage is measured again.
-const AT_ONCE: u64 = 8192;
-/// Most page cache that one measurement has the kernel drop, pages: some milliseconds.
+/// Most page cache that one measurement has the kernel drop, pages: some milliseconds, in one call that nothing
+/// interrupts.
 const CACHE_AT_ONCE: u64 = 4096;
 /// Holding limits gives way to looks and questions after so long.
 const HOLD_MAX: Duration = Duration::from_millis(50);
@@ -38,8 +37,6 @@ const HOLD_MAX: Duration = Duration::from_millis(50);
 /// of the program itself, read in a moment ago: it was thrown out and read again, and sqlite in half its memory took a
 /// sixth longer.
 const PREFERRED: u64 = 16;
-/// The swappiness by which the kernel takes hardly any anonymous memory.
-const CACHE_ALONE: u8 = 1;
 /// While it is preferred, it is asked this often whether there is any.
 const PREFERRED_PAUSE: Duration = Duration::from_millis(20);
 
@@ -164,14 +161,14 @@ impl Manager {
                 return Ok(pause.min(most));
             }
             self.look_if_worth_it()?;
-            let most = Pages(pages.0.min(AT_ONCE));
+            let most = Pages(pages.0.min(room::PAGES_PER_MEASUREMENT));
             let tally = self.reclaim_with(Take::Pages(most, ScanReason::Direct));
-            self.tell(
+            self.say(
                 &tally,
                 "over --memory-high, or too near to --memory-max; the oldest first",
             );
             if self.wall.is_some() {
-                let (reading, proc) = (self.driver.readings(), self.driver.watch.proc());
+                let (reading, proc) = (self.driver.looks(), self.driver.watch.proc());
                 self.written.note(Pages(tally.evicted), reading, proc);
             }
             let mut got = Pages(tally.evicted + self.reclaim_shared(most, &tally));
@@ -187,22 +184,23 @@ impl Manager {
 
     /// Has the kernel let go of what it has written to a disk since the last look.
     fn drop_written(&mut self) {
-        let due = self.written.take(self.driver.readings());
+        let due = self.written.take(self.driver.looks());
         if let (Some(pages), Some(wall)) = (due, self.wall.clone()) {
             // What cannot be freed yet is asked for once more, as it counts again.
             let _ = wall.reclaim(pages.0 * 4096, None);
         }
     }
 
-    /// Where no wall does (a limit below what is in use takes its place later, and version 1 has no memory.high), the kernel is asked to drop
-    /// page cache that nobody maps. Whether there is nothing for the engine to do; it is to take what hardly any cache went for.
+    /// Asks the kernel to drop page cache that nobody maps, if no limit on the wall makes it do so (a lowered limit
+    /// waits until usage is below it; version 1 has no memory.high). True if the wall does so, if there is nobody to
+    /// ask, or if enough went for now; false if hardly any went: then the engine takes all that is wanted.
     fn drop_cache(&mut self, wanted: Pages) -> bool {
         let may = !self.is_walled() && !self.settings.dry_run;
         let Some(wall) = self.wall.clone().filter(|_| may) else {
             return true;
         };
         let most = Pages(wanted.0.min(CACHE_AT_ONCE));
-        let got = wall.reclaim(most.bytes().0, Some(CACHE_ALONE));
+        let got = wall.reclaim(most.bytes().0, Some(room::CACHE_FIRST_SWAPPINESS));
         let got = Pages(got.unwrap_or(0) / 4096);
         let is_worth_it = room::Room::is_worth_it(got, most);
         if is_worth_it {
@@ -220,7 +218,7 @@ impl Manager {
         match (wall, self.usual_swappiness) {
             // On version 2 there is no such setting, and nothing is changed.
             (Some(wall), None) if prefer => {
-                self.usual_swappiness = wall.set_swappiness(CACHE_ALONE).ok()
+                self.usual_swappiness = wall.set_swappiness(room::CACHE_FIRST_SWAPPINESS).ok()
             }
             (Some(wall), Some(usual)) if !prefer => {
                 let _ = wall.set_swappiness(usual);
@@ -235,7 +233,7 @@ impl Manager {
     /// is); nor where swap is limited, as it takes no notice on version 1. How many pages that got.
     fn reclaim_shared(&mut self, most: Pages, tally: &Tally) -> u64 {
         // To lower the limit makes whoever charges meanwhile meet it: once a look.
-        if self.shared_at == self.driver.readings() {
+        if self.shared_at == self.driver.looks() {
             return 0;
         }
         let short = most.less(Pages(tally.evicted)).0.min(tally.shared);
@@ -244,7 +242,7 @@ impl Manager {
         let (Some(wall), true, false) = (wall, short > 0, tally.no_swap) else {
             return 0;
         };
-        self.shared_at = self.driver.readings();
+        self.shared_at = self.driver.looks();
         let begin = Instant::now();
         let got = wall.reclaim(short * 4096, None);
         self.sums.took += begin.elapsed();
@@ -274,7 +272,7 @@ impl Manager {
     /// What of its usage the kernel frees by itself as soon as somebody needs memory.
     fn spare(&self, usage: Pages) -> Pages {
         let proc = self.driver.watch.proc();
-        self.of_charge(usage, |wall| wall.spare(proc.has_slow_swap()))
+        self.of_charge(usage, |wall| wall.free_at_will(proc.has_slow_swap()))
     }
 
     /// What the wall tells (bytes) of its charge, where that is part of what is used and there is anything to tell it for.
@@ -304,7 +302,7 @@ impl Manager {
             Ask::All => (Take::All, resident),
         };
         let tally = self.reclaim_with(take);
-        self.tell(&tally, "asked for by `pagetide reclaim`");
+        self.say(&tally, "asked for by `pagetide reclaim`");
         let members = self.driver.watch.members().iter().copied();
         Ok(Reclaimed {
             asked_pages: asked.0,
@@ -374,7 +372,7 @@ impl Manager {
     }
 
     /// Says what was done, and why.
-    pub(super) fn tell(&mut self, tally: &Tally, why: &str) {
+    pub(super) fn say(&mut self, tally: &Tally, why: &str) {
         let pages = tally.would.len();
         if pages > 0 {
             self.act(format!("would page out {pages} pages: {why}"));

@@ -23,13 +23,13 @@ use crate::swap::{SwapError, Tier, slots};
 use crate::system::Proc;
 
 /// Asking goes on for so long at a time. Whoever else wants the engine waits for that, and before it for the reading of all places.
-const SLICE: Duration = Duration::from_millis(20);
+const WRITE_BACK_SLICE: Duration = Duration::from_millis(20);
 /// Pages that are chosen at once: to read where they are takes some milliseconds.
 const AT_ONCE: Pages = Pages(512);
 /// Pages whose places in swap are read once more together, right before they are asked for.
 const BATCH: usize = 128;
 /// After a refusal nothing is asked for so long: a disk that is full stays so for a while.
-const REFUSED_REST: Duration = Duration::from_secs(60);
+const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
 /// See the module.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Demoter {
     asked: WriteBackAsked,
     policy: WriteBack,
     /// Nothing is asked for before, so that it takes no more than its share of the time.
-    rest_until: Instant,
+    paused_until: Instant,
     /// There may be more that is old enough: a look has ended since, or the last pass did not come to the end.
     has_more: bool,
     /// Whose pages were written last.
@@ -54,7 +54,7 @@ impl Demoter {
         Demoter {
             policy: WriteBack::new(asked.budget, now),
             asked,
-            rest_until: Instant::now(),
+            paused_until: Instant::now(),
             has_more: false,
             last: None,
             told: WriteBackReport::default(),
@@ -71,13 +71,13 @@ impl Demoter {
     /// Whether it is time: after a look that found what is out, or for the rest of what the last one found.
     pub(super) fn is_due(&mut self, has_looked: bool) -> bool {
         self.has_more |= has_looked;
-        self.has_more && Instant::now() >= self.rest_until
+        self.has_more && Instant::now() >= self.paused_until
     }
 
     /// How long until more may be done; none for after the next look.
     pub(super) fn due_in(&self) -> Option<Duration> {
-        let rest = self.rest_until.saturating_duration_since(Instant::now());
-        self.has_more.then_some(rest)
+        let pause = self.paused_until.saturating_duration_since(Instant::now());
+        self.has_more.then_some(pause)
     }
 
     /// Whose pages were written last.
@@ -98,7 +98,7 @@ impl Demoter {
         (memcg, older_than): (MemcgId, Millis),
         of: &str,
     ) -> Option<String> {
-        if Instant::now() < self.rest_until {
+        if Instant::now() < self.paused_until {
             self.has_more = true;
             return None;
         }
@@ -110,10 +110,10 @@ impl Demoter {
         self.last = Some(memcg);
         let before = self.told.clone();
         let refused = self.write(driver, memcg, &chosen);
-        self.rest_until = Instant::now()
+        self.paused_until = Instant::now()
             + match refused {
                 Ok(()) => begin.elapsed() * WORK_SHARE,
-                Err(_) => REFUSED_REST,
+                Err(_) => REFUSED_PAUSE,
             };
         self.has_more |=
             chosen.pages.len() as u64 == AT_ONCE.0 || self.told.asked_pages > before.asked_pages;
@@ -150,7 +150,7 @@ impl Demoter {
             }
         }
         // Not before: in the guest reading alone took longer, and one page was written a turn.
-        let end = Instant::now() + SLICE;
+        let end = Instant::now() + WRITE_BACK_SLICE;
         placed.sort_unstable();
         for batch in placed.chunks(BATCH) {
             // Once more, right before: what was there may be back in use by now, and another page in its place.

@@ -15,8 +15,8 @@ use super::culled::Culled;
 use super::feed::{Back, Feed, Noticed, Returns};
 use super::flags::Flags;
 use super::homes::Homes;
+use super::host_memory::HostMemory;
 use super::ids::CHUNK_PAGES;
-use super::kernel::Kernel;
 use super::members::Members;
 use super::noreuse::Noreuse;
 use super::options::Ask;
@@ -26,8 +26,8 @@ use super::record::{Recorder, Recording};
 use super::spent::Spent;
 use super::tally::Tally;
 use crate::ages::{Listener, MemoryKind};
-use crate::system::{Identity, Proc, thread_cpu};
-use crate::watch::{Watch, WatchError, own_cpu};
+use crate::system::{Identity, Proc, own_cpu, thread_cpu};
+use crate::watch::{Watch, WatchError};
 
 /// Pages that the engine isolates at a time: some milliseconds of paging out.
 pub(super) const BATCH: usize = 2048;
@@ -61,7 +61,7 @@ pub(super) struct Driver {
     out: Option<Out>,
     /// Of tenants with a policy: what was used again since it was asked last.
     back: BTreeMap<MemcgId, Back>,
-    readings: u64,
+    looks: u64,
     /// The time of the look before the one that is under way, milliseconds of the books.
     looked_ms: u64,
     /// What the look that is under way, or the last one, has found.
@@ -89,7 +89,7 @@ impl Driver {
             recorder: None,
             out: None,
             back: BTreeMap::new(),
-            readings: 0,
+            looks: 0,
             looked_ms: 0,
             noticed: Noticed::default(),
             looked: Instant::now(),
@@ -102,25 +102,25 @@ impl Driver {
 
     /// Reads all tables and tells the engine: what was accessed is of the youngest generation. `home_of` says whose
     /// tenant a process is.
-    pub(super) fn read(
+    pub(super) fn look(
         &mut self,
         home_of: &dyn Fn(Identity) -> MemcgId,
     ) -> Result<Noticed, WatchError> {
-        self.begin_read(home_of)?;
-        self.go_on_reading(home_of, &Pause::never())?;
+        self.begin_look(home_of)?;
+        self.go_on_with_look(home_of, &Pause::never())?;
         Ok(self.noticed)
     }
 
-    /// Begins to read as [`Driver::read`], in slices ([`Driver::go_on_reading`]).
-    pub(super) fn begin_read(
+    /// Begins to look as [`Driver::look`], in slices ([`Driver::go_on_with_look`]).
+    pub(super) fn begin_look(
         &mut self,
         home_of: &dyn Fn(Identity) -> MemcgId,
     ) -> Result<(), WatchError> {
         (self.noticed, self.taken) = (Noticed::default(), Duration::ZERO);
-        self.walked = self.watch.ages().costs().walk;
+        self.walked = self.watch.ages().costs().reading;
         self.looked_ms = self.watch.ages().books().last_round_ms();
         self.watch.advance();
-        self.readings += 1;
+        self.looks += 1;
         if let Some(culled) = &mut self.culled {
             culled.rescue(&mut self.machine);
         }
@@ -128,7 +128,7 @@ impl Driver {
     }
 
     /// Goes on until all is read (true) or `pause` is due.
-    pub(super) fn go_on_reading(
+    pub(super) fn go_on_with_look(
         &mut self,
         home_of: &dyn Fn(Identity) -> MemcgId,
         pause: &Pause,
@@ -140,8 +140,8 @@ impl Driver {
             self.note_used_again();
             self.looked = Instant::now();
             self.look_took = self.taken;
-            let walk = self.watch.ages().costs().walk;
-            self.spent.walks.note(walk.saturating_sub(self.walked));
+            let reading = self.watch.ages().costs().reading;
+            self.spent.walks.note(reading.saturating_sub(self.walked));
             if let Some(recorder) = &mut self.recorder {
                 recorder.end_look(self.watch.looked_ms());
             }
@@ -169,7 +169,7 @@ impl Driver {
             &mut self.machine,
             (&mut self.homes, home_of),
             &mut self.members,
-            (self.readings, returns),
+            (self.looks, returns),
         );
         let answer = match &mut self.recorder {
             None => look(&mut self.watch, &mut feed)?,
@@ -194,7 +194,7 @@ impl Driver {
     /// reclaim by age goes by the books, which nothing has to be moved for. (The story: each look moved every page of all who slept.)
     pub(super) fn age(&mut self, memcg: MemcgId, now: Millis) {
         let generations = self.machine.lruvec(memcg).multi_gen();
-        if generations.is_some_and(LruGen::is_settled) {
+        if generations.is_some_and(LruGen::is_all_oldest) {
             return;
         }
         let worked = own_cpu();
@@ -228,25 +228,25 @@ impl Driver {
         if let Some(out) = &mut self.out {
             out.drop_tenant(memcg);
         }
-        self.drop_back(memcg);
+        self.untrack_refaults(memcg);
         for first in self.homes.evacuate(memcg) {
             self.machine.unmap_range(memcg, first, CHUNK_PAGES as usize);
         }
     }
 
     /// From now on it is known how old what leaves is.
-    pub(super) fn keep_out(&mut self) {
+    pub(super) fn track_out(&mut self) {
         self.out.get_or_insert_default();
     }
 
     /// From now on it is known what of a tenant is used again, and how old that was.
-    pub(super) fn keep_back(&mut self, memcg: MemcgId) {
-        self.keep_out();
+    pub(super) fn track_refaults(&mut self, memcg: MemcgId) {
+        self.track_out();
         self.back.insert(memcg, Back::default());
     }
 
     /// Nobody wants to know any more.
-    pub(super) fn drop_back(&mut self, memcg: MemcgId) {
+    pub(super) fn untrack_refaults(&mut self, memcg: MemcgId) {
         self.back.remove(&memcg);
     }
 
@@ -268,7 +268,7 @@ impl Driver {
     }
 
     /// What of a tenant was used again since this was asked last.
-    pub(super) fn take_back(&mut self, memcg: MemcgId) -> Back {
+    pub(super) fn take_refaults(&mut self, memcg: MemcgId) -> Back {
         let back = self.back.get_mut(&memcg);
         back.map(std::mem::take).unwrap_or_default()
     }
@@ -334,8 +334,8 @@ impl Driver {
     }
 
     /// Looks until now.
-    pub(super) fn readings(&self) -> u64 {
-        self.readings
+    pub(super) fn looks(&self) -> u64 {
+        self.looks
     }
 
     /// What it took until now.
@@ -352,7 +352,7 @@ impl Driver {
     pub(super) fn page_out<T>(
         &mut self,
         how: How,
-        reclaim: impl FnOnce(&mut Machine, &mut Kernel<'_>) -> T,
+        reclaim: impl FnOnce(&mut Machine, &mut HostMemory<'_>) -> T,
     ) -> (Tally, T) {
         let mut tally = Tally::default();
         let answer = self.page_out_until((how, &Pause::never()), &mut tally, reclaim);
@@ -364,12 +364,12 @@ impl Driver {
         &mut self,
         (how, pause): (How, &Pause),
         tally: &mut Tally,
-        reclaim: impl FnOnce(&mut Machine, &mut Kernel<'_>) -> T,
+        reclaim: impl FnOnce(&mut Machine, &mut HostMemory<'_>) -> T,
     ) -> T {
-        tally.begin(self.readings);
+        tally.begin(self.looks);
         let of_thread = thread_cpu();
         let (ages, proc) = self.watch.ages_and_proc();
-        let mut kernel = Kernel {
+        let mut kernel = HostMemory {
             homes: &self.homes,
             members: &mut self.members,
             ages,

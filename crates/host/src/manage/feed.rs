@@ -346,7 +346,7 @@ impl Listener for Feed<'_> {
             self.forget_all(owner, self.ids().within(owner, 0..u64::MAX));
         }
         self.told_whole.clear();
-        self.homes.settle_in(owner, home);
+        self.homes.set_home(owner, home);
         self.homes.begin_recency(owner, maps);
         self.memcg = home;
     }

@@ -51,7 +51,7 @@ impl Homes {
     }
 
     /// From now on this is its home; its ids elsewhere were released.
-    pub(super) fn settle_in(&mut self, owner: Owner, home: MemcgId) {
+    pub(super) fn set_home(&mut self, owner: Owner, home: MemcgId) {
         self.homes.insert(owner, home);
     }
 

@@ -42,7 +42,7 @@ pub(super) struct Minder {
     policy: Policy,
     asked: Asked,
     /// Nothing is ordered before.
-    rest_until: Instant,
+    paused_until: Instant,
     orders: u64,
     /// When pages were as old as it was shown last.
     as_of: Millis,
@@ -58,7 +58,7 @@ impl Minder {
         Minder {
             policy: Policy::new(asked.settings, now),
             asked,
-            rest_until: Instant::now(),
+            paused_until: Instant::now(),
             orders: 0,
             as_of: now,
             evicted: 0,
@@ -84,8 +84,8 @@ impl Minder {
     /// How long until it wants to be shown something; none for at the next look.
     pub(super) fn due_in(&self, now: Millis) -> Option<Duration> {
         let due = self.policy.due()?;
-        let rest = self.rest_until.saturating_duration_since(Instant::now());
-        Some(Duration::from_millis(due.since(now).0).max(rest))
+        let pause = self.paused_until.saturating_duration_since(Instant::now());
+        Some(Duration::from_millis(due.since(now).0).max(pause))
     }
 
     /// Whether it is to be shown something now, right after a look or not.
@@ -115,7 +115,7 @@ impl Minder {
             // Nobody is in it: what comes next is another program, of which nothing is known. (The story: a database that was down for an hour was
             // judged by an hour of nothing, and what it had loaded left at once.)
             self.policy = Policy::new(self.asked.settings, now);
-            let _ = driver.take_back(memcg);
+            let _ = driver.take_refaults(memcg);
             return None;
         }
         // `fit` compares ages with those that pages had when they were used again, which are as of looks. (The story: 5 ms after a look all that was
@@ -132,7 +132,7 @@ impl Minder {
         let Back {
             ages: back,
             refaults,
-        } = driver.take_back(memcg);
+        } = driver.take_refaults(memcg);
         self.came_back += refaults.0;
         let order = self.policy.decide(&Seen {
             now,
@@ -145,7 +145,7 @@ impl Minder {
             usage: measured.usage,
             is_dry: self.asked.dry_run,
         });
-        order.filter(|_| Instant::now() >= self.rest_until)
+        order.filter(|_| Instant::now() >= self.paused_until)
     }
 
     /// How pages are to leave that were ordered now. The engine offers every page but those of its youngest two generations
@@ -172,7 +172,7 @@ impl Minder {
         }
         // By the clock, one pass on a busy host counted the others' time as its own work, and what was idle for 100 ms
         // stayed for 15 s.
-        self.rest_until = Instant::now() + took * WORK_SHARE;
+        self.paused_until = Instant::now() + took * WORK_SHARE;
         self.evicted += tally.evicted;
         let pages = tally.evicted + tally.would.len() as u64;
         // One of which nothing came is asked for again each time.

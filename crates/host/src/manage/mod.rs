@@ -6,9 +6,10 @@
 //! whatever becomes of this manager, they run on.
 //!
 //! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `culled`, `homes`,
-//! `out`, `outside`, `second_chance`, `tally`, `thrash`, `told`, `waits`, `why`, `workers`, `written`; `feed` (a look tells the engine), `kernel` (the engine's pages leave),
-//! `room` (limits as measured); `record` (looks into a file); `driver` (all of one engine); `minder` (a policy at work), `demote`
-//! (what is out goes on to a disk); `ordered` (what a policy wants, in slices); `act`, `report`; here the clock.
+//! `out`, `outside`, `said`, `second_chance`, `tally`, `thrash`, `waits`, `why`, `workers`, `written`; `feed` (a look
+//! tells the engine), `host_memory` (the engine's pages leave), `room` (limits as measured); `record` (looks into a
+//! file); `driver` (all of one engine); `minder` (a policy at work), `demote` (what is out goes on to a disk);
+//! `ordered` (what a policy wants, in slices); `act`, `report`; here the clock.
 
 mod act;
 mod actions;
@@ -19,8 +20,8 @@ mod driver;
 mod feed;
 mod flags;
 mod homes;
+mod host_memory;
 mod ids;
-mod kernel;
 mod members;
 mod minder;
 mod near;
@@ -33,13 +34,13 @@ mod pause;
 mod record;
 mod report;
 mod room;
+mod said;
 mod second_chance;
 mod spent;
 mod stall;
 mod tally;
 pub mod tenants;
 mod thrash;
-mod told;
 mod waits;
 mod why;
 mod workers;
@@ -62,9 +63,9 @@ use ordered::Ordered;
 use outside::Outside;
 pub use record::Recording;
 use room::Room;
+use said::SaidLines;
 use tally::Tally;
 use thrash::Thrash;
-use told::Told;
 use waits::Waits;
 use written::Written;
 
@@ -83,6 +84,11 @@ const LOOKS_APART: Duration = Duration::from_millis(200);
 /// How far ahead "nothing is due" is set where there is no limit to measure, no mark, no policy and no disk: a clock cannot tell a
 /// moment that never comes.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
+
+/// What people are told where the wall could not get the limit of swap, and why.
+pub fn swap_max_unkept(why: &dyn std::fmt::Display) -> String {
+    format!("the kernel's own reclaim does not keep to --swap-max: {why}")
+}
 
 /// What was done until now.
 #[derive(Clone, Debug, Default)]
@@ -132,7 +138,7 @@ pub struct Manager {
     has_opened: bool,
     actions: Vec<String>,
     /// The same, for reports.
-    told: Told,
+    said: SaidLines,
 }
 
 /// The engine, which knows one tenant.
@@ -184,10 +190,10 @@ impl Manager {
         // What the kernel skips (forked workers' shared pages) would be asked for at each wake: half of our processor time, and in its way.
         driver.cull();
         if minder.is_some() {
-            driver.keep_back(memcg);
+            driver.track_refaults(memcg);
         }
         if demoter.is_some() {
-            driver.keep_out();
+            driver.track_out();
         }
         let mut manager = Manager {
             settings,
@@ -213,7 +219,7 @@ impl Manager {
             generation_ms: 0,
             has_opened: false,
             actions: Vec::new(),
-            told: Told::default(),
+            said: SaidLines::default(),
         };
         manager.begin_waits();
         if manager.wall.is_some() {
@@ -359,9 +365,7 @@ impl Manager {
             ));
         }
         if let Some(error) = refused.swap_max {
-            self.act(format!(
-                "the kernel's own reclaim does not keep to --swap-max: {error}"
-            ));
+            self.act(swap_max_unkept(&error));
         }
     }
 
@@ -375,7 +379,7 @@ impl Manager {
     /// The target cannot be read any more.
     pub fn look(&mut self) -> Result<(), WatchError> {
         let begin = Instant::now();
-        self.read()?;
+        self.look_without_generation()?;
         let minder = self.minder.as_ref();
         let apart = minder.map_or(0, |minder| minder.generations_apart().0);
         let now = self.driver.watch.elapsed_ms();
@@ -387,15 +391,15 @@ impl Manager {
     }
 
     /// Reads all tables and tells the engine: what was accessed is of the youngest generation.
-    fn read(&mut self) -> Result<(), WatchError> {
+    fn look_without_generation(&mut self) -> Result<(), WatchError> {
         let begin = Instant::now();
         self.has_opened = false;
         let memcg = self.memcg;
-        let noticed = self.driver.read(&|_| memcg)?;
+        let noticed = self.driver.look(&|_| memcg)?;
         self.driver.watch.note_curve(noticed.anon_back);
         self.sums.noticed.add(noticed);
         if let Some(wall) = &self.wall {
-            let told = self.outside.look(&self.driver.watch, wall);
+            let told = self.outside.check(&self.driver.watch, wall);
             told.into_iter().for_each(|told| self.act(told));
             let (_, faults) = self.driver.watch.ages().swapped_pages();
             let usage = self.usage();
@@ -445,12 +449,12 @@ impl Manager {
         if self.driver.look_age() < apart {
             return Ok(());
         }
-        self.read()
+        self.look_without_generation()
     }
 
     /// Before the last report: of one look there are no ages. (The story: `attach --for 2s` had watched for no time at all.)
     pub fn look_once_more(&mut self) {
-        if self.driver.readings() == 1 && !self.finished() {
+        if self.driver.looks() == 1 && !self.finished() {
             // Who cannot be read any more is told as it was.
             let _ = self.look_if_worth_it();
         }
@@ -481,7 +485,7 @@ impl Manager {
     fn act(&mut self, what: String) {
         /// Nobody may ask for them: the latest stay.
         const MOST: usize = 1000;
-        self.told.note(&what);
+        self.said.note(&what);
         if self.actions.len() == MOST {
             self.actions.remove(0);
         }

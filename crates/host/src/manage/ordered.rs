@@ -13,10 +13,10 @@ use super::Manager;
 use super::driver::How;
 use super::pause::{Bell, Pause};
 use super::tally::Tally;
-use crate::watch::own_cpu;
+use crate::system::own_cpu;
 
 /// A slice gives way after so long.
-const SLICE: Duration = Duration::from_millis(50);
+const ORDER_SLICE: Duration = Duration::from_millis(50);
 
 /// An order under way.
 pub(super) struct Ordered {
@@ -54,7 +54,7 @@ impl Manager {
             return;
         };
         let worked = own_cpu();
-        let pause = Pause::after(&Bell::default(), SLICE);
+        let pause = Pause::after(&Bell::default(), ORDER_SLICE);
         let Ordered {
             how, step, tally, ..
         } = one;
@@ -77,6 +77,6 @@ impl Manager {
         };
         minder.note(now, &one.order, (&mut one.tally, Pages(0)), one.took);
         self.add(&one.tally);
-        self.tell(&one.tally, &one.order.why.to_string());
+        self.say(&one.tally, &one.order.why.to_string());
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Outside {
 
 impl Outside {
     /// After a look: what to say where somebody is outside now and nobody was.
-    pub(super) fn look(&mut self, watch: &Watch, wall: &Wall) -> Option<String> {
+    pub(super) fn check(&mut self, watch: &Watch, wall: &Wall) -> Option<String> {
         let inside: BTreeSet<u32> = match wall.pids() {
             Ok(pids) => pids.into_iter().collect(),
             // What cannot be read tells nothing; of a group that is gone nobody is in it.

@@ -48,7 +48,7 @@ struct Open {
 
 /// An address space as the last look left it.
 #[derive(Default)]
-struct Space {
+struct RecordedSpace {
     /// What it is called in the file.
     number: u32,
     pages: Pages,
@@ -59,7 +59,7 @@ struct Space {
 pub(super) struct Recorder {
     encoder: Encoder,
     sink: Sink,
-    spaces: BTreeMap<Owner, Space>,
+    spaces: BTreeMap<Owner, RecordedSpace>,
     next: u32,
     open: Option<Open>,
     /// Pages of this look whose accesses nobody knows.
@@ -260,9 +260,9 @@ impl Listener for Recorder {
         let known = self.spaces.remove(&owner);
         let before = known.unwrap_or_else(|| {
             self.next += 1;
-            Space {
+            RecordedSpace {
                 number: self.next - 1,
-                ..Space::default()
+                ..RecordedSpace::default()
             }
         });
         let number = before.number;
@@ -273,7 +273,7 @@ impl Listener for Recorder {
             return;
         }
         self.encoder.space(number, &before.pages, &open.now);
-        let now = Space {
+        let now = RecordedSpace {
             number,
             pages: open.now,
             set: open.set,

@@ -32,7 +32,7 @@ impl Manager {
         report.policy = self.minder.as_ref().map(Minder::report);
         let demoter = self.demoter.as_ref();
         report.write_back = demoter.map(|(demoter, age)| demoter.report(Some(*age)));
-        report.actions = self.told.report();
+        report.actions = self.said.report();
         // What is under way counts as far as it came, though its order is told when it is done.
         let under_way = self.ordered.as_ref().map(Ordered::tally);
         let of = |what: fn(&Tally) -> u64| under_way.map_or(0, what);
@@ -109,7 +109,7 @@ impl Manager {
     pub fn stat(&mut self) -> Result<Vec<(&'static str, u64)>, WatchError> {
         // Where a look costs much, of a program that has just grown nothing at all was told (6.1 in the guest).
         if self.driver.machine.lruvec(self.memcg).resident() == engine::Pages(0) {
-            self.read()?;
+            self.look_without_generation()?;
         } else {
             self.look_if_worth_it()?;
         }

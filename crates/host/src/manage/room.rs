@@ -25,6 +25,13 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_m
 /// After reclaims that got next to nothing; twice as long after each further one, up to 32 times.
 const IN_VAIN: Duration = Duration::from_millis(100);
 
+/// Most pages that one measurement asks for: then usage is measured again.
+pub(super) const PAGES_PER_MEASUREMENT: u64 = 8192;
+/// The swappiness by which the kernel takes page cache first, and hardly any anonymous memory: of that the engine
+/// decides. Not 0: on version 1 the limit is lowered for a moment, and a program that met it with no cache left to drop
+/// would be killed.
+pub(super) const CACHE_FIRST_SWAPPINESS: u8 = 1;
+
 /// Pages that usage grows by between two measurements for reclaim to be worth another try.
 const GREW: u64 = 256;
 
@@ -108,9 +115,10 @@ impl Room {
         }
     }
 
-    /// The same where page cache that nobody maps covers what must leave, and the kernel drops it at its wall for whoever grows:
-    /// `used` is without that cache, and `spare` what is left of it then. Nothing is lost by looking late, so who does not grow is
-    /// measured ever less often. (The story: cache fills every limit, and each tenant's counters were summed 50 times a second for ever.)
+    /// [`Room::pause`] for a tenant that is at its wall only because of unmapped page cache, which the kernel drops as
+    /// the tenant grows. `used`: usage without that cache; `spare`: the cache that is left once the limit is met. A
+    /// late measurement costs nothing, so a tenant that does not grow is measured ever less often. (The story: cache
+    /// fills every limit, and each tenant's counters were summed 50 times a second for ever.)
     pub(super) fn pause_at_wall(&mut self, used: Pages, spare: Pages) -> Duration {
         let pause = self.pause(used, spare);
         let patient = PAUSES.0 * (1 << (self.still / 8).min(7));

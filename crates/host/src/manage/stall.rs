@@ -167,8 +167,8 @@ impl Stalls {
         if !passed.is_zero() {
             let share = 100.0 * waited.as_secs_f64() / passed.as_secs_f64();
             for (average, window) in self.averages.iter_mut().zip(WINDOWS) {
-                let kept = (-passed.as_secs_f64() / window).exp();
-                *average = share + (*average - share) * kept;
+                let decay = (-passed.as_secs_f64() / window).exp();
+                *average = share + (*average - share) * decay;
             }
         }
         let hundredths = |at: usize| hundredths(self.averages[at]);

@@ -73,14 +73,15 @@ pub struct Recommended {
     pub age_every_ms: u64,
     /// Resident memory.
     pub bytes: u64,
-    /// As of [`CurvePoint`].
+    /// [`CurvePoint::idle_ms`], milliseconds.
     pub idle_ms: u64,
-    /// As of [`CurvePoint`].
+    /// [`CurvePoint::refaults_per_minute`], pages.
     pub refaults_per_minute: f64,
 }
 
 impl Recommended {
-    /// That size, of a program for which the kernel has so much memory of its own.
+    /// The recommendation for a point of the curve: its resident bytes and `kernel_bytes` (stacks, page tables), plus
+    /// the half percent that reclaim keeps free below a limit.
     fn of(point: &CurvePoint, kernel_bytes: u64) -> Recommended {
         let charged = u128::from(point.bytes) + u128::from(kernel_bytes);
         let limit = charged * 1000 / u128::from(HELD_PER_MILLE);

@@ -35,8 +35,8 @@ pub(super) enum Now {
     Foreign(String),
 }
 
-/// Looks; nothing is changed.
-pub(super) fn look(places: &Places, record: &Record) -> Result<Now, SwapError> {
+/// What is there now; nothing is changed.
+pub(super) fn state(places: &Places, record: &Record) -> Result<Now, SwapError> {
     let swaps = places.proc()?.swaps()?;
     let same_boot = places.boot()? == record.boot;
     let on = swaps.into_iter().find(|area| area.path == record.path);

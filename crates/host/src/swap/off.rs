@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::Swap;
-use super::area::{Now, first_page, look};
+use super::area::{Now, first_page, state};
 use super::error::SwapError;
 use super::file;
 use super::header::our_uuid;
@@ -52,7 +52,7 @@ impl Swap {
             brought_back_bytes: 0,
             was_on: false,
         };
-        match look(&self.places, &record)? {
+        match state(&self.places, &record)? {
             Now::On(area) => {
                 self.bring_back(&record, &area)?;
                 removed.was_on = true;

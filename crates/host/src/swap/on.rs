@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::area::{Now, look};
+use super::area::{Now, state};
 use super::backing::put_behind;
 use super::error::SwapError;
 use super::file;
@@ -118,7 +118,7 @@ impl Swap {
             return Ok(None);
         };
         let path = record.path.display();
-        let told = match look(&self.places, &record)? {
+        let told = match state(&self.places, &record)? {
             Now::On(_) | Now::Nameless => return Err(SwapError::AlreadyOn { path: record.path }),
             Now::Idle | Now::Empty => {
                 self.remove(&record)?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::Swap;
-use super::area::{Now, look};
+use super::area::{Now, state};
 use super::error::SwapError;
 use super::record::Record;
 use super::zram::Zram;
@@ -93,7 +93,7 @@ impl Swap {
     pub fn status(&self) -> Result<Status, SwapError> {
         let (mut ours, mut left) = (Vec::new(), Vec::new());
         for record in self.all_records() {
-            match look(&self.places, &record)? {
+            match state(&self.places, &record)? {
                 Now::On(area) => ours.push(area.path),
                 Now::Idle | Now::Empty => left.push(record.path.to_string_lossy().into_owned()),
                 Now::Gone | Now::Nameless | Now::Foreign(_) => {}

@@ -1,14 +1,14 @@
 //! The processes of a target, kept up to date by events and by looks at `/proc`.
 //!
 //! Invariant: a member is one [`Identity`], given as new once and as gone once. Threads of the kernel
-//! and those that were told to [`Family::leave`] (ourselves first) are never members. With complete
+//! and we ourselves are never members. With complete
 //! events the family is exact; looks alone miss processes that live between two of them, and may
 //! lose descendants whose parents did ([`Family::maybe_missed`]).
 
 mod descent;
 mod heard;
 mod listed;
-mod looks;
+mod scans;
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ use super::events::Events;
 use super::proc::Proc;
 use super::process::{Identity, Stat};
 use descent::Descent;
-use looks::Home;
+use scans::Home;
 
 /// Whose processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,12 +118,12 @@ pub struct Family {
     /// Events cover all that happened since the last look at everything.
     covered: bool,
     /// Updates since then.
-    since_look: u32,
+    since_scan: u32,
 }
 
 /// Updates by events between two looks at everything. Events are complete as far as the kernel
 /// says so; this bounds how long a mistake can last.
-const LOOK_EVERY: u32 = 32;
+const SCAN_EVERY: u32 = 32;
 
 impl Family {
     /// An empty family of a target; the first [`Family::update`] finds its members. Events, if there
@@ -166,32 +166,17 @@ impl Family {
                 ..Ended::default()
             },
             covered: false,
-            since_look: 0,
+            since_scan: 0,
         })
     }
 
-    /// Leaves a process out from now on; its children are not left out with it.
-    pub fn leave(&mut self, pid: u32) {
-        self.left.insert(pid);
-        self.heard.remove(&pid);
-        self.covered = false;
-    }
-
     /// Brings the family up to date. With events that are complete, only processes that they name
-    /// are read; else all are.
+    /// are read; else all are. `listed`: who is in the control group, where somebody else has just listed that.
     ///
     /// # Errors
     /// If `/proc` or the control group cannot be read. A target that is gone is no error: its members
     /// are.
-    pub fn update(&mut self, events: Option<&mut Events>) -> Result<Changes, Error> {
-        self.update_listed(events, None)
-    }
-
-    /// The same, where somebody else has just listed who is in the control group.
-    ///
-    /// # Errors
-    /// As [`Family::update`].
-    pub fn update_listed(
+    pub fn update(
         &mut self,
         events: Option<&mut Events>,
         listed: Option<Vec<u32>>,
@@ -205,21 +190,21 @@ impl Family {
         });
         self.ended.by_events &= heard_all;
         self.covered &= heard_all;
-        self.since_look += 1;
-        let by_events = self.covered && self.since_look < LOOK_EVERY;
+        self.since_scan += 1;
+        let by_events = self.covered && self.since_scan < SCAN_EVERY;
         if by_events && matches!(self.target, Target::Group(_)) {
             // Processes are moved between groups without an event.
-            self.look_at_listed(listed, &mut changes)?;
+            self.check_listed(listed, &mut changes)?;
         } else if by_events {
-            self.look_at_heard(&mut changes)?;
+            self.check_heard(&mut changes)?;
         } else {
-            self.look(listed, &mut changes)?;
+            self.scan(listed, &mut changes)?;
             if !heard_all {
                 // Whoever ended unheard would stay here forever.
                 self.heard.clear();
             }
             self.covered = heard_all;
-            self.since_look = 0;
+            self.since_scan = 0;
         }
         Ok(changes)
     }
@@ -266,12 +251,12 @@ impl Family {
         self.members.insert(stat.pid, member);
     }
 
-    /// Lets a member go.
     /// How large members were is not told of what they are now.
     pub fn forget_peaks(&mut self) {
         self.members.values_mut().for_each(|member| member.peak = 0);
     }
 
+    /// Lets a member go.
     fn dismiss(&mut self, pid: u32, how: Departure, changes: &mut Changes) {
         let Some(member) = self.members.remove(&pid) else {
             return;

@@ -105,7 +105,8 @@ impl Filesystems {
     }
 
     /// Says which number the internal tmpfs has (for texts from elsewhere).
-    pub fn set_internal(&mut self, device: Device) {
+    #[cfg(test)]
+    pub(super) fn set_internal(&mut self, device: Device) {
         self.internal = Some(device);
     }
 }

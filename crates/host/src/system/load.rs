@@ -16,6 +16,12 @@ fn parse(text: &[u8]) -> Option<usize> {
     number(&word[..end]).and_then(|all| usize::try_from(all).ok())
 }
 
+/// Processor time of this process.
+#[must_use]
+pub fn own_cpu() -> Duration {
+    pagetables::cpu_time(std::process::id()).unwrap_or_default()
+}
+
 /// Processor time of this thread.
 #[must_use]
 pub fn thread_cpu() -> Duration {

@@ -31,7 +31,7 @@ pub use error::Error;
 pub use events::{Event, Events};
 pub use family::{Family, Target};
 pub use filesystems::Filesystems;
-pub use load::thread_cpu;
+pub use load::{own_cpu, thread_cpu};
 pub use maps::{Kind, Mapping, Maps};
 pub use mountinfo::Device;
 pub use nodes::Nodes;

@@ -50,7 +50,7 @@ impl Wall {
                 Ok(()) => low = Some(next),
                 Err(Errno::BUSY) if step / 2 >= LEAST => step /= 2,
                 Err(Errno::BUSY | Errno::INTR) => break Ok(()),
-                Err(errno) => break Err(self.told("memory.limit_in_bytes", errno)),
+                Err(errno) => break Err(self.io_error("memory.limit_in_bytes", errno)),
             }
             if is_due() {
                 break Ok(());

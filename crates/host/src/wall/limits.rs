@@ -217,7 +217,7 @@ impl Wall {
                 Err(Errno::NOENT) if self.is_there() => {
                     Err(unsupported("the kernel does not count swap"))
                 }
-                done => done.map_err(|errno| self.told(V2_SWAP, errno)),
+                done => done.map_err(|errno| self.io_error(V2_SWAP, errno)),
             };
         }
         let _turn = self.turn();
@@ -231,7 +231,7 @@ impl Wall {
             (Some(_), Some(max), Some(swap)) => {
                 let both = max.saturating_add(swap);
                 match self.is_using_more(both) {
-                    true => Err(self.told(V1_BOTH, Errno::BUSY)),
+                    true => Err(self.io_error(V1_BOTH, Errno::BUSY)),
                     false => self.write(V1_BOTH, &both.to_string()),
                 }
             }
@@ -246,7 +246,7 @@ impl Wall {
         let _turn = self.turn();
         let lifted = lift(&self.0.dir, self.version(), self.0.ceiling);
         self.keep_fresh(self.0.ceiling.max.is_some());
-        lifted.map_err(|(file, errno)| self.told(file, errno))
+        lifted.map_err(|(file, errno)| self.io_error(file, errno))
     }
 
     /// Whether the kernel's counters of it are to be kept fresh: where it reclaims by itself.
@@ -276,30 +276,8 @@ impl Wall {
         match files::read(&self.0.dir, V1_BOTH) {
             Ok(text) => Ok(Some(limit(&text))),
             Err(Errno::NOENT | Errno::OPNOTSUPP) => Ok(None),
-            Err(errno) => Err(self.told(V1_BOTH, errno)),
+            Err(errno) => Err(self.io_error(V1_BOTH, errno)),
         }
-    }
-
-    /// The least hard limit of all groups above it that can be seen, and that holds whatever ours is.
-    #[must_use]
-    pub fn limits_above(&self) -> Option<u64> {
-        let mount = &self.0.groups.mount;
-        let above = self.0.group.dir.ancestors().skip(1);
-        let above: Vec<&Path> = above.take_while(|dir| dir.starts_with(mount)).collect();
-        let file = match self.version() {
-            Version::V1 => V1_MAX,
-            Version::V2 => V2_MAX,
-        };
-        let seen = above
-            .iter()
-            .filter_map(|dir| limit(&read_path(&dir.join(file)).ok()??));
-        // Version 1 sums up those that a container's mount hides, too.
-        let hidden = (self.version() == Version::V1)
-            .then(|| read_path(&above.first()?.join("memory.stat")).ok()?)
-            .flatten()
-            .and_then(|text| flat(&text, "hierarchical_memory_limit"))
-            .filter(|bytes| *bytes < UNLIMITED);
-        seen.chain(hidden).chain(self.0.ceiling.max).min()
     }
 
     /// All that counts to it now, page cache and kernel memory too: the counter that the limit is held
@@ -316,7 +294,7 @@ impl Wall {
         match files::read(&self.0.dir, V2_USAGE) {
             Err(Errno::NOENT) => {
                 let sum = parse_sum(&self.read("memory.stat")?);
-                sum.ok_or_else(|| self.told("memory.stat", Errno::INVAL))
+                sum.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
             }
             _ => self.number(V2_USAGE),
         }
@@ -359,7 +337,7 @@ impl Wall {
     /// If it cannot be read.
     pub fn cache_idle(&self) -> io::Result<u64> {
         let idle = parse_idle_cache(&self.read("memory.stat")?, self.version());
-        idle.ok_or_else(|| self.told("memory.stat", Errno::INVAL))
+        idle.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
     }
 
     /// The same of a text of memory.stat.
@@ -367,7 +345,7 @@ impl Wall {
         let cache = parse_cache(text, self.version())
             .as_ref()
             .map(Cache::unmapped_file_least);
-        cache.ok_or_else(|| self.told("memory.stat", Errno::INVAL))
+        cache.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
     }
 
     /// What of its charge the kernel frees by itself as soon as somebody needs memory, bytes: [`Wall::cache_unmapped`], and with swap slower than
@@ -375,7 +353,7 @@ impl Wall {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn spare(&self, has_slow_swap: bool) -> io::Result<u64> {
+    pub fn free_at_will(&self, has_slow_swap: bool) -> io::Result<u64> {
         let text = self.read("memory.stat")?;
         let written = match has_slow_swap {
             true => self.written_in(&text),
@@ -406,7 +384,7 @@ impl Wall {
             Version::V2 => "memory.events",
         };
         let count = flat(&self.read(file)?, "oom_kill");
-        count.ok_or_else(|| self.told(file, Errno::INVAL))
+        count.ok_or_else(|| self.io_error(file, Errno::INVAL))
     }
 
     /// How often its own hard limit kept a charge from being made, whoever was charged below it; on version 1 how often a charge met it.
@@ -423,14 +401,14 @@ impl Wall {
             }
             Version::V2 => {
                 let count = flat(&self.read(V2_EVENTS)?, "oom");
-                count.ok_or_else(|| self.told(V2_EVENTS, Errno::INVAL))
+                count.ok_or_else(|| self.io_error(V2_EVENTS, Errno::INVAL))
             }
         }
     }
 
     fn number(&self, file: &str) -> io::Result<u64> {
         let text = self.read(file)?;
-        number(text.trim_ascii()).ok_or_else(|| self.told(file, Errno::INVAL))
+        number(text.trim_ascii()).ok_or_else(|| self.io_error(file, Errno::INVAL))
     }
 
     /// One thread at a time changes limits.

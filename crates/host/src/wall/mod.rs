@@ -243,7 +243,7 @@ impl Wall {
     pub fn pids(&self) -> io::Result<Vec<u32>> {
         let pids = self.0.groups.processes(&self.0.group);
         pids.map_err(io::Error::other)?
-            .ok_or_else(|| self.told("cgroup.procs", Errno::NOENT))
+            .ok_or_else(|| self.io_error("cgroup.procs", Errno::NOENT))
     }
 
     /// Lifts it, and removes it if nobody is in it; whether it is gone. Who is left stays in it, without a
@@ -265,7 +265,7 @@ impl Wall {
             match rustix::fs::rmdir(&self.0.group.dir) {
                 Ok(()) | Err(Errno::NOENT) => break,
                 Err(Errno::BUSY | Errno::NOTEMPTY) => {}
-                Err(errno) => return Err(self.told("", errno)),
+                Err(errno) => return Err(self.io_error("", errno)),
             }
             // Who is in it, and groups that somebody made below it, do not go by waiting.
             let is_used = self.has_below() || !self.pids().unwrap_or_default().is_empty();
@@ -302,15 +302,15 @@ impl Wall {
     }
 
     fn read(&self, file: &str) -> io::Result<Vec<u8>> {
-        files::read(&self.0.dir, file).map_err(|errno| self.told(file, errno))
+        files::read(&self.0.dir, file).map_err(|errno| self.io_error(file, errno))
     }
 
     fn write(&self, file: &str, text: &str) -> io::Result<()> {
-        files::write(&self.0.dir, file, text).map_err(|errno| self.told(file, errno))
+        files::write(&self.0.dir, file, text).map_err(|errno| self.io_error(file, errno))
     }
 
     /// What the kernel said, and of which file.
-    fn told(&self, file: &str, errno: Errno) -> io::Error {
+    fn io_error(&self, file: &str, errno: Errno) -> io::Error {
         let mut text = self.0.group.dir.join(file).display().to_string();
         let _ = write!(text, ": {errno}");
         io::Error::new(files::kind(errno), text)

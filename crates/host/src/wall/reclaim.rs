@@ -58,7 +58,7 @@ impl Wall {
     pub(super) fn swappiness(&self) -> io::Result<u8> {
         let text = self.read(V1_SWAPPINESS)?;
         let now = number(text.trim_ascii()).and_then(|one| u8::try_from(one).ok());
-        now.ok_or_else(|| self.told(V1_SWAPPINESS, Errno::INVAL))
+        now.ok_or_else(|| self.io_error(V1_SWAPPINESS, Errno::INVAL))
     }
 
     /// In steps: asked for 20 MiB at once, Linux 6.1 took 28.
@@ -83,7 +83,7 @@ impl Wall {
         let done = match swappiness {
             Some(swappiness) => match write(&format!("{plain} swappiness={swappiness}")) {
                 Err(Errno::INVAL) if swappiness > 0 => write(&plain),
-                Err(Errno::INVAL) => return Err(self.told(FILE, Errno::OPNOTSUPP)),
+                Err(Errno::INVAL) => return Err(self.io_error(FILE, Errno::OPNOTSUPP)),
                 done => done,
             },
             None => write(&plain),
@@ -92,7 +92,7 @@ impl Wall {
             Ok(()) => Ok(true),
             // It got less than that; a signal came.
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
-            Err(errno) => Err(self.told(FILE, errno)),
+            Err(errno) => Err(self.io_error(FILE, errno)),
         }
     }
 
@@ -138,13 +138,13 @@ impl Wall {
             if lowered != Err(Errno::BUSY) {
                 // Raising one reclaims nothing, so a signal is met here once at most.
                 let put = self.set_max_v1(limit).or_else(|_| self.set_max_v1(limit));
-                put.map_err(|errno| self.told(FILE, errno))?;
+                put.map_err(|errno| self.io_error(FILE, errno))?;
             }
             match lowered {
                 Ok(()) => {}
                 Err(Errno::BUSY) if step / 2 >= LEAST => step /= 2,
                 Err(Errno::BUSY | Errno::INTR) => return Ok(()),
-                Err(errno) => return Err(self.told(FILE, errno)),
+                Err(errno) => return Err(self.io_error(FILE, errno)),
             }
         }
     }

@@ -206,10 +206,6 @@ fn no_value_is_above_the_ceiling() {
     put(&wall.group().dir, "memory.max", "");
     wall.set_max(Some(1 << 20)).unwrap();
     assert_eq!(max(&wall), (1 << 20).to_string());
-    let above = wall.group().dir.parent().unwrap().to_owned();
-    assert_eq!(wall.limits_above(), Some(1 << 30));
-    put(&above, "memory.max", "4096\n");
-    assert_eq!(wall.limits_above(), Some(4096));
 }
 
 /// (The story: a limit was lowered because a program grew without end. What it used was above that already, so no limit stood at all, and it grew

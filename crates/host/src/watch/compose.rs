@@ -1,16 +1,17 @@
 //! A report, from all that is known after a round.
 //!
 //! Invariant: nothing is read here that a look could have read; what the kernel says of the same
-//! processes is asked for here, and rarely ([`super::kernel`]).
+//! processes is asked for here, and rarely ([`super::kernel_sums`]).
 
 use engine::Millis;
 
 use super::bins::Bins;
-use super::{Watch, group, kernel, own_cpu, source};
+use super::{Watch, group, kernel_sums, source};
 use crate::ages::Hidden;
 use crate::report::{Ended, KernelSays, Overhead, Process, Reaccess, Report, Unknown};
 use crate::system::Identity;
 use crate::system::family::Target;
+use crate::system::own_cpu;
 
 const PAGE: u64 = 4096;
 
@@ -210,14 +211,14 @@ impl Watch {
             group::fill(report, groups, group);
         }
         let member = |one: &Identity| {
-            let (entries, at_most) = self.ages.holding(*one);
-            kernel::Member {
+            let (entries, at_most) = self.ages.lock_cost(*one);
+            kernel_sums::Member {
                 pid: one.pid,
                 entries,
                 at_most,
             }
         };
-        let members: Vec<kernel::Member> = self.members.iter().map(member).collect();
+        let members: Vec<kernel_sums::Member> = self.members.iter().map(member).collect();
         self.kernel.ask(&members, &self.proc);
         report
             .notes
@@ -247,7 +248,7 @@ impl Watch {
         let ms = |time: std::time::Duration| Millis::from(time).0;
         Overhead {
             cpu_ms: ms(own_cpu().saturating_sub(self.cpu_before)),
-            walk_ms: ms(costs.walk),
+            walk_ms: ms(costs.reading),
             clear_ms: ms(costs.clear),
             clear_longest_us: u64::try_from(costs.clear_longest.as_micros()).unwrap_or(u64::MAX),
             page_out_ms: 0,

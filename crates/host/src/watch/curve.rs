@@ -83,7 +83,7 @@ impl Seen {
 }
 
 /// As a report tells it; none before anything is known.
-pub(crate) fn told(curve: &RefaultCurve) -> Option<Curve> {
+pub(crate) fn report_of(curve: &RefaultCurve) -> Option<Curve> {
     let (from, to) = (curve.in_use(), curve.known());
     let watched = curve.at(Pages(0)).watched;
     if watched == Millis(0) {
@@ -122,16 +122,16 @@ pub(crate) fn told(curve: &RefaultCurve) -> Option<Curve> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::books::Look;
+    use crate::books::Observation;
 
     /// Anonymous and file pages in rounds of ten seconds.
     fn round(books: &mut Books, owner: Owner, now_ms: u64, pages: &[(MemoryKind, u64, bool)]) {
         books.begin_round(now_ms);
         for (kind, frame, accessed) in pages.iter().copied() {
-            let look = Look {
+            let look = Observation {
                 accessed,
                 trusted: true,
-                ..Look::default()
+                ..Observation::default()
             };
             books.see(owner, kind.class(0), frame, 1, look);
         }
@@ -167,7 +167,7 @@ mod tests {
             round(&mut books, owner, number * 10_000, &pages);
             let mut seen = Seen::default();
             seen.add(&books, owner);
-            curve.begin_is(|begin| Millis(books.told_as(begin.0)));
+            curve.begin_is(|begin| Millis(books.representative_ms(begin.0)));
             curve.look(seen.into_look(number * 10_000, 0));
         }
         assert_eq!(curve.untouched(), Pages(90));
@@ -206,7 +206,7 @@ mod tests {
             let of = |all: BTreeMap<u64, u64>| all.into_iter().collect::<Vec<_>>();
             curve.look(look(now, &of(pages), &of(again)));
         }
-        let told = told(&curve).expect("sixty looks");
+        let told = report_of(&curve).expect("sixty looks");
         let chosen = told.recommended.expect("two a minute are fewer than four");
         assert!((HOT..HOT + 40).contains(&usize::try_from(chosen.bytes / 4096).expect("small")));
         assert!((chosen.refaults_per_minute - 2.0).abs() < 0.3, "{chosen:?}");
@@ -225,7 +225,7 @@ mod tests {
             curve.look(look(now, &pages, &[(now - 2000, 400_000)]));
         }
         curve.look(look(100_000, &[(100_000, 20_000)], &[]));
-        assert_eq!(told(&curve).expect("looks").recommended, None);
+        assert_eq!(report_of(&curve).expect("looks").recommended, None);
     }
 
     fn look(now_ms: u64, pages: &[(u64, u64)], again: &[(u64, u64)]) -> CurveLook {
@@ -240,9 +240,9 @@ mod tests {
     #[test]
     fn a_report_tells_the_curve_between_what_is_known() {
         let mut curve = RefaultCurve::default();
-        assert_eq!(told(&curve), None);
+        assert_eq!(report_of(&curve), None);
         curve.look(look(0, &[(0, 1000)], &[]));
-        assert_eq!(told(&curve), None, "one look is no time");
+        assert_eq!(report_of(&curve), None, "one look is no time");
         // Two halves of 400 pages take turns; 600 pages rest.
         curve.look(look(1000, &[(0, 600), (1000, 400)], &[(0, 400)]));
         for second in 2..100_u64 {
@@ -251,7 +251,7 @@ mod tests {
             let pages = [(0, 200), (last, 400), (now, 400)];
             curve.look(look(now, &pages, &[(before, 400)]));
         }
-        let told = told(&curve).expect("a hundred looks");
+        let told = report_of(&curve).expect("a hundred looks");
         assert_eq!(told.watched_ms, 99_000);
         assert_eq!(told.known_from_bytes, 400 * 4096);
         assert_eq!(told.known_to_bytes, 800 * 4096);

@@ -4,15 +4,18 @@
 //! time is the time since watching began, in steps of the interval, so that a look that comes a little
 //! late makes no page older.
 //!
-//! Floors: [`source`], `people`, `phase`, `kernel`, `own`, `group`, `bins` and `curve` know one thing each; `compose` makes a
-//! report of them; `round` is a look; here is the pace.
+//! Words: a *look* goes through the whole target once; the books number looks as *rounds*; a *reading* is of one
+//! process's tables; a *walk* is the engine's ([`engine::Memory::walk`]; what reports call `walks` are looks).
+//!
+//! Floors: [`source`], `people`, `phase`, `kernel_sums`, `own`, `group`, `bins` and `curve` know one thing each;
+//! `compose` makes a report of them; `round` is a look; here is the pace.
 
 mod bins;
 mod compose;
 pub(crate) mod curve;
 mod error;
 mod group;
-mod kernel;
+mod kernel_sums;
 pub(crate) mod own;
 mod people;
 mod phase;
@@ -29,13 +32,13 @@ use crate::ages::{Ages, Pauses};
 use crate::report::{AgeSource, Curve, Report};
 use crate::system::events::Events;
 use crate::system::family::{Departure, Family, Target};
-use crate::system::thread_cpu;
 use crate::system::vmstat::has_multi_gen;
 use crate::system::{Filesystems, Group, Groups, Identity, Mapping, Proc, Vmstat};
+use crate::system::{own_cpu, thread_cpu};
 
 use curve::Seen;
 pub use error::WatchError;
-use kernel::Kernel;
+use kernel_sums::KernelSums;
 use people::People;
 use round::Round;
 
@@ -79,7 +82,7 @@ pub struct Watch {
     /// The control group that was asked for.
     group: Option<Group>,
     people: People,
-    kernel: Kernel,
+    kernel: KernelSums,
     /// Before this it is too early to follow who lives between two looks, by what the last time took.
     follow_next: Instant,
     /// How the first process ended, if the kernel's events told.
@@ -111,8 +114,8 @@ pub struct Watch {
     finished: bool,
 }
 
-/// Who is watched is a process, with all its threads.
-fn is_no_thread(proc: &Proc, target: &Target) -> Result<(), WatchError> {
+/// Refuses a target that is a thread: who is watched is a process, with all its threads.
+fn refuse_thread(proc: &Proc, target: &Target) -> Result<(), WatchError> {
     let Target::Descendants(pid) = *target else {
         return Ok(());
     };
@@ -134,7 +137,7 @@ impl Watch {
     pub fn open(settings: Settings) -> Result<Watch, WatchError> {
         let own = own::Own::prepared(settings.own_process);
         let proc = Proc::system()?;
-        is_no_thread(&proc, &settings.target)?;
+        refuse_thread(&proc, &settings.target)?;
         let chosen = source::choose(settings.source)
             .map_err(|(what, hint)| WatchError::missing(what, hint))?;
         let mut notes = chosen.notes;
@@ -173,7 +176,7 @@ impl Watch {
             groups,
             group,
             people: People::default(),
-            kernel: Kernel::default(),
+            kernel: KernelSums::default(),
             follow_next: Instant::now(),
             exit: None,
             command: String::new(),
@@ -209,7 +212,7 @@ impl Watch {
     /// What less memory would cost, as far as looks know.
     #[must_use]
     pub fn curve(&self) -> Option<Curve> {
-        curve::told(&self.curve)
+        curve::report_of(&self.curve)
     }
 
     /// Once after each look that the curve is to know of: `back` pages had left and were back.
@@ -219,7 +222,8 @@ impl Watch {
             seen.add(self.ages.books(), space.owner);
         }
         let books = self.ages.books();
-        self.curve.begin_is(|begin| Millis(books.told_as(begin.0)));
+        self.curve
+            .begin_is(|begin| Millis(books.representative_ms(begin.0)));
         self.curve.look(seen.into_look(self.now_ms, back));
     }
 
@@ -390,7 +394,7 @@ impl Watch {
     /// `/proc` cannot be read.
     pub fn follow(&mut self) -> Result<(), WatchError> {
         let (worked, listed) = (thread_cpu(), self.listed.take());
-        let changes = self.family.update_listed(self.events.as_mut(), listed)?;
+        let changes = self.family.update(self.events.as_mut(), listed)?;
         let worked = thread_cpu().saturating_sub(worked);
         self.follow_next = Instant::now() + worked * FOLLOW_SHARE;
         self.finished = self.family.members().next().is_none()
@@ -453,9 +457,4 @@ fn exit_code(status: u32) -> i32 {
     let (code, signal) = (status >> 8 & 0xff, status & 0x7f);
     let shown = if signal == 0 { code } else { 128 + signal };
     i32::try_from(shown).unwrap_or(i32::MAX)
-}
-
-/// Processor time of ours.
-pub(crate) fn own_cpu() -> Duration {
-    pagetables::cpu_time(std::process::id()).unwrap_or_default()
 }

@@ -1,9 +1,10 @@
 //! When within its interval a look comes.
 //!
-//! Invariant: a look is late by less than a tenth of the interval, and two neighbours are late by different times. What is
-//! accessed between the reading of an entry and its clearing leaves no trace (some tenths of a millisecond of a small
-//! process, ten of a large one). A program that works by a timer of the same period as the looks would meet that gap with each
-//! pass, or with none: a page in use each second would look cold for as long as it is watched.
+//! Invariant: a look is late by less than a sixteenth of the interval, and by 50 ms at most; and two neighbours are
+//! late by different times. What is accessed between the reading of an entry and its clearing leaves no trace (some
+//! tenths of a millisecond of a small process, ten of a large one). A program that works by a timer of the same period
+//! as the looks would meet that gap with each pass, or with none: a page in use each second would look cold for as long
+//! as it is watched.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ impl Frames {
     /// them.
     ///
     /// # Panics
-    /// When a page was not mapped: somebody's books are wrong.
+    /// When a page was not mapped: somebody has counted wrong.
     #[inline(never)]
     pub(super) fn remove_rmap_ranges(&mut self, ranges: &[Entry]) -> bool {
         // As if all were mapped no longer. It also brings the folios near, which no atomic operation

@@ -37,7 +37,7 @@ fn a_tree_keeps_the_engines_invariants() {
         let policy = policy(policy_name).expect("a policy");
         let late = Told {
             flushes: Some(vec![100, 1000, 2000]),
-            rested: Some(vec![3, 5]),
+            idle_walks: Some(vec![3, 5]),
             ..Told::default()
         };
         for told in [Told::default(), late] {

@@ -15,7 +15,7 @@ pub struct Told {
     /// After how many bursts the kernel's periodic flush of statistics was seen, each time.
     pub flushes: Option<Vec<u64>>,
     /// Which walks of the only tenant's page tables found that its program had not run since the one before.
-    pub rested: Option<Vec<u64>>,
+    pub idle_walks: Option<Vec<u64>>,
 }
 
 impl Default for Told {
@@ -24,7 +24,7 @@ impl Default for Told {
             kernel: Pages(0),
             burst: 64,
             flushes: None,
-            rested: None,
+            idle_walks: None,
         }
     }
 }
@@ -42,7 +42,7 @@ impl Told {
             kernel: Pages(figures.counts.get("kernel").copied().unwrap_or(0)),
             burst: figures.key.burst.max(1),
             flushes: list(FLUSHES),
-            rested: list(RESTED),
+            idle_walks: list(RESTED),
         }
     }
 }
@@ -59,6 +59,9 @@ mod tests {
         assert_eq!((old.kernel, old.flushes), (kernel, None));
         let new = of("figures loop classic 1 32 all flushes:9,4 rested:");
         assert_eq!((new.kernel, new.burst), (Pages(0), 32));
-        assert_eq!((new.flushes, new.rested), (Some(vec![4, 9]), Some(vec![])));
+        assert_eq!(
+            (new.flushes, new.idle_walks),
+            (Some(vec![4, 9]), Some(vec![]))
+        );
     }
 }

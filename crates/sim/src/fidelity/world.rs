@@ -86,8 +86,8 @@ impl<'a> World<'a> {
                 first: FolioId(0),
             });
         }
-        if let (Some(rested), [id]) = (&told.rested, &memcgs[..]) {
-            spaces.of(*id).rest_at(rested.clone());
+        if let (Some(idle_walks), [id]) = (&told.idle_walks, &memcgs[..]) {
+            spaces.of(*id).set_idle_walks(idle_walks.clone());
         }
         let streams = (0..case.tenants.len()).map(|n| Stream::new(case, n, seed));
         Self {
@@ -125,7 +125,7 @@ impl<'a> World<'a> {
         self.bursts = burst;
         self.now = self.clock.now(burst - 1);
         self.machine.flush_stats_if_due(self.now);
-        if self.told.rested.is_some() {
+        if self.told.idle_walks.is_some() {
             self.spaces.of(id).switch_to();
         }
     }

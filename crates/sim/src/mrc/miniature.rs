@@ -115,7 +115,8 @@ impl Miniature {
         self.sampler.scaled(size)
     }
 
-    /// The miss ratios of curve `n` in the order they were added, estimated from the sample alone.
+    /// The miss ratios of curve `n` in the order they were added, estimated from the sample alone: what a test and
+    /// the example `curves` hold [`Miniature::corrected`] against.
     ///
     /// # Panics
     /// If there are fewer curves.

@@ -52,7 +52,7 @@ pub struct Space {
     /// Walks so far, and which of them find that it has not run, unless it was switched to since the one before. Without such a
     /// list it has run when it touches a page.
     walks: u64,
-    rested: Option<Vec<u64>>,
+    idle_walks: Option<Vec<u64>>,
     /// Found by looking around, and not told yet.
     beside: Beside,
     counts: WalkCounts,
@@ -97,7 +97,7 @@ impl Space {
     /// A touch: false when it faults. The hardware sets the accessed bits of both levels.
     pub fn touch(&mut self, page: u64) -> bool {
         let bits = self.bits(page);
-        self.has_run |= self.rested.is_none();
+        self.has_run |= self.idle_walks.is_none();
         if bits & PRESENT != 0 {
             self.set(page, bits | ACCESSED);
             self.leaf(entry(page).0).accessed = true;
@@ -107,8 +107,8 @@ impl Space {
 
     /// From now on [`Self::switch_to`] alone says that the program has run, as a kernel's context switch does. Others are not
     /// known of, but for these walks, the first of which is 1: there was none before them.
-    pub fn rest_at(&mut self, walks: Vec<u64>) {
-        self.rested = Some(walks);
+    pub fn set_idle_walks(&mut self, walks: Vec<u64>) {
+        self.idle_walks = Some(walks);
     }
 
     /// The processor was given to its program.
@@ -119,8 +119,9 @@ impl Space {
     /// A walk is due: whether the program has run since the one before.
     fn take_run(&mut self) -> bool {
         self.walks += 1;
-        let rested = self.rested.as_ref();
-        let was_seen = rested.is_some_and(|rested| rested.binary_search(&self.walks).is_err());
+        let idle_walks = self.idle_walks.as_ref();
+        let was_seen =
+            idle_walks.is_some_and(|idle_walks| idle_walks.binary_search(&self.walks).is_err());
         std::mem::take(&mut self.has_run) || was_seen
     }
 

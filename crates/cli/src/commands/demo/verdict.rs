@@ -53,11 +53,11 @@ pub(super) struct Sizes {
 pub(super) struct Measured {
     /// Pages checked a second by the program alone, before anything was managed.
     pub(super) alone_pages_per_s: u64,
-    /// Older than 2 s by our books.
+    /// Older than 2 s by our report.
     pub(super) found_cold_bytes: u64,
-    /// Of which our books know no age.
+    /// Of which our report knows no age.
     pub(super) unknown_bytes: u64,
-    /// Pages that left, by our books.
+    /// Pages that left, by our report.
     pub(super) evicted_pages: u64,
     pub(super) before: Sizes,
     pub(super) after: Sizes,

@@ -21,9 +21,9 @@ const ABREAST: usize = 5;
 const NAME_WIDTH: f64 = 138.0;
 const ROW: f64 = 18.0;
 
-/// Looks by policy, in the order of [`CurvePolicy::ALL`]: colours on light and on dark, and dashes, for
+/// Styles by policy, in the order of [`CurvePolicy::ALL`]: colours on light and on dark, and dashes, for
 /// whoever cannot tell these apart.
-const LOOKS: [(&str, &str, &str); CurvePolicy::ALL.len()] = [
+const STYLES: [(&str, &str, &str); CurvePolicy::ALL.len()] = [
     ("#2f6fb2", "#6aa9e9", ""),
     ("#d1622b", "#f0935f", "7 3"),
     ("#1d2329", "#eceff2", "2 2"),
@@ -36,7 +36,7 @@ const LOOKS: [(&str, &str, &str); CurvePolicy::ALL.len()] = [
     ("#6b7280", "#a9b1bb", ""),
 ];
 
-fn look_of(policy: CurvePolicy) -> usize {
+fn style_of(policy: CurvePolicy) -> usize {
     let at = CurvePolicy::ALL.iter().position(|known| *known == policy);
     at.unwrap_or(0)
 }
@@ -49,27 +49,27 @@ pub(super) fn style() -> String {
                     svg .curve{fill:none;stroke-width:1.6}svg .ours{stroke-width:3}"
         .to_owned();
     let rules = |color: fn(&(&'static str, &'static str, &'static str)) -> &'static str| {
-        let rule = |(n, look)| format!(".c{n}{{stroke:{}}}", color(look));
-        LOOKS.iter().enumerate().map(rule).collect::<String>()
+        let rule = |(n, style)| format!(".c{n}{{stroke:{}}}", color(style));
+        STYLES.iter().enumerate().map(rule).collect::<String>()
     };
-    text += &rules(|look| look.0);
+    text += &rules(|style| style.0);
     let _ = write!(
         text,
         "@media(prefers-color-scheme:dark){{{}}}",
-        rules(|look| look.1)
+        rules(|style| style.1)
     );
     text
 }
 
 /// Attributes of a policy's lines.
 fn attributes(policy: CurvePolicy) -> String {
-    let look = look_of(policy);
+    let style = style_of(policy);
     let ours = if policy == OURS { " ours" } else { "" };
-    let dashes = match LOOKS[look].2 {
+    let dashes = match STYLES[style].2 {
         "" => String::new(),
         dashes => format!(" stroke-dasharray=\"{dashes}\""),
     };
-    format!("class=\"curve c{look}{ours}\"{dashes}")
+    format!("class=\"curve c{style}{ours}\"{dashes}")
 }
 
 /// What the axes reach: the largest size, and the first fifth that no curve is above, so that curves

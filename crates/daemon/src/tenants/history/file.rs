@@ -41,8 +41,8 @@ impl History {
         put_length(self.tiers.len(), &mut body);
         for tier in &self.tiers {
             put(tier.step_ms, &mut body);
-            put_length(tier.kept().count(), &mut body);
-            for column in tier.kept() {
+            put_length(tier.saved_columns().count(), &mut body);
+            for column in tier.saved_columns() {
                 put(column.slot, &mut body);
                 put(column.covered_ms, &mut body);
                 put_bytes(&column.bytes, &mut body);
@@ -149,9 +149,9 @@ pub(crate) fn load(path: &Path) -> io::Result<(History, Option<String>)> {
         Ok(history) => return Ok((history, None)),
         Err(why) => why,
     };
-    let aside = beside(path, "bad");
-    let place = match fs::rename(path, &aside) {
-        Ok(()) => format!("it is kept as {}", aside.display()),
+    let bad_name = beside(path, "bad");
+    let place = match fs::rename(path, &bad_name) {
+        Ok(()) => format!("it is kept as {}", bad_name.display()),
         Err(_) => "it will be replaced".to_owned(),
     };
     let note = format!(

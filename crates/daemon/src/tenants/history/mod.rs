@@ -158,7 +158,7 @@ impl History {
     pub(super) fn forget_names(&mut self) {
         let mut used: BTreeSet<u32> = self.counted.keys().copied().collect();
         for tier in &self.tiers {
-            for column in tier.columns().chain(tier.kept()) {
+            for column in tier.columns().chain(tier.saved_columns()) {
                 used.extend(column.rows().map(|(name, _)| name));
             }
         }

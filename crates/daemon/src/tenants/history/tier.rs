@@ -71,7 +71,7 @@ pub(super) struct Tier {
     /// Of the open one.
     open_bytes: usize,
     /// What there was before the clock leapt, and how many looks ago that was.
-    aside: Option<(Box<Tier>, u32)>,
+    before_leap: Option<(Box<Tier>, u32)>,
 }
 
 impl Tier {
@@ -83,7 +83,7 @@ impl Tier {
             open: None,
             bytes: 0,
             open_bytes: 0,
-            aside: None,
+            before_leap: None,
         }
     }
 
@@ -93,7 +93,7 @@ impl Tier {
             return None;
         }
         for column in columns {
-            self.keep(column);
+            self.push_closed(column);
         }
         Some(self)
     }
@@ -129,18 +129,18 @@ impl Tier {
     /// Puts aside what is known where the clock leaps to this slot, takes it back where the clock comes back, and believes a leap
     /// that has lasted. Whether time did not simply go on.
     fn follow_clock(&mut self, slot: u64) -> bool {
-        let Some((before, looks)) = &mut self.aside else {
+        let Some((before, looks)) = &mut self.before_leap else {
             let has_leapt = !self.may_follow(slot);
             if has_leapt {
                 let new = Tier::new(self.step_ms, self.length);
                 let before = std::mem::replace(self, new);
-                self.aside = Some((Box::new(before), 0));
+                self.before_leap = Some((Box::new(before), 0));
             }
             return has_leapt;
         };
         *looks += 1;
         let (has_lasted, is_back) = (*looks >= LASTING, before.may_follow(slot));
-        if let Some((before, _)) = self.aside.take_if(|_| is_back || has_lasted) {
+        if let Some((before, _)) = self.before_leap.take_if(|_| is_back || has_lasted) {
             match is_back {
                 true => *self = *before,
                 false => self.put_before(&before),
@@ -165,13 +165,13 @@ impl Tier {
         let older = before.columns();
         let older = older.filter(|column| first.is_some_and(|first| column.slot < first));
         self.bytes = 0;
-        older.chain(now).for_each(|column| self.keep(column));
+        older.chain(now).for_each(|column| self.push_closed(column));
     }
 
     /// Closes the open column if it is not of this slot. What lies ahead was written by a clock that was wrong.
     fn turn_to(&mut self, slot: u64) {
         if let Some(open) = self.open.take_if(|open| open.slot != slot) {
-            self.keep(open.closed());
+            self.push_closed(open.closed());
         }
         while self
             .columns
@@ -199,7 +199,7 @@ impl Tier {
         }
     }
 
-    fn keep(&mut self, column: Column) {
+    fn push_closed(&mut self, column: Column) {
         self.bytes += column.cost();
         self.columns.push_back(column);
         if self.columns.len() > self.length {
@@ -209,8 +209,8 @@ impl Tier {
 
     /// Forgets the oldest closed column, one that is put aside first; whether there was one.
     pub(super) fn drop_oldest(&mut self) -> bool {
-        let aside = self.aside.as_mut().map(|(before, _)| before);
-        aside.is_some_and(|before| before.drop_first()) || self.drop_first()
+        let before_leap = self.before_leap.as_mut().map(|(before, _)| before);
+        before_leap.is_some_and(|before| before.drop_first()) || self.drop_first()
     }
 
     fn drop_first(&mut self) -> bool {
@@ -221,14 +221,17 @@ impl Tier {
 
     /// What all columns take.
     pub(super) fn bytes(&self) -> usize {
-        let aside = self.aside.as_ref().map_or(0, |(before, _)| before.bytes());
-        self.bytes + self.open_bytes + aside
+        let before_leap = self
+            .before_leap
+            .as_ref()
+            .map_or(0, |(before, _)| before.bytes());
+        self.bytes + self.open_bytes + before_leap
     }
 
     /// The columns that a file keeps: while it is not known whether a leap of the clock lasts, those of before it.
-    pub(super) fn kept(&self) -> impl Iterator<Item = Column> {
-        let aside = self.aside.as_ref().map(|(before, _)| &**before);
-        aside.unwrap_or(self).columns()
+    pub(super) fn saved_columns(&self) -> impl Iterator<Item = Column> {
+        let before_leap = self.before_leap.as_ref().map(|(before, _)| &**before);
+        before_leap.unwrap_or(self).columns()
     }
 
     /// All columns, the open one last.

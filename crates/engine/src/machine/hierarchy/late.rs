@@ -3,7 +3,7 @@
 //! List sizes and activations are statistics; the eviction clock and the costs are not (but the size that costs decay by is),
 //! and neither is what a list's scan target is computed from.
 //!
-//! Invariant: what is shown late is what all of a level was at one time, that of the last flush of it or of one above it.
+//! Invariant: the late values of a level are all of one moment: the last flush of that level or of an ancestor.
 
 use super::Hierarchy;
 use crate::active_inactive::{Level, Shown};

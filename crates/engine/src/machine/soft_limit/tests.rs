@@ -135,7 +135,7 @@ fn under_the_multi_gen_lru_it_is_a_move_to_the_head() {
 fn canary_a_memcg_is_ordered_by_what_it_had_once() {
     let mut machine = machine(CLASSIC, GlobalReclaim::Iterator);
     let id = tenant(&mut machine, MemcgId::ROOT, soft(100), 2048);
-    machine.soft.look(id).excess += 1;
+    machine.soft.sample(id).excess += 1;
     machine.check_invariants();
 }
 

@@ -26,7 +26,7 @@ fn mapping(kind: Kind, shared: bool) -> Mapping {
 }
 
 /// Tells pieces of one mapping in one round; the sums, and resident pages by kind.
-fn told(mapping: Mapping, pieces: &[Piece<'_>]) -> (Found, [u64; 3], u64) {
+fn told(mapping: Mapping, pieces: &[Piece<'_>]) -> (ReadingSums, [u64; 3], u64) {
     let mut books = Books::new(0);
     let owner = books.add_owner().expect("the first");
     let nodes = Nodes::parse(b"");

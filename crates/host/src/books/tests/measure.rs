@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{ANON, LEFT, OLD, YOUNG};
-use crate::books::{Books, Look, Owner};
+use crate::books::{Books, Observation, Owner};
 
 const PAGES: u64 = 2_000_000;
 
@@ -34,7 +34,7 @@ fn round(
     books: &mut Books,
     owners: &[Owner],
     runs: &[(u64, u64)],
-    look: impl Fn(u64) -> Look,
+    look: impl Fn(u64) -> Observation,
 ) -> (f64, f64) {
     books.begin_round(books.time.now_ms() + 1000);
     let begun = Instant::now();

@@ -7,52 +7,52 @@ mod rules;
 mod sharing;
 mod sizes;
 
-use super::{Books, Class, Look, Owner};
+use super::{Books, Class, Observation, Owner};
 
 pub(super) const ANON: Class = Class(0);
 pub(super) const FILE: Class = Class(1);
 
 /// The accessed bit is clear, and says so.
-pub(super) const OLD: Look = Look {
+pub(super) const OLD: Observation = Observation {
     accessed: false,
     trusted: true,
     hidden: false,
-    rested: false,
+    slept: false,
     spared: false,
 };
 /// Accessed since the last reading.
-pub(super) const YOUNG: Look = Look {
+pub(super) const YOUNG: Observation = Observation {
     accessed: true,
     trusted: true,
     hidden: false,
-    rested: false,
+    slept: false,
     spared: false,
 };
 /// The bit is set, and nobody cleared it before.
-pub(super) const LEFT: Look = Look {
+pub(super) const LEFT: Observation = Observation {
     accessed: true,
     trusted: false,
     hidden: false,
-    rested: false,
+    slept: false,
     spared: false,
 };
 /// The bit is clear, and does not say anything.
-pub(super) const HIDDEN: Look = Look {
+pub(super) const HIDDEN: Observation = Observation {
     accessed: false,
     trusted: true,
     hidden: true,
-    rested: false,
+    slept: false,
     spared: false,
 };
 
 /// The bit is set, and was when its process, which did nothing since, was read last.
-pub(super) const RESTED: Look = Look {
-    rested: true,
+pub(super) const SLEPT: Observation = Observation {
+    slept: true,
     ..YOUNG
 };
 
 /// The bit is set, and stayed as it was at the reading before.
-pub(super) const SPARED: Look = Look {
+pub(super) const SPARED: Observation = Observation {
     spared: true,
     ..YOUNG
 };
@@ -76,18 +76,22 @@ impl Rounds {
     }
 
     /// The next round, with these looks: owner, first frame, pages, look.
-    pub(super) fn round(&mut self, looks: &[(Owner, u64, u32, Look)]) {
+    pub(super) fn round(&mut self, looks: &[(Owner, u64, u32, Observation)]) {
         self.round_but(&[], looks);
     }
 
-    /// The same, with these owners kept.
-    pub(super) fn round_but(&mut self, kept: &[Owner], looks: &[(Owner, u64, u32, Look)]) {
+    /// The same, with these owners skipped.
+    pub(super) fn round_but(
+        &mut self,
+        skipped: &[Owner],
+        looks: &[(Owner, u64, u32, Observation)],
+    ) {
         self.now_ms += 1000;
         self.books.begin_round(self.now_ms);
         for &(owner, frame, pages, look) in looks {
             self.books.see(owner, ANON, frame, pages, look);
         }
-        kept.iter().for_each(|owner| self.books.keep(*owner));
+        skipped.iter().for_each(|owner| self.books.skip(*owner));
         self.books.end_round();
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::books::Look;
+use crate::books::Observation;
 
 /// What is known of a frame at the end of a round.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ struct State {
 struct Record {
     /// None: fresh in this round.
     state: Option<State>,
-    looks: Vec<Look>,
+    looks: Vec<Observation>,
     owner: usize,
     class: u8,
     /// The owner's reading that saw it.
@@ -31,7 +31,7 @@ struct Mm {
     alive: bool,
     readings: u64,
     read: bool,
-    kept: bool,
+    skipped: bool,
 }
 
 /// What one owner has of one class.
@@ -78,18 +78,25 @@ impl Naive {
 
     pub(super) fn remove(&mut self, owner: usize) {
         let mm = self.mms.get_mut(&owner).unwrap();
-        (mm.alive, mm.kept) = (false, false);
+        (mm.alive, mm.skipped) = (false, false);
     }
 
-    pub(super) fn keep(&mut self, owner: usize) {
-        self.mms.get_mut(&owner).unwrap().kept = true;
+    pub(super) fn skip(&mut self, owner: usize) {
+        self.mms.get_mut(&owner).unwrap().skipped = true;
     }
 
     pub(super) fn pages(&self) -> u64 {
         self.frames.len() as u64
     }
 
-    pub(super) fn see(&mut self, owner: usize, class: u8, frame: u64, huge: bool, look: Look) {
+    pub(super) fn see(
+        &mut self,
+        owner: usize,
+        class: u8,
+        frame: u64,
+        huge: bool,
+        look: Observation,
+    ) {
         let mm = self.mms.get_mut(&owner).unwrap();
         if !mm.read {
             mm.read = true;
@@ -115,7 +122,7 @@ impl Naive {
         seen.for_each(|frame| self.see_one(owner, class, frame, look));
     }
 
-    fn see_one(&mut self, owner: usize, class: u8, frame: u64, look: Look) {
+    fn see_one(&mut self, owner: usize, class: u8, frame: u64, look: Observation) {
         let reading = self.mms[&owner].readings;
         let fresh = Record {
             state: None,
@@ -133,7 +140,7 @@ impl Naive {
         record.looks.push(look);
     }
 
-    fn join(&mut self, owner: usize, class: u8, head: u64, look: Look) {
+    fn join(&mut self, owner: usize, class: u8, head: u64, look: Observation) {
         let states: Option<Vec<State>> = (head..head + 512)
             .map(|frame| self.frames.get(&frame)?.state)
             .collect();
@@ -160,13 +167,13 @@ impl Naive {
         for mm in self
             .mms
             .values_mut()
-            .filter(|mm| mm.alive && !mm.read && !mm.kept)
+            .filter(|mm| mm.alive && !mm.read && !mm.skipped)
         {
             mm.readings += 1;
         }
         let mms = &self.mms;
         self.frames
-            .retain(|_, record| !record.looks.is_empty() || mms[&record.owner].kept);
+            .retain(|_, record| !record.looks.is_empty() || mms[&record.owner].skipped);
         let now = self.times.len() - 1;
         self.again_now.clear();
         for record in self
@@ -198,7 +205,7 @@ impl Naive {
             .retain(|owner, mm| mm.alive || owners.contains(owner));
         self.mms
             .values_mut()
-            .for_each(|mm| (mm.read, mm.kept) = (false, false));
+            .for_each(|mm| (mm.read, mm.skipped) = (false, false));
     }
 
     /// What each owner has, by class.
@@ -218,27 +225,27 @@ impl Naive {
     }
 }
 
-fn is_young(look: Look, before: Option<State>) -> bool {
+fn is_young(look: Observation, before: Option<State>) -> bool {
     let left_set = before.is_some_and(|state| state.bit);
     let counts = !was_told(look, before) && !was_left(look, before);
     look.accessed && (look.trusted || !left_set) && counts
 }
 
 /// A bit that the last reading found set and left, of a page whose age was known then.
-fn was_left(look: Look, before: Option<State>) -> bool {
+fn was_left(look: Observation, before: Option<State>) -> bool {
     let was_set = before.is_some_and(|state| state.bit && state.known);
     look.accessed && look.spared && was_set && !was_told(look, before)
 }
 
 /// A bit that was set at the last reading already, of a page whose age was known then.
-fn was_told(look: Look, before: Option<State>) -> bool {
-    look.accessed && look.rested && before.is_none_or(|state| state.known)
+fn was_told(look: Observation, before: Option<State>) -> bool {
+    look.accessed && look.slept && before.is_none_or(|state| state.known)
 }
 
-fn judge(before: Option<State>, looks: &[Look], now: usize) -> State {
+fn judge(before: Option<State>, looks: &[Observation], now: usize) -> State {
     let bit = looks.iter().any(|look| look.accessed);
-    let is_told = |look: &Look| was_told(*look, before) || was_left(*look, before);
-    let hides = |look: &Look| look.hidden && !is_told(look);
+    let is_told = |look: &Observation| was_told(*look, before) || was_left(*look, before);
+    let hides = |look: &Observation| look.hidden && !is_told(look);
     let hidden = looks.iter().any(hides);
     let known = |last| State {
         last,
@@ -249,7 +256,7 @@ fn judge(before: Option<State>, looks: &[Look], now: usize) -> State {
     if looks.iter().any(|look| is_young(*look, before)) {
         return known(now);
     }
-    let is_unsure = |look: &Look| (look.accessed || look.hidden) && !is_told(look);
+    let is_unsure = |look: &Observation| (look.accessed || look.hidden) && !is_told(look);
     if looks.iter().any(is_unsure) {
         return State {
             last: 0,

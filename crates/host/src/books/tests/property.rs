@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::naive::Naive;
-use crate::books::{Books, Class, Look, Owner};
+use crate::books::{Books, Class, Observation, Owner};
 
 /// Regions of 512 frames that are mapped here and there. The second and third are neighbours.
 const REGIONS: [u64; 4] = [0, 1 << 20, (1 << 20) + 512, 77 << 30];
@@ -99,13 +99,13 @@ impl World {
 
     fn read(&mut self, owner: Owner) {
         if self.dice.percent(20) {
-            self.books.keep(owner);
-            return self.naive.keep(owner.index());
+            self.books.skip(owner);
+            return self.naive.skip(owner.index());
         }
         let (trusted, busy) = (self.dice.percent(70), self.dice.below(100));
         let (space, file) = (&self.spaces[&owner], self.dice.percent(5));
         let hidden = space.hidden && self.dice.percent(80);
-        let rested = trusted && self.dice.percent(10);
+        let slept = trusted && self.dice.percent(10);
         // A look spares all that it reads, or none.
         let spared = self.naive.times.len().is_multiple_of(4);
         for (&frame, &huge) in &space.maps {
@@ -113,11 +113,11 @@ impl World {
             let cold = frame / if huge { 512 } else { 64 } % 2 == 1;
             let chance = if cold { 3 } else { busy * 100 };
             let accessed = self.dice.below(13_000) < chance;
-            let look = Look {
+            let look = Observation {
                 accessed,
                 trusted,
                 hidden,
-                rested,
+                slept,
                 spared,
             };
             let class =

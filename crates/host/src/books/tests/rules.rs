@@ -1,6 +1,6 @@
 //! The rules for one frame with one mapping.
 
-use super::{FILE, HIDDEN, LEFT, Look, OLD, RESTED, Rounds, SPARED, YOUNG};
+use super::{FILE, HIDDEN, LEFT, OLD, Observation, Rounds, SLEPT, SPARED, YOUNG};
 
 #[test]
 fn a_fresh_frame_is_as_young_as_it_can_be_and_then_grows_old() {
@@ -48,9 +48,9 @@ fn a_bit_that_was_set_before_its_process_slept_is_no_further_access() {
     assert_eq!((rounds.ages(mm), rounds.unknown(mm)), (vec![(0, 1)], 1));
     let told = rounds.reaccessed();
     rounds.round_but(&[mm], &[]);
-    rounds.round(&[(mm, 1, 1, RESTED), (mm, 2, 1, RESTED)]);
+    rounds.round(&[(mm, 1, 1, SLEPT), (mm, 2, 1, SLEPT)]);
     assert_eq!(rounds.ages(mm), [(2000, 1), (0, 1)]);
-    rounds.round(&[(mm, 1, 1, RESTED), (mm, 2, 1, RESTED)]);
+    rounds.round(&[(mm, 1, 1, SLEPT), (mm, 2, 1, SLEPT)]);
     assert_eq!(rounds.ages(mm), [(3000, 1), (1000, 1)]);
     assert_eq!(rounds.books.again(mm).count(), 0);
     assert_eq!(rounds.reaccessed(), told);
@@ -139,7 +139,7 @@ fn a_bit_that_was_left_set_says_nothing_until_it_was_cleared() {
 fn hidden_accesses_make_an_age_unknown_unless_the_bit_is_seen() {
     let mut rounds = Rounds::new();
     let mm = rounds.owner();
-    let hidden_young = Look {
+    let hidden_young = Observation {
         hidden: true,
         ..YOUNG
     };

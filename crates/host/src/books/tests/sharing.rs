@@ -4,7 +4,7 @@ use super::{ANON, HIDDEN, LEFT, OLD, Rounds, YOUNG};
 use crate::books::Owner;
 
 /// Three rounds of a shared frame: the first old, then `looks` in one round. Known ages, unknown.
-fn after(looks: [super::Look; 2]) -> (Vec<(u64, u64)>, u64) {
+fn after(looks: [super::Observation; 2]) -> (Vec<(u64, u64)>, u64) {
     let mut rounds = Rounds::new();
     let (a, b) = (rounds.owner(), rounds.owner());
     rounds.round(&[(a, 1, 1, OLD), (b, 1, 1, OLD)]);

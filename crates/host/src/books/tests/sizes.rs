@@ -6,8 +6,8 @@ use super::{HIDDEN, LEFT, OLD, Rounds, YOUNG};
 fn parts(
     owner: super::Owner,
     head: u64,
-    look: super::Look,
-) -> Vec<(super::Owner, u64, u32, super::Look)> {
+    look: super::Observation,
+) -> Vec<(super::Owner, u64, u32, super::Observation)> {
     (head..head + 512)
         .map(|frame| (owner, frame, 1, look))
         .collect()

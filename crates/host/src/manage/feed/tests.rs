@@ -5,7 +5,7 @@ use engine::memcg::MemcgLimits;
 use engine::vmstat::VmEvent;
 
 use super::*;
-use crate::books::{Books, Class, Look};
+use crate::books::{Books, Class, Observation};
 use crate::system::Device;
 
 const ONE: MemcgId = MemcgId::FIRST;
@@ -50,11 +50,11 @@ impl World {
         self.looks += 1;
         self.books.begin_round(self.looks * 1000);
         let (look, class) = (
-            Look {
+            Observation {
                 accessed: true,
                 trusted: true,
                 hidden: false,
-                rested: false,
+                slept: false,
                 spared: false,
             },
             Class::new(0),
@@ -96,7 +96,7 @@ impl World {
             mapping: &mapping,
             trusted: true,
             hidden: false,
-            rested: false,
+            slept: false,
             spared: false,
             has_recency: true,
             mask: MASK,

@@ -60,11 +60,11 @@ impl World {
         self.look_after(kind, (trusted, false, false), pieces);
     }
 
-    /// The same after a look that spared bits, or of one that has rested.
+    /// The same after a look that spared bits, or of one that has slept.
     fn look_after(
         &mut self,
         kind: Kind,
-        (trusted, rested, spared): (bool, bool, bool),
+        (trusted, slept, spared): (bool, bool, bool),
         pieces: &[Piece<'_>],
     ) {
         let mapping = Mapping {
@@ -86,7 +86,7 @@ impl World {
                 owner: self.owner,
                 mapping: &mapping,
                 trusted,
-                rested,
+                slept,
                 spared,
                 hidden: false,
                 has_recency: true,
@@ -194,13 +194,13 @@ fn what_nobody_knows_is_told_as_accessed_and_counted() {
 #[test]
 fn an_access_of_a_file_is_told_once_and_by_the_first_look() {
     let mut world = World::new(1 << 20);
-    let look = |world: &mut World, rested, spared, flags: &[u64]| {
+    let look = |world: &mut World, slept, spared, flags: &[u64]| {
         let entries: Vec<Entry> = flags.iter().map(|flags| Entry(*flags)).collect();
         let pages = Piece::Pages {
             start: START,
             entries: &entries,
         };
-        world.look_after(Kind::File, (true, rested, spared), &[pages]);
+        world.look_after(Kind::File, (true, slept, spared), &[pages]);
     };
     look(&mut world, false, false, &[0, IDLE]);
     look(&mut world, false, false, &[USED, USED]);

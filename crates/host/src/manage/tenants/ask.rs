@@ -137,7 +137,7 @@ impl Tenants {
         let told = self.limits(memcg)?;
         let tenant = self.tenants.get_mut(&memcg).ok_or(Errno::NODEV)?;
         let refused = tenant.set_limits(&told, limits)?;
-        let told = tenant.told(&refused);
+        let told = tenant.refusals_in_words(&refused);
         let limits = tenant.for_engine(true);
         self.driver.machine.set_limits(memcg, limits);
         told.into_iter().for_each(|what| self.act(what));

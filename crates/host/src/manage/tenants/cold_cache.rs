@@ -10,9 +10,10 @@ use engine::policy::AgeHistogram;
 use engine::{Millis, Pages};
 
 use super::super::pause::Pause;
+use super::super::room::CACHE_FIRST_SWAPPINESS;
 use super::Tenants;
-use super::under_way::Ordered;
-use super::unmapped::{ALMOST, LEAST};
+use super::under_way::PolicyOrder;
+use super::unmapped::LEAST;
 use crate::system::cgroup::Version;
 use crate::system::thread_cpu;
 use crate::wall::Wall;
@@ -41,7 +42,7 @@ impl Tenants {
     pub(super) fn drop_ordered_cache(
         &mut self,
         memcg: MemcgId,
-        ordered: &mut Ordered,
+        ordered: &mut PolicyOrder,
         pause: &Pause,
     ) -> bool {
         let asked = ordered.order.cache;
@@ -60,7 +61,7 @@ impl Tenants {
             let worked = thread_cpu();
             // Version 2 can be told to take nothing else; where it cannot be told, nothing is asked.
             let swappiness = match self.groups.version {
-                Version::V1 => ALMOST,
+                Version::V1 => CACHE_FIRST_SWAPPINESS,
                 Version::V2 => {
                     self.say_if_it_cannot(memcg);
                     0
@@ -114,7 +115,7 @@ impl Tenants {
             return 0;
         }
         let unprotected = self.driver.machine.unprotected(memcg);
-        let idle = self.spare_cache(memcg, memcg, Wall::cache_idle);
+        let idle = self.droppable_cache(memcg, memcg, Wall::cache_idle);
         let most = asked.min(unprotected).bytes().0;
         let part = idle.unwrap_or(0).min(most);
         if part < LEAST { 0 } else { part }

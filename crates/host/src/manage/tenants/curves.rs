@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::Tenants;
 use crate::report::Curve;
-use crate::watch::curve::{Seen, told};
+use crate::watch::curve::{Seen, report_of};
 
 impl Tenants {
     /// After each look.
@@ -39,7 +39,7 @@ impl Tenants {
             let books = self.driver.watch.ages().books();
             tenant
                 .curve
-                .begin_is(|begin| Millis(books.told_as(begin.0)));
+                .begin_is(|begin| Millis(books.representative_ms(begin.0)));
             tenant.curve.look(seen.into_look(now_ms, back));
         }
     }
@@ -50,7 +50,7 @@ impl Tenants {
     /// # Errors
     /// ENODEV.
     pub fn curve(&self, memcg: MemcgId, kernel: Option<u64>) -> Result<Option<Curve>, Errno> {
-        let curve = told(&self.tenant(memcg)?.curve);
+        let curve = report_of(&self.tenant(memcg)?.curve);
         Ok(curve.map(|curve| curve.with_kernel(kernel)))
     }
 }

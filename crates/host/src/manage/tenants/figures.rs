@@ -15,8 +15,8 @@ pub use super::super::spent::{WALK_EDGES_MS, Walks};
 use super::Tenants;
 use crate::ages::MemoryKind;
 use crate::report::AGE_EDGES_MS;
+use crate::system::own_cpu;
 use crate::system::pressure::{self, Pressure};
-use crate::watch::own_cpu;
 
 const PAGE: u64 = 4096;
 
@@ -110,7 +110,7 @@ impl Tenants {
     /// Looks until now: figures change with each.
     #[must_use]
     pub fn looks(&self) -> u64 {
-        self.driver.readings()
+        self.driver.looks()
     }
 
     /// Figures of all tenants.

@@ -11,15 +11,14 @@ use engine::memcg::MemcgId;
 use engine::{Pages, ScanReason};
 
 use super::super::IDLE_MAX;
-use super::super::room::{Room, Wanted};
+use super::super::room::{PAGES_PER_MEASUREMENT, Room, Wanted};
 use super::super::tally::Tally;
 use super::Tenants;
 use super::under_way::Why;
 use crate::system::cgroup::Version;
 
-/// Most pages that one measurement asks for: then usage is measured again.
-const AT_ONCE: u64 = 8192;
-/// Most page cache that one measurement has the kernel drop, pages.
+/// Most page cache that one measurement has the kernel drop, pages. Twice as much as of one target: it goes in steps,
+/// and ends after a slice.
 const CACHE_AT_ONCE: u64 = 8192;
 /// The kernel is asked so many times in a row to let go of what a disk has taken, and does not yet.
 const WRITTEN_ASKED: u8 = 20;
@@ -52,7 +51,7 @@ impl Tenants {
 
     /// Sets out to bring those who are over their limits under them; how long none need be measured.
     pub(super) fn hold(&mut self) -> Duration {
-        let held = self.tenants.values().filter(|tenant| tenant.is_held());
+        let held = self.tenants.values().filter(|tenant| tenant.has_limit());
         let held: Vec<MemcgId> = held.map(|tenant| tenant.memcg).collect();
         let mut pause = IDLE_MAX;
         for memcg in held {
@@ -61,7 +60,7 @@ impl Tenants {
             };
             let now = Instant::now();
             // One that gives already is measured when it has.
-            if self.is_held_down(memcg) {
+            if self.is_reclaimed_for_limit(memcg) {
                 continue;
             }
             let wait = match now < next {
@@ -97,7 +96,7 @@ impl Tenants {
             true => {
                 // What a disk has taken is charged still, and goes as cache does.
                 let slow = self.driver.watch.proc().has_slow_swap();
-                Pages(tenant.wall.spare(slow).unwrap_or(0) / 4096)
+                Pages(tenant.wall.free_at_will(slow).unwrap_or(0) / 4096)
             }
             false => Pages(0),
         };
@@ -117,7 +116,7 @@ impl Tenants {
         let why = Why::Limit {
             usage,
             left: wanted.left,
-            most: Pages(pages.0.min(AT_ONCE)),
+            most: Pages(pages.0.min(PAGES_PER_MEASUREMENT)),
             has_wall,
         };
         self.set_out(memcg, why);
@@ -130,7 +129,7 @@ impl Tenants {
             return;
         };
         let refused = tenant.due.put(&tenant.wall);
-        for what in tenant.told(&refused) {
+        for what in tenant.refusals_in_words(&refused) {
             self.act(what);
         }
     }
@@ -168,8 +167,10 @@ impl Tenants {
         Some(wait)
     }
 
-    /// The same of what a disk has taken, which stands on the lists of anonymous memory: the preference for files spares it. What is being written is
-    /// asked for once more, a few times. (The story: on version 1 all of a tenant went to the disk for a `memory.high` that a part was over.)
+    /// Asks the kernel to free clean swap cache, pages whose copy on a disk is written: they are on the anonymous
+    /// lists, so asking for page cache misses them. Pages that are still being written are asked for again,
+    /// [`WRITTEN_ASKED`] times at most. (The story: on version 1 all of a tenant went to the disk for a `memory.high`
+    /// that a part was over.)
     fn hold_by_written(&mut self, memcg: MemcgId, wanted: Wanted, most: Pages) -> Option<Duration> {
         if !self.driver.watch.proc().has_slow_swap() {
             return None;
@@ -202,7 +203,7 @@ impl Tenants {
 
     /// Says that nothing more can leave, and why: of swap that is full once a minute, of a refusal once. (The story: limits and policies had no effect any
     /// more, and nobody was told.)
-    pub(super) fn say_what_kept(&mut self, name: &str, tally: &Tally) {
+    pub(super) fn say_why_stuck(&mut self, name: &str, tally: &Tally) {
         let is_fresh = |said: &Instant| said.elapsed() < SAID_AGAIN;
         if tally.no_swap && !self.said_no_swap.as_ref().is_some_and(is_fresh) {
             self.said_no_swap = Some(Instant::now());
@@ -251,7 +252,7 @@ impl Tenants {
         let wait = tenant.room.wait_after((got, most), (usage, left));
         tenant.next_hold = Instant::now() + wait;
         let name = tenant.path.display().to_string();
-        self.say_what_kept(&name, tally);
+        self.say_why_stuck(&name, tally);
         self.say_what_left(memcg, ours);
     }
 

@@ -146,7 +146,7 @@ impl Tenants {
             return;
         }
         for tenant in self.tenants.values_mut().filter(|one| one.of_host) {
-            if tenant.follow_kept() {
+            if tenant.follow_kernel_protection() {
                 let limits = tenant.for_engine(true);
                 self.driver.machine.set_limits(tenant.memcg, limits);
             }

@@ -23,7 +23,7 @@ impl Tenants {
     /// maps just now. How many pages went, and whether what went before has come back. (The story: a database most of which was shared memory stayed
     /// over its limit, which never took its place.)
     pub(super) fn ask_kernel(&mut self, memcg: MemcgId) -> (Pages, bool) {
-        let look = self.driver.readings();
+        let look = self.driver.looks();
         let none = (Pages(0), false);
         let Some(tenant) = self.tenants.get(&memcg) else {
             return none;
@@ -103,8 +103,8 @@ impl Tenants {
         let is_v1 = self.groups.version == Version::V1;
         let below = self.below(memcg);
         let of = |id: &MemcgId| self.tenants.get(id);
-        let is_kept = |one: &Tenant| one.is_protected() && (is_v1 || one.of_host);
-        let has_kept = below.iter().skip(1).filter_map(of).any(is_kept);
+        let is_protected_one = |one: &Tenant| one.is_protected() && (is_v1 || one.of_host);
+        let has_protected = below.iter().skip(1).filter_map(of).any(is_protected_one);
         let limits_swap = |one: &Tenant| {
             let is_kernels = !is_v1 && one.wall.file("memory.swap.max").is_ok();
             one.limits.swap_max != Limit::Max && !is_kernels
@@ -113,7 +113,7 @@ impl Tenants {
         let is_bound = above.filter_map(|id| of(&id)).any(limits_swap)
             || below.iter().filter_map(of).any(limits_swap);
         let is_host = memcg == MemcgId::ROOT && self.budget_of_host().is_some();
-        let may = self.may_change(memcg).is_ok() && !is_host && !has_kept && !is_bound;
+        let may = self.may_change(memcg).is_ok() && !is_host && !has_protected && !is_bound;
         may && !self.has_others_below(tenant)
     }
 }

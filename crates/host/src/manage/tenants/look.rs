@@ -108,7 +108,7 @@ impl Tenants {
         }
         looking.beside = thread_cpu().saturating_sub(worked);
         let home = |identity: Identity| home_of((&looking, &self.by_serial), identity);
-        self.driver.begin_read(&home)?;
+        self.driver.begin_look(&home)?;
         self.looking = Some(looking);
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Tenants {
         };
         if looking.unaged.is_none() {
             let home = |identity: Identity| home_of((looking, &self.by_serial), identity);
-            if !self.driver.go_on_reading(&home, pause)? {
+            if !self.driver.go_on_with_look(&home, pause)? {
                 return Ok(());
             }
             self.end_reading();

@@ -417,7 +417,7 @@ impl Tenants {
         let told = match may_change {
             true => {
                 let refused = tenant.apply();
-                tenant.told(&refused)
+                tenant.refusals_in_words(&refused)
             }
             // What an earlier manager that might was asked for.
             false => {

@@ -16,7 +16,7 @@ use super::super::minder::{Asked, Measured, Minder};
 use super::super::tally::Tally;
 use super::Tenants;
 use super::by_path::{ByPath, nearest};
-use super::under_way::{Ordered, Why};
+use super::under_way::{PolicyOrder, Why};
 
 /// Who has which.
 pub type Policies = ByPath<Asked>;
@@ -56,11 +56,11 @@ impl Tenants {
             }
         }
         // Where this cannot be now, the next look tries again (`note_caches`).
-        let _ = self.settle_cache(memcg);
+        let _ = self.update_cache_watch(memcg);
         // What came back before is none of this policy's.
         match asked {
-            Some(_) => self.driver.keep_back(memcg),
-            None => self.driver.drop_back(memcg),
+            Some(_) => self.driver.track_refaults(memcg),
+            None => self.driver.untrack_refaults(memcg),
         }
     }
 
@@ -110,7 +110,7 @@ impl Tenants {
         let order = measured.and_then(|measured| minder.decide(&mut self.driver, memcg, measured));
         // What was ordered before is done first.
         if let Some(order) = order.filter(|_| !self.is_minded(memcg)) {
-            let ordered = Ordered {
+            let ordered = PolicyOrder {
                 how: minder.how(&order),
                 order,
                 began: self.driver.spent().page_out,
@@ -126,7 +126,7 @@ impl Tenants {
     }
 
     /// What the engine is to do for an order.
-    pub(super) fn step_ordered(&self, memcg: MemcgId, ordered: &Ordered) -> Vec<Ongoing> {
+    pub(super) fn step_ordered(&self, memcg: MemcgId, ordered: &PolicyOrder) -> Vec<Ongoing> {
         // What would have gone before is used still.
         let would = Pages(if ordered.how.dry_run {
             ordered.dropped.0
@@ -139,7 +139,7 @@ impl Tenants {
     }
 
     /// What came of it.
-    pub(super) fn end_ordered(&mut self, memcg: MemcgId, ordered: &Ordered, mut tally: Tally) {
+    pub(super) fn end_ordered(&mut self, memcg: MemcgId, ordered: &PolicyOrder, mut tally: Tally) {
         let now = self.now();
         // What others did in between counts, too: it rests a little longer.
         let took = self.driver.spent().page_out.saturating_sub(ordered.began) + ordered.dropping;
@@ -152,7 +152,7 @@ impl Tenants {
             minder.note(now, &ordered.order, (&mut tally, ordered.dropped), took);
         }
         let would = tally.would.len();
-        self.say_what_kept(&path, &tally);
+        self.say_why_stuck(&path, &tally);
         if would > 0 {
             self.act(format!("would page out {would} pages of /{path}: {why}"));
         }
@@ -189,7 +189,7 @@ impl Tenants {
         let charged = tenant.wall.charged().map_err(|_| Errno::NODEV)?;
         // (The story: what a disk had taken counted as used, so each order asked for what had left once more, to the last page.)
         let slow = self.driver.watch.proc().has_slow_swap();
-        let spare = tenant.wall.spare(slow).unwrap_or(0);
+        let spare = tenant.wall.free_at_will(slow).unwrap_or(0);
         let stalled_us = match minder.asks_for_stalls() {
             true => Some(self.stalls(memcg)?.some.total_us),
             false => None,

@@ -10,6 +10,7 @@ use engine::memcg::MemcgId;
 use engine::{Limit, Pages, ScanReason};
 
 use super::super::IDLE_MAX;
+use super::super::room::PAGES_PER_MEASUREMENT;
 use super::super::room::Room;
 use super::super::tally::Tally;
 use super::Tenants;
@@ -20,8 +21,6 @@ use crate::system::Proc;
 const EVERY: Duration = Duration::from_secs(1);
 /// Nobody gave anything: what could leave has left.
 const IN_VAIN: Duration = Duration::from_secs(10);
-/// Most pages a time: then the host is asked again.
-const AT_ONCE: u64 = 8192;
 /// A share of the last 10 s in which some task stalled, hundredths of a percent.
 const STALLED: u32 = 1000;
 
@@ -95,7 +94,7 @@ impl Tenants {
         }
         let why = Why::Pressure {
             available: memory.available,
-            wanted: Pages(wanted.0.min(AT_ONCE)),
+            wanted: Pages(wanted.0.min(PAGES_PER_MEASUREMENT)),
         };
         self.set_out(MemcgId::ROOT, why);
         Duration::ZERO
@@ -116,7 +115,7 @@ impl Tenants {
     pub(super) fn end_relief(&mut self, tally: &Tally, available: u64, wanted: Pages) {
         self.pressure.next = Instant::now() + rest_after(Pages(tally.evicted), wanted);
         self.pressed.insert(MemcgId::ROOT);
-        self.say_what_kept("", tally);
+        self.say_why_stuck("", tally);
         if tally.evicted > 0 {
             self.act(format!(
                 "paged out {} pages of all tenants: the host has {} MiB available",
@@ -207,7 +206,11 @@ mod tests {
             (255, EVERY),
             (256, Duration::ZERO),
         ] {
-            assert_eq!(rest_after(Pages(got), Pages(AT_ONCE)), rest, "{got}");
+            assert_eq!(
+                rest_after(Pages(got), Pages(PAGES_PER_MEASUREMENT)),
+                rest,
+                "{got}"
+            );
         }
         // Where little is lacking, little is enough.
         assert_eq!(rest_after(Pages(1), Pages(20)), Duration::ZERO);

@@ -11,9 +11,10 @@ use rustix::io::Errno;
 
 use super::super::options::{Ask, Reclaimed};
 use super::super::pause::Pause;
+use super::super::room::CACHE_FIRST_SWAPPINESS;
 use super::super::tally::Tally;
 use super::under_way::{Asked, Why};
-use super::unmapped::{ALMOST, LEAST, drop_in_steps};
+use super::unmapped::{LEAST, drop_in_steps};
 use super::{SLICE, Tenants};
 use crate::system::cgroup::Version;
 use crate::wall::Wall;
@@ -77,7 +78,7 @@ impl Tenants {
         let is_strict = asked.swappiness == Some(Swappiness::FILE_ONLY);
         match self.groups.version {
             Version::V2 if is_strict => 0,
-            _ => ALMOST,
+            _ => CACHE_FIRST_SWAPPINESS,
         }
     }
 
@@ -102,7 +103,7 @@ impl Tenants {
         let pause = Pause::after(&self.bell, SLICE);
         while let Some(serial) = who.front().copied().filter(|_| rest > Pages(0)) {
             let id = self.by_serial(serial);
-            let spare = id.and_then(|id| self.spare_cache(memcg, id, Wall::cache_clean));
+            let spare = id.and_then(|id| self.droppable_cache(memcg, id, Wall::cache_clean));
             let spare = Pages(spare.unwrap_or(0) / 4096).min(rest);
             let is_few = spare < least.min(rest);
             let mut left = if is_few { 0 } else { spare.bytes().0 };

@@ -35,7 +35,7 @@ pub(super) struct Tenant {
     /// Which of high, max and swap.max were asked for here: of the host's groups the others stay the host's, whatever becomes of them.
     asked: [bool; 3],
     /// What the kernel keeps of a group of the host: that counts, too, whatever is asked for here.
-    pub(super) kept: Protection,
+    pub(super) kernel_protection: Protection,
     /// Above this it gives first when all tenants are reclaimed (memory.soft_limit).
     pub(super) soft: Limit,
     pub(super) room: Room,
@@ -64,7 +64,7 @@ pub(super) struct Tenant {
     /// What leaves it though no limit asks for it.
     pub(super) minder: Option<Minder>,
     /// Whether it is reclaimed from for a limit of its own, and for what its policy ordered (`under_way`).
-    pub(super) is_held_down: bool,
+    pub(super) is_reclaimed_for_limit: bool,
     pub(super) is_minded: bool,
     /// Version 1's counts of itself alone when they were read last, and of those below it that are gone.
     pub(super) counted: Counted,
@@ -114,7 +114,7 @@ impl Tenant {
             path,
             limits,
             asked,
-            kept: Protection::default(),
+            kernel_protection: Protection::default(),
             soft,
             wall,
             of_host,
@@ -132,7 +132,7 @@ impl Tenant {
             curve: RefaultCurve::default(),
             refaults: 0,
             minder: None,
-            is_held_down: false,
+            is_reclaimed_for_limit: false,
             is_minded: false,
             counted: Counted::default(),
             of_gone: Counted::default(),
@@ -187,8 +187,8 @@ impl Tenant {
             true => {
                 let limits = for_engine(&self.limits);
                 MemcgLimits {
-                    min: limits.min.max(self.kept.min),
-                    low: limits.low.max(self.kept.low),
+                    min: limits.min.max(self.kernel_protection.min),
+                    low: limits.low.max(self.kernel_protection.low),
                     soft: self.soft,
                     ..limits
                 }
@@ -201,13 +201,13 @@ impl Tenant {
     }
 
     /// Asks the kernel what it keeps of it; whether that has changed.
-    pub(super) fn follow_kept(&mut self) -> bool {
+    pub(super) fn follow_kernel_protection(&mut self) -> bool {
         let [min, low] = self.wall.kernel_protection();
         let kept = Protection {
             min: Pages(min / 4096),
             low: Pages(low / 4096),
         };
-        std::mem::replace(&mut self.kept, kept) != kept
+        std::mem::replace(&mut self.kernel_protection, kept) != kept
     }
 
     /// Puts the limits on the wall, as far as it takes them: reclaim holds the rest. What it does not take.
@@ -242,7 +242,7 @@ impl Tenant {
     }
 
     /// What the kernel refused, for people. That version 1 has no memory.high is known, and that there is no limit need not stand anywhere.
-    pub(super) fn told(&self, refused: &Refused) -> Vec<String> {
+    pub(super) fn refusals_in_words(&self, refused: &Refused) -> Vec<String> {
         let Limits {
             min,
             low,
@@ -251,12 +251,12 @@ impl Tenant {
             swap_max,
         } = self.limits;
         let is_v1 = self.wall.version() == Version::V1;
-        let is_kept = [min, low].iter().any(|kept| kept.pages() > Pages(0));
+        let has_protected = [min, low].iter().any(|limit| limit.pages() > Pages(0));
         let (limited, high_error) = (Limit::Max, refused.high.as_ref().filter(|_| !is_v1));
         let files = [
             (
                 "memory.min and memory.low",
-                is_kept,
+                has_protected,
                 refused.protection.as_ref(),
             ),
             ("memory.high", high != limited, high_error),
@@ -280,7 +280,7 @@ impl Tenant {
     }
 
     /// Whether anything holds its memory down, or is to.
-    pub(super) fn is_held(&self) -> bool {
+    pub(super) fn has_limit(&self) -> bool {
         self.limits.max != Limit::Max
             || self.limits.high != Limit::Max
             || self.due != Due::default()
@@ -410,7 +410,7 @@ mod tests {
         };
         let told = tenant.limits;
         let refused = tenant.set_limits(&told, limits).expect("it is taken");
-        assert!(tenant.told(&refused).is_empty());
+        assert!(tenant.refusals_in_words(&refused).is_empty());
         tenant.set_soft(max).expect("it is noted");
         drop(tenant);
         let tenant = begin(false);

@@ -68,12 +68,12 @@ pub(super) enum Why {
     /// The host has so many bytes available, and lacks pages.
     Pressure { available: u64, wanted: Pages },
     /// A policy says so.
-    Policy(Ordered),
+    Policy(PolicyOrder),
 }
 
 /// What a policy ordered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ordered {
+pub(super) struct PolicyOrder {
     pub(super) order: Order,
     pub(super) how: How,
     /// What paging out had taken of a processor by then.
@@ -159,8 +159,10 @@ impl Tenants {
     }
 
     /// Whether a tenant is reclaimed from for a limit of its own.
-    pub(super) fn is_held_down(&self, memcg: MemcgId) -> bool {
-        self.tenants.get(&memcg).is_some_and(|one| one.is_held_down)
+    pub(super) fn is_reclaimed_for_limit(&self, memcg: MemcgId) -> bool {
+        self.tenants
+            .get(&memcg)
+            .is_some_and(|one| one.is_reclaimed_for_limit)
     }
 
     /// One for a limit or a policy begins or ends. (It stands with the tenant: with thousands of them, each was looked for among the reclaims of all,
@@ -170,7 +172,7 @@ impl Tenants {
             return;
         };
         match why {
-            Why::Limit { .. } => tenant.is_held_down = is_begun,
+            Why::Limit { .. } => tenant.is_reclaimed_for_limit = is_begun,
             Why::Policy(_) => tenant.is_minded = is_begun,
             Why::Asked(_) | Why::Pressure { .. } => {}
         }

@@ -1,8 +1,9 @@
 //! Page cache of tenants that nobody maps: it counts as bytes of files, and leaves by the kernel's hand.
 //!
-//! Invariant: it is watched where somebody asks for reports, or a policy for its age, nowhere else. It is taken from tenants with nobody below them, and beyond what is
-//! protected of them: the kernel, which takes it, knows nothing of that (version 1), and goes by each group's own swappiness there. From one with others
-//! below it where none of these is protected, and there is no other way.
+//! Invariants: the cache of a tenant is measured only where somebody asks for its reports, or its policy goes by the
+//! cache's age. The kernel, not the engine, drops it, and on version 1 the kernel knows no protection, and goes by each
+//! group's own swappiness: so we ask it of leaf tenants, for no more than what exceeds their protection. We ask it of a
+//! tenant with children as the last resort, and only if none of these is protected.
 
 use std::io;
 
@@ -11,6 +12,7 @@ use engine::memcg::MemcgId;
 use rustix::io::Errno;
 
 use super::super::pause::Pause;
+use super::super::room::CACHE_FIRST_SWAPPINESS;
 use super::cache::NodeCache;
 use super::tenant::Tenant;
 use super::{SLICE, Tenants};
@@ -21,10 +23,7 @@ use crate::wall::Wall;
 pub(super) const LEAST: u64 = 1 << 20;
 /// How much page cache the kernel may drop of a group, as the group tells it: for limits all that nobody maps, and what was asked for by name comes
 /// from what need not be written first.
-pub(super) type Told = fn(&Wall) -> io::Result<u64>;
-/// How willingly anonymous memory goes for it: of that the engine decides. Not 0: on version 1 the limit is lowered for a moment, and a program that
-/// met it with no cache left to drop would be killed.
-pub(super) const ALMOST: u8 = 1;
+pub(super) type CacheMeasure = fn(&Wall) -> io::Result<u64>;
 /// So much is asked of it at a time, bytes: a few milliseconds, as long as nothing is to be written.
 const STEP: u64 = 8 << 20;
 
@@ -35,14 +34,14 @@ impl Tenants {
     /// ENODEV.
     pub fn watch_cache(&mut self, memcg: MemcgId) -> Result<(), Errno> {
         self.set_reported(memcg, true);
-        self.settle_cache(memcg)
+        self.update_cache_watch(memcg)
     }
 
     /// Nobody asks for reports any more.
     pub fn forget_cache(&mut self, memcg: MemcgId) {
         self.set_reported(memcg, false);
         // Nothing is read for that.
-        let _ = self.settle_cache(memcg);
+        let _ = self.update_cache_watch(memcg);
     }
 
     fn set_reported(&mut self, memcg: MemcgId, is_reported: bool) {
@@ -52,7 +51,7 @@ impl Tenants {
     }
 
     /// Begins to watch it, or ends that, as reports and its policy ask.
-    pub(super) fn settle_cache(&mut self, memcg: MemcgId) -> Result<(), Errno> {
+    pub(super) fn update_cache_watch(&mut self, memcg: MemcgId) -> Result<(), Errno> {
         let tenant = self.tenant(memcg)?;
         let is_asked = tenant.is_reported || tenant.asks_for_cache();
         if is_asked == tenant.cache.is_some() {
@@ -75,7 +74,7 @@ impl Tenants {
         let all: Vec<MemcgId> = self.tenants.keys().copied().collect();
         for memcg in &all {
             // One that could not be read when it was asked for; nothing is read where nothing has changed.
-            let _ = self.settle_cache(*memcg);
+            let _ = self.update_cache_watch(*memcg);
         }
         self.note_caches_of(&all);
     }
@@ -130,7 +129,8 @@ impl Tenants {
         let (most, mut got) = (most.bytes().0, 0);
         for (spare, id) in self.who_drops(memcg, Wall::cache_unmapped) {
             if let Ok(tenant) = self.tenant(id) {
-                got += drop_in_steps(&tenant.wall, &mut spare.min(most - got), ALMOST, &pause);
+                let mut left = spare.min(most - got);
+                got += drop_in_steps(&tenant.wall, &mut left, CACHE_FIRST_SWAPPINESS, &pause);
             }
             if got >= most || pause.is_due() {
                 break;
@@ -140,31 +140,39 @@ impl Tenants {
     }
 
     /// Of whom the kernel may drop such cache for a limit of one above, or of itself: so many bytes, the most first.
-    pub(super) fn who_drops(&self, target: MemcgId, told: Told) -> Vec<(u64, MemcgId)> {
+    pub(super) fn who_drops(&self, target: MemcgId, measure: CacheMeasure) -> Vec<(u64, MemcgId)> {
         let (all, tree) = (self.below(target), self.driver.machine.tree());
         let leaves = all.iter().filter(|id| tree.children(**id).next().is_none());
-        let spare = leaves.filter_map(|id| Some((self.spare_cache(target, *id, told)?, *id)));
+        let spare =
+            leaves.filter_map(|id| Some((self.droppable_cache(target, *id, measure)?, *id)));
         let mut found: Vec<(u64, MemcgId)> = spare.filter(|(spare, _)| *spare >= LEAST).collect();
         found.sort_unstable_by(|one, other| other.cmp(one));
         let of_host = self.tenants.get(&target).is_some_and(|one| one.of_host);
         // Made tenants and the host's groups lie below one another in our tree alone, or `has_others_below` says so.
-        let is_kept = |id: &MemcgId| {
+        let is_protected_one = |id: &MemcgId| {
             let one = self.tenants.get(id).filter(|one| one.of_host == of_host);
             one.is_some_and(|one| one.is_protected() || self.has_others_below(one))
         };
-        // At last what it has read itself, and what those left who are gone: the kernel takes that of all below it, so not where any of it is to stay.
-        if all.len() > 1 && !all.iter().skip(1).any(is_kept) {
+        // The target itself comes last: its own cache, and what removed children left. Asked of the target, the kernel
+        // takes from its whole subtree, so we ask only if nobody below is protected.
+        if all.len() > 1 && !all.iter().skip(1).any(is_protected_one) {
             found.extend(
-                self.spare_cache(target, target, told)
+                self.droppable_cache(target, target, measure)
                     .map(|spare| (spare, target)),
             );
         }
         found
     }
 
-    /// How much such cache one has below another, bytes and as it is `told`, beyond what is protected of it and of those between them. None of a group that is not
-    /// ours to take from, or that is gone.
-    pub(super) fn spare_cache(&self, target: MemcgId, id: MemcgId, told: Told) -> Option<u64> {
+    /// How many bytes of unmapped cache the kernel may drop of tenant `id` when `target` is over its limit: what
+    /// `measure` says, but no more than what exceeds the protection of `id` and of each tenant between it and `target`.
+    /// `None` if the group is gone, or not ours to reclaim.
+    pub(super) fn droppable_cache(
+        &self,
+        target: MemcgId,
+        id: MemcgId,
+        measure: CacheMeasure,
+    ) -> Option<u64> {
         self.may_change(id).ok()?;
         let own = self.tenants.get(&id)?;
         if self.has_others_below(own) {
@@ -177,7 +185,7 @@ impl Tenants {
             Some(one.wall.charged().ok()?.saturating_sub(one.protected()))
         });
         let free = free.collect::<Option<Vec<u64>>>()?.into_iter().min();
-        let cache = told(&own.wall).ok()?;
+        let cache = measure(&own.wall).ok()?;
         Some(cache.min(free.unwrap_or(u64::MAX)))
     }
 

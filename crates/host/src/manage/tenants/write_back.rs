@@ -29,7 +29,7 @@ impl Tenants {
             (demoter, None) => *demoter = None,
         }
         if self.demoter.is_some() {
-            self.driver.keep_out();
+            self.driver.track_out();
         }
     }
 

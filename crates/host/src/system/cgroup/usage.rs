@@ -62,8 +62,8 @@ impl Cache {
 
     /// And at most this: as if all shared memory was mapped, as it is where programs use memfd or
     /// shared anonymous memory and keep no files in tmpfs. Without shared memory, exact.
-    #[must_use]
-    pub fn unmapped_file_most(&self) -> u64 {
+    #[cfg(test)]
+    pub(super) fn unmapped_file_most(&self) -> u64 {
         let mapped_file = self.mapped.saturating_sub(self.shmem);
         self.total
             .saturating_sub(self.shmem)

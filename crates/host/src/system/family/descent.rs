@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::looks::Seen;
+use super::scans::Seen;
 use crate::system::process::{Identity, Stat};
 
 /// With whom something is shared.

@@ -104,7 +104,7 @@ impl Family {
     }
 
     /// Looks at those that were heard of, at those whose end makes no event, and at nobody else.
-    pub(super) fn look_at_heard(&mut self, changes: &mut Changes) -> Result<(), Error> {
+    pub(super) fn check_heard(&mut self, changes: &mut Changes) -> Result<(), Error> {
         for pid in self.headless.iter().copied().collect::<Vec<_>>() {
             let Some(member) = self.members.get(&pid) else {
                 continue;

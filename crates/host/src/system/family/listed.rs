@@ -10,7 +10,7 @@ use crate::system::error::Error;
 
 impl Family {
     /// Takes over who came and went. Events must have told all since the last look at everything.
-    pub(super) fn look_at_listed(
+    pub(super) fn check_listed(
         &mut self,
         listed: Option<Vec<u32>>,
         changes: &mut Changes,

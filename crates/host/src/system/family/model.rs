@@ -135,7 +135,7 @@ struct Looks {
 
 impl Looks {
     fn look(&mut self, world: &World) {
-        let seen: super::looks::Seen = world
+        let seen: super::scans::Seen = world
             .alive
             .iter()
             .map(|(&pid, stat)| (pid, stat.clone()))
@@ -230,11 +230,11 @@ fn a_number_that_was_given_out_again_is_another_process() {
     write(&directory, &world);
     let proc = Proc::at(&directory.0).unwrap();
     let mut family = Family::new(proc, None, Target::All).unwrap();
-    assert_eq!(family.update(None).unwrap().new.len(), 4);
+    assert_eq!(family.update(None, None).unwrap().new.len(), 4);
     let old = family.member(11).unwrap().identity;
     world.alive.get_mut(&11).unwrap().started = 500;
     write(&directory, &world);
-    let changes = family.update(None).unwrap();
+    let changes = family.update(None, None).unwrap();
     assert_eq!((changes.new.len(), changes.gone.len()), (1, 1));
     assert_eq!(changes.gone[0].identity, old);
     assert_eq!(changes.new[0].identity.started, 500);

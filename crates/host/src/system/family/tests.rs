@@ -101,7 +101,7 @@ fn events_follow_daemons() {
     let mut shell = Shell::start("events", "");
     let mut events = Events::open().unwrap();
     let mut family = shell.family(Target::Descendants(shell.pid()));
-    family.update(Some(&mut events)).unwrap();
+    family.update(Some(&mut events), None).unwrap();
     assert_eq!(pids(&family), [shell.pid()]);
     // The parents of these end at once, and nothing of the family is left to see in the last.
     let orphan = shell.tell("(sleep 50 > /dev/null & echo $!)").unwrap();
@@ -111,7 +111,7 @@ fn events_follow_daemons() {
     let double = shell
         .tell("(setsid sh -c 'sleep 50 > /dev/null & echo $!')")
         .unwrap();
-    let changes = family.update(Some(&mut events)).unwrap();
+    let changes = family.update(Some(&mut events), None).unwrap();
     assert!(!changes.lost && changes.gone.is_empty());
     assert_eq!(
         pids(&family),
@@ -133,7 +133,7 @@ fn events_follow_daemons() {
     let gone_at = std::time::Instant::now() + std::time::Duration::from_secs(5);
     let mut gone = Vec::new();
     while gone.is_empty() && std::time::Instant::now() < gone_at {
-        gone.extend(family.update(Some(&mut events)).unwrap().gone);
+        gone.extend(family.update(Some(&mut events), None).unwrap().gone);
     }
     assert_eq!((gone.len(), gone[0].identity.pid), (1, orphan));
     assert_eq!(gone[0].how, Departure::Ended { status: Some(9) });
@@ -146,13 +146,26 @@ fn execs_void_what_was_known() {
         let mut shell = Shell::start("execs", "");
         let mut events = with_events.then(|| Events::open().unwrap());
         let mut family = shell.family(Target::Descendants(shell.pid()));
-        family.update(events.as_mut()).unwrap();
+        family.update(events.as_mut(), None).unwrap();
         let identity = family.member(shell.pid()).unwrap().identity;
-        assert!(family.update(events.as_mut()).unwrap().execs.is_empty());
-        shell.tell("exec sh -c 'echo done; read x'");
-        assert_eq!(family.update(events.as_mut()).unwrap().execs, [identity]);
         assert!(
-            family.update(events.as_mut()).unwrap().execs.is_empty(),
+            family
+                .update(events.as_mut(), None)
+                .unwrap()
+                .execs
+                .is_empty()
+        );
+        shell.tell("exec sh -c 'echo done; read x'");
+        assert_eq!(
+            family.update(events.as_mut(), None).unwrap().execs,
+            [identity]
+        );
+        assert!(
+            family
+                .update(events.as_mut(), None)
+                .unwrap()
+                .execs
+                .is_empty(),
             "once"
         );
     }
@@ -162,15 +175,15 @@ fn execs_void_what_was_known() {
 fn looks_find_orphans_of_a_session_of_its_own() {
     let mut shell = Shell::start("session", "setsid");
     let mut family = shell.family(Target::Descendants(shell.pid()));
-    let changes = family.update(None).unwrap();
+    let changes = family.update(None, None).unwrap();
     assert_eq!((changes.new.len(), pids(&family)), (1, vec![shell.pid()]));
     let orphan = shell.tell("(sleep 50 > /dev/null & echo $!)").unwrap();
-    family.update(None).unwrap();
+    family.update(None, None).unwrap();
     assert_eq!(pids(&family), sorted([shell.pid(), orphan]));
     // Once a member, always one: its session tells of it no longer, and it needs not.
     kill(shell.pid());
     shell.child.wait().unwrap();
-    let changes = family.update(None).unwrap();
+    let changes = family.update(None, None).unwrap();
     assert_eq!((changes.gone.len(), pids(&family)), (1, vec![orphan]));
     assert_eq!(changes.gone[0].how, Departure::Ended { status: None });
     assert_eq!(
@@ -183,30 +196,30 @@ fn looks_find_orphans_of_a_session_of_its_own() {
 fn looks_find_orphans_in_a_control_group_of_its_own() {
     let mut shell = Shell::start("home", "");
     let mut family = shell.family(Target::Descendants(shell.pid()));
-    family.update(None).unwrap();
+    family.update(None, None).unwrap();
     // Its session is new, and who began it was never seen: only the control group tells.
     let double = shell
         .tell("(setsid sh -c 'sleep 50 > /dev/null & echo $!')")
         .unwrap();
-    family.update(None).unwrap();
+    family.update(None, None).unwrap();
     assert_eq!(pids(&family), sorted([shell.pid(), double]));
     assert_eq!(family.maybe_missed(), 0);
     // A stranger in the group: now it proves nothing.
     let stranger = Shell::start("stranger", "");
-    family.update(None).unwrap();
+    family.update(None, None).unwrap();
     std::fs::write(
         shell.group.dir.join("cgroup.procs"),
         stranger.pid().to_string(),
     )
     .unwrap();
-    family.update(None).unwrap();
+    family.update(None, None).unwrap();
     shell
         .tell("(setsid sh -c 'sleep 50 > /dev/null & echo $!')")
         .unwrap();
-    family.update(None).unwrap();
+    family.update(None, None).unwrap();
     assert_eq!(pids(&family), sorted([shell.pid(), double]));
     assert_eq!(family.maybe_missed(), 1);
-    family.update(None).unwrap();
+    family.update(None, None).unwrap();
     assert_eq!(family.maybe_missed(), 1, "once");
 }
 
@@ -219,18 +232,20 @@ fn a_group_and_who_is_moved() {
         let group = group.resolve(shell.group.dir.to_str().unwrap()).unwrap();
         let mut events = with_events.then(|| Events::open().unwrap());
         let mut family = shell.family(Target::Group(group));
-        family.update(events.as_mut()).unwrap();
+        family.update(events.as_mut(), None).unwrap();
         let child = shell.tell("sleep 50 > /dev/null & echo $!").unwrap();
         shell.tell("/bin/true");
         assert_eq!(
-            family.update(events.as_mut()).unwrap().new[0].identity.pid,
+            family.update(events.as_mut(), None).unwrap().new[0]
+                .identity
+                .pid,
             child
         );
         assert_eq!(pids(&family), sorted([shell.pid(), child]));
         assert_eq!(family.ended().unseen, u64::from(with_events));
         let other = OwnGroup::new("other");
         std::fs::write(other.dir.join("cgroup.procs"), child.to_string()).unwrap();
-        let changes = family.update(events.as_mut()).unwrap();
+        let changes = family.update(events.as_mut(), None).unwrap();
         assert_eq!(
             (changes.gone.len(), changes.gone[0].how),
             (1, Departure::Moved)
@@ -249,11 +264,11 @@ fn a_listing_is_older_than_the_events_that_come_with_it() {
     let group = group.resolve(shell.group.dir.to_str().unwrap()).unwrap();
     let mut events = Events::open().unwrap();
     let mut family = shell.family(Target::Group(group));
-    family.update(Some(&mut events)).unwrap();
+    family.update(Some(&mut events), None).unwrap();
     let ended = shell.tell("sleep 50 > /dev/null & echo $!").unwrap();
     let mut update = |family: &mut Family, listed: &[u32]| {
         let listed = Some(listed.to_vec());
-        let changes = family.update_listed(Some(&mut events), listed).unwrap();
+        let changes = family.update(Some(&mut events), listed).unwrap();
         changes.new.len()
     };
     assert_eq!(update(&mut family, &[shell.pid(), ended]), 1);
@@ -280,7 +295,7 @@ fn all_but_ourselves_and_the_kernel() {
     let mut shell = Shell::start("all", "");
     let mut events = Events::open().unwrap();
     let mut family = shell.family(Target::All);
-    let before = family.update(Some(&mut events)).unwrap();
+    let before = family.update(Some(&mut events), None).unwrap();
     assert!(
         before
             .new
@@ -289,20 +304,17 @@ fn all_but_ourselves_and_the_kernel() {
     );
     assert!(family.member(std::process::id()).is_none() && family.member(2).is_none());
     let child = shell.tell("sleep 50 > /dev/null & echo $!").unwrap();
-    let changes = family.update(Some(&mut events)).unwrap();
+    let changes = family.update(Some(&mut events), None).unwrap();
     assert!(
         changes
             .new
             .iter()
             .any(|member| member.identity.pid == child)
     );
-    family.leave(child);
-    let changes = family.update(Some(&mut events)).unwrap();
-    assert!(changes.gone.iter().any(|gone| gone.identity.pid == child));
     family.note_peak(shell.pid(), 77);
     kill(shell.pid());
     shell.child.wait().unwrap();
-    let changes = family.update(Some(&mut events)).unwrap();
+    let changes = family.update(Some(&mut events), None).unwrap();
     assert!(
         changes
             .gone
@@ -335,13 +347,22 @@ fn a_process_whose_first_thread_ended() {
     BufReader::new(child.stdout.take().unwrap())
         .read_line(&mut line)
         .unwrap();
-    family.update(Some(&mut events)).unwrap();
+    family.update(Some(&mut events), None).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(50));
-    assert!(family.update(Some(&mut events)).unwrap().gone.is_empty());
+    assert!(
+        family
+            .update(Some(&mut events), None)
+            .unwrap()
+            .gone
+            .is_empty()
+    );
     assert_eq!(pids(&family), [child.id()]);
     drop(child.stdin.take());
     child.wait().unwrap();
-    assert_eq!(family.update(Some(&mut events)).unwrap().gone.len(), 1);
+    assert_eq!(
+        family.update(Some(&mut events), None).unwrap().gone.len(),
+        1
+    );
 }
 
 #[test]
@@ -351,10 +372,10 @@ fn children_of_those_that_are_left_out() {
         let proc = Proc::system().unwrap();
         let target = Target::Descendants(std::process::id());
         let mut family = Family::new(proc, None, target).unwrap();
-        family.update(events.as_mut()).unwrap();
+        family.update(events.as_mut(), None).unwrap();
         let mut shell = Shell::start("left", "");
         let child = shell.tell("sleep 50 > /dev/null & echo $!").unwrap();
-        family.update(events.as_mut()).unwrap();
+        family.update(events.as_mut(), None).unwrap();
         assert!(family.member(shell.pid()).is_some() && family.member(child).is_some());
         assert!(family.member(std::process::id()).is_none());
     }

@@ -21,7 +21,7 @@ const MAY_WAIT: f64 = 10.0;
 /// A swing may be so much of what is resident, percent.
 const SWING: f64 = 5.0;
 /// It has come to rest so early, minutes: the first hour.
-const REST: f64 = 60.0;
+const CONVERGED_BY: f64 = 60.0;
 /// Of all that is loaded so much may stay, percent: a third and more of each program is hardly ever used, and a policy that does nothing keeps it.
 const STAYS: f64 = 90.0;
 const SEEDS: u64 = 2;
@@ -129,7 +129,7 @@ fn claims_of(of: &str, came: &Came) -> [Claim; 4] {
     let waits = "tasks wait as long as they may on average (ms a period)";
     [
         at_most("swing (%)", came.swing, SWING),
-        at_most("at rest after (min)", came.rest_minutes, REST),
+        at_most("at rest after (min)", came.rest_minutes, CONVERGED_BY),
         at_most("resident (% of all)", came.resident, STAYS),
         at_most(waits, came.waited, MAY_WAIT),
     ]

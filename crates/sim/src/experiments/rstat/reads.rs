@@ -74,11 +74,11 @@ impl World {
             let (summed, looks) = self.read(Rstat::summed);
             seconds[0].push(start.elapsed().as_secs_f64());
             looked_at[0] += looks;
-            let (before, start) = (self.rstat.looked_at(), Instant::now());
+            let (before, start) = (self.rstat.counters_read(), Instant::now());
             self.rstat.flush(GroupId::ROOT);
             let (flushed, looks) = self.read(|rstat, id, stat| (rstat.local(id, stat), 1));
             seconds[1].push(start.elapsed().as_secs_f64());
-            looked_at[1] += looks + self.rstat.looked_at() - before;
+            looked_at[1] += looks + self.rstat.counters_read() - before;
             assert_eq!(summed, flushed, "both sides read the same");
         }
         let [summed, flushed] = looked_at.map(|all| all / ROUNDS as u64);

@@ -73,14 +73,21 @@ fn a_look_with_a_wrong_clock_costs_that_look() {
         }
         tier.push(wrong, 98_000, &rows(1, wrong, 5));
         assert_eq!(seen(&tier, wrong), [(19, 0, wrong, 0)], "what it says");
-        assert_eq!(slots(tier.kept()), [10, 11], "a file has what was before");
-        assert_eq!(tier.bytes(), cost(tier.columns()) + cost(tier.kept()));
+        assert_eq!(
+            slots(tier.saved_columns()),
+            [10, 11],
+            "a file has what was before"
+        );
+        assert_eq!(
+            tier.bytes(),
+            cost(tier.columns()) + cost(tier.saved_columns())
+        );
         for at in [1200, 1250] {
             tier.push(at, 50, &rows(1, at, 5));
         }
         let expected = [(17, 10, 1000, 5), (18, 10, 1100, 5), (19, 50, 1250, 5)];
         assert_eq!(seen(&tier, 1250), expected, "{wrong}");
-        assert_eq!(slots(tier.kept()), [10, 11, 12]);
+        assert_eq!(slots(tier.saved_columns()), [10, 11, 12]);
         assert_eq!(tier.bytes(), cost(tier.columns()));
     }
 }
@@ -95,7 +102,7 @@ fn a_leap_that_lasts_is_believed() {
     // It had been ahead: what lies before its leap back stays.
     (0..=30).for_each(|n| tier.push(1200 + n, 1, &rows(1, n, 0)));
     assert_eq!(slots(tier.columns()), [10, 11, 12]);
-    assert_eq!(slots(tier.kept()), [10, 11, 12]);
+    assert_eq!(slots(tier.saved_columns()), [10, 11, 12]);
     (0..=30).for_each(|n| tier.push(9_000 + n, 1, &rows(1, n, 0)));
     assert_eq!(slots(tier.columns()), [90]);
     assert_eq!(tier.bytes(), cost(tier.columns()));
@@ -110,7 +117,7 @@ fn what_is_put_aside_is_forgotten_first() {
     }
     while tier.drop_oldest() {}
     assert_eq!(
-        (slots(tier.kept()), slots(tier.columns())),
+        (slots(tier.saved_columns()), slots(tier.columns())),
         (vec![12], vec![991])
     );
 }

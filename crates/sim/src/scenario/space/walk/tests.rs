@@ -114,7 +114,7 @@ fn who_has_not_run_is_passed_by() {
 fn who_ran_between_two_walks_is_walked_twice() {
     for (rested, next) in [(vec![2], (1, 0)), (vec![], (0, 1))] {
         let (mut space, mut lruvec) = space();
-        space.rest_at(rested);
+        space.set_idle_walks(rested);
         space.switch_to();
         touch(&mut space, 0..1);
         age(&mut space, &mut lruvec, WalkKind::Filtered);

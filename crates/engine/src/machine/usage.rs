@@ -1,4 +1,6 @@
-//! What can be seen of a machine: ages, and usage against what is protected, as counted or as measured.
+//! Usage of tenants, as counted or as measured, and what of it is unprotected; the page-age histogram.
+//!
+//! Invariant: a measured usage takes the place of the counted one for limits and protection, nowhere else.
 
 use super::Machine;
 use crate::folio::FolioType;

@@ -47,7 +47,7 @@ pub(super) struct Sums {
 
 /// The last answer, and when the next may be asked for.
 #[derive(Debug, Default)]
-pub(super) struct Kernel {
+pub(super) struct KernelSums {
     sums: Option<Sums>,
     asked: Option<Instant>,
     next: Option<Instant>,
@@ -56,7 +56,7 @@ pub(super) struct Kernel {
     filesystems: Option<Filesystems>,
 }
 
-impl Kernel {
+impl KernelSums {
     /// Asks, unless it is too early, or would take too long.
     pub(super) fn ask(&mut self, members: &[Member], proc: &Proc) {
         let begin = Instant::now();
@@ -175,8 +175,8 @@ fn for_all(takes: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn asked(members: &[Member]) -> Kernel {
-        let mut kernel = Kernel::default();
+    fn asked(members: &[Member]) -> KernelSums {
+        let mut kernel = KernelSums::default();
         kernel.ask(members, &Proc::system().expect("/proc"));
         kernel
     }

@@ -1,4 +1,4 @@
-//! What a look at all processes says of a family.
+//! What a scan of all processes says of a family.
 //!
 //! Invariant: after a look every member was alive in it, or has its end still to be told by an event;
 //! the look after that lets it go. A look is not one moment: processes that
@@ -17,7 +17,7 @@ pub(super) type Seen = HashMap<u32, Stat>;
 
 impl Family {
     /// Looks at all processes that may be members, and takes over what changed.
-    pub(super) fn look(
+    pub(super) fn scan(
         &mut self,
         listed: Option<Vec<u32>>,
         changes: &mut Changes,
@@ -31,7 +31,7 @@ impl Family {
                 let family = self.descendants(&mut descent, &seen);
                 descent.remember(&seen, &family);
                 self.descent = Some(descent);
-                self.look_at_home(&seen, &family);
+                self.check_home(&seen, &family);
                 self.left_kin = family.intersection(&self.left).copied().collect();
                 family.into_iter().collect()
             }
@@ -176,7 +176,7 @@ impl Family {
     }
 
     /// Sees who is in the control group of the first member, for the next look.
-    fn look_at_home(&mut self, seen: &Seen, family: &HashSet<u32>) {
+    fn check_home(&mut self, seen: &Seen, family: &HashSet<u32>) {
         let (Some(groups), Target::Descendants(root)) = (&self.groups, &self.target) else {
             return;
         };

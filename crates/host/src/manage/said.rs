@@ -10,7 +10,7 @@ const KINDS: usize = 32;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Told(VecDeque<Kind>);
+pub(super) struct SaidLines(VecDeque<Kind>);
 
 /// Lines that differ in numbers alone.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ struct Kind {
     count: u64,
 }
 
-impl Told {
+impl SaidLines {
     /// A line was said.
     pub(super) fn note(&mut self, line: &str) {
         let is_like = |kind: &Kind| words(&kind.latest).eq(words(line));
@@ -56,7 +56,7 @@ mod tests {
     /// The story: a dry run under a limit decided five times a second, and its report said nothing at all.
     #[test]
     fn what_is_said_often_is_told_once_and_pushes_nothing_out() {
-        let mut told = Told::default();
+        let mut told = SaidLines::default();
         told.note("the kernel refused to page out: EPERM");
         for pages in 1..=1000 {
             told.note(&format!("would page out {pages} pages"));
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn no_more_kinds_are_kept_than_a_reader_reads() {
-        let mut told = Told::default();
+        let mut told = SaidLines::default();
         for kind in 0..100 {
             told.note(&"x".repeat(kind));
         }

@@ -34,7 +34,7 @@ use crate::system::Proc;
 const STEP: usize = 512;
 
 /// Memory as the kernel has it.
-pub(super) struct Kernel<'a> {
+pub(super) struct HostMemory<'a> {
     pub(super) homes: &'a Homes,
     pub(super) members: &'a mut Members,
     pub(super) ages: &'a mut Ages,
@@ -84,7 +84,7 @@ struct Leaving {
     frame: u64,
 }
 
-impl Kernel<'_> {
+impl HostMemory<'_> {
     /// Pages of one process, by ascending address.
     fn step(&mut self, (memcg, owner): (MemcgId, Owner), pages: &[Asked], outcome: &mut [PageOut]) {
         // Nothing tells which pages these are: there the kernel's own reclaim chooses, at the wall. (The story: pages were told as gone that
@@ -162,8 +162,10 @@ impl Kernel<'_> {
         drop(near);
         self.verify((memcg, owner), &leaving, &addresses, outcome);
         self.note_out((memcg, owner), &leaving, outcome);
-        // What waits for its list is taken off by a call from the processor where it does: that of the process (the story: twenty pages that
-        // had come in for one that then slept stayed for as long), or, of what the first try put back, the one that it was made from.
+        // A page that waits in a processor's lru_add batch is not isolated by MADV_PAGEOUT, but a call on that
+        // processor drains the batch. So we try from the processor where the process ran last, then from ours, whose
+        // batch has what the first try put back. (The story: twenty pages that had come in for a process that then
+        // slept stayed for as long.)
         for is_last in [true, false] {
             leaving.retain(|one| outcome[one.page.1] == PageOut::Busy);
             if leaving.is_empty() || is_near {
@@ -289,8 +291,8 @@ impl Kernel<'_> {
         self.tally.took += begin.elapsed();
     }
 
-    /// Of those that need swap no more than it has room for: a page without becomes active in the kernel's lists. (The story: without
-    /// swap no page of a file left either.)
+    /// Drops from `leaving` the pages that need swap beyond what is free: the kernel makes a page that finds no swap
+    /// active. Pages that need none stay in `leaving`. (The story: without swap no page of a file left either.)
     fn bound_by_swap(&mut self, leaving: &mut Vec<Leaving>, outcome: &mut [PageOut]) {
         let free = self.proc.swap_free_pages().unwrap_or(0);
         let mut free = usize::try_from(free).unwrap_or(usize::MAX);
@@ -328,9 +330,11 @@ impl Kernel<'_> {
         self.tally.took += begin.elapsed();
     }
 
-    /// Asks the tables what has left, and the kernel why the rest has not. A page of a file that is to be written first has no entry any more and stays,
-    /// as may one of shared memory: the engine has nothing more to ask for, and people are told that it is busy. (The stories: 32 MiB of a file that a
-    /// program had written by its mapping were told as out, and all of it was in memory; told to the engine as busy, they ended its reclaim by age.)
+    /// Reads the entries again: a page without one has left; of the others the kernel is asked why they stay. A dirty
+    /// page of a file, or of shared memory, may be unmapped and stay in the page cache: the engine forgets it
+    /// ([`PageOut::Gone`]), and people are told that it is busy. (The stories: 32 MiB of a file that a program had
+    /// written by its mapping were told as out, and all of it was in memory; told to the engine as busy, they ended its
+    /// reclaim by age.)
     fn verify(
         &mut self,
         (memcg, owner): (MemcgId, Owner),
@@ -348,7 +352,7 @@ impl Kernel<'_> {
             if let (true, Some(id)) = (is_unmapped, self.homes.ids(memcg).id_of(owner, page.0)) {
                 self.tally.note_unmapped(memcg, id);
             }
-            let told = entry.map_or(Some(PageOut::Gone), told_by);
+            let told = entry.map_or(Some(PageOut::Gone), outcome_of);
             let what = match (told, entry) {
                 _ if is_unmapped => PageOut::Gone,
                 (Some(what), _) => what,
@@ -402,7 +406,7 @@ impl Kernel<'_> {
     }
 }
 
-impl Memory for Kernel<'_> {
+impl Memory for HostMemory<'_> {
     /// Which pages were accessed since the last look. Bits stay as they are, for the next look tells ages by them; who has no
     /// ages may get a second chance.
     fn walk(&mut self, memcg: MemcgId, lruvec: &mut Lruvec) {
@@ -504,7 +508,7 @@ impl Memory for Kernel<'_> {
 }
 
 /// What an entry says of a page that was advised to leave: none if the kernel is to be asked why it has not.
-fn told_by(entry: Entry) -> Option<PageOut> {
+fn outcome_of(entry: Entry) -> Option<PageOut> {
     match entry.kind() {
         EntryKind::Empty | EntryKind::Swapped => Some(PageOut::Stored),
         // It is on its way to another frame, or a marker took its place: that is not our work. (The story: what compaction moved
@@ -537,10 +541,10 @@ mod tests {
     #[test]
     fn a_page_that_is_being_moved_has_not_left() {
         let migrating = Entry(30 << 59 | 0x3e00);
-        assert_eq!(told_by(migrating), Some(PageOut::Busy));
-        assert_eq!(told_by(Entry(1 << 9 | 1 << 10)), Some(PageOut::Stored));
-        assert_eq!(told_by(Entry(0)), Some(PageOut::Stored));
-        assert_eq!(told_by(Entry::IN_USE), Some(PageOut::Referenced));
-        assert_eq!(told_by(Entry(1)), None);
+        assert_eq!(outcome_of(migrating), Some(PageOut::Busy));
+        assert_eq!(outcome_of(Entry(1 << 9 | 1 << 10)), Some(PageOut::Stored));
+        assert_eq!(outcome_of(Entry(0)), Some(PageOut::Stored));
+        assert_eq!(outcome_of(Entry::IN_USE), Some(PageOut::Referenced));
+        assert_eq!(outcome_of(Entry(1)), None);
     }
 }
