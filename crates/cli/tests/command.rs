@@ -338,3 +338,16 @@ fn experiments_are_listed() {
         "{listed}"
     );
 }
+
+/// (The story: a name that was completed once too often replaced the experiment by its page.)
+#[test]
+fn a_page_does_not_take_the_place_of_its_experiment() {
+    let dir = Dir::new("page-of-itself");
+    let file = dir.path("x.toml");
+    let text = "[run]\nduration = \"1s\"\n[[tenant]]\nname = \"a\"\nwork = [{ pattern = \"zipf\", exponent = 0.9, size = \"1M\", rate = 10 }]\n";
+    std::fs::write(&file, text).expect("written");
+    let (code, told) = failure(&["sim", &file, "--html", &file]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("the experiment reads that"), "{told}");
+    assert_eq!(std::fs::read_to_string(&file).expect("there"), text);
+}

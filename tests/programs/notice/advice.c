@@ -89,6 +89,9 @@ void scenario_freed_by_child(void)
     pid_t pid = child();
     if (pid == 0) {
         tell("child: MADV_FREE", madvise(at, PAGES / 2 * PAGE, MADV_FREE));
+        /* Who asks about a page before it is marked, and takes it when this one has ended, loses it (docs/known-gaps.md):
+         * seen once, of the last page. */
+        sleep_us(100000);
         _exit(0);
     }
     reap(pid);

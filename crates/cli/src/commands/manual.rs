@@ -72,8 +72,12 @@ fn unknown(at: &Command, words: &[String]) -> Failure {
     )
 }
 
-/// Writes all pages to a directory that is there.
+/// Writes all pages to a directory, which is made if it is not there.
 fn write(all: &Command, folder: &Path) -> Result<u8, Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let what = format!("cannot make {}: {error}", folder.display());
+        Failure::new(what, "give a directory that you may write to")
+    })?;
     for sub in below(all) {
         write(sub, folder)?;
     }
@@ -81,7 +85,7 @@ fn write(all: &Command, folder: &Path) -> Result<u8, Failure> {
     std::fs::write(&file, roff::page(all)?).map_err(|error| {
         Failure::new(
             format!("cannot write {}: {error}", file.display()),
-            "give a directory that is there, and that you may write to",
+            "give a directory that you may write to",
         )
     })?;
     Ok(0)

@@ -68,7 +68,7 @@ pub(crate) fn text_of(
 }
 
 /// Whether two paths lead to one regular file. (The story: a name that was completed once too often emptied a recording.)
-fn is_same(one: &Path, other: &Path) -> bool {
+pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     let file = |path: &Path| {
         let there = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
         Some((there.dev(), there.ino()))

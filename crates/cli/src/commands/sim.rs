@@ -13,6 +13,7 @@ use crate::args::Sim;
 use crate::failure::Failure;
 use crate::view::text::{json_lines, plain};
 
+use super::mrc::is_same;
 use super::page::Page;
 
 /// Thousandths of the work.
@@ -73,7 +74,7 @@ fn job(args: &Sim) -> Result<Job, Failure> {
 /// Runs it, and writes what was asked for beside what is printed.
 fn run(args: &Sim, job: &Job, told: &mut dyn FnMut(f64)) -> Result<Simulated, Failure> {
     // Before the work, not after it, for what cannot be written.
-    let places = Places::open(args)?;
+    let places = Places::open(args, job)?;
     let (heading, outcome) = job.run(told);
     places.write(&heading, &outcome, args.timings)?;
     Ok(Simulated { heading, outcome })
@@ -150,6 +151,25 @@ fn unmet(outcome: &Outcome) -> Option<Failure> {
     })
 }
 
+/// Refuses a page in the place of what the experiment reads. (The story: a name that was completed once too often emptied a recording.)
+fn refuse_what_is_read(page: &Path, args: &Sim, job: &Job) -> Result<(), Failure> {
+    let Job::File { plans, .. } = job else {
+        return Ok(());
+    };
+    let file = args.what.as_deref().map(Path::new);
+    let mut read = file.into_iter().chain(plans.recordings());
+    match read.find(|read| is_same(page, read)) {
+        Some(read) => Err(Failure::new(
+            format!(
+                "cannot write the page to {}: the experiment reads that",
+                read.display()
+            ),
+            "give another file with --html",
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Where results are written.
 struct Places<'a> {
     args: &'a Sim,
@@ -158,7 +178,10 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     /// Makes the directories, and opens the page: one that is there stays until the new one is whole.
-    fn open(args: &'a Sim) -> Result<Self, Failure> {
+    fn open(args: &'a Sim, job: &Job) -> Result<Self, Failure> {
+        if let Some(page) = &args.html {
+            refuse_what_is_read(page, args, job)?;
+        }
         for dir in [&args.out, &args.csv, &args.parquet].into_iter().flatten() {
             fs::create_dir_all(dir).map_err(|error| cannot(dir, &error))?;
         }

@@ -57,7 +57,11 @@ fn ago(ms: u64) -> String {
 fn sizes(report: &Report, sheet: &mut Sheet) {
     let says = report.kernel_says;
     let resident = Bytes(report.resident_bytes);
-    let mut text = format!("{resident}, peak {}", Bytes(report.resident_peak_bytes));
+    let mut text = resident.to_string();
+    // A group's is of all that it was charged, page cache and all. (The story: "resident 1.7 MiB, peak 63.3 MiB" of who had written a file.)
+    if report.charged_bytes.is_none() {
+        text += &format!(", peak {}", Bytes(report.resident_peak_bytes));
+    }
     if let Some(pss) = says.pss_bytes {
         text += &format!(
             " (kernel: {}, by Pss{})",
@@ -99,7 +103,8 @@ fn sizes(report: &Report, sheet: &mut Sheet) {
 
 /// What the control group is charged, and what of it no process maps.
 fn charged(report: &Report) -> Option<String> {
-    let mut text = Bytes(report.charged_bytes?).to_string();
+    let (now, peak) = (report.charged_bytes?, report.resident_peak_bytes);
+    let mut text = format!("{}, peak {}", Bytes(now), Bytes(peak));
     let parts = [
         ("page cache that nobody maps", report.unmapped_cache_bytes),
         ("kernel memory", report.kernel_bytes),

@@ -59,8 +59,10 @@ impl Books {
                 self.forget(id, unseen);
             }
         }
+        // By the age that they had when they could have been put out: at the round before. (The story: what each look found in use had been "1s untouched".)
+        let before = self.time.before_ms();
         for (cohort, pages) in self.again.all() {
-            let age = self.time.now_ms() - self.time.time_ms(cohort);
+            let age = before.saturating_sub(self.time.time_ms(cohort));
             self.reaccessed.add(age, pages);
         }
         let (tallies, owners) = (&self.tallies, &mut self.owners);

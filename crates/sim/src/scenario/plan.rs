@@ -41,6 +41,15 @@ pub struct Plans {
     pub runs: Vec<Plan>,
 }
 
+impl Plans {
+    /// The recordings that are replayed.
+    pub fn recordings(&self) -> impl Iterator<Item = &Path> {
+        let tenants = self.runs.iter().flat_map(|plan| &plan.file.tenant);
+        let works = tenants.flat_map(|tenant| &tenant.get_ref().work);
+        works.filter_map(|work| Some(work.get_ref().recorded.as_ref()?.file()))
+    }
+}
+
 /// Reads `text`, called `name`; `set` are assignments `key=value` that replace what it says.
 ///
 /// # Errors

@@ -29,6 +29,9 @@ pub struct Recorded {
     accesses: Vec<u32>,
     unmapped: Vec<u32>,
     spans: Vec<Span>,
+    /// What a reader should know of it.
+    note: Option<String>,
+    file: PathBuf,
 }
 
 /// How far a replay has come.
@@ -77,10 +80,30 @@ impl Recorded {
             });
         }
         recorded.pages = dense.len();
+        recorded.note = looks.note();
+        file.clone_into(&mut recorded.file);
         match recorded.accesses.is_empty() {
             true => Err(format!("{}: nothing is recorded in it", file.display())),
             false => Ok(recorded),
         }
+    }
+
+    /// What a reader of a replay should know: that it was cut off or is not known in part, and that `duration` milliseconds are less than it has.
+    #[must_use]
+    pub fn notes(&self, duration: u64) -> Vec<String> {
+        let length = self.spans.last().map_or(0, |span| span.until_ms);
+        let is_longer = (length > duration).then(|| {
+            format!(
+                "the first {duration} ms of {length} were replayed, for `duration` is no longer"
+            )
+        });
+        self.note.clone().into_iter().chain(is_longer).collect()
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
     }
 
     /// Different pages.

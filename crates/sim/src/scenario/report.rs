@@ -58,8 +58,29 @@ pub fn outcome(plans: &Plans, courses: &[Course]) -> Outcome {
     }
     Outcome {
         tables,
+        notes: notes(plans),
         ..Outcome::default()
     }
+}
+
+/// What is to be known of recordings that were replayed, each once.
+fn notes(plans: &Plans) -> Vec<String> {
+    let mut all = std::collections::BTreeSet::new();
+    for plan in &plans.runs {
+        let works = plan
+            .file
+            .tenant
+            .iter()
+            .flat_map(|tenant| &tenant.get_ref().work);
+        for work in works.map(toml::Spanned::get_ref) {
+            let (Some(name), Some(recorded)) = (&work.file, &work.recorded) else {
+                continue;
+            };
+            let notes = recorded.notes(plan.file.run.duration.0);
+            all.extend(notes.into_iter().map(|note| format!("{name}: {note}")));
+        }
+    }
+    all.into_iter().collect()
 }
 
 fn names(plans: &Plans) -> Vec<String> {

@@ -22,6 +22,12 @@ impl Looks {
         Recording::new(Input::open(file)?).map(Self)
     }
 
+    /// What a reader should know of it, read so far.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        self.0.words()
+    }
+
     /// The next look; none at the end, which is the last whole look where it was cut off.
     ///
     /// # Errors

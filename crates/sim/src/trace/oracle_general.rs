@@ -26,13 +26,19 @@ impl OracleGeneral {
     }
 }
 
+/// More than any trace has, and less than eight bytes of text.
+const REQUESTS_MAX: u64 = 1 << 48;
+
 /// The reference of request number `index`, `None` when it is of size 0.
 #[inline(always)]
 fn parse(record: &[u8; RECORD], index: u64) -> Result<Option<Reference>, Fault> {
     let (time, object) = (word(record, 0), long(record, 4));
     let (size, next) = (word(record, 12), long(record, 16).cast_signed());
     let never = next == -1 || next == i64::MAX;
-    let ahead = u64::try_from(next).is_ok_and(|next| next > index);
+    // Eight letters are a number, too: no trace has so many requests.
+    let is_number = |next: &u64| *next < REQUESTS_MAX;
+    let next_index = u64::try_from(next).ok().filter(is_number);
+    let ahead = next_index.is_some_and(|next| next > index);
     if !never && !ahead {
         return Err(astray(index, next));
     }

@@ -106,7 +106,7 @@ impl Recording {
     }
 
     /// What a reader should know of it, read so far.
-    fn words(&self) -> Option<String> {
+    pub(super) fn words(&self) -> Option<String> {
         let mut notes = Vec::new();
         if self.is_cut {
             notes.push(format!(

@@ -64,7 +64,7 @@ pub(crate) fn server() -> Report {
         wall_ms: 131_000,
         resident_bytes: 1208 * MIB,
         charged_bytes: Some(1500 * MIB),
-        resident_peak_bytes: 1300 * MIB,
+        resident_peak_bytes: 1600 * MIB,
         swapped_bytes: 100 * MIB,
         evicted_pages: 25_600,
         refaulted_pages: 1_234,

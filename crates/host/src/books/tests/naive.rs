@@ -193,7 +193,7 @@ impl Naive {
             {
                 *self
                     .again
-                    .entry(self.times[now] - self.times[before.last])
+                    .entry(self.times[now.saturating_sub(1)] - self.times[before.last])
                     .or_default() += 1;
                 *self.again_now.entry(self.times[before.last]).or_default() += 1;
             }

@@ -150,3 +150,17 @@ fn what_a_recording_does_not_take_is_refused() {
     let error = crate::scenario::parse("x.toml", text, &[]).expect_err("no rate");
     assert!(error.what.contains("missing field `rate`"), "{error}");
 }
+
+/// (The story: the first minute of ten was replayed, less memory sufficed, and nobody was told.)
+#[test]
+fn what_is_not_replayed_or_not_whole_is_told() {
+    let scratch = recording(&[(100, 0..100), (100, 0..10), (90, 0..0)]);
+    let recorded = read(&scratch).expect("sound");
+    assert!(recorded.notes(3000).is_empty());
+    let notes = recorded.notes(1000);
+    assert!(notes[0].contains("first 1000 ms of 3000"), "{notes:?}");
+    let whole = std::fs::read(&scratch.0).expect("it is there");
+    let cut = Scratch::new(&whole[..whole.len() - 3]);
+    let notes = read(&cut).expect("its looks are whole").notes(3000);
+    assert!(notes[0].contains("it has no end"), "{notes:?}");
+}

@@ -292,3 +292,11 @@ fn files_that_cannot_be_opened() {
             .contains("directory")
     );
 }
+
+/// (The story: eight letters are a number that lies ahead, so any text whose length was a multiple of 24 was a trace.)
+#[test]
+fn a_text_is_no_oracle_general() {
+    let text = b"A text of 24 characters.A text of 24 characters.";
+    let told = plain("t.oracleGeneral", text).expect_err("it is a text");
+    assert!(told.to_string().contains("next request"), "{told}");
+}
