@@ -139,6 +139,8 @@ pub struct Manager {
     actions: Vec<String>,
     /// The same, for reports.
     said: SaidLines,
+    /// Pages that went out by the kernel's hand at the wall: before the engine knew of them, and all.
+    by_kernel: [u64; 2],
 }
 
 /// The engine, which knows one tenant.
@@ -220,6 +222,7 @@ impl Manager {
             has_opened: false,
             actions: Vec::new(),
             said: SaidLines::default(),
+            by_kernel: [0; 2],
         };
         manager.begin_waits();
         if manager.wall.is_some() {

@@ -121,7 +121,7 @@ impl Manager {
         stat.push(("current", usage.bytes().0));
         stat.extend(counted.lines());
         if self.wall.is_some() {
-            self.add_what_left_unseen(&mut stat);
+            self.add_what_the_kernel_took(&mut stat);
         }
         // Page cache that nobody maps is not seen: what is told as `file` is mapped.
         let file = engine::Pages(counted.size(LruSize::File));
@@ -130,22 +130,28 @@ impl Manager {
         Ok(stat)
     }
 
-    /// At a wall the kernel takes what came between two looks: the engine never knew of it. What is out has left, and by the direct reclaim of whoever met
-    /// the wall. (The story: of a program that had filled its memory at once 6 pages had left, and 12,000 were in swap.)
-    fn add_what_left_unseen(&self, stat: &mut [(&'static str, u64)]) {
-        let of = |stat: &[(&str, u64)], name| {
+    /// At a wall the kernel takes pages by itself: those that came between two looks the engine never knew, and of the others it knows that they are out, not
+    /// that somebody has taken them. They left by the direct reclaim of whoever met the wall. (The story: of a program that had filled its memory at once
+    /// 6 pages had left, and 12,000 were in swap.)
+    fn add_what_the_kernel_took(&mut self, stat: &mut [(&'static str, u64)]) {
+        let of = |name| {
             let line = stat.iter().find(|(found, _)| *found == name);
             line.map_or(0, |(_, count)| *count)
         };
-        let known = of(stat, "pswpout").saturating_sub(of(stat, "pswpin"));
-        let unseen = self.driver.watch.swapped_pages().0.saturating_sub(known);
+        let (out, back) = (of("pswpout"), of("pswpin"));
+        let now = self.driver.watch.swapped_pages().0;
+        // Counters never fall: what has come back since has left all the same.
+        let [unseen, taken] = &mut self.by_kernel;
+        *unseen = now.saturating_sub(out.saturating_sub(back)).max(*unseen);
+        *taken = (out + *unseen)
+            .saturating_sub(of("pgsteal_anon"))
+            .max(*taken);
         for (name, count) in stat {
-            if matches!(
-                *name,
-                "pswpout" | "pgsteal" | "pgsteal_anon" | "pgsteal_direct"
-            ) {
-                *count += unseen;
-            }
+            *count += match *name {
+                "pswpout" => *unseen,
+                "pgsteal" | "pgsteal_anon" | "pgsteal_direct" => *taken,
+                _ => 0,
+            };
         }
     }
 }
