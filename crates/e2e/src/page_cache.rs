@@ -1,20 +1,42 @@
 //! Files that tenants read: their page cache is charged to whoever reads them first.
 
+use std::fs::File;
+use std::io::Write;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::guard::Run;
 use crate::temp::TempDir;
 use crate::tenants::Tree;
+use crate::wait;
 
 /// What anything here may take beside a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A file of so many MiB that is in nobody's page cache.
+/// A file of so many MiB that is in nobody's page cache. (The story: up to 5 MiB of 64 were under writeback or on their way to a list when they were to be
+/// dropped, and stayed the test's own.)
+///
+/// # Panics
+/// If it cannot be written, or stays in the cache.
 #[must_use]
 pub fn file(folder: &TempDir, mib: usize) -> String {
-    let file = folder.file("data");
-    std::fs::write(&file, vec![7; mib << 20]).expect("there is room");
-    file
+    let name = folder.file("data");
+    let mut file = File::create(&name).expect("a file");
+    file.write_all(&vec![7; mib << 20]).expect("there is room");
+    wait::until("nobody has it in page cache", SOON, || {
+        file.sync_all().expect("it is written");
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("a file");
+        cached(&name) == "0"
+    });
+    name
+}
+
+/// How many pages of a file are in page cache, by fincore(1).
+fn cached(file: &str) -> String {
+    let words = ["--noheadings", "--output", "PAGES", file];
+    let told = Command::new("fincore").args(words).output();
+    let told = told.expect("util-linux is there").stdout;
+    String::from_utf8_lossy(&told).trim().to_owned()
 }
 
 /// Reads it when it is in nobody's cache any more: cache is whose who reads it first.
