@@ -22,7 +22,8 @@ const SOON: Duration = Duration::from_secs(60);
 pub fn file(folder: &TempDir, mib: usize) -> String {
     let name = folder.file("data");
     let mut file = File::create(&name).expect("a file");
-    file.write_all(&vec![7; mib << 20]).expect("there is room");
+    let block = vec![7; 1 << 20];
+    (0..mib).for_each(|_| file.write_all(&block).expect("there is room"));
     wait::until("nobody has it in page cache", SOON, || {
         file.sync_all().expect("it is written");
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("a file");

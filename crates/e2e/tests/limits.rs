@@ -1,7 +1,6 @@
 //! Limits and counts of `pagetide run`, beside the kernel's own figures.
 #![forbid(unsafe_code)]
 
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use e2e::memcg::MemoryGroup;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
-use e2e::{pagetide, programs, wait};
+use e2e::{page_cache, pagetide, programs, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -133,14 +132,7 @@ fn no_hot_page_leaves_for_a_file_that_is_read() {
     let _serial = serial();
     let _swap = Swap::new(512);
     let folder = TempDir::new();
-    let path = folder.file("big");
-    let mut file = std::fs::File::create(&path).expect("a file");
-    let block = vec![7_u8; 1 << 20];
-    for _ in 0..960 {
-        file.write_all(&block).expect("room for 960 MiB");
-    }
-    file.sync_all().expect("it is written");
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("clean cache leaves");
+    let path = page_cache::file(&folder, 960);
     let options = ["--memory-max", "240M", "--age-every", "2s"];
     let (outcome, _) = run(&options, "cached", &["200", "12", path.as_str()]);
     assert!(said(&outcome, "read") >= 960, "{}", outcome.stdout);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use e2e::guard::Run;
+use e2e::page_cache::{self, read_by};
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
@@ -138,8 +139,7 @@ fn who_asks_for_much_page_cache_can_be_interrupted_and_holds_nobody_up() {
     const MUCH: usize = 1024;
     let _serial = serial();
     let folder = TempDir::new();
-    let file = folder.file("data");
-    std::fs::write(&file, vec![7; MUCH << 20]).expect("there is room");
+    let file = page_cache::file(&folder, MUCH);
     let tree = Tree::serve(&["--age-every", "1s"]);
     ["a", "b"].iter().for_each(|name| tree.make(name));
     tree.write("node0/workingset_report/page_age_intervals", "2000");
@@ -152,12 +152,7 @@ fn who_asks_for_much_page_cache_can_be_interrupted_and_holds_nobody_up() {
 
 /// Whether some of so much page cache of `a` is left when who has asked for all of it is interrupted; others are answered meanwhile.
 fn is_cut_short(tree: &Tree, file: &str, much: u64) -> bool {
-    let script = format!(
-        "dd of={file} oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null; cat {file} > /dev/null"
-    );
-    let words = ["sh", "-c", &script].map(str::to_owned);
-    let read = Run::new(tree.inside("a").into_iter().chain(words)).finish(SOON);
-    assert!(read.status.success(), "{}", read.stderr);
+    read_by(tree, "a", file);
     assert!(tree.number("a/memory.current") > much / 8 * 7);
     wait::until("it is old", SOON, || {
         let text = tree.read("a/memory.workingset.page_age");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use e2e::guard::Run;
 use e2e::memcg::MemoryGroup;
+use e2e::page_cache::{file, read_by, reading};
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
 use e2e::tenants::Tree;
@@ -353,14 +354,7 @@ fn what_the_host_is_asked_for_is_no_made_tenants_page_cache() {
     let tree = Tree::serve_host(&host, &["--age-every", "500ms", "--manage-host"]);
     tree.make("db");
     let folder = e2e::temp::TempDir::new();
-    let data = folder.file("data");
-    std::fs::write(&data, vec![7; 48 << 20]).expect("there is room");
-    let script = format!(
-        "dd of={data} oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null; cat {data} > /dev/null"
-    );
-    let words = ["sh", "-c", &script].map(str::to_owned);
-    let read = Run::new(tree.inside("db").into_iter().chain(words)).finish(SOON);
-    assert!(read.status.success(), "{}", read.stderr);
+    read_by(&tree, "db", &file(&folder, 48));
     tree.write("db/memory.low", "64m");
     // With reports, too, by which page cache goes first.
     tree.write("host/memory.workingset.refresh_interval", "N0=500");
@@ -379,11 +373,7 @@ fn what_an_upper_group_is_asked_for_is_not_taken_from_a_wall_below() {
     let upper = host.below();
     let group = upper.below();
     let folder = e2e::temp::TempDir::new();
-    let data = folder.file("data");
-    std::fs::write(&data, vec![7; 48 << 20]).expect("there is room");
-    let script = format!(
-        "dd of={data} oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null; cat {data} > /dev/null; echo ready; sleep 60"
-    );
+    let script = format!("{}; echo ready; sleep 60", reading(&file(&folder, 48)));
     let program = Run::new(["sh", "-c", &script]);
     let managed = group.run(&pagetide::run(&["--memory-max", "200M"], &program));
     let managed = managed.start();

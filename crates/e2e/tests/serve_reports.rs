@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use e2e::guard::{Run, Running};
+use e2e::page_cache::{self, read_by};
 use e2e::programs;
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
@@ -135,8 +136,7 @@ fn page_cache_that_nobody_maps_is_told_and_taken() {
     let _serial = serial();
     let _swap = Swap::new(256);
     let folder = e2e::temp::TempDir::new();
-    let file = folder.file("data");
-    std::fs::write(&file, vec![7; 96 << 20]).expect("there is room");
+    let file = page_cache::file(&folder, 96);
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.write("node0/workingset_report/page_age_intervals", "4000");
     tree.make("a");
@@ -152,13 +152,7 @@ fn page_cache_that_nobody_maps_is_told_and_taken() {
     ];
     let hot = Run::new(tree.inside("a").into_iter().chain(words)).start();
     wait::until("it is filled", SOON, || hot.stderr().contains("ready"));
-    // Cache is whose who reads it first.
-    let drop = format!(
-        "dd of={file} oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null; cat {file} > /dev/null"
-    );
-    let words = ["sh", "-c", &drop].map(str::to_owned);
-    let read = Run::new(tree.inside("a").into_iter().chain(words)).finish(SOON);
-    assert!(read.status.success(), "{}", read.stderr);
+    read_by(&tree, "a", &file);
     let bins = |name: &str| {
         let text = tree.read(&format!("a/memory.workingset.{name}"));
         let words = text.split([' ', '\n']);
