@@ -28,7 +28,10 @@ impl Tenants {
         let Some(tenant) = self.tenants.get(&memcg) else {
             return none;
         };
-        let (Some(max), Ok(used)) = (tenant.due.max.flatten(), tenant.wall.charged()) else {
+        let Some(max) = tenant.due.max.flatten() else {
+            return none;
+        };
+        let Ok(used) = tenant.wall.charged() else {
             return none;
         };
         let (used, max) = (Pages(used / 4096), Pages(max / 4096));
@@ -67,14 +70,19 @@ impl Tenants {
     /// nearer. (The story: of a server that went through 40 MiB each second all that left for a limit of 28 was back before the limit was looked at again.) How many pages less are charged by that.
     pub(super) fn put_at_once(&mut self, memcg: MemcgId) -> Pages {
         self.put_due(memcg);
+        let Some(tenant) = self.tenants.get_mut(&memcg) else {
+            return Pages(0);
+        };
+        let Some(max) = tenant.due.max.flatten() else {
+            return Pages(0);
+        };
+        let Ok(used) = tenant.wall.charged() else {
+            return Pages(0);
+        };
         // What a disk has taken is charged still: that has not come back.
-        let is_slow = self.driver.watch.proc().has_slow_swap();
-        let Some(tenant) = self.tenants.get_mut(&memcg).filter(|_| !is_slow) else {
+        if self.driver.watch.proc().has_slow_swap() {
             return Pages(0);
-        };
-        let (Some(max), Ok(used)) = (tenant.due.max.flatten(), tenant.wall.charged()) else {
-            return Pages(0);
-        };
+        }
         tenant.closing.note(Pages(used / 4096));
         match tenant.closing.room() {
             Some(room) => {
