@@ -397,9 +397,11 @@ fn who_asks_in_the_first_moment_waits_for_the_manager() {
         let is_answered = told.status.success() || told.stderr.contains("could leave");
         assert!(is_answered, "{verb}: {}", told.stderr);
         let name = || std::fs::read_to_string(format!("/proc/{}/comm", running.pid()));
-        wait::until("it is the program", SOON, || {
-            name().is_ok_and(|name| name == "sleep\n")
-        });
+        let is_program = || name().is_ok_and(|name| name == "sleep\n").then_some(());
+        if wait::poll(SOON, is_program).is_none() {
+            let said = (told.stdout, told.stderr);
+            panic!("{verb} said {said:?}; run: {:?}", running.wait(SOON));
+        }
     }
 }
 

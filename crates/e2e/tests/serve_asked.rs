@@ -212,6 +212,29 @@ fn a_root_that_may_not_trace_is_told_nothing() {
             outcome.stderr
         );
     }
+    // Nor by files. (The story: those asked for root's number alone.)
+    let at = |file: &str| tree.at(file).display().to_string();
+    for script in [
+        format!("cat {}", at("a/memory.stat")),
+        format!("cat {}", at("a/memory.workingset.page_age")),
+        format!("echo 8M swappiness=200 > {}", at("a/memory.reclaim")),
+        format!("mkdir {}", at("b")),
+        format!("rmdir {}", at("a")),
+    ] {
+        for inside in [&[][..], &inside] {
+            let argv = less.into_iter().chain(inside.iter().copied());
+            let outcome = Run::new(argv.chain(["sh", "-c", &script])).finish(SOON);
+            assert!(!outcome.status.success(), "{script}");
+            assert_eq!(outcome.stdout, "", "{script}");
+            let why = "Permission denied";
+            assert!(outcome.stderr.contains(why), "{script}: {}", outcome.stderr);
+        }
+        // With all rights it is answered, but that who has processes is not removed.
+        if script.starts_with("cat") {
+            let outcome = Run::new(["sh", "-c", &script]).finish(SOON);
+            assert!(outcome.status.success(), "{script}: {}", outcome.stderr);
+        }
+    }
     assert_eq!(sleeper.status("VmSwap"), 0);
 }
 

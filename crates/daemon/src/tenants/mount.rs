@@ -24,6 +24,7 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{getegid, geteuid};
 
+use super::asker::Owner;
 use super::content::Written;
 use super::desk::{Desk, Tree};
 use super::directory::{self, Entry};
@@ -192,6 +193,7 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         next: AtomicU64::new(1),
         open: Open::default(),
         near: Near::begin(),
+        owner: Owner::of_this_process(),
     };
     let mounted = fuser::spawn_mount(files, at, &config).and_then(|session| {
         let notifier = session.notifier();
@@ -220,6 +222,7 @@ struct Files {
     next: AtomicU64,
     open: Open,
     near: Near,
+    owner: Owner,
 }
 
 /// Its thread has ended, and so has the mount: the owner is to know.
@@ -232,6 +235,10 @@ impl Drop for Files {
 impl Files {
     fn handle(&self) -> FileHandle {
         FileHandle(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn lets(&self, request: &Request) -> bool {
+        self.owner.lets(request.uid(), request.pid())
     }
 }
 
@@ -363,7 +370,18 @@ impl Filesystem for Files {
         });
     }
 
-    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        _: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
+        if !self.lets(request) {
+            return reply.error(fuser::Errno::EACCES);
+        }
         let name = name.to_owned();
         self.desk.leave(move |tree| {
             let made = inode(parent).and_then(|parent| directory::make(tree, parent, &name));
@@ -371,7 +389,10 @@ impl Filesystem for Files {
         });
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        if !self.lets(request) {
+            return reply.error(fuser::Errno::EACCES);
+        }
         let name = name.to_owned();
         self.desk.leave(move |tree| {
             match inode(parent).and_then(|parent| directory::remove(tree, parent, &name)) {
@@ -419,6 +440,9 @@ impl Filesystem for Files {
 
     fn open(&self, request: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let _answering = self.near.question(request.pid());
+        if !self.lets(request) {
+            return reply.error(fuser::Errno::EACCES);
+        }
         // Sizes are not known before a file is read.
         reply.opened(self.handle(), FopenFlags::FOPEN_DIRECT_IO);
     }
