@@ -46,6 +46,40 @@ pub enum Kill {
 /// All of them.
 pub const KILLS: [Kill; 4] = [Kill::Manager, Kill::Walled, Kill::Both, Kill::Start];
 
+/// Of the pre-fork server.
+const WORKERS: u64 = 2;
+
+/// Whose pagetide is killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Program {
+    /// One process.
+    Single,
+    /// A pre-fork server, whose workers do the work.
+    Forked,
+}
+
+/// The kind and the program of a round: every fourth time a kind has a pre-fork server, and so has every fourth round.
+#[must_use]
+pub fn nth(number: usize) -> (Kill, Program) {
+    let at = number % KILLS.len();
+    let is_forked = (number / KILLS.len()) % 4 == at;
+    let program = if is_forked {
+        Program::Forked
+    } else {
+        Program::Single
+    };
+    (KILLS[at], program)
+}
+
+/// Touches a second.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Speed {
+    /// Of the program's own processor time.
+    pub by_cpu: f64,
+    /// Of the clock: what it waits for counts.
+    pub by_clock: f64,
+}
+
 /// For one speed.
 const WINDOW: Duration = Duration::from_millis(300);
 
@@ -57,13 +91,14 @@ struct Round {
 
 impl Round {
     /// Under `pagetide run`, or alone.
-    fn start(options: Option<&[&str]>) -> Round {
+    fn start(program: Program, options: Option<&[&str]>) -> Round {
         let folder = TempDir::new();
-        let words = [
+        let mut words = vec![
             programs::c("checked"),
             MIB.to_string(),
             folder.file("progress"),
         ];
+        words.extend((program == Program::Forked).then(|| WORKERS.to_string()));
         let program = Run::new(words);
         let running = match options {
             Some(options) => pagetide::run(options, &program).start(),
@@ -94,12 +129,16 @@ impl Round {
         came.ok_or_else(|| format!("the program does not work\n{}", self.running.state()))
     }
 
-    /// Touches a second of the program's own processor time, for a while.
-    fn speed(&self, window: Duration) -> f64 {
-        let begin = (self.word(0), self.word(1));
+    /// For a while.
+    fn speed(&self, window: Duration) -> Speed {
+        let (begin, clock) = ((self.word(0), self.word(1)), Instant::now());
         std::thread::sleep(window);
         let cpu = self.word(1).saturating_sub(begin.1);
-        (self.word(0) - begin.0) as f64 / (cpu.max(1) as f64 / 1e9)
+        let touches = (self.word(0) - begin.0) as f64;
+        Speed {
+            by_cpu: touches / (cpu.max(1) as f64 / 1e9),
+            by_clock: touches / clock.elapsed().as_secs_f64(),
+        }
     }
 
     /// Processes of ours beside the program: managers, guards, and who starts them.
@@ -183,23 +222,23 @@ fn limit(wall: &Path) -> Option<u64> {
     (bytes < 1 << 60).then_some(bytes)
 }
 
-/// One round; touches a second of the program's processor time after the kill, if that was measured.
+/// One round; the program's speed after the kill, if that was measured.
 ///
 /// # Errors
 /// What was not as it must be.
-pub fn round(kill: Kill, chance: &mut Chance) -> Result<Option<f64>, String> {
+pub fn round(kill: Kill, program: Program, chance: &mut Chance) -> Result<Option<Speed>, String> {
     match kill {
-        Kill::Start => at_start(chance).map(|()| None),
-        kill => in_the_middle(kill, chance).map(Some),
+        Kill::Start => at_start(program, chance).map(|()| None),
+        kill => in_the_middle(kill, program, chance).map(Some),
     }
 }
 
-/// Touches a second of the program's processor time when it was never managed.
+/// The program's speed when it was never managed.
 ///
 /// # Errors
 /// It does not work.
-pub fn alone() -> Result<f64, String> {
-    let mut round = Round::start(None);
+pub fn alone(program: Program) -> Result<Speed, String> {
+    let mut round = Round::start(program, None);
     round.ready()?;
     std::thread::sleep(Duration::from_millis(100));
     let speed = round.speed(WINDOW);
@@ -208,14 +247,14 @@ pub fn alone() -> Result<f64, String> {
 
 /// Killed before, at or right after the program's own start. Before it, `run` says so and starts nothing;
 /// after it, the program does not notice.
-fn at_start(chance: &mut Chance) -> Result<(), String> {
+fn at_start(program: Program, chance: &mut Chance) -> Result<(), String> {
     let limited = chance.below(2) == 0;
     let options: &[&str] = if limited {
         &["--memory-max", "40M"]
     } else {
         &[]
     };
-    let mut round = Round::start(Some(options));
+    let mut round = Round::start(program, Some(options));
     let instant = Instant::now() + Duration::from_micros(chance.below(150_000));
     while Instant::now() < instant {
         std::hint::spin_loop();
@@ -254,12 +293,12 @@ fn at_start(chance: &mut Chance) -> Result<(), String> {
     round.end()
 }
 
-fn in_the_middle(kill: Kill, chance: &mut Chance) -> Result<f64, String> {
+fn in_the_middle(kill: Kill, program: Program, chance: &mut Chance) -> Result<Speed, String> {
     let mut options = BUSY.to_vec();
     if kill != Kill::Manager {
         options.extend(["--memory-max", "40M"]);
     }
-    let mut round = Round::start(Some(&options));
+    let mut round = Round::start(program, Some(&options));
     round.ready()?;
     let pid = round.pid();
     std::thread::sleep(chance.millis(20, 1200));

@@ -21,6 +21,7 @@ pub mod frames;
 pub mod guard;
 pub mod hostile;
 pub mod kills;
+pub mod leftovers;
 pub mod memcg;
 pub mod notice;
 pub mod paced;

@@ -67,6 +67,14 @@ pub fn report(pid: u32) -> Value {
         .unwrap_or_else(|error| panic!("report {pid}: {error}: {}", outcome.stdout))
 }
 
+/// `pagetide stat PID --json`; none if there is nothing to tell.
+#[must_use]
+pub fn stat(pid: u32) -> Option<Value> {
+    let outcome = command(["stat", &pid.to_string(), "--json"]).finish(PROMPT);
+    let stat: Option<Value> = serde_json::from_str(&outcome.stdout).ok();
+    stat.filter(|_| outcome.status.success())
+}
+
 /// Like [`report`], but `None` while the process is not (yet) managed: nobody's process has a report,
 /// too, of its ages alone, and that one takes ten seconds.
 #[must_use]

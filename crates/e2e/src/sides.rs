@@ -19,6 +19,9 @@ use crate::{pagetide, proc, wait};
 /// Until a manager whose program has ended has written its report.
 const REPORT: Duration = Duration::from_secs(20);
 
+/// Of less, single pages would be percents.
+const LEAST_OUT: u64 = 1 << 20;
+
 /// Who holds the limit, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
@@ -44,6 +47,16 @@ pub struct Measured {
     pub kills: u64,
     /// Our processor time, of the time of the run.
     pub cpu_share: f64,
+}
+
+/// What the kernel has in swap, in percent of what we say is out.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ledger {
+    /// Of what left by our books and did not come back (`stat`: pswpout less pswpin), which know nothing of swap entries but
+    /// where the kernel took a page itself.
+    pub booked: f64,
+    /// Of the report's `swapped_bytes`, which are read from page tables.
+    pub reported: f64,
 }
 
 /// Where one run takes place.
@@ -147,34 +160,39 @@ impl Place {
         wait::poll(REPORT, read).expect("pagetide writes its report")
     }
 
-    /// Of what our report says is out, how much the kernel says is, while nothing runs; none if it is too
-    /// little to tell. The manager must look each second at least. (The story: of PostgreSQL 37% were out by VmSwap,
-    /// which leaves its shared buffers out.)
+    /// Of what our books say is out, and of what our report says is in swap, how much the kernel says is, while nothing
+    /// runs; none if it is too little to tell. The manager must look each second at least. (The story: of PostgreSQL 37%
+    /// were out by VmSwap, which leaves its shared buffers out.)
     #[must_use]
-    pub fn ledger(&self, tree: &[u32]) -> Option<f64> {
+    pub fn ledger(&self, tree: &[u32]) -> Option<Ledger> {
         let program = |pid: &&u32| proc::comm(**pid).is_some_and(|comm| comm != "pagetide");
         let tree: Vec<u32> = tree.iter().filter(program).copied().collect();
         let first = *tree.first()?;
         tree.iter().for_each(|pid| send(*pid, Signal::STOP));
         std::thread::sleep(Duration::from_millis(2500));
         let report = pagetide::try_report(first);
+        let stat = pagetide::stat(first);
         // VmSwap has no shared memory, and smaps tells it of each that maps it: the largest has all.
         let own = |pid: &u32| proc::number(*pid, "VmSwap").unwrap_or(0);
         let shared = |pid: &u32| rollup(&[*pid], "Swap").saturating_sub(own(pid));
         let swapped =
             tree.iter().map(own).sum::<u64>() + tree.iter().map(shared).max().unwrap_or(0);
         tree.iter().for_each(|pid| send(*pid, Signal::CONT));
-        let report = report?;
+        let (report, stat) = (report?, stat?);
         let said = report["swapped_bytes"].as_u64()?;
-        let number = |name: &str| report[name].as_u64().unwrap_or(0);
-        let booked = number("evicted_pages").saturating_sub(number("refaulted_pages")) * 4096;
+        let number = |name: &str| stat[name].as_u64().unwrap_or(0);
+        let booked = number("pswpout").saturating_sub(number("pswpin")) * 4096;
         eprintln!(
-            "  ledger: swapped_bytes {} MiB, evicted - refaulted {} MiB, VmSwap {} MiB",
+            "  ledger: swapped_bytes {} MiB, pswpout - pswpin {} MiB, by the kernel {} MiB",
             said >> 20,
             booked >> 20,
             swapped >> 20
         );
         #[expect(clippy::cast_precision_loss, reason = "a share")]
-        (said > 16 << 20).then(|| swapped as f64 / said as f64)
+        let share = |of: u64| 100.0 * swapped as f64 / of as f64;
+        (booked.min(said) > LEAST_OUT).then(|| Ledger {
+            booked: share(booked),
+            reported: share(said),
+        })
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::guard::{Run, Running};
+use crate::memcg::MemoryGroup;
 use crate::{proc, programs, wait};
 
 /// It fills, or checks, a gigabyte in much less.
@@ -22,7 +23,22 @@ impl Sleeper {
     #[must_use]
     pub fn start(wrap: impl IntoIterator<Item = String>, mib: u64) -> Sleeper {
         let own = [programs::c("sleeper"), mib.to_string()];
-        let running = Run::new(wrap.into_iter().chain(own)).start();
+        Sleeper::filled(&Run::new(wrap.into_iter().chain(own)))
+    }
+
+    /// In a control group: with workers a pre-fork server, each with a part of its own.
+    ///
+    /// # Panics
+    /// As [`Sleeper::start`].
+    #[must_use]
+    pub fn start_in(group: &MemoryGroup, mib: u64, workers: Option<u64>) -> Sleeper {
+        let own = [programs::c("sleeper"), mib.to_string()];
+        let workers = workers.map(|workers| workers.to_string());
+        Sleeper::filled(&group.run(&Run::new(own.into_iter().chain(workers))))
+    }
+
+    fn filled(run: &Run) -> Sleeper {
+        let running = run.start();
         wait::until("it is filled", LIMIT, || running.stdout().contains("ready"));
         Sleeper(running)
     }

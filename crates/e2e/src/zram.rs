@@ -39,6 +39,15 @@ impl Swap {
     /// If there cannot be one: these tests need root and zram.
     #[must_use]
     pub fn new(mib: u64) -> Swap {
+        Swap::compressed_by(mib, None)
+    }
+
+    /// The same, by this compressor.
+    ///
+    /// # Panics
+    /// As [`Swap::new`], and if the kernel has no such compressor.
+    #[must_use]
+    pub fn compressed_by(mib: u64, compressor: Option<&str>) -> Swap {
         dead_tests().into_iter().for_each(drop);
         let number = std::fs::read_to_string(Path::new(CONTROL).join("hot_add"))
             .expect("a zram device can be made");
@@ -46,7 +55,11 @@ impl Swap {
             number: number.trim().to_owned(),
             held: None,
         };
-        let size = format!("/sys/block/zram{}/disksize", swap.number);
+        if let Some(compressor) = compressor {
+            let taken = std::fs::write(swap.file("comp_algorithm"), compressor);
+            taken.unwrap_or_else(|error| panic!("zram has no {compressor}: {error}"));
+        }
+        let size = swap.file("disksize");
         std::fs::write(size, format!("{mib}M")).expect("the size can be set");
         // Whoever manages devices has it for a moment after it was made.
         swap.held = wait::poll(Duration::from_secs(20), || held(&swap.device()));
@@ -69,8 +82,7 @@ impl Swap {
     /// # Panics
     /// If the kernel does not take it.
     pub fn limit(&self, mib: u64) {
-        let file = format!("/sys/block/zram{}/mem_limit", self.number);
-        std::fs::write(file, format!("{mib}M")).expect("a limit can be set");
+        std::fs::write(self.file("mem_limit"), format!("{mib}M")).expect("a limit can be set");
     }
 
     /// One of our own where there is no swap at all.
@@ -80,14 +92,30 @@ impl Swap {
         (areas() == 0).then(|| Swap::new(mib))
     }
 
+    /// A file of its in sysfs.
+    fn file(&self, name: &str) -> String {
+        format!("/sys/block/zram{}/{name}", self.number)
+    }
+
+    /// What it compresses with.
+    ///
+    /// # Panics
+    /// If the kernel does not say.
+    #[must_use]
+    pub fn compressor(&self) -> String {
+        let text = std::fs::read_to_string(self.file("comp_algorithm")).unwrap_or_default();
+        let mut words = text.split_whitespace();
+        let chosen = words.find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        chosen.expect("zram says which one is chosen").to_owned()
+    }
+
     /// What was ever written to it, in bytes (`stat`'s sectors written): pages that left, be they back or not.
     ///
     /// # Panics
     /// If the kernel does not say.
     #[must_use]
     pub fn written(&self) -> u64 {
-        let file = format!("/sys/block/zram{}/stat", self.number);
-        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let text = std::fs::read_to_string(self.file("stat")).unwrap_or_default();
         let sectors = text.split_whitespace().nth(6).map(str::parse::<u64>);
         sectors.expect("a disk counts writes").expect("a number") * 512
     }
@@ -98,8 +126,7 @@ impl Swap {
     /// If the kernel does not say.
     #[must_use]
     pub fn memory_used(&self) -> u64 {
-        let file = format!("/sys/block/zram{}/mm_stat", self.number);
-        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let text = std::fs::read_to_string(self.file("mm_stat")).unwrap_or_default();
         let used = text.split_whitespace().nth(2).map(str::parse);
         used.expect("zram says what it uses").expect("a number")
     }

@@ -1,23 +1,22 @@
 //! Pagetide killed, a few times each way; `cargo xtask bench kill` does it 200 times and measures.
 #![forbid(unsafe_code)]
 
-use e2e::kills::{KILLS, round};
+use e2e::kills::{KILLS, nth, round};
 use e2e::temp::serial;
 use e2e::wait::Chance;
 use e2e::zram::Swap;
 
-const TIMES: u32 = 2;
+const TIMES: usize = 2;
 
 #[test]
 fn a_program_does_not_notice_that_its_manager_is_killed() {
     let _serial = serial();
     let _swap = Swap::new(256);
     let mut chance = Chance::from_env("kill");
-    for number in 0..TIMES {
-        for kill in KILLS {
-            if let Err(why) = round(kill, &mut chance) {
-                panic!("{kill:?}, number {number}: {why}");
-            }
+    for number in 0..TIMES * KILLS.len() {
+        let (kill, program) = nth(number);
+        if let Err(why) = round(kill, program, &mut chance) {
+            panic!("{kill:?}, {program:?}, number {number}: {why}");
         }
     }
 }
