@@ -7,7 +7,7 @@
 //! `nobody_is_killed_while_swap_is_free`: 18 kills of 18 without this, none with it).
 //!
 //! Invariant: one thread serves all groups and does nothing but that; it wakes when the kernel has scanned 512 pages of
-//! one (version 1: `memory.pressure_level`) or has met its limit (version 2: `memory.events`), and never sooner than
+//! one (version 1: `memory.pressure_level`), or its usage has come to its limit ([`BELOW`]; version 2: `memory.events`), and never sooner than
 //! [`APART`] after it last did, and goes on for [`LINGER`]. A limit that is being lowered is not watched (`limits.rs` says why). Who cannot
 //! be watched is as it was: nothing here fails. The table's lock is the last in order, and no file is read under it.
 
@@ -37,6 +37,10 @@ const APART_MOST: Duration = Duration::from_millis(8);
 /// After a signal a group's counters are summed so long without another. (The kernel signals each 512 pages that it has scanned, and a small group's
 /// inactive list has fewer: redis in 26 MiB was killed.)
 const LINGER: Duration = Duration::from_millis(100);
+/// Version 1 signals where usage passes so far below the limit, bytes, either way: who reclaims goes up and down by 32 pages there. That comes from whoever
+/// is charged; the kernel's signal of pressure is a worker's, which waits for its turn among all others. (The story: beside builds a program was killed six times of
+/// six with its swap free, and no thread of ours had been late.)
+const BELOW: [u64; 3] = [32 << 10, 64 << 10, 96 << 10];
 
 /// A group that is watched, for as long as this lives.
 #[derive(Debug)]
@@ -67,10 +71,10 @@ struct Watched {
 }
 
 impl Fresh {
-    /// Watches the open group from now on; `None` where the kernel does not let us, or has no need of it.
-    pub(super) fn watch(dir: &OwnedFd, version: Version) -> Option<Fresh> {
+    /// Watches the open group, with this hard limit (bytes), from now on; `None` where the kernel does not let us, or has no need of it.
+    pub(super) fn watch(dir: &OwnedFd, version: Version, max: Option<u64>) -> Option<Fresh> {
         let all = Watch::get()?;
-        let watched = Watched::open(dir, version).ok()?;
+        let watched = Watched::open(dir, version, max).ok()?;
         let key = all.insert(Arc::new(watched))?;
         Some(Fresh { all, key })
     }
@@ -83,7 +87,7 @@ impl Drop for Fresh {
 }
 
 impl Watched {
-    fn open(dir: &OwnedFd, version: Version) -> Result<Watched, Errno> {
+    fn open(dir: &OwnedFd, version: Version, max: Option<u64>) -> Result<Watched, Errno> {
         let open = |name: &str| openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let signal = match version {
             Version::V1 => {
@@ -92,6 +96,11 @@ impl Watched {
                 // Ours beside those of groups below it: without "hierarchy" theirs would hide ours.
                 let line = format!("{} {} low,hierarchy", raw(&signal), raw(&level));
                 files::write(dir, "cgroup.event_control", &line)?;
+                let usage = open("memory.usage_in_bytes")?;
+                for place in BELOW.iter().filter_map(|below| max?.checked_sub(*below)) {
+                    let line = format!("{} {} {place}", raw(&signal), raw(&usage));
+                    files::write(dir, "cgroup.event_control", &line)?;
+                }
                 signal
             }
             Version::V2 => open("memory.events")?,

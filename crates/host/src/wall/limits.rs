@@ -253,7 +253,10 @@ impl Wall {
     pub(super) fn keep_fresh(&self, keep: bool) {
         let fresh = &mut *self.0.fresh.lock().unwrap_or_else(PoisonError::into_inner);
         match keep {
-            true if fresh.is_none() => *fresh = Fresh::watch(&self.0.dir, self.version()),
+            true if fresh.is_none() => {
+                let max = self.max().ok().flatten();
+                *fresh = Fresh::watch(&self.0.dir, self.version(), max);
+            }
             true => {}
             false => *fresh = None,
         }
