@@ -17,13 +17,9 @@ busy="--evict-older-than 300ms --every 100ms --age-every 100ms"
 groups_there() { ls -d $groups/*/ 2>/dev/null; }
 before=$(groups_there)
 
-# named WORD: processes of ours that have it in their command line.
-named() {
-    for one in /proc/[0-9]*; do
-        cat $one/cmdline 2>/dev/null | tr '\0' ' ' | grep -q "^[^ ]* $1 " && echo ${one#/proc/}
-    done
-}
-none_of_ours() { is "$(named __manager)$(named __guard)" ""; }
+# named manager|guard: processes of ours, found by one look, as a start is over soon. (The brackets leave out who looks.)
+named() { grep -l "[_]_$1" /proc/[0-9]*/cmdline 2>/dev/null | cut -d / -f 3; }
+none_of_ours() { is "$(named manager)$(named guard)" ""; }
 # Touches of `checked`, and whether it has filled its memory.
 touches() { od -A n -t d8 -N 8 progress | tr -d ' '; }
 filled() { is "$(od -A n -t d8 -j 16 -N 8 progress | tr -d ' ')" 1; }
@@ -55,13 +51,13 @@ pause() { chance 15; usleep $((picked * 100000)); }
 
 # The manager alone, without a limit; no guard is there.
 manager() {
-    started $busy && pause && kill -9 $(named __manager) && goes_on && next && ended
+    started $busy && pause && kill -9 $(named manager) && goes_on && next && ended
 }
 # The manager: its guard lifts the limit.
 walled() {
     started $busy --memory-max 10M || return 1
     wall=$(wall_of)
-    is "$(cat $wall/memory.max)" 10485760 && pause && kill -9 $(named __manager) && wait_for 20 lifted && goes_on && next && ended && wait_for 20 unwalled
+    is "$(cat $wall/memory.max)" 10485760 && pause && kill -9 $(named manager) && wait_for 20 lifted && goes_on && next && ended && wait_for 20 unwalled
 }
 lifted() { is "$(cat $wall/memory.max)" max; }
 # A start with a limit takes away what a killed manager left.
@@ -71,7 +67,7 @@ both() {
     started $busy --memory-max 10M || return 1
     wall=$(wall_of)
     pause
-    kill -9 $(named __guard) && sleep 0.2 && kill -9 $(named __manager) && sleep 1 && is "$(cat $wall/memory.max)" 10485760 && goes_on &&
+    kill -9 $(named guard) && sleep 0.2 && kill -9 $(named manager) && sleep 1 && is "$(cat $wall/memory.max)" 10485760 && goes_on &&
         pagetide run --memory-max 64M -- true && lifted && next && ended && wait_for 20 unwalled
 }
 # All that is ours as it starts: the program has not begun, and that is said, or does not notice.
@@ -83,11 +79,11 @@ start() {
     usleep $((picked * 30000))
     killed=
     for try in $(seq 100); do
-        ours="$(named __guard) $(named __manager)"
+        ours="$(named guard) $(named manager)"
         [ "$ours" != " " ] && kill -9 $ours 2>/dev/null && killed=1
         [ -n "$killed" ] && [ "$ours" = " " ] && break
         kill -0 $pid 2>/dev/null || break
-        usleep 20000
+        usleep 10000
     done
     [ -n "$killed" ] || { echo "nobody was killed"; return 1; }
     wait_for 30 begun_or_ended
@@ -108,7 +104,7 @@ forks() {
     pid=$!
     pause
     sleep 1
-    kill -9 $(named __manager) && { wait $pid; is $? 0; } && same forks.alone forks.out && is "$(cat forks.err)" "" && wait_for 20 none_of_ours &&
+    kill -9 $(named manager) && { wait $pid; is $? 0; } && same forks.alone forks.out && is "$(cat forks.err)" "" && wait_for 20 none_of_ours &&
         pagetide run --memory-max 64M -- true
 }
 
@@ -118,7 +114,7 @@ for round in $(seq $ROUNDS); do
         test_that ${kind}_$round $kind
     done
     test_that forks_$round forks "$([ $((round % 2)) = 0 ] && echo --memory-max 14M)"
-    kill -9 $(named __guard) $(named __manager) $(pidof checked forkserver) 2>/dev/null
+    kill -9 $(named guard) $(named manager) $(pidof checked forkserver) 2>/dev/null
 done
 echo "pswpout $(($(out) - begin)) in $((ROUNDS * 5)) rounds; killed as it started: begun $(grep -c begun starts), not begun and said so $(grep -c refused starts)"
 test_that pages_left at_least pswpout $(($(out) - begin)) $((ROUNDS * 5 * 1000))
