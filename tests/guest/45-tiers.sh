@@ -34,11 +34,28 @@ test_that a_mounted_disk_is_refused refused pagetide swap on --size 128M --backi
 umount /tmp/mounted
 dd if=/dev/zero of=/dev/zram$disk bs=65536 count=1024 2>/dev/null
 
-## The tier is made.
+## The tier is made. The story: until Linux 6.15 each processor keeps up to 64 places of the swap that it took some from last, and gives those
+## first: the one page by which pagetide found out which places are the tier's went elsewhere, and nothing could be written back.
+spare() {
+    : >spare$1.out
+    taskset -c $1 mem anon 4 >spare$1.out 2>&1 &
+    echo $! >spare$1.pid
+    wait_for 60 grep -q ^ready spare$1.out
+}
+# Of zram0 as long as there is nothing else; not a multiple of 64.
+some_leave() { for cpu in 0 1; do taskset -c $cpu pagetide reclaim $(cat spare$cpu.pid) 900K || return 1; done; }
+spare 0
+spare 1
+test_that places_of_other_swap_are_kept some_leave
 on() { pagetide swap on --size 128M --backing /dev/zram$disk; }
 test_that it_is_made on
 device=$(awk '$5 == 100 { sub("/dev/", "", $1); print $1 }' /proc/swaps)
 [ -n "$device" ] || exit 0
+finds() { for cpu in 0 1; do taskset -c $cpu pagetide run --write-back-older-than 1m -- true || return 1; done; }
+test_that its_places_are_found finds
+# The rest of what was kept is used up: below all of a tenant's pages are counted on.
+test_that no_places_of_other_swap_are_kept some_leave
+kill -9 $(cat spare0.pid) $(cat spare1.pid)
 backed() { is "$(cat /sys/block/$device/backing_dev)" /dev/zram$disk; }
 test_that the_disk_is_behind_it backed
 # held, read or written: pages, by the kernel.

@@ -49,7 +49,7 @@ figure misses that is not known to (docs/fidelity.md); `oracle list` names the w
   -k 6.12|6.1         the kernel (6.12; suite: both)
   -m MIB              memory (1024)
   -c CPUS             processors (2)
-  -t SECONDS          time for one boot and all that runs in it (300; suite: 900; oracle: 3600)
+  -t SECONDS          time for one boot and all that runs in it (300; suite: 75 more for each script; oracle: 3600)
   -z MIB              size of a swap on zram, 0 for none (0; suite, oracle: 256)
   -n NODES            memory nodes, which memory and processors are dealt out to (1; suite: as each script says)
   -a ARGUMENTS        further arguments for the kernel, such as no5lvl

@@ -130,20 +130,23 @@ pub(super) fn c_programs(sources: &Path) -> Result<Vec<GuestFile>, String> {
     Ok(built)
 }
 
-/// What the end-to-end tests try on programs, each a folder of sources.
-pub(super) fn c_folders() -> Result<Vec<GuestFile>, String> {
+/// Programs of the end-to-end tests, each a folder of sources or one.
+pub(super) fn shared_programs(wanted: &BTreeSet<String>) -> Result<Vec<GuestFile>, String> {
     let mut built = Vec::new();
-    for name in ["notice", "hostile"] {
+    for name in wanted {
         let sources = root().join("tests/programs").join(name);
+        let files: Vec<PathBuf> = match sources.is_dir() {
+            true => (names(&sources, ".c")?.into_iter())
+                .map(|one| sources.join(one + ".c"))
+                .collect(),
+            false => vec![sources.with_extension("c")],
+        };
         let program = programs()?.join(name);
-        let files = names(&sources, ".c")?
-            .into_iter()
-            .map(|one| sources.join(one + ".c"));
         let mut args: Vec<std::ffi::OsString> = ["-O2", "-static", "-pthread", "-o"]
             .map(Into::into)
             .to_vec();
         args.push(program.clone().into());
-        args.extend(files.map(Into::into));
+        args.extend(files.into_iter().map(Into::into));
         args.push("-lm".into());
         output("cc", &args, &root(), COMPILE_LIMIT)?;
         built.push(GuestFile::read(&program, &format!("files/{name}"))?);

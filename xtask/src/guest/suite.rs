@@ -1,6 +1,7 @@
 //! `cargo xtask guest suite`: the scripts of tests/guest, in one boot of each kernel and number of memory
 //! nodes. A script prints `ok NAME` or `FAILED NAME: why` for each of its tests, and ends with status 0; one
-//! that needs several nodes says so in a line `# nodes: N`. What scripts share is in the file `lib` beside them.
+//! that needs several nodes says so in a line `# nodes: N`, one that needs programs of tests/programs in a line
+//! `# programs: NAME...`. What scripts share is in the file `lib` beside them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,10 +15,14 @@ use super::{Machine, build, real, runner};
 use crate::summary::Counts;
 use crate::{needs, root};
 
-const LIMIT: Duration = Duration::from_secs(900);
+/// For a boot, and for each script in it: a script that hangs is ended by the runner long before.
+const BOOT_LIMIT: Duration = Duration::from_secs(300);
+const EACH_LIMIT: Duration = Duration::from_secs(75);
 const ZRAM_MIB: u32 = 256;
 /// Begins the line of a script that says how many nodes it needs.
 const NODES: &str = "# nodes:";
+/// Begins the line of a script that names programs of the end-to-end tests.
+const PROGRAMS: &str = "# programs:";
 /// What the scripts share.
 const LIBRARY: &str = "lib";
 
@@ -33,7 +38,9 @@ pub(super) fn run(options: &Options) -> Result<Counts, String> {
             continue;
         }
         for (nodes, names) in &boots {
-            let mut machine = options.machine(kernel, LIMIT, ZRAM_MIB);
+            let scripts = u32::try_from(names.len()).unwrap_or(u32::MAX);
+            let limit = BOOT_LIMIT.saturating_add(EACH_LIMIT.saturating_mul(scripts));
+            let mut machine = options.machine(kernel, limit, ZRAM_MIB);
             machine.nodes = *nodes;
             counts.add(one_boot(&machine, names, files.clone())?);
         }
@@ -56,12 +63,32 @@ fn boots(names: &[String], files: &[GuestFile], given: Option<u32>) -> BTreeMap<
     boots
 }
 
+/// What a script says behind this.
+fn said(script: &[u8], begin: &str) -> Option<String> {
+    let text = String::from_utf8_lossy(script);
+    let rest = text.lines().find_map(|line| line.strip_prefix(begin))?;
+    Some(rest.trim().to_owned())
+}
+
 /// How many memory nodes a script says that it needs.
 fn nodes_of(script: &[u8]) -> u32 {
-    let text = String::from_utf8_lossy(script);
-    let said = text.lines().find_map(|line| line.strip_prefix(NODES));
-    said.and_then(|number| number.trim().parse().ok())
+    said(script, NODES)
+        .and_then(|number| number.parse().ok())
         .unwrap_or(1)
+}
+
+/// The programs of the end-to-end tests that scripts say they need, each once.
+fn programs_of(scripts: &[GuestFile]) -> BTreeSet<String> {
+    let said = scripts
+        .iter()
+        .filter_map(|file| said(&file.bytes, PROGRAMS));
+    said.flat_map(|names| {
+        names
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    })
+    .collect()
 }
 
 /// The names of the scripts, checked; with their ending, as people name files.
@@ -85,8 +112,6 @@ fn scripts(wanted: &[String]) -> Result<Vec<String>, String> {
     Ok(names.into_iter().map(|name| name + ".sh").collect())
 }
 
-/// The script that needs what [`build::c_folders`] makes.
-const PROGRAMS: &str = "46-notice";
 /// The script that needs what is in [`real`].
 const REAL: &str = "49-programs";
 
@@ -98,19 +123,18 @@ fn stem(name: &str) -> String {
 fn files(names: &[String], options: &Options) -> Result<Vec<GuestFile>, String> {
     let folder = root().join("tests/guest");
     let mut files = vec![runner::program()];
-    files.extend(build::programs_of_tests()?);
-    files.extend(build::c_programs(&folder)?);
-    if names.iter().any(|name| stem(name) == PROGRAMS) {
-        files.extend(build::c_folders()?);
-    }
-    if names.iter().any(|name| stem(name) == REAL) {
-        files.extend(real::files()?);
-    }
-    files.extend(options.files()?);
     for name in names.iter().map(String::as_str).chain([LIBRARY]) {
         let path = format!("{}/{name}", runner::FOLDER);
         files.push(GuestFile::read(&folder.join(name), &path)?);
     }
+    let programs = programs_of(&files);
+    files.extend(build::programs_of_tests()?);
+    files.extend(build::c_programs(&folder)?);
+    files.extend(build::shared_programs(&programs)?);
+    if names.iter().any(|name| stem(name) == REAL) {
+        files.extend(real::files()?);
+    }
+    files.extend(options.files()?);
     // The C library is one for all.
     let mut places = BTreeSet::new();
     files.retain(|file| places.insert(file.path.clone()));
@@ -172,5 +196,17 @@ mod tests {
         };
         assert_eq!(of(None), [(1, "a.shc.sh".into()), (2, "b.sh".into())]);
         assert_eq!(of(Some(4)), [(4, "a.shb.shc.sh".into())]);
+    }
+
+    #[test]
+    fn a_program_that_two_scripts_need_is_built_once() {
+        let texts = [
+            "#!/bin/sh\n# programs: notice hostile\n",
+            "#!/bin/sh\n",
+            "# programs: checked notice\n",
+        ];
+        let files = texts.map(|text| GuestFile::text("a", text));
+        let named = programs_of(&files).into_iter().collect::<Vec<_>>();
+        assert_eq!(named, ["checked", "hostile", "notice"]);
     }
 }

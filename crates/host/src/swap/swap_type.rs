@@ -1,7 +1,7 @@
 //! Which of the kernel's numbers of swap areas a zram has: pagemap tells numbers, `/proc/swaps` tells names, and nothing tells both.
 //!
-//! Invariant: a number is shown, never guessed. Where one area is all there is, every place is in it; where there are several, a page
-//! of our own memory with a token goes to swap, and the token is read at that place of the device.
+//! Invariant: a number is shown, never guessed. Where one area is all there is, every place is in it; where there are several, pages
+//! of our own memory with a token each go to swap, until one is read at its place of the device.
 
 use std::fs::File;
 use std::io;
@@ -18,36 +18,53 @@ use super::slot::{Slot, slots};
 const PAGE: usize = 4096;
 /// A page that was just written may be on no list yet.
 const TRIES: usize = 5;
+/// Until Linux 6.15 a processor keeps up to 64 places of the area that it took some from last, and gives those first, whatever others'
+/// priority is. So many pages go there from one that we run on, and from one that we are moved to.
+const PAGES: usize = 2 * 64 + 1;
 
-/// The number of the area that is `device`; none if our page went elsewhere.
+/// The number of the area that is `device`; none if our pages went elsewhere.
 pub(super) fn number_of(places: &Places, device: &Path) -> io::Result<Option<u8>> {
-    let mut token = String::new();
+    let mut token = Vec::new();
     while token.len() < PAGE {
-        token += &std::fs::read_to_string(places.proc.join("sys/kernel/random/uuid"))?;
+        token.extend(std::fs::read(places.proc.join("sys/kernel/random/uuid"))?);
     }
-    let token = &token.as_bytes()[..PAGE];
-    let mut own = vec![0; 2 * PAGE];
-    let start = to_page(&own);
-    own[start..start + PAGE].copy_from_slice(token);
-    // Whoever serves has locked all of its memory, so that it is no victim of its own: in the guest nothing left (EINVAL).
-    pagetables::unlock(&mut own[start..start + PAGE])
-        .map_err(|error| at("unlocking a page of our own", &error))?;
-    let Some(slot) = put_out(own.as_ptr().addr() as u64 + start as u64)? else {
-        return Ok(None);
-    };
+    token.truncate(PAGE);
     let device = File::open(device).map_err(|error| at("opening it", &error))?;
-    // The page cache may have an older page of that place. Where it keeps that, the token is not found, and nothing is guessed.
-    let _ = fadvise(&device, 0, None, Advice::DontNeed);
-    let mut page = vec![0; PAGE];
-    let is_there = match device.read_exact_at(&mut page, slot.offset * PAGE as u64) {
-        Ok(()) => page == token,
-        // It is smaller than the area that our page went to.
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
-        Err(error) => return Err(at("reading it", &error)),
-    };
-    // Touched now and not before: its place was its own until here.
+    let mut own = vec![0; (PAGES + 1) * PAGE];
+    let start = to_page(&own);
+    // Whoever serves has locked all of its memory, so that it is no victim of its own: in the guest nothing left (EINVAL).
+    pagetables::unlock(&mut own[start..start + PAGES * PAGE])
+        .map_err(|error| at("unlocking pages of our own", &error))?;
+    let mut found = None;
+    for number in 0..PAGES {
+        // Each page has words of its own: what is found is of this one.
+        token[..8].copy_from_slice(&(number as u64).to_ne_bytes());
+        let begin = start + number * PAGE;
+        own[begin..begin + PAGE].copy_from_slice(&token);
+        let Some(slot) = put_out(own.as_ptr().addr() as u64 + begin as u64)? else {
+            break;
+        };
+        if is_at(&device, slot.offset, &token)? {
+            found = Some(slot.area);
+            break;
+        }
+    }
+    // Touched now and not before: their places were their own until here.
     std::hint::black_box(&own);
-    Ok(is_there.then_some(slot.area))
+    Ok(found)
+}
+
+/// Whether these bytes are at that place of the device.
+fn is_at(device: &File, place: u64, token: &[u8]) -> io::Result<bool> {
+    // The page cache may have an older page of that place. Where it keeps that, the token is not found, and nothing is guessed.
+    let _ = fadvise(device, 0, None, Advice::DontNeed);
+    let mut page = vec![0; PAGE];
+    match device.read_exact_at(&mut page, place * PAGE as u64) {
+        Ok(()) => Ok(page == token),
+        // It is smaller than the area that our page went to.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(at("reading it", &error)),
+    }
 }
 
 /// Puts our page at this address out; where it went, if it did. As long as nobody touches it, it stays there.
