@@ -29,11 +29,11 @@ fn open_files(tree: &Tree) -> usize {
     open.expect("it runs").count()
 }
 
-/// What it says is of what it does, not of everybody who has gone; and it complains of nothing.
-fn says_little(tree: &Tree) {
+/// What it says is of what it was asked for, a line at most each, and how it began; not of everybody who has gone. It complains of nothing.
+fn says_little(tree: &Tree, asked: usize) {
     let (said, complained) = (tree.said(), tree.complained());
     assert!(complained.is_empty(), "{complained}");
-    assert!(said.lines().count() <= 10, "{said}");
+    assert!(said.lines().count() <= asked + 5, "{said}");
 }
 
 fn pids(tree: &Tree, tenant: &str) -> Vec<u32> {
@@ -267,5 +267,5 @@ fn who_ends_at_any_moment_leaves_nothing() {
     wait::until("nothing of them is told", SOON, || {
         tree.line("memory.stat", "anon") < MIB
     });
-    says_little(&tree);
+    says_little(&tree, 30);
 }

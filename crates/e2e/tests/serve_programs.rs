@@ -142,20 +142,22 @@ fn a_pre_fork_server() {
 struct Stopped<'a>(&'a Tree, &'a str);
 
 impl<'a> Stopped<'a> {
-    /// When it has so much memory; whoever is forked meanwhile is found by the next turn.
+    /// When it has so much memory. Who waits for a child that was stopped before it became a program (vfork) does not stand, and has
+    /// to go on first.
     fn with(tree: &'a Tree, tenant: &'a str, bytes: u64) -> Stopped<'a> {
         let stopped = Stopped(tree, tenant);
         wait::until("it stands still with much memory", SOON, || {
-            let all = stopped.signal(Signal::STOP);
-            if !all.iter().all(|pid| stands(*pid)) {
-                return false;
-            }
+            let stands = wait::poll(Duration::from_millis(200), || {
+                let all = stopped.signal(Signal::STOP);
+                let stand = all.iter().all(|pid| stands(*pid));
+                (stand && stopped.pids() == all).then_some(())
+            });
             let is_much = tree.of_kernel(tenant, "total_rss") >= bytes;
-            if !is_much {
+            if stands.is_none() || !is_much {
                 stopped.signal(Signal::CONT);
-                std::thread::sleep(Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(30));
             }
-            is_much && stopped.pids() == all
+            stands.is_some() && is_much
         });
         stopped
     }
