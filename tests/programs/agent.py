@@ -1,33 +1,42 @@
 #!/usr/bin/env python3
-# The agent of workingset reporting's author, by its rule: every so often, of each group, what was not
-# used for so long is reclaimed. agent.py DIR [EVERY_S [COLD_MS]]; it knows nothing of pagetide.
+# The agent of workingset reporting's author, by its rule: every so often, of each group, the bytes of all bins of node 0 that are
+# labelled with so many ms or more are written to memory.reclaim (docs/spec/workingset-report.md 9). A label is a bin's upper edge: of
+# edges 5000,10000 and 10000 ms that is what was not used for 5 s. RULE `lower` takes the bins that begin there: nothing younger.
+# agent.py DIR [EVERY_S [COLD_MS [label|lower]]]; it knows nothing of pagetide.
 import os, sys, time
 
 directory = sys.argv[1]
 every = float(sys.argv[2]) if len(sys.argv) > 2 else 40
 cold_ms = int(sys.argv[3]) if len(sys.argv) > 3 else 10000
+rule = sys.argv[4] if len(sys.argv) > 4 else "label"
+assert rule in ("label", "lower"), rule
 
 def groups():
     for name in sorted(os.listdir(directory)):
         if os.path.exists(f"{directory}/{name}/memory.workingset.page_age"):
             yield f"{directory}/{name}"
 
+def cold_of(group):
+    cold, lower, node = 0, 0, None
+    with open(f"{group}/memory.workingset.page_age") as file:
+        for line in file:
+            if line.startswith("N"):
+                lower, node = 0, line.strip()
+                continue
+            label, anon, of_file = line.split()
+            if node == "N0" and (int(label) if rule == "label" else lower) >= cold_ms:
+                cold += int(anon[5:]) + int(of_file[5:])
+            lower = int(label)
+    return cold
+
+# Beside the author's agent another script switches the reports on.
 for group in groups():
     with open(f"{group}/memory.workingset.refresh_interval", "w") as file:
         file.write("N0=1000")
 while True:
     time.sleep(every)
     for group in groups():
-        cold, lower = 0, 0
-        with open(f"{group}/memory.workingset.page_age") as file:
-            for line in file:
-                if line.startswith("N"):
-                    lower = 0
-                    continue
-                edge, anon, of_file = line.split()
-                if lower >= cold_ms:
-                    cold += int(anon[5:]) + int(of_file[5:])
-                lower = int(edge)
+        cold = cold_of(group)
         try:
             with open(f"{group}/memory.reclaim", "w") as file:
                 file.write(str(cold))

@@ -1,16 +1,16 @@
-//! `cargo xtask bench tenants-agent [--keys 100000] [--seconds 160] [--every 40] [--noise 30] [--json]`: the agent of workingset
-//! reporting's author (`tests/programs/agent.py`, which knows nothing of pagetide) on the files of `serve`: each 40 s it
-//! reclaims of each tenant what was not used for 10 s. A redis server of which a tenth is in use is its tenant; another one is
-//! nobody's, and both are asked in turn.
+//! `cargo xtask bench tenants-agent [--keys 100000] [--seconds 160] [--every 40] [--cold-ms 10000] [--rule label] [--noise 30] [--json]`:
+//! the agent of workingset reporting's author (`tests/programs/agent.py`, which knows nothing of pagetide) on the files of `serve`: each
+//! 40 s it reclaims of each tenant the bins that are labelled 10 s or more. Other words sweep alternatives, `--agent FILE` runs another
+//! program ([`e2e::agent`]). A redis server of which a tenth is in use is its tenant; another one is nobody's, and both are asked in turn.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use e2e::agent::Agent;
 use e2e::bench::{Args, Findings};
 use e2e::guard::Run;
-use e2e::programs;
 use e2e::redis::{NOISE, Redis};
 use e2e::redis_pairs::{Pairs, throughput};
 use e2e::tenants::Tree;
@@ -44,15 +44,9 @@ fn main() -> ExitCode {
     let before = Pairs::take(&mut servers, &used, &mut chance, BEFORE, &mut |_| ());
 
     // What the author's agent reads; every page is in exactly one bin.
-    tree.write(
-        "node0/workingset_report/page_age_intervals",
-        "1000,5000,10000,20000,40000,80000",
-    );
-    let at = tree.at("").display().to_string();
-    let every = args.number("--every", 40).to_string();
-    let words = ["taskset", "-c", "0-1023", "python3"].map(str::to_owned);
-    let own = [programs::source("agent.py"), at, every];
-    let agent = Run::new(words.into_iter().chain(own)).start();
+    let by = Agent::of(&args);
+    by.told(&tree, "redis");
+    let agent = by.start(&tree, "redis", &["taskset", "-c", "0-1023"]);
     let time = args.seconds("--seconds", 160);
     let managed = Pairs::take(&mut servers, &used, &mut chance, time, &mut |_| ());
     let (peak, left) = (
@@ -66,7 +60,7 @@ fn main() -> ExitCode {
     sums(&tree, &mut found);
     found.figure(
         "times that the agent asked",
-        agent.stdout().lines().count() as f64,
+        by.times(&agent.stdout()) as f64,
         "",
     );
     (0..keys).for_each(|number| servers[1].check(number));

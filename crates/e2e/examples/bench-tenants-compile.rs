@@ -1,5 +1,6 @@
-//! `cargo xtask bench tenants-compile [--rounds 2] [--every 40] [--package sim] [--policy] [--json]`: a real compile, of this project's own
-//! crates with all that they depend on, under the agent of working-set reporting's author, or with `--policy` under `cold-age` with page cache.
+//! `cargo xtask bench tenants-compile [--rounds 2] [--every 40] [--cold-ms 10000] [--rule label] [--package sim] [--policy] [--json]`: a real
+//! compile, of this project's own crates with all that they depend on, under the agent of working-set reporting's author by its rule, by
+//! another or another program ([`e2e::agent`]), or with `--policy` under `cold-age` with page cache. Told beside the kernel's charge all the while.
 //! `--folder DIR --command "make -j2"` compiles a copy of that folder instead. Each is built in a tenant of its own, one after the other: alone
 //! and managed in turn.
 #![forbid(unsafe_code)]
@@ -7,10 +8,10 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use e2e::agent::Agent;
 use e2e::bench::{Args, Findings, median};
 use e2e::guard::{Run, Running};
 use e2e::memcg::MemoryGroup;
-use e2e::programs;
 use e2e::temp::TempDir;
 use e2e::tenants::{Tree, configuration};
 use e2e::zram::Swap;
@@ -26,6 +27,8 @@ struct Built {
     mean: f64,
     /// What the agent said, or what the policy did.
     said: String,
+    /// How often the agent asked.
+    asked: usize,
     /// What page_age summed up to, of what the kernel charged for pages of users, percent, every five seconds.
     sums: Vec<f64>,
 }
@@ -40,7 +43,7 @@ struct Subject {
 fn main() -> ExitCode {
     let args = Args::from_env();
     let mut found = Findings::new("tenants-compile", &args);
-    let every = args.number("--every", 40).to_string();
+    let by = Agent::of(&args);
     let command = args.text("--command").unwrap_or("make -j2".to_owned());
     let subject = Subject {
         package: args.text("--package").unwrap_or("sim".to_owned()),
@@ -53,7 +56,7 @@ fn main() -> ExitCode {
     let (mut alone, mut managed) = (Vec::new(), Vec::new());
     for _ in 0..args.number("--rounds", 2) {
         alone.push(alone_built(&subject));
-        managed.push(managed_built(&subject, &every, by_policy));
+        managed.push(managed_built(&subject, &by, by_policy));
     }
     let of =
         |all: &[Built], what: fn(&Built) -> f64| median(&all.iter().map(what).collect::<Vec<_>>());
@@ -76,25 +79,31 @@ fn main() -> ExitCode {
     let longer = 100.0 * (of(&managed, |one| one.seconds) / of(&alone, |one| one.seconds) - 1.0);
     found.at_most("time, longer by", longer, "%", 2.0);
     let sums: Vec<f64> = managed.iter().flat_map(|one| one.sums.clone()).collect();
-    if !sums.is_empty() {
-        let told = median(&sums);
-        found.at_least(
-            "page_age, of what is charged for pages (median)",
-            told,
-            "%",
-            98.0,
-        );
-        found.at_most(
-            "page_age, of what is charged for pages (median)",
-            told,
-            "%",
-            102.0,
-        );
-    }
+    told(&sums, &mut found);
+    let asked: usize = managed.iter().map(|one| one.asked).sum();
+    found.figure("times that the agent asked", asked as f64, "");
     if args.has("--verbose") {
         managed.iter().for_each(|one| eprintln!("{}", one.said));
     }
     found.finish()
+}
+
+/// What page_age summed up to; of what was never compared nothing is met.
+fn told(sums: &[f64], found: &mut Findings) {
+    let what = "page_age, of what is charged for pages";
+    for (name, value) in [
+        (
+            "the least",
+            sums.iter().copied().fold(f64::INFINITY, f64::min),
+        ),
+        ("the most", sums.iter().copied().fold(0.0, f64::max)),
+    ] {
+        found.figure(&format!("{what}, {name}"), value, "%");
+    }
+    found.figure("the same, times compared", sums.len() as f64, "");
+    let middle = median(sums);
+    found.at_least(&format!("{what} (median)"), middle, "%", 98.0);
+    found.at_most(&format!("{what} (median)"), middle, "%", 102.0);
 }
 
 impl Subject {
@@ -141,49 +150,43 @@ fn alone_built(subject: &Subject) -> Built {
         mean,
         peak: group.number("memory.max_usage_in_bytes") as f64,
         said: String::new(),
+        asked: 0,
         sums: Vec::new(),
     }
 }
 
 /// One build in a tenant, with the agent or a policy.
-fn managed_built(subject: &Subject, every: &str, by_policy: bool) -> Built {
+fn managed_built(subject: &Subject, by: &Agent, by_policy: bool) -> Built {
     let (_swap, target, folder) = (Swap::new(4096), TempDir::new(), TempDir::new());
     let own = subject.command(&target);
     let policy = match by_policy {
         true => format!(
-            "policy = {{ by = \"cold-age\", older-than = \"10s\", every = \"{every}s\", cache-older-than = \"10s\" }}\n"
+            "policy = {{ by = \"cold-age\", older-than = \"10s\", every = \"{}s\", cache-older-than = \"10s\" }}\n",
+            by.every()
         ),
         false => String::new(),
     };
     let config = configuration(&folder, &policy);
     let tree = Tree::serve(&["--age-every", "5s", "--config", &config]);
     tree.make("build");
-    tree.write(
-        "node0/workingset_report/page_age_intervals",
-        "1000,5000,10000,20000,40000,80000",
-    );
-    let script = programs::source("agent.py");
-    let words = [
-        "python3".to_owned(),
-        script,
-        tree.at("").display().to_string(),
-        every.to_owned(),
-    ];
-    let agent = (!by_policy).then(|| Run::new(words).start());
+    by.told(&tree, "build");
+    let agent = (!by_policy).then(|| by.start(&tree, "build", &[]));
     let running = own.under(tree.inside("build")).start();
     let (mut sums, mut last) = (Vec::new(), Instant::now());
     let (seconds, mean) = watch(running, &mut || {
-        if agent.is_some() && last.elapsed() > Duration::from_secs(5) {
+        if last.elapsed() > Duration::from_secs(5) {
             last = Instant::now();
             sums.extend(told_of_charged(&tree));
         }
         tree.number("build/memory.current")
     });
+    let said = agent.map_or_else(|| tree.said(), |agent| agent.stdout());
     Built {
         seconds,
         mean,
         peak: tree.number("build/memory.peak") as f64,
-        said: agent.map_or_else(|| tree.said(), |agent| agent.stdout()),
+        asked: by.times(&said),
+        said,
         sums,
     }
 }

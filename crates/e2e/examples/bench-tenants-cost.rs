@@ -1,6 +1,6 @@
 //! `cargo xtask bench tenants-cost [--tenants 1000] [--seconds 60] [--json]`: what very many tenants cost. Each has a process
 //! and a group of the kernel's; all their counters are read from the kernel's groups, by one request of the socket, and
-//! through the files; and `serve` is left alone for a while.
+//! through the files; and `serve` is left alone for a while. Then as many that use their memory each second, under a budget for looks.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use e2e::bench::{Args, Findings, median};
 use e2e::guard::{Run, Running};
-use e2e::tenants::Tree;
-use e2e::{control, pagetide, proc, wait};
+use e2e::temp::TempDir;
+use e2e::tenants::{Tree, configuration};
+use e2e::web::Place;
+use e2e::{control, pagetide, proc, programs, wait};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 
@@ -29,7 +31,7 @@ fn main() -> ExitCode {
         begin.elapsed().as_secs_f64() * 1e6 / count as f64,
         "us",
     );
-    let processes = start(&tree, &names);
+    let processes = start(&tree, &names, "sleep 3600");
     wait::until("all are known", LIMIT, || {
         names
             .iter()
@@ -39,7 +41,62 @@ fn main() -> ExitCode {
     reads(&tree, &names, &mut found);
     idle(&tree, args.seconds("--seconds", 60), &mut found);
     drop(processes);
+    drop(tree);
+    busy(&names, args.seconds("--seconds", 60), &mut found);
     found.finish()
+}
+
+/// What it costs when each has a process that uses its MiB once a second. Looks are due each second and may take a tenth of a
+/// processor; who says how much it was is the kernel, of all that `serve` does.
+fn busy(names: &[String], seconds: Duration, found: &mut Findings) {
+    let folder = TempDir::new();
+    let socket = folder.file("metrics.sock");
+    let text = format!("age-every = \"1s\"\nlook-budget = \"10%\"\nlisten = \"unix:{socket}\"\n");
+    let tree = Tree::serve(&["--config", &configuration(&folder, &text)]);
+    names.iter().for_each(|name| tree.make(name));
+    let seconds_long = (seconds.as_secs() + 600).to_string();
+    let program = [programs::c("ticks"), "1".to_owned(), seconds_long];
+    let _processes = start(&tree, names, &program.join(" "));
+    let are_known = || {
+        names
+            .iter()
+            .all(|name| tree.line(&format!("{name}/memory.stat"), "anon") >= 1 << 20)
+    };
+    wait::until("the memory of all is known", LIMIT, are_known);
+    // The interval follows what looks have cost, so some go before.
+    std::thread::sleep(Duration::from_secs(20));
+    let place = Place::Unix(socket.into());
+    let now = || {
+        let text = place.get("/metrics").body;
+        let of = |name: &str| metric(&text, name);
+        let look = of("pagetide_overhead_cpu_seconds_total{part=\"look\"}");
+        [
+            cpu(tree.pid()),
+            look,
+            of("pagetide_walk_seconds_count"),
+            of("pagetide_walk_seconds_sum"),
+        ]
+    };
+    let (begin, before) = (Instant::now(), now());
+    std::thread::sleep(seconds);
+    let (after, took) = (now(), begin.elapsed().as_secs_f64());
+    let [all, look, walks, walked] = [0, 1, 2, 3].map(|at| after[at] - before[at]);
+    let share = |seconds: f64| 100.0 * seconds / took;
+    found.figure("busy: looks, by its own clocks", share(look), "% of a core");
+    found.figure("busy: between two looks", took / walks, "s");
+    found.figure("busy: a look at all", 1e3 * walked / walks, "ms");
+    found.at_least("busy: looks in that time", walks, "", 1.0);
+    found.at_most("busy: all of serve", share(all), "% of a core", 10.0);
+    // Nothing of it is for who sleeps through it: each look has found all of them awake.
+    assert!(are_known(), "they are there");
+}
+
+/// A value of the metrics.
+fn metric(text: &str, name: &str) -> f64 {
+    let mut lines = text.lines().filter_map(|line| line.rsplit_once(' '));
+    let found = lines.find(|(found, _)| *found == name);
+    let value = found.and_then(|(_, value)| value.parse().ok());
+    value.unwrap_or_else(|| panic!("no {name} in {text}"))
 }
 
 /// Puts this thread on another processor than the one that answers files last ran on, bound to neither. Where two that ask and
@@ -130,13 +187,14 @@ fn idle(tree: &Tree, seconds: Duration, found: &mut Findings) {
 }
 
 /// One process in each tenant.
-fn start(tree: &Tree, names: &[String]) -> Running {
-    let script =
-        "for name do sh -c 'echo $$ > \"$0/cgroup.procs\"; exec sleep 3600' \"$name\" & done; wait";
+fn start(tree: &Tree, names: &[String], program: &str) -> Running {
+    let script = format!(
+        "for name do sh -c 'echo $$ > \"$0/cgroup.procs\"; exec {program}' \"$name\" & done; wait"
+    );
     let paths = names
         .iter()
         .map(|name| tree.group(name).display().to_string());
-    let words = ["sh", "-c", script, "sh"].map(str::to_owned);
+    let words = ["sh", "-c", &script, "sh"].map(str::to_owned);
     let running = Run::new(words.into_iter().chain(paths)).start();
     wait::until("a process in each", LIMIT, || {
         names.iter().all(|name| {

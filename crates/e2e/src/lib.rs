@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aged;
+pub mod agent;
 pub mod ages;
 pub mod autopsy;
 pub mod bench;
@@ -22,6 +23,7 @@ pub mod guard;
 pub mod hostile;
 pub mod kills;
 pub mod leftovers;
+pub mod loaded;
 pub mod memcg;
 pub mod notice;
 pub mod paced;

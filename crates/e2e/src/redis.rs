@@ -66,6 +66,15 @@ impl Redis {
         }
     }
 
+    /// Sets a key to what it is.
+    ///
+    /// # Panics
+    /// If it does not take it.
+    pub fn set(&mut self, number: u64) {
+        let (key, value) = (key(number), value(number, self.noise));
+        self.client.pipeline(&[&[b"SET", &key, &value]]);
+    }
+
     /// Reads some keys at once, and checks what comes.
     ///
     /// # Panics

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::guard::{Outcome, Running, send};
+use crate::guard::{Outcome, Run, Running, send};
 use crate::memcg::MemoryGroup;
 use crate::sleeper::Sleeper;
 use crate::temp::TempDir;
@@ -137,15 +137,32 @@ impl Tree {
         self.serve.as_ref().expect("it runs").stdout()
     }
 
+    /// What it has complained of.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[must_use]
+    pub fn complained(&self) -> String {
+        self.serve.as_ref().expect("it runs").stderr()
+    }
+
     /// Starts it, once more after [`Tree::kill`].
     ///
     /// # Panics
     /// If it does not begin in time.
     pub fn start(&mut self) {
+        self.start_by(&pagetide::binary());
+    }
+
+    /// The same, by another build of it.
+    ///
+    /// # Panics
+    /// As [`Tree::start`].
+    pub fn start_by(&mut self, program: &str) {
         let mount = self.mount.path().display().to_string();
-        let own = ["serve", "--mount", &mount, "--root", &self.root];
+        let own = [program, "serve", "--mount", &mount, "--root", &self.root];
         let options = self.options.iter().map(String::as_str);
-        let mut serve = pagetide::command(own.into_iter().chain(options)).start();
+        let mut serve = Run::new(own.into_iter().chain(options)).start();
         wait::until("it serves", LIMIT, || {
             let ended = serve.ended();
             assert!(ended.is_none(), "{ended:?}: {}", serve.stderr());

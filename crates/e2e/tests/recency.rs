@@ -7,9 +7,10 @@ use std::io::Write;
 use std::time::Duration;
 
 use e2e::guard::{Run, Running};
+use e2e::page_cache;
 use e2e::programs;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::Tree;
+use e2e::tenants::{Tree, configuration};
 use e2e::wait;
 use e2e::zram::Swap;
 use rustix::process::Signal;
@@ -163,4 +164,72 @@ fn files_that_a_rule_names_leave_before_what_is_used_as_much() {
     });
     let out = round();
     assert!(is_second(out) && others(out, 1) <= MIB, "{out:?}");
+}
+
+/// A stream that goes through a large file again and again, beside a working set of which a page is used each two seconds: what is streamed is
+/// younger than most of it. `sequential`, `random` and `none` is what the program says of the file; `ruled` says nothing and is known by
+/// a rule (`noreuse = true`). Of as much as the working set is, by the kernel's own count, nothing of that leaves, but where nobody says
+/// anything of the stream.
+#[test]
+fn a_stream_leaves_before_what_is_used_again() {
+    const NAMES: [&str; 4] = ["none", "sequential", "random", "ruled"];
+    /// Of the working set, MiB.
+    const HOT: u64 = 24;
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let folder = TempDir::new();
+    let text = "age-every = \"500ms\"\n[tenants.ruled]\nnoreuse = true\n";
+    let tree = Tree::serve(&["--config", &configuration(&folder, text)]);
+    let folders = NAMES.map(|_| TempDir::new());
+    let start = |at: usize| {
+        let name = NAMES[at];
+        // The configuration has made the one that it names.
+        if name != "ruled" {
+            tree.make(name);
+        }
+        let size = HOT.to_string();
+        let words = [
+            &programs::c("hotset"),
+            &size,
+            &size,
+            "600",
+            "--rate",
+            "3000",
+        ];
+        let hot = Run::new(words).under(tree.inside(name)).start();
+        wait::until("it is filled", SOON, || hot.stderr().contains("ready"));
+        wait::until("its pages are known", SOON, || {
+            tree.line(&format!("{name}/memory.stat"), "anon") >= HOT * MIB
+        });
+        let file = page_cache::file(&folders[at], 4 * usize::try_from(HOT).expect("small"));
+        let advice = if name == "ruled" { "none" } else { name };
+        let words = ["python3", &programs::source("stream.py"), &file, advice];
+        (hot, Run::new(words).under(tree.inside(name)).start())
+    };
+    let running = [0, 1, 2, 3].map(start);
+    let passes = |stream: &Running| stream.stdout().lines().count();
+    wait::until("each has gone through its file some times", SOON, || {
+        running.iter().all(|(_, stream)| passes(stream) >= 4)
+    });
+    let signal = |signal| {
+        for (hot, stream) in &running {
+            [hot, stream].iter().for_each(|one| one.signal(signal));
+        }
+    };
+    signal(Signal::STOP);
+    for name in NAMES {
+        tree.write(&format!("{name}/memory.reclaim"), &format!("{HOT}m"));
+    }
+    let out = running
+        .each_ref()
+        .map(|(hot, _)| e2e::proc::number(hot.pid(), "VmSwap").expect("it runs"));
+    signal(Signal::CONT);
+    eprintln!("of what is used again, in swap: {NAMES:?} {out:?}");
+    for (name, out) in NAMES.iter().zip(out).skip(1) {
+        assert!(
+            out <= MIB,
+            "{name}: {out} bytes of what is used again are out"
+        );
+    }
+    assert!(out[0] >= 4 * MIB, "nothing was to be won: {out:?}");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use e2e::guard::Run;
 use e2e::sleeper::Sleeper;
-use e2e::temp::serial;
+use e2e::temp::{TempDir, serial};
 use e2e::tenants::{Tree, known};
 use e2e::wait;
 use e2e::wait::Chance;
@@ -345,7 +345,7 @@ fn the_wall_of_a_run_is_no_tenant() {
     drop((run, later));
 }
 
-/// Killed at any time: programs go on, and the next one has the same tenants under the same limits.
+/// Killed at any time, or upgraded: programs go on, and the next one, be it another file, has the same tenants under the same limits.
 #[test]
 fn a_killed_one_is_followed_by_the_next() {
     let _serial = serial();
@@ -360,11 +360,17 @@ fn a_killed_one_is_followed_by_the_next() {
     tree.write("node0/workingset_report/page_age_intervals", "1000,3000");
     tree.write("a/b/memory.workingset.refresh_interval", "N0=500");
     tree.write("a/b/memory.workingset.report_threshold", "N0=700");
+    // An upgrade has another file in the old one's place, whoever still runs from that.
+    let folder = TempDir::new();
+    let installed = folder.file("pagetide");
     for _ in 0..4 {
+        let new = folder.file("new");
+        std::fs::copy(pagetide::binary(), &new).expect("there is room");
+        std::fs::rename(&new, &installed).expect("the same folder");
         std::thread::sleep(chance.millis(0, 700));
         tree.kill();
         let _ = sleeper.touch();
-        tree.start();
+        tree.start_by(&installed);
         assert_eq!(tree.number("a/memory.max"), 64 * MIB);
         assert_eq!(tree.number("a/b/memory.low"), 8 * MIB);
         // Whoever reads its reports goes on, too.

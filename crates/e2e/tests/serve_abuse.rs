@@ -4,13 +4,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use e2e::guard::Run;
+use e2e::guard::{Run, Running};
 use e2e::page_cache::{self, read_by};
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
 use e2e::zram::Swap;
-use e2e::{pagetide, proc, wait};
+use e2e::{pagetide, proc, programs, wait};
+use rustix::process::Signal;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -26,6 +27,13 @@ fn resident(tree: &Tree) -> u64 {
 fn open_files(tree: &Tree) -> usize {
     let open = std::fs::read_dir(format!("/proc/{}/fd", tree.pid()));
     open.expect("it runs").count()
+}
+
+/// What it says is of what it was asked for, a line at most each, and how it began; not of everybody who has gone. It complains of nothing.
+fn says_little(tree: &Tree, asked: usize) {
+    let (said, complained) = (tree.said(), tree.complained());
+    assert!(complained.is_empty(), "{complained}");
+    assert!(said.lines().count() <= asked + 5, "{said}");
 }
 
 fn pids(tree: &Tree, tenant: &str) -> Vec<u32> {
@@ -58,7 +66,7 @@ fn a_fork_bomb_stays_in_its_tenant() {
         wait::until("all are told", SOON, || told() == 501);
         tree.try_write("bomb/memory.reclaim", "8m").ok();
         for pid in pids(&tree, "bomb") {
-            e2e::guard::send(pid, rustix::process::Signal::KILL);
+            e2e::guard::send(pid, Signal::KILL);
         }
         wait::until("none is left", SOON, || pids(&tree, "bomb").is_empty());
         wait::until("none is told", SOON, || told() == 0);
@@ -188,30 +196,44 @@ fn is_cut_short(tree: &Tree, file: &str, much: u64) -> bool {
     is_cut_short
 }
 
-/// A process, with this number if all that were given since are a few threads of ours.
-fn with_number(pid: u32) -> Sleeper {
-    const LAST: &str = "/proc/sys/kernel/ns_last_pid";
-    let last = std::fs::read_to_string(LAST).unwrap_or_default();
-    let since = last
-        .trim()
-        .parse::<u32>()
-        .ok()
-        .and_then(|last| last.checked_sub(pid));
-    if since.is_some_and(|since| since <= 4) {
-        let _ = std::fs::write(LAST, (pid - 1).to_string());
+/// A sleeper of 4 MiB with this number, which nobody has any more.
+struct Again(Running, u32);
+
+impl Again {
+    fn start(pid: u32) -> Again {
+        let words = [
+            programs::c("with_pid"),
+            pid.to_string(),
+            programs::c("sleeper"),
+            "4".to_owned(),
+        ];
+        let mut running = Run::new(words).start();
+        wait::until("it is filled", SOON, || {
+            assert!(running.ended().is_none(), "{}", running.stderr());
+            running.stdout().contains("ready")
+        });
+        assert_eq!(proc::comm(pid).as_deref(), Some("sleeper"));
+        Again(running, pid)
     }
-    Sleeper::start([], 4)
+
+    /// It has every byte.
+    fn check(&self) {
+        let lines = || self.0.stdout().lines().count();
+        let before = lines();
+        e2e::guard::send(self.1, Signal::USR1);
+        wait::until("it has touched its memory", SOON, || lines() > before);
+    }
 }
 
-/// Processes that end while they are walked, reclaimed, moved and limited; others begin at once, with their numbers where nobody else was given one
-/// meanwhile. Nothing of the former is done to these, and nothing of either is left.
+/// Processes that end while they are walked, reclaimed, moved and limited; others begin at once with their numbers. Nothing of the former is
+/// done to these, nothing of either is left, and nobody is told of each.
 #[test]
 fn who_ends_at_any_moment_leaves_nothing() {
     let _serial = serial();
     let _swap = Swap::new(512);
     let tree = Tree::serve(&["--age-every", "100ms"]);
     ["a", "b"].iter().for_each(|name| tree.make(name));
-    let (mut before, mut again) = (0, 0);
+    let mut before = 0;
     for number in 0..30u64 {
         let one = Sleeper::start(tree.inside("a"), 16);
         let pid = one.pid();
@@ -222,17 +244,16 @@ fn who_ends_at_any_moment_leaves_nothing() {
                 _ => tree.try_write("a/memory.max", "8m").ok(),
             });
             std::thread::sleep(Duration::from_micros(number * 1500));
-            e2e::guard::send(pid, rustix::process::Signal::KILL);
+            e2e::guard::send(pid, Signal::KILL);
         });
         drop(one);
-        let next = with_number(pid);
-        again += u32::from(next.pid() == pid);
+        let next = Again::start(pid);
         std::thread::sleep(Duration::from_millis(120));
-        assert_eq!(next.status("VmSwap"), 0, "round {number}");
+        assert_eq!(proc::number(pid, "VmSwap"), Some(0), "round {number}");
         for tenant in ["a", "b"] {
-            assert!(!pids(&tree, tenant).contains(&next.pid()), "round {number}");
+            assert!(!pids(&tree, tenant).contains(&pid), "round {number}");
         }
-        let _ = next.touch();
+        next.check();
         tree.write("a/memory.max", "max");
         // What it opens at its first looks stays open.
         if number == 2 {
@@ -240,12 +261,11 @@ fn who_ends_at_any_moment_leaves_nothing() {
             before = open_files(&tree);
         }
     }
-    // Where nobody else takes numbers all have; beside others few or none.
-    eprintln!("{again} of 30 had the number of the one before");
     wait::until("nothing of them is open", SOON, || {
         open_files(&tree) <= before
     });
     wait::until("nothing of them is told", SOON, || {
         tree.line("memory.stat", "anon") < MIB
     });
+    says_little(&tree, 30);
 }

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use e2e::guard::Run;
+use e2e::redis::{NOISE, Redis};
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
 use e2e::tenants::Tree;
@@ -228,4 +229,68 @@ fn at_a_limit_above_both_who_is_protected_keeps_its_pages() {
         "{kept} and {given} bytes are out"
     );
     let _ = plain.touch();
+}
+
+/// Servers with what they use: redis under `memory.min`, two pre-fork servers under a parent's `memory.low` that has less than they claim, and a
+/// neighbour, all idle but for what they do by themselves. The root is asked for more and more: redis loses nothing whatever is asked for,
+/// what `low` protects goes after all that nobody protects, and nothing that anybody has is lost. By the kernel's figures of swap.
+#[test]
+fn real_servers_keep_what_is_protected() {
+    const KEYS: u64 = 8000;
+    let _serial = serial();
+    let _swap = Swap::new(1024);
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    for name in ["db", "web", "web/a", "web/b", "plain"] {
+        tree.make(name);
+    }
+    let mut db = Redis::start(NOISE, &|run| run.under(tree.inside("db")));
+    db.fill(KEYS);
+    let words = |mib: &str| [&programs::c("workers"), "2", mib, "300"].map(str::to_owned);
+    let start = |name: &str| Run::new(words("48")).under(tree.inside(name)).start();
+    let servers = ["web/a", "web/b"].map(start);
+    for server in &servers {
+        wait::until("it is ready", SOON, || server.stdout().contains("ready"));
+    }
+    let plain = Sleeper::start(tree.inside("plain"), 64);
+    let charged = |name: &str| tree.number(&format!("{name}/memory.current"));
+    wait::until("all pages are known", SOON, || {
+        // Each server's workers have 4 MiB of their own beside what they share.
+        tree.line("memory.stat", "anon") >= (32 + 2 * 56 + 64) * MIB
+    });
+    tree.write("db/memory.min", "64m");
+    tree.write("web/memory.low", "80m");
+    for name in ["web/a", "web/b"] {
+        tree.write(&format!("{name}/memory.low"), "64m");
+    }
+    let out = || ["db", "web", "plain"].map(|name| tree.of_kernel(name, "total_swap"));
+    // No more than what nobody protects: the neighbour's, and what the servers have above their parent's share.
+    for _ in 0..12 {
+        let asked = tree.try_write("memory.reclaim", "4m");
+        assert!(matches!(asked, Ok(()) | Err(TRY_AGAIN)), "{asked:?}");
+    }
+    let [db_out, web_out, plain_out] = out();
+    eprintln!("48 MiB asked for: {db_out}, {web_out}, {plain_out} bytes are out");
+    assert!(db_out == 0 && plain_out >= 8 * MIB, "{db_out}, {plain_out}");
+    assert!(
+        charged("web") + MOVED >= 80 * MIB,
+        "{} of 80 MiB under low are left",
+        charged("web")
+    );
+    // All that is to be had: of min nothing, of low something.
+    let before = charged("db");
+    for _ in 0..40 {
+        let _ = tree.try_write("memory.reclaim", "4m");
+    }
+    let [db_out, web_out, plain_out] = out();
+    eprintln!("160 MiB more: {db_out}, {web_out}, {plain_out} bytes are out");
+    assert_eq!(db_out, 0, "{before} bytes were charged");
+    assert!(plain_out >= 48 * MIB, "{plain_out}");
+    (0..KEYS).for_each(|key| db.check(key));
+    let _ = plain.touch();
+    for server in &servers {
+        assert!(e2e::proc::is_alive(server.pid()), "{}", server.stderr());
+    }
+    for name in ["db", "web/a", "web/b", "plain"] {
+        assert_eq!(tree.line(&format!("{name}/memory.events"), "oom_kill"), 0);
+    }
 }

@@ -91,6 +91,37 @@ fn out_of(program: &Running) -> u64 {
     out.unwrap_or_else(|| panic!("it has ended: {}", program.stderr()))
 }
 
+/// What is asked for by the author's rule, and by the other one. spec: workingset-report.md 9, 11.15.
+#[test]
+fn the_agent_asks_by_its_authors_rule() {
+    let folder = e2e::temp::TempDir::new();
+    let group = folder.path().join("a");
+    std::fs::create_dir(&group).expect("it is new");
+    let lines = [
+        (10_000, 1_u64 << 30),
+        (20_000, 2 << 30),
+        (u64::MAX, 3 << 30),
+    ];
+    let bins = lines.map(|(label, bytes)| format!("{label} anon={} file=4096\n", bytes - 4096));
+    // Its author's takes node 0 alone.
+    let text = format!("N0\n{}N1\n{}", bins.concat(), bins.concat());
+    std::fs::write(group.join("memory.workingset.page_age"), text).expect("it can be written");
+    let at = folder.path().display().to_string();
+    for (cold_ms, rule, gib) in [
+        ("10000", "label", 6_u64),
+        ("10001", "label", 5),
+        ("10000", "lower", 5),
+        ("10001", "lower", 3),
+    ] {
+        let script = programs::source("agent.py");
+        let words = ["python3", &script, &at, "0.1", cold_ms, rule];
+        let agent = Run::new(words).start();
+        let asked = format!("a asked {}\n", gib << 30);
+        wait::until("it has asked", SOON, || agent.stdout().ends_with('\n'));
+        assert!(agent.stdout().starts_with(&asked), "{}", agent.stdout());
+    }
+}
+
 #[test]
 fn an_agent_of_version_2_takes_what_is_cold() {
     let _serial = serial();
@@ -115,7 +146,8 @@ fn an_agent_of_version_2_takes_what_is_cold() {
     let hot = Run::new(tree.inside("hot").into_iter().chain(words)).start();
     wait::until("it is filled", SOON, || hot.stderr().contains("ready"));
     let at = tree.at("").display().to_string();
-    let agent = Run::new(["python3", &programs::source("agent.py"), &at, "3", "2000"]).start();
+    // By the label: what was not used for 2 s.
+    let agent = Run::new(["python3", &programs::source("agent.py"), &at, "3", "4000"]).start();
     wait::until("what is cold is gone", SOON, || {
         cold.status("VmSwap") > 60 * MIB
     });
