@@ -1,7 +1,7 @@
 #!/bin/sh
 # programs: notice hostile
-# Nothing to notice on version 2, on the multi-gen LRU too: threads, families and walls of tests/programs/notice beside themselves alone, while
-# everything cold leaves all the time, by the kernel's figures; a core dump; and the hostile workload.
+# Nothing to notice on version 2, on the multi-gen LRU too: threads and families of tests/programs/notice beside themselves alone, while everything
+# cold leaves all the time, by the kernel's figures; and the hostile workload. (46-notice-memory, -walls and -wrappers have the rest.)
 . /suite/lib
 
 [ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
@@ -11,24 +11,10 @@ export NOTICE_PATIENCE=4
 begin=$(out)
 
 for one in threads64 clone_vm robust inherit rseq altstack \
-    fork_storm vfork_storm prefork cow_tree daemon main_first \
-    seccomp_strict chroot_setuid namespaces undumpable stopped frozen traced; do
+    fork_storm vfork_storm prefork cow_tree daemon main_first; do
     test_that $one beside 0 "" notice $one
 done
 test_that a_prefork_server_in_a_wall beside 0 "--memory-max 24M" notice prefork
-
-## What a core has of memory that was out is what it has alone: of the environment alone some bytes differ.
-echo core >/proc/sys/kernel/core_pattern
-echo 0 >/proc/sys/kernel/core_uses_pid
-mkdir 0 1
-dumped() {
-    beside 134 "" sh -c 'cd $NOTICE_MANAGED && ulimit -c unlimited && notice dump; exit $?' || return 1
-    is "$(wc -c <1/core)" "$(wc -c <0/core)" && at_least core "$(wc -c <1/core)" 8388608 &&
-        at_most "bytes that differ" "$(cmp -l 0/core 1/core | wc -l)" 4096
-}
-test_that a_core_dump_is_the_same dumped
-echo "core of $(wc -c <1/core) bytes, $(cmp -l 0/core 1/core | wc -l) differ"
-rm -r 0 1
 told $begin
 
 before=$(out)

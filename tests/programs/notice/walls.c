@@ -171,12 +171,15 @@ void scenario_frozen(void)
     uint64_t *at = filled(PAGES, 1);
     snprintf(folder, sizeof folder, "/sys/fs/cgroup/%snotice-%d", is_v2 ? "" : "freezer/", (int)getpid());
     tell("mkdir", mkdir(folder, 0755));
-    int ends[2];
+    int ends[2], written[2];
     char byte;
     channel(ends);
+    channel(written);
     pid_t pid = child();
     if (pid == 0) {
         fill(at, PAGES, 2);
+        if (write(written[1], "", 1) != 1)
+            _exit(1);
         for (unsigned round = 0; round < 3; round++) {
             if (read(ends[0], &byte, 1) != 1)
                 _exit(1);
@@ -184,6 +187,9 @@ void scenario_frozen(void)
         }
         _exit(0);
     }
+    /* (In a slow guest it was frozen before it had a page of its own: what it shares with its parent stays.) */
+    if (read(written[0], &byte, 1) != 1)
+        FAIL(97, "read: %s", strerror(errno));
     snprintf(text, sizeof text, "%d", (int)pid);
     tell_file(folder, "cgroup.procs", text);
     for (unsigned round = 0; round < 3; round++) {
