@@ -19,6 +19,7 @@ before=$(groups_there)
 
 # named manager|guard: processes of ours, found by one look, as a start is over soon. (The brackets leave out who looks.)
 named() { grep -l "[_]_$1" /proc/[0-9]*/cmdline 2>/dev/null | cut -d / -f 3; }
+some_of_ours() { [ -n "$(named manager)$(named guard)" ]; }
 none_of_ours() { is "$(named manager)$(named guard)" ""; }
 # Touches of `checked`, and whether it has filled its memory.
 touches() { od -A n -t d8 -N 8 progress | tr -d ' '; }
@@ -75,14 +76,15 @@ start() {
     rm -f progress
     pagetide run $busy --memory-max 10M -- checked 12 progress >program.out 2>program.err &
     pid=$!
+    wait_for 60 some_of_ours
     chance 10
-    usleep $((picked * 30000))
+    usleep $((picked * 50000))
+    # Whoever starts somebody else in this moment is followed by that one.
     killed=
-    for try in $(seq 100); do
+    for try in $(seq 500); do
         ours="$(named guard) $(named manager)"
         [ "$ours" != " " ] && kill -9 $ours 2>/dev/null && killed=1
-        [ -n "$killed" ] && [ "$ours" = " " ] && break
-        kill -0 $pid 2>/dev/null || break
+        [ "$ours" = " " ] && break
         usleep 10000
     done
     [ -n "$killed" ] || { echo "nobody was killed"; return 1; }
