@@ -91,7 +91,7 @@ fn out_of(program: &Running) -> u64 {
     out.unwrap_or_else(|| panic!("it has ended: {}", program.stderr()))
 }
 
-/// What is asked for by the author's rule, and by the other one. spec: workingset-report.md 9, 11.15.
+/// What is asked for by the author's rule, and by the other one. workingset-report.md 9; 11, test 15.
 #[test]
 fn the_agent_asks_by_its_authors_rule() {
     let folder = e2e::temp::TempDir::new();
