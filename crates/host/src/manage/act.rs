@@ -236,7 +236,8 @@ impl Manager {
         if self.shared_at == self.driver.looks() {
             return 0;
         }
-        let short = most.less(Pages(tally.evicted)).0.min(tally.shared);
+        let skipped = self.driver.shared();
+        let short = most.less(Pages(tally.evicted)).0.min(skipped);
         let may = !self.settings.dry_run && self.settings.limits.swap_max == Limit::Max;
         let wall = self.wall.clone().filter(|_| may);
         let (Some(wall), true, false) = (wall, short > 0, tally.no_swap) else {
@@ -248,10 +249,10 @@ impl Manager {
         self.sums.took += begin.elapsed();
         match got {
             Ok(got) => {
+                self.driver.note_reclaimed(got / 4096);
                 self.act(format!(
-                    "the kernel reclaimed {} pages of the group: {} were skipped as shared",
-                    got / 4096,
-                    tally.shared
+                    "the kernel reclaimed {} pages of the group: {skipped} were skipped as shared",
+                    got / 4096
                 ));
                 got / 4096
             }
