@@ -216,6 +216,43 @@ fn who_is_too_large_for_its_bits_to_be_cleared_is_held_without_a_wall() {
     busy.kill_and_reap();
 }
 
+/// Nothing may leave, and no control group holds the limit: the report says how much is above it.
+#[test]
+fn what_is_above_a_limit_without_a_wall_is_told() {
+    let _serial = serial();
+    let _swap = Swap::new(256);
+    let sleeper = Sleeper::start([], 64);
+    let pid = sleeper.pid().to_string();
+    let notes = || {
+        let report = pagetide::try_report(sleeper.pid());
+        report.map_or_else(String::new, |report| report["notes"].to_string())
+    };
+    let attach = |more: &[&str]| {
+        let words = [
+            &["attach", "--age-every", "250ms", "--memory-max", "16M"],
+            more,
+            &[&pid],
+        ];
+        pagetide::command(words.concat()).start()
+    };
+    let unable = attach(&["--swap-max", "0"]);
+    wait::until("the excess is told", LIMIT, || {
+        notes().contains("more than --memory-max allows")
+    });
+    assert_eq!(sleeper.status("VmSwap"), 0, "it might not be swapped");
+    assert!(pagetide::on("detach", sleeper.pid()).status.success());
+    drop(unable);
+    let _able = attach(&[]);
+    wait::until("what is above the limit has left", LIMIT, || {
+        sleeper.status("VmRSS") <= 16 << 20
+    });
+    wait::until("nothing is above it", LIMIT, || {
+        let told = notes();
+        !told.is_empty() && !told.contains("more than")
+    });
+    let _ = sleeper.touch();
+}
+
 /// The story: who moved itself to another control group had no limit at all, and nobody was told: usage was what the group of the limits was charged.
 #[test]
 fn who_leaves_the_wall_is_held_between_looks() {
