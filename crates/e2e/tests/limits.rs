@@ -253,6 +253,39 @@ fn what_is_above_a_limit_without_a_wall_is_told() {
     let _ = sleeper.touch();
 }
 
+/// A program that grows meets its limit thousands of times where the kernel alone holds it. Under `run` what is old has left before. (The
+/// story: with a little page cache that nobody mapped, as every program has, nothing was ever reclaimed ahead.)
+#[test]
+fn reclaim_ahead_keeps_a_program_off_its_wall() {
+    let _serial = serial();
+    let _swap = Swap::new(512);
+    let words = [
+        "/usr/bin/python3",
+        &programs::source("growing.py"),
+        "84",
+        "48",
+    ];
+    let growing = Run::new(words);
+    let options = ["--memory-max", "96M", "--age-every", "250ms"];
+    let is_kept_off = || {
+        let group = MemoryGroup::new();
+        group.limit(96 << 20);
+        let alone = group.run(&growing).start();
+        let managed = pagetide::run(&options, &growing).finish(LIMIT);
+        let hits = [alone.wait(LIMIT), managed].map(|one| {
+            assert!(one.stdout.ends_with("right\n"), "{one:?}");
+            said(&one, "hits")
+        });
+        eprintln!(
+            "its wall was met {} times alone, {} managed",
+            hits[0], hits[1]
+        );
+        hits[0] > 1000 && hits[1] * 4 < hits[0]
+    };
+    // A busy machine leaves the manager little time: then it is run again.
+    assert!((0..4).any(|_| is_kept_off()), "it meets its wall");
+}
+
 /// The story: who moved itself to another control group had no limit at all, and nobody was told: usage was what the group of the limits was charged.
 #[test]
 fn who_leaves_the_wall_is_held_between_looks() {

@@ -142,9 +142,12 @@ impl Manager {
             }
             let is_preferred = self.usual_swappiness.is_some();
             let cache = self.unmapped_cache(if is_preferred { usage } else { wanted.pages });
-            // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall.
-            let mut pages = wanted.pages.less(cache);
             let is_much = cache.0 * PREFERRED >= usage.0;
+            // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall. A little it does not: it takes
+            // anonymous memory there. (The story: what is wanted is half a percent of the limit at most, every program has read as much
+            // of its own text, and so nothing was ever reclaimed ahead: one met its wall 18,393 times, and 18,232 times alone.)
+            let spare = if is_much { cache } else { Pages(0) };
+            let mut pages = wanted.pages.less(spare);
             if wanted.pages > Pages(0) || !is_much {
                 self.prefer_cache(pages == Pages(0) && is_much);
             }
