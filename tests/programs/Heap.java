@@ -1,6 +1,11 @@
+import java.io.FileInputStream;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.TreeSet;
 
 /** Fills and churns a heap: run with -Xms512m -Xmx512m. Prints a checksum of what was kept. */
 public final class Heap {
@@ -31,7 +36,7 @@ public final class Heap {
         return sum;
     }
 
-    public static void main(String[] args) {
+    public static void main(String[] args) throws IOException {
         int keep = args.length > 0 ? Integer.parseInt(args[0]) : 400_000;
         int churn = args.length > 1 ? Integer.parseInt(args[1]) : 3_000_000;
         Map<Long, byte[]> kept = new HashMap<>();
@@ -50,5 +55,37 @@ public final class Heap {
             }
         }
         System.out.printf("OK kept=%d checksum=%016x%n", kept.size(), sum + check(kept));
+        refusals();
+        mappings();
+    }
+
+    /** What the kernel refuses, and why. */
+    private static void refusals() {
+        for (String path : new String[] {"/nowhere/x", "/", "/etc/passwd/x"}) {
+            try (FileInputStream file = new FileInputStream(path)) {
+                System.out.println(file.read());
+            } catch (IOException error) {
+                System.out.println(error.getMessage());
+            }
+        }
+    }
+
+    /**
+     * Kinds of mappings of files, each once: rights, flags and what is mapped. Where they are, and how many, is chance; and which others there
+     * are, as threads that compile come and go.
+     */
+    private static void mappings() throws IOException {
+        TreeSet<String> kinds = new TreeSet<>();
+        String head = "";
+        for (String line : Files.readAllLines(Path.of("/proc/self/smaps"))) {
+            String[] words = line.trim().split(" +");
+            if (words[0].matches("[0-9a-f]+-[0-9a-f]+")) {
+                // A file has the number of the process in its name.
+                head = words[1] + " " + (words.length > 5 ? words[5].replaceAll("/[0-9]+$", "/PID") : "");
+            } else if (words[0].equals("VmFlags:") && head.contains(" /")) {
+                kinds.add(head + " " + String.join(" ", Arrays.copyOfRange(words, 1, words.length)));
+            }
+        }
+        kinds.forEach(System.out::println);
     }
 }

@@ -7,10 +7,14 @@ package main
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -107,6 +111,38 @@ func number(at, otherwise int) int {
 	return n
 }
 
+// Kinds of mappings, each once: rights, flags and what is mapped. Where they are, and how many, the runtime leaves to chance.
+func mappings() []string {
+	text, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	kinds := map[string]bool{}
+	var head string
+	for _, line := range strings.Split(string(text), "\n") {
+		words := strings.Fields(line)
+		if len(words) > 1 && strings.Contains(words[0], "-") {
+			head = strings.Join(append([]string{words[1]}, words[5:]...), " ")
+		} else if len(words) > 0 && words[0] == "VmFlags:" {
+			kinds[head+" "+strings.Join(words[1:], " ")] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(kinds))
+}
+
+// What the kernel refuses, and why.
+func refusals() {
+	_, err := syscall.Open("/nowhere/x", syscall.O_RDONLY, 0)
+	fmt.Println("open:", err)
+	_, err = syscall.Mmap(-1, 0, 1<<48, syscall.PROT_READ, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	fmt.Println("mmap:", err)
+	_, _, errno := syscall.Syscall(syscall.SYS_MADVISE, 1, 4096, 4)
+	fmt.Println("madvise:", errno)
+	_, _, errno = syscall.Syscall(syscall.SYS_GETCWD, 8, 4096, 0)
+	fmt.Println("getcwd:", errno)
+}
+
 func main() {
 	rounds, keys := number(1, 12), number(2, 20000)
 	rest := time.Duration(number(3, 0)) * time.Millisecond
@@ -126,4 +162,8 @@ func main() {
 		sum += one
 	}
 	fmt.Printf("OK checksum=%016x\n", sum)
+	refusals()
+	for _, kind := range mappings() {
+		fmt.Println(kind)
+	}
 }

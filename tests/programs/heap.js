@@ -45,3 +45,24 @@ buffers.forEach((buffer, round) => {
   }
 });
 console.log(`OK kept=${kept.size} checksum=${sum.toString(16)}`);
+
+// What the kernel refuses, and why.
+const fs = require('fs');
+const refused = [() => fs.openSync('/nowhere/x'), () => fs.readFileSync('/'), () => fs.mkdirSync('/tmp'), () => process.kill(1 << 30)];
+for (const call of refused) {
+  try {
+    call();
+    console.log('done');
+  } catch (error) {
+    console.log(error.syscall, error.code, error.errno);
+  }
+}
+// Kinds of mappings, each once: rights, flags and what is mapped. Where they are, and how many, is chance.
+const kinds = new Set();
+let head = '';
+for (const line of fs.readFileSync('/proc/self/smaps', 'utf8').split('\n')) {
+  const words = line.trim().split(/ +/);
+  if (/^[0-9a-f]+-[0-9a-f]+$/.test(words[0])) head = [words[1], ...words.slice(5)].join(' ');
+  else if (words[0] === 'VmFlags:') kinds.add([head, ...words.slice(1)].join(' '));
+}
+console.log([...kinds].sort().join('\n'));

@@ -135,5 +135,6 @@ impl Case {
             got == want,
             "{name}: another answer\nwithout: {want}\nwith:    {got}\n{errors}"
         );
+        assert_eq!(alone.stderr, managed.stderr, "{name}: other errors");
     }
 }

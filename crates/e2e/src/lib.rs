@@ -33,6 +33,7 @@ pub mod pagetide;
 pub mod paired;
 pub mod past;
 pub mod postgres;
+pub mod prefork;
 pub mod proc;
 pub mod programs;
 pub mod python;

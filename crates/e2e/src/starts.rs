@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::guard::{Run, Running};
+use crate::notice::POLICY;
 use crate::temp::TempDir;
 use crate::{control, pagetide, proc, wait};
 
@@ -21,7 +22,7 @@ const SOON: Duration = Duration::from_secs(30);
 const INNER: &str = "id -un; echo $$ >> $DIR/pids; read word < $DIR/go; echo answer $word; exit 7";
 
 /// Each kind's name and its command.
-pub const KINDS: [(&str, &[&str]); 9] = [
+pub const KINDS: [(&str, &[&str]); 10] = [
     ("sh", &["sh", "-c", "sh -c \"$INNER\"; exit $?"]),
     ("su", &["su", "nobody", "-s", "/bin/sh", "-c", INNER]),
     ("setsid", &["setsid", "-w", "sh", "-c", INNER]),
@@ -32,6 +33,16 @@ pub const KINDS: [(&str, &[&str]); 9] = [
     (
         "orphan",
         &["sh", "-c", "sh -c \"$INNER\" & echo parent; exit 5"],
+    ),
+    // A file of root's with the set-user-id bit, started by an ordinary user, who may not trace it; `-p` so that the shell keeps the rights.
+    (
+        "setuid",
+        &[
+            "sh",
+            "-c",
+            "cp \"$(command -v env)\" $DIR/gains && chmod 4755 $DIR/gains && \
+             exec setpriv --reuid=65534 --regid=65534 --clear-groups -- $DIR/gains sh -p -c \"$INNER\"",
+        ],
     ),
     (
         "chain",
@@ -108,15 +119,15 @@ pub fn alone(kind: &[&str]) -> Result<String, String> {
     stage.end(&mut running, inner)
 }
 
-/// One start of a kind under `pagetide run`: its answer is that of the program alone, its innermost process
-/// stands in the report while it lives, and the last report comes.
+/// One start of a kind under `pagetide run`, while everything cold leaves: its answer is that of the program alone, its innermost
+/// process stands in the report while it lives, has memory in swap by the kernel's count, and the last report comes.
 ///
 /// # Errors
 /// What was not so.
 pub fn managed(kind: &[&str], alone: &str) -> Result<(), String> {
     let stage = Stage::set();
     let report = stage.folder.file("report.json");
-    let options = ["--age-every", "200ms", "--report", &report];
+    let options = [&POLICY[..], &["--report", &report]].concat();
     let mut running = pagetide::run(&options, &stage.command(kind)).start();
     let pid = running.pid();
     let inner = stage
@@ -131,10 +142,15 @@ pub fn managed(kind: &[&str], alone: &str) -> Result<(), String> {
             .then_some(())
     };
     let told = wait::poll(SOON, is_told);
+    let is_out = || (proc::number(inner, "VmSwap")? > 0).then_some(());
+    let left = wait::poll(SOON, is_out);
     let state = running.state();
     let said = stage.end(&mut running, inner)?;
     if told.is_none() {
         return Err(format!("{inner} is not in the report of {pid}\n{state}"));
+    }
+    if left.is_none() {
+        return Err(format!("nothing of {inner} has left\n{state}"));
     }
     if said != alone {
         return Err(format!("{said} instead of {alone}"));

@@ -3,12 +3,14 @@
 #![forbid(unsafe_code)]
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use e2e::guard::{Outcome, Run, Running, send};
+use e2e::notice::POLICY;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
-use e2e::{pagetide, proc, wait};
+use e2e::{kills, pagetide, proc, wait};
 use rustix::process::Signal;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -604,16 +606,17 @@ fn a_target_that_ends_at_every_step() {
         "reclaim --all",
         "stat",
         "detach --bring-back",
+        "report --for 2s",
     ]
     .iter()
     .cycle()
-    .take(60)
+    .take(75)
     .enumerate()
     {
         let idle = sleeper();
         let pid = idle.pid().to_string();
         let command = pagetide::command(verb.split(' ').chain([pid.as_str()])).start();
-        std::thread::sleep(Duration::from_micros(number as u64 * 1500));
+        std::thread::sleep(Duration::from_micros(number as u64 * 1200));
         send(idle.pid(), Signal::KILL);
         drop(idle);
         let outcome = command.wait(SOON);
@@ -630,6 +633,45 @@ fn a_target_that_ends_at_every_step() {
             outcome.stderr
         );
     }
+}
+
+/// The same of `run`, whose own process it is until CMD begins, with a wall: it ends by the signal and by nothing else, whoever reports on it is
+/// told so or gets a report, and at last nothing of ours is left.
+#[test]
+fn a_program_that_ends_at_every_step_of_run() {
+    let _serial = serial();
+    let _swap = Swap::new(64);
+    let mut walls = Vec::new();
+    for number in 0..24 {
+        let options = [&POLICY[..], &["--memory-max", "64M"]].concat();
+        let mut running = pagetide::run(&options, &Run::new(["sleep", "100"])).start();
+        let pid = running.pid();
+        std::thread::sleep(Duration::from_micros(number * 5000));
+        let words = ["report", "--json", "--for", "2s"].map(str::to_owned);
+        let report = pagetide::command(words.into_iter().chain([pid.to_string()])).start();
+        std::thread::sleep(Duration::from_micros(number % 8 * 2000));
+        walls.extend(kills::wall_of(pid));
+        send(pid, Signal::KILL);
+        let status = wait::poll(SOON, || running.ended());
+        let status = status.expect("it was killed");
+        assert_eq!(status.signal(), Some(9), "{status}: {}", running.stderr());
+        let told = report.wait(SOON);
+        let said = format!("{:?}: {}", told.status.code(), told.stderr);
+        let is_told = match told.status.code() {
+            Some(0) => serde_json::from_str::<serde_json::Value>(&told.stdout).is_ok(),
+            code => code == Some(1) && told.stderr.contains("hint:"),
+        };
+        assert!(is_told && !said.contains("panicked"), "{said}");
+        let nobody = || running.tree().is_empty();
+        wait::until("its manager and its guard have ended", SOON, nobody);
+    }
+    assert!(!walls.is_empty(), "it was killed too early each time");
+    // What who was killed in the middle left the next start takes up.
+    let next = pagetide::run(&["--memory-max", "64M"], &Run::new(["true"])).finish(SOON);
+    assert!(next.status.success(), "{}", next.stderr);
+    wait::until("the walls are gone", SOON, || {
+        !walls.iter().any(|wall| wall.exists())
+    });
 }
 
 /// (The story: after ^Z in `attach`, `detach` in the same terminal said nothing for ten minutes.)

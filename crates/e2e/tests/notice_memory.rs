@@ -21,6 +21,8 @@ fn advice() {
         "pageout",
         "removed",
         "hints",
+        "own_advice",
+        "offline",
         "droppable",
         "dontneed",
         "protect",

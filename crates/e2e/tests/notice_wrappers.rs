@@ -96,6 +96,25 @@ fn debuggers() {
     wrap_all(&notice(), &scripts);
 }
 
+/// `strace -p` and `gdb -p`, to a process of which all is out, and which goes on leaving while they are there.
+#[test]
+fn debuggers_that_come_later() {
+    let _serial = serial();
+    const ATTACHED: &str = "export NOTICE_READY=$P.$$; $P attached & p=$!; \
+                            until [ -e $P.$$ ]; do kill -0 $p || exit 1; sleep .02; done;";
+    let traced = format!(
+        "{ATTACHED} strace -f -o $P.$$.log -p $p 2>/dev/null & wait $p; s=$?; wait; \
+         grep -c 'exit_group(7)' $P.$$.log; exit $s"
+    );
+    // It reads all of the memory, and stays.
+    let read = format!(
+        "{ATTACHED} at='*(long*)&attached_memory'; \
+         gdb -q -batch -p $p -ex \"dump binary memory $P.$$.dump $at $at+8388608\" -ex continue >/dev/null 2>&1 & \
+         wait $p; s=$?; sha256sum <$P.$$.dump; exit $s"
+    );
+    wrap_all(&notice(), &[&traced, &read]);
+}
+
 #[test]
 fn sanitizers() {
     let _serial = serial();

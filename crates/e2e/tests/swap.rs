@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use e2e::guard::{Outcome, Run, Running};
 use e2e::memcg::MemoryGroup;
+use e2e::sleeper::Sleeper;
 use e2e::temp::{Serial, TempDir, serial, target_dir};
 use e2e::{pagetide, proc, programs, wait, zram};
 use serde_json::Value;
@@ -332,6 +333,53 @@ fn compressed_memory_is_made_used_and_removed() {
     );
     stage.is_as_before();
     stage.fails(&["off"], 1, "no swap that pagetide switched on");
+}
+
+/// Each way to compress that this kernel has: the device is of it by the kernel's own file, what leaves goes there, what is touched comes back
+/// right, and what is in it when it is switched off as well.
+#[test]
+fn each_way_to_compress_keeps_every_byte() {
+    let stage = Stage::set();
+    let offered = compressors(&stage.foreign.device());
+    let names: Vec<&str> = offered.split_whitespace().collect();
+    let names: Vec<&str> = names
+        .iter()
+        .map(|name| name.trim_matches(['[', ']']))
+        .collect();
+    for known in ["lzo", "lzo-rle", "lz4"] {
+        assert!(names.contains(&known), "{known} is not in {offered}");
+    }
+    for name in names {
+        let made = stage.json(&["on", "--size", "64M", "--compress", name]);
+        assert_eq!(made["algorithm"], name);
+        let path = made["path"].as_str().expect("a path").to_owned();
+        let chosen = compressors(&path);
+        assert!(chosen.contains(&format!("[{name}]")), "{name}: {chosen}");
+        before_others(&path);
+        let sleeper = Sleeper::start([], 32);
+        let all_out = || {
+            let words = ["reclaim", "--all", &sleeper.pid().to_string()].map(str::to_owned);
+            let told = pagetide::command(words).finish(LIMIT);
+            assert!(told.status.success(), "{name}: {}", told.stderr);
+            assert!(sleeper.status("VmSwap") > 30 << 20, "{name}");
+            // Half of it: the other swap has the same priority.
+            let used = ours(&stage.json(&["status"]))[0]["used_bytes"].as_u64();
+            assert!(used > Some(8 << 20), "{name}: {used:?} bytes are there");
+        };
+        all_out();
+        let _ = sleeper.touch();
+        all_out();
+        stage.json(&["off"]);
+        let _ = sleeper.touch();
+        stage.is_as_before();
+    }
+}
+
+/// What a zram's device says of ways to compress: all that it could have, its own in brackets.
+fn compressors(device: &str) -> String {
+    let name = device.trim_start_matches("/dev/");
+    let file = format!("/sys/block/{name}/comp_algorithm");
+    std::fs::read_to_string(file).expect("a zram tells it")
 }
 
 #[test]

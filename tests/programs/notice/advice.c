@@ -2,10 +2,15 @@
 #include "notice.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
 #endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -16,6 +21,10 @@
 #endif
 #ifndef MAP_DROPPABLE
 #define MAP_DROPPABLE 0x08
+#endif
+
+#ifndef MADV_SOFT_OFFLINE
+#define MADV_SOFT_OFFLINE 101
 #endif
 
 #define HUGE ((size_t)512)
@@ -59,6 +68,13 @@ void scenario_dontfork(void)
     }
     reap(pid);
     verify(at, PAGES, 1);
+    tell("MADV_DOFORK", madvise(at, PAGES / 2 * PAGE, MADV_DOFORK));
+    leaves("again", at, PAGES);
+    if ((pid = child()) == 0) {
+        verify(at, PAGES, 1);
+        _exit(0);
+    }
+    reap(pid);
 }
 
 void scenario_lazyfree(void)
@@ -177,6 +193,49 @@ void scenario_hints(void)
     verify(at, PAGES, 1);
 }
 
+/* process_madvise(2) of a program on itself: what pagetide does to it from outside. */
+void scenario_own_advice(void)
+{
+    static const struct {
+        const char *name;
+        int advice;
+    } all[] = {{"MADV_COLD", MADV_COLD}, {"MADV_PAGEOUT", MADV_PAGEOUT}, {"MADV_WILLNEED", MADV_WILLNEED},
+               {"MADV_DONTNEED", MADV_DONTNEED}};
+    uint64_t *at = filled(PAGES, 1);
+    struct iovec range = {at, PAGES * PAGE};
+    int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (self < 0)
+        FAIL(97, "pidfd_open: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        leaves("before", at, PAGES);
+        long done = syscall(SYS_process_madvise, self, &range, 1, all[i].advice, 0);
+        tell(all[i].name, done);
+        if (all[i].advice == MADV_DONTNEED && done >= 0)
+            fill(at, PAGES, 1);
+        verify(at, PAGES, 1);
+    }
+    close(self);
+}
+
+/* A fault of the memory itself, as the kernel injects it (MADV_SOFT_OFFLINE moves a page to another frame, and takes the frame
+ * out of use): only where NOTICE_OFFLINE says that the machine can spare one. Without CONFIG_MEMORY_FAILURE it is EINVAL. */
+void scenario_offline(void)
+{
+    uint64_t *at = filled(PAGES, 1);
+    leaves("before", at, PAGES);
+    if (!has_memory_failure() || getenv("NOTICE_OFFLINE")) {
+        tell("MADV_SOFT_OFFLINE", madvise(at, PAGE, MADV_SOFT_OFFLINE));
+        verify(at, PAGES, 1);
+        leaves("after", at, PAGES);
+        tell("MADV_HWPOISON", madvise(at + WORDS, PAGE, MADV_HWPOISON));
+        say("poisoned: signal %d", faults(at + WORDS));
+        leaves("around", at + 2 * WORDS, PAGES - 2);
+    }
+    page_check(at, 0, 1);
+    for (size_t page = 2; page < PAGES; page++)
+        page_check(at + page * WORDS, page, 1);
+}
+
 void scenario_pageout(void)
 {
     uint64_t *at = filled(PAGES, 1);
@@ -219,6 +278,15 @@ void scenario_dontneed(void)
     verify(at, PAGES, 3);
     tell("munmap", munmap(at + PAGES / 2 * WORDS, PAGES / 2 * PAGE));
     verify(at, PAGES / 2, 3);
+    leaves("to be locked", at, PAGES / 2);
+    /* What is out and is locked like this stays out until it is touched. */
+    tell("MLOCK_ONFAULT", mlock2(at, PAGES / 4 * PAGE, MLOCK_ONFAULT));
+    tell("MADV_DONTNEED of what is locked", madvise(at, PAGES / 4 * PAGE, MADV_DONTNEED));
+    tell("MADV_DONTNEED_LOCKED", madvise(at, PAGES / 4 * PAGE, MADV_DONTNEED_LOCKED));
+    verify_zero(at, PAGES / 4);
+    fill(at, PAGES / 4, 4);
+    leaves("beside what is locked", at + PAGES / 4 * WORDS, PAGES / 4);
+    verify(at, PAGES / 4, 4);
 }
 
 void scenario_protect(void)

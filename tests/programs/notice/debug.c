@@ -1,7 +1,44 @@
 /* What a debugger does to a process whose memory is out: stop it, read, write, step, let go. */
 #include "notice.h"
 
+#include <fcntl.h>
 #include <sys/ptrace.h>
+
+/* Where a debugger that is attached finds the memory, by the symbol. */
+uint64_t *attached_memory;
+
+static int tracer(void)
+{
+    char line[128];
+    int pid = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    if (!file)
+        FAIL(97, "/proc/self/status: %s", strerror(errno));
+    while (fgets(line, sizeof line, file))
+        (void)!sscanf(line, "TracerPid: %d", &pid);
+    fclose(file);
+    return pid;
+}
+
+/* `gdb -p`, `strace -p`: a debugger comes when all is out, reads it or not, and stays. The file NOTICE_READY is made when it
+ * may come. */
+void scenario_attached(void)
+{
+    const char *ready = getenv("NOTICE_READY");
+    attached_memory = filled(PAGES, 1);
+    leaves("before it comes", attached_memory, PAGES);
+    if (!ready || close(creat(ready, 0600)) != 0)
+        FAIL(97, "NOTICE_READY: %s", strerror(errno));
+    while (tracer() == 0)
+        sleep_us(10000);
+    for (unsigned round = 0; round < 3; round++) {
+        leaves("while it is there", attached_memory, PAGES);
+        verify(attached_memory, PAGES, 1);
+    }
+    say("its debugger stayed: %d", tracer() != 0);
+    say_mappings();
+    exit(7);
+}
 
 void scenario_traced(void)
 {

@@ -148,6 +148,19 @@ void is_huge(const char *what, const void *at, size_t pages)
         note("leaves", what, pages, found, 90);
 }
 
+int has_memory_failure(void)
+{
+    char line[128];
+    int found = 0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    if (!file)
+        FAIL(97, "/proc/meminfo: %s", strerror(errno));
+    while (fgets(line, sizeof line, file))
+        found |= strncmp(line, "HardwareCorrupted:", 18) == 0;
+    fclose(file);
+    return found;
+}
+
 void stays(const char *what, const void *at, size_t pages)
 {
     if (!managed) {

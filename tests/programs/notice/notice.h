@@ -24,7 +24,7 @@
     X(main_first) X(threads64) X(clone_vm) X(robust) X(inherit) X(rseq) X(altstack)                \
     X(fork_storm) X(vfork_storm) X(prefork) X(daemon) X(seccomp_strict) X(chroot_setuid)           \
     X(namespaces) X(undumpable) X(stopped) X(exec_twice) X(dump) X(cow_tree) X(wp_uffd)            \
-    X(freed_by_child) X(traced) X(frozen) X(removed) X(hints)
+    X(freed_by_child) X(traced) X(frozen) X(removed) X(hints) X(own_advice) X(offline) X(attached)
 
 #define DECLARE(name) void scenario_##name(void);
 SCENARIOS(DECLARE)
@@ -46,6 +46,8 @@ void leaves_of(pid_t pid, const char *what, const void *at, size_t pages);
 void leaves_shared(const char *what, void *at, size_t pages);
 /* Whether nine tenths of the mapping there are huge pages now; to be asked right after they were made. */
 void is_huge(const char *what, const void *at, size_t pages);
+/* Whether this kernel can take frames out of use. */
+int has_memory_failure(void);
 /* Waits as long as memory that may leave takes to do so: none of this may. */
 void stays(const char *what, const void *at, size_t pages);
 

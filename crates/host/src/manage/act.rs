@@ -142,9 +142,12 @@ impl Manager {
             }
             let is_preferred = self.usual_swappiness.is_some();
             let cache = self.unmapped_cache(if is_preferred { usage } else { wanted.pages });
-            // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall.
-            let mut pages = wanted.pages.less(cache);
             let is_much = cache.0 * PREFERRED >= usage.0;
+            // Page cache that nobody maps goes first, and the kernel drops it by itself at the wall. A little it does not: it takes
+            // anonymous memory there. (The story: what is wanted is half a percent of the limit at most, every program has read as much
+            // of its own text, and so nothing was ever reclaimed ahead: one met its wall 18,393 times, and 18,232 times alone.)
+            let spare = if is_much { cache } else { Pages(0) };
+            let mut pages = wanted.pages.less(spare);
             if wanted.pages > Pages(0) || !is_much {
                 self.prefer_cache(pages == Pages(0) && is_much);
             }
@@ -236,7 +239,8 @@ impl Manager {
         if self.shared_at == self.driver.looks() {
             return 0;
         }
-        let short = most.less(Pages(tally.evicted)).0.min(tally.shared);
+        let skipped = self.driver.shared();
+        let short = most.less(Pages(tally.evicted)).0.min(skipped);
         let may = !self.settings.dry_run && self.settings.limits.swap_max == Limit::Max;
         let wall = self.wall.clone().filter(|_| may);
         let (Some(wall), true, false) = (wall, short > 0, tally.no_swap) else {
@@ -248,10 +252,10 @@ impl Manager {
         self.sums.took += begin.elapsed();
         match got {
             Ok(got) => {
+                self.driver.note_reclaimed(got / 4096);
                 self.act(format!(
-                    "the kernel reclaimed {} pages of the group: {} were skipped as shared",
-                    got / 4096,
-                    tally.shared
+                    "the kernel reclaimed {} pages of the group: {skipped} were skipped as shared",
+                    got / 4096
                 ));
                 got / 4096
             }

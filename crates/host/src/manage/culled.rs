@@ -17,6 +17,8 @@ const RETRY: Duration = Duration::from_secs(60);
 pub(super) struct Culled {
     pages: Vec<(MemcgId, FolioId)>,
     since: Instant,
+    /// Of them, those that reclaim of their group would take: shared, and with a place in swap. What it took since is not in it.
+    shared: u64,
 }
 
 impl Culled {
@@ -24,7 +26,24 @@ impl Culled {
         Culled {
             pages: Vec::new(),
             since: Instant::now(),
+            shared: 0,
         }
+    }
+
+    /// One reclaim has added so many that their group can be asked for.
+    pub(super) fn note_shared(&mut self, pages: u64) {
+        self.shared += pages;
+    }
+
+    /// Pages for which the group can be asked. (The story: only those of the same reclaim were. The first one took all that a server shares
+    /// with its workers off the lists, asked for the few pages that it was short of, and for a minute nobody knew of the others.)
+    pub(super) const fn shared(&self) -> u64 {
+        self.shared
+    }
+
+    /// The group was asked, and gave so many.
+    pub(super) fn note_reclaimed(&mut self, pages: u64) {
+        self.shared = self.shared.saturating_sub(pages);
     }
 
     pub(super) fn add(&mut self, memcg: MemcgId, id: FolioId) {
@@ -45,6 +64,7 @@ impl Culled {
             for (memcg, id) in self.pages.drain(..) {
                 machine.lruvec_mut(memcg).rescue(id);
             }
+            self.shared = 0;
         }
     }
 }

@@ -314,6 +314,18 @@ impl Driver {
         self.culled = Some(Culled::new());
     }
 
+    /// Pages off the lists that reclaim of their group would take.
+    pub(super) fn shared(&self) -> u64 {
+        self.culled.as_ref().map_or(0, Culled::shared)
+    }
+
+    /// It was asked for, and got so many.
+    pub(super) fn note_reclaimed(&mut self, pages: u64) {
+        if let Some(culled) = &mut self.culled {
+            culled.note_reclaimed(pages);
+        }
+    }
+
     /// Which files are used once. All processes are read at the next look, even those that sleep.
     pub(super) fn set_noreuse(&mut self, noreuse: Noreuse) {
         if self.homes.set_noreuse(noreuse) {
@@ -385,11 +397,14 @@ impl Driver {
             pause,
             tally: std::mem::take(tally),
         };
-        let by_others = kernel.tally.by_others;
+        let (by_others, shared) = (kernel.tally.by_others, kernel.tally.shared);
         let answer = reclaim(&mut self.machine, &mut kernel);
         let by_others = kernel.tally.by_others.saturating_sub(by_others);
         self.spent.page_out += thread_cpu().saturating_sub(of_thread) + by_others;
         *tally = kernel.tally;
+        if let Some(culled) = &mut self.culled {
+            culled.note_shared(tally.shared - shared);
+        }
         answer
     }
 }

@@ -11,7 +11,12 @@ use super::ordered::Ordered;
 use super::tally::Tally;
 use crate::ages::Space;
 use crate::report::{Curve, KeptPages, LimitsReport, Report};
+use crate::system::cgroup::Version;
+use crate::wall::Wall;
 use crate::watch::WatchError;
+
+/// What is above a limit is told from this part of it on: a little is, between two measurements.
+const EXCESS_PART: u64 = 64;
 
 impl Manager {
     /// Everything until now.
@@ -49,6 +54,7 @@ impl Manager {
         };
         let took = under_way.map_or(Duration::ZERO, |tally| tally.took);
         report.overhead.page_out_ms = Millis::from(self.sums.took + took).0;
+        report.notes.extend(self.excess());
         if let Some(recorder) = self.driver.recorder() {
             let recording = recorder.report();
             let stopped = recording.stopped.as_ref();
@@ -81,6 +87,34 @@ impl Manager {
             }
         }
         report
+    }
+
+    /// What is above a limit that the kernel does not hold. (The story: of a program that had three times its limit, all of it in use,
+    /// `attach` told the limit and the size, each in its place, and nobody that it did not hold.)
+    fn excess(&self) -> Option<String> {
+        if self.settings.dry_run {
+            return None;
+        }
+        let wall = self.wall.as_ref().map(Wall::version);
+        let wall = wall.filter(|_| self.due.stands() && self.outside.is_empty());
+        let limits = &self.settings.limits;
+        let has_high = wall == Some(Version::V2);
+        let held = [
+            ("--memory-max", limits.max, wall.is_some()),
+            ("--memory-high", limits.high, has_high),
+        ];
+        let usage = self.usage();
+        let mut above = held.into_iter().filter_map(|(name, limit, is_held)| {
+            let limit = matches!(limit, Limit::Bytes(_)).then(|| limit.pages())?;
+            let excess = usage.less(limit);
+            (!is_held && excess.0 > limit.0 / EXCESS_PART).then_some((name, excess))
+        });
+        let (name, excess) = above.next()?;
+        Some(format!(
+            "{} more than {name} allows: no control group holds this limit, so it holds between looks alone, and what is in use, or \
+             finds no swap, stays",
+            excess.bytes()
+        ))
     }
 
     /// Whether another pagetide clears the accessed bits of any of its processes: of such a one no age is known here. As of the last

@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+# A program that has some memory, takes more in small steps, and does not look at what it has until its end, when all of it must be right.
+#
+#   growing.py FIRST MORE      MiB at once, and MiB in steps of 64 KiB, 2 ms between two; prints "hits N", how often its control group
+#                              (v1) met its limit until then, and "right"
+import os, sys, time
+
+first, more = int(sys.argv[1]) * 16, int(sys.argv[2]) * 16
+group = next(line.strip().split(":memory:")[1] for line in open("/proc/self/cgroup") if ":memory:" in line)
+noise = os.urandom(16 << 10)
+
+
+def step(number):
+    return bytearray(noise + number.to_bytes(4, "little") * (12 << 10))
+
+
+memory = []
+for number in range(first + more):
+    memory.append(step(number))
+    if number == first:
+        time.sleep(1)
+    elif number > first:
+        time.sleep(0.002)
+with open(f"/sys/fs/cgroup/memory{group}/memory.failcnt") as file:
+    print("hits", file.read().strip())
+print("right" if all(one == step(number) for number, one in enumerate(memory)) else "wrong")
