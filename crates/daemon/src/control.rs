@@ -17,6 +17,7 @@ mod tenant;
 
 pub use client::{ask, manager_of};
 pub use error::ControlError;
+pub(crate) use find::wait_for_name;
 pub use find::{
     Managed, find, find_begun, is_anothers, is_held_by_a_stranger, managed, managed_pids,
 };

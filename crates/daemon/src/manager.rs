@@ -17,6 +17,7 @@ use host::report::Report;
 use host::system::start;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 
+use crate::control::wait_for_name;
 use crate::error::Error;
 pub use crate::handshake::WORD;
 use crate::handshake::{BEGIN, EXE, Reply, Setup, receive, send};
@@ -142,6 +143,7 @@ fn served(channel: &UnixStream, setup: &Setup) -> Result<Served, Error> {
         return Err(Error::missing(what, "start it again"));
     }
     let chosen = preflight::own(pid);
+    wait_for_name(&chosen.tenant);
     Served::begin(chosen, setup.options.clone(), true)
 }
 

@@ -5,6 +5,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use e2e::guard::Run;
 use e2e::temp::TempDir;
 use e2e::zram::serial_with_swap;
 use e2e::{pagetide, proc, wait};
@@ -402,6 +403,23 @@ fn who_asks_in_the_first_moment_waits_for_the_manager() {
             let said = (told.stdout, told.stderr);
             panic!("{verb} said {said:?}; run: {:?}", running.wait(SOON));
         }
+    }
+}
+
+/// (The story: `pagetide run ... & pagetide reclaim $!` looked at a shell, which had not become `run` yet; `stat` said that nobody manages it.)
+#[test]
+fn who_asks_before_a_shell_has_become_run_waits() {
+    let _turn = serial_with_swap(SWAP_MIB);
+    for verb in ["reclaim", "stat", "detach"] {
+        let size = if verb == "reclaim" { "4K" } else { "" };
+        let script = format!(
+            "(sleep .05; exec \"$0\" run -- sh -c 'sleep 1; echo its own') & \"$0\" {verb} $! {size} >&2; wait $!"
+        );
+        let words = ["sh", "-c", &script, &pagetide::binary()].map(str::to_owned);
+        let outcome = Run::new(words).finish(SOON);
+        assert_eq!(outcome.stdout, "its own\n", "{verb}: {}", outcome.stderr);
+        let is_unknown = outcome.stderr.contains("manages it");
+        assert!(!is_unknown, "{verb}: {}", outcome.stderr);
     }
 }
 

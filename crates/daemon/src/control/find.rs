@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use host::system::process::Stat;
 use host::system::{Proc, start};
 
 use super::client::{is_managed, speaks_for};
@@ -19,8 +20,16 @@ const WITHIN: Duration = Duration::from_millis(500);
 /// a quarter of an hour.)
 const ALL_WITHIN: Duration = Duration::from_secs(3);
 
+/// Between two looks.
+const BETWEEN: Duration = Duration::from_millis(10);
+
 /// `run` has its program's number before its manager listens: for so long it is waited for.
 const BEGINS: Duration = Duration::from_secs(5);
+
+/// What a shell has just forked may be about to become `run`: so long after its birth nobody knows.
+const NEWBORN: Duration = Duration::from_millis(200);
+/// The same in clock ticks of /proc, of which a second has 100.
+const NEWBORN_TICKS: u64 = 20;
 
 /// A tenant that is managed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,20 +78,45 @@ pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
 pub fn find_begun(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
     // Its name alone is looked at meanwhile: one that has become its program by then had its manager before. (While others are asked, it may.)
     if let Some(pid) = tenant.pid() {
-        let end = Instant::now() + BEGINS;
-        while is_about_to_run(pid) && manager_of(tenant)?.is_none() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(10));
+        let begun = Instant::now();
+        let may_begin = || {
+            let time = begun.elapsed();
+            time < NEWBORN && is_newborn(pid) || time < BEGINS && is_about_to_run(pid)
+        };
+        while may_begin() && manager_of(tenant)?.is_none() {
+            std::thread::sleep(BETWEEN);
         }
     }
     find(tenant)
 }
 
-/// Whether a process is `pagetide run`, which has another name from its exec on.
+/// For the manager of `run`: whoever has its name already, and is no stranger, is a command that asked before there was a `run` to be seen, and lets
+/// go of it.
+pub(crate) fn wait_for_name(tenant: &Tenant) {
+    let begun = Instant::now();
+    let is_taken = || matches!(manager_of(tenant), Ok(Some(_))) && !is_held_by_a_stranger(tenant);
+    while begun.elapsed() < BEGINS && is_taken() {
+        std::thread::sleep(BETWEEN);
+    }
+}
+
+/// Whether a process is `pagetide run`, which has another name from its exec on. (The story: for a moment within its exec a process has its name and no
+/// words yet, and on a busy machine it was seen then: `stat` said that nobody manages it.)
 fn is_about_to_run(pid: u32) -> bool {
-    let stat = Proc::system().and_then(|proc| proc.stat(pid));
-    let is_ours = stat.is_ok_and(|stat| stat.is_some_and(|stat| stat.comm == start::NAME));
+    let stat = stat(pid).filter(|stat| stat.comm == start::NAME && !stat.is_over());
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    is_ours && words.split(|byte| *byte == 0).nth(1) == Some(b"run")
+    stat.is_some() && (words.is_empty() || words.split(|byte| *byte == 0).nth(1) == Some(b"run"))
+}
+
+/// Whether it was born when we were, or after that. (The story: what a shell had forked was a shell yet.)
+fn is_newborn(pid: u32) -> bool {
+    let born = |pid| stat(pid).map(|stat| stat.started);
+    let both = born(pid).zip(born(std::process::id()));
+    both.is_some_and(|(its, ours)| its + NEWBORN_TICKS >= ours)
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    Proc::system().ok()?.stat(pid).ok()?
 }
 
 /// Whether who listens under the name of a process's manager has nothing to do with that process. A manager stays as long as any
@@ -93,8 +127,7 @@ pub fn is_anothers(tenant: &Tenant) -> bool {
     let Some(pid) = tenant.pid() else {
         return false;
     };
-    let stat = Proc::system().and_then(|proc| proc.stat(pid));
-    let lives = stat.is_ok_and(|stat| stat.is_some_and(|stat| !stat.is_over()));
+    let lives = stat(pid).is_some_and(|stat| !stat.is_over());
     let answer = || ask(tenant, &Request::Manages { pid }, WITHIN);
     lives && matches!(answer(), Ok(Response::Manages(false)))
 }

@@ -13,15 +13,15 @@ use rustix::thread::{CapabilitySet, capabilities};
 pub(super) struct Owner {
     /// Whether we may trace processes of others ourselves: without, root's number is enough, as at the socket.
     traces: bool,
-    /// Capabilities count in the user namespace of who has them, and numbers of processes in a pid namespace.
-    namespaces: [Option<u64>; 2],
+    /// Its user namespace: capabilities count there alone.
+    users: Option<u64>,
 }
 
 impl Owner {
     pub(super) fn of_this_process() -> Owner {
         Owner {
             traces: may_trace(None),
-            namespaces: namespaces("self"),
+            users: users("self"),
         }
     }
 
@@ -34,7 +34,7 @@ impl Owner {
         // Of 0 the kernel says that our pid namespace has no number for it.
         let named = i32::try_from(thread).ok().and_then(Pid::from_raw);
         named.is_some_and(|named| may_trace(Some(named)))
-            && namespaces(&thread.to_string()) == self.namespaces
+            && users(&thread.to_string()) == self.users
     }
 }
 
@@ -43,12 +43,10 @@ fn may_trace(thread: Option<Pid>) -> bool {
     sets.is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE))
 }
 
-/// Those of users and of pids; none of a kernel that has no such namespaces.
-fn namespaces(who: &str) -> [Option<u64>; 2] {
-    ["user", "pid"].map(|kind| {
-        let found = std::fs::metadata(format!("/proc/{who}/ns/{kind}"));
-        Some(found.ok()?.ino())
-    })
+/// The user namespace of a thread; none of a kernel that has no such namespaces.
+fn users(who: &str) -> Option<u64> {
+    let found = std::fs::metadata(format!("/proc/{who}/ns/user"));
+    Some(found.ok()?.ino())
 }
 
 #[cfg(test)]
@@ -66,12 +64,12 @@ mod tests {
         assert!(owner.lets(0, thread) && owner.lets(1000, 0));
         let traces = Owner {
             traces: true,
-            namespaces: namespaces("self"),
+            users: users("self"),
         };
         assert!(!traces.lets(0, 0));
         let elsewhere = Owner {
             traces: true,
-            namespaces: [Some(1), Some(2)],
+            users: Some(1),
         };
         assert!(!elsewhere.lets(0, thread));
         // Without the right to trace there is nothing to keep from root.
