@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # A program that has some memory, takes more in small steps, and does not look at what it has until its end, when all of it must be right.
 #
-#   growing.py FIRST MORE      MiB at once, and MiB in steps of 64 KiB, 2 ms between two; prints "hits N", how often its control group
-#                              (v1) met its limit until then, and "right"
+#   growing.py FIRST MORE FILE      reads the file, which stays in its page cache; MiB at once, and MiB in steps of 64 KiB, 2 ms between two;
+#                                   prints "hits N", how often its control group (v1) met its limit until then, and "right"
 import os, sys, time
 
 first, more = int(sys.argv[1]) * 16, int(sys.argv[2]) * 16
@@ -14,6 +14,9 @@ def step(number):
     return bytearray(noise + number.to_bytes(4, "little") * (12 << 10))
 
 
+with open(sys.argv[3], "rb", buffering=0) as file:
+    while file.read(64 << 10):
+        pass
 memory = []
 for number in range(first + more):
     memory.append(step(number))

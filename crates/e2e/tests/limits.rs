@@ -259,19 +259,19 @@ fn what_is_above_a_limit_without_a_wall_is_told() {
 fn reclaim_ahead_keeps_a_program_off_its_wall() {
     let _serial = serial();
     let _swap = Swap::new(512);
-    let words = [
-        "/usr/bin/python3",
-        &programs::source("growing.py"),
-        "84",
-        "48",
-    ];
-    let growing = Run::new(words);
+    let folders = [(); 2].map(|()| TempDir::new());
     let options = ["--memory-max", "96M", "--age-every", "250ms"];
     let is_kept_off = || {
         let group = MemoryGroup::new();
         group.limit(96 << 20);
-        let alone = group.run(&growing).start();
-        let managed = pagetide::run(&options, &growing).finish(LIMIT);
+        // Each is charged for a file of its own.
+        let [one, other] = [0, 1].map(|side: usize| {
+            let file = page_cache::file(&folders[side], 3);
+            let program = programs::source("growing.py");
+            Run::new(["/usr/bin/python3", &program, "82", "48", &file])
+        });
+        let alone = group.run(&one).start();
+        let managed = pagetide::run(&options, &other).finish(LIMIT);
         let hits = [alone.wait(LIMIT), managed].map(|one| {
             assert!(one.stdout.ends_with("right\n"), "{one:?}");
             said(&one, "hits")
