@@ -610,13 +610,13 @@ fn a_target_that_ends_at_every_step() {
     ]
     .iter()
     .cycle()
-    .take(75)
+    .take(45)
     .enumerate()
     {
         let idle = sleeper();
         let pid = idle.pid().to_string();
         let command = pagetide::command(verb.split(' ').chain([pid.as_str()])).start();
-        std::thread::sleep(Duration::from_micros(number as u64 * 1200));
+        std::thread::sleep(Duration::from_micros(number as u64 * 2000));
         send(idle.pid(), Signal::KILL);
         drop(idle);
         let outcome = command.wait(SOON);
@@ -642,11 +642,11 @@ fn a_program_that_ends_at_every_step_of_run() {
     let _serial = serial();
     let _swap = Swap::new(64);
     let mut walls = Vec::new();
-    for number in 0..24 {
+    for number in 0..16 {
         let options = [&POLICY[..], &["--memory-max", "64M"]].concat();
         let mut running = pagetide::run(&options, &Run::new(["sleep", "100"])).start();
         let pid = running.pid();
-        std::thread::sleep(Duration::from_micros(number * 5000));
+        std::thread::sleep(Duration::from_micros(number * 7500));
         let words = ["report", "--json", "--for", "2s"].map(str::to_owned);
         let report = pagetide::command(words.into_iter().chain([pid.to_string()])).start();
         std::thread::sleep(Duration::from_micros(number % 8 * 2000));
