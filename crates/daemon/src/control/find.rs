@@ -90,11 +90,19 @@ pub fn find_begun(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
     find(tenant)
 }
 
-/// For the manager of `run`: whoever has its name already, and is no stranger, is a command that asked before there was a `run` to be seen, and lets
-/// go of it.
+/// For the manager of `run`: a command that asked before there was a `run` to be seen may have its name, and lets go of it soon. Who manages says so, and is
+/// not waited for.
 pub(crate) fn wait_for_name(tenant: &Tenant) {
     let begun = Instant::now();
-    let is_taken = || matches!(manager_of(tenant), Ok(Some(_))) && !is_held_by_a_stranger(tenant);
+    let manages = || {
+        matches!(
+            ask(tenant, &Request::Ping {}, WITHIN),
+            Ok(Response::Pong(_))
+        )
+    };
+    let is_taken = || {
+        matches!(manager_of(tenant), Ok(Some(_))) && !is_held_by_a_stranger(tenant) && !manages()
+    };
     while begun.elapsed() < BEGINS && is_taken() {
         std::thread::sleep(BETWEEN);
     }
