@@ -154,6 +154,11 @@ fn a_group_is_managed_and_let_go_of() {
 fn what_a_server_and_its_workers_share_leaves_for_a_limit() {
     let _serial = serial();
     let _swap = Swap::new(512);
+    // On a busy machine the workers may meet the wall before a look, and then the kernel takes what is shared by itself: that shows nothing.
+    assert!((0..4).any(|_| is_asked_for_all()), "only the wall takes it");
+}
+
+fn is_asked_for_all() -> bool {
     let options = ["--memory-max", "160M", "--age-every", "500ms"];
     let server = Prefork::start(96, 4, &|run| pagetide::run(&options, run));
     server.check();
@@ -164,15 +169,18 @@ fn what_a_server_and_its_workers_share_leaves_for_a_limit() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let mut said = String::new();
-    let is_said = || {
+    let mut is_said = || {
         said = pagetide::report(server.running.pid())["actions"].to_string();
-        let known = said.split(" were skipped as shared").next();
-        let known = known.and_then(|before| before.rsplit(' ').next()?.parse::<u64>().ok());
-        known > Some(10_000)
+        let before = said.split(" were skipped as shared");
+        let numbers = before.filter_map(|text| text.rsplit(' ').next()?.parse::<u64>().ok());
+        numbers.max() > Some(10_000)
     };
     // Much sooner than they are tried once more by themselves.
-    let soon = Duration::from_secs(20);
-    wait::until("the group is asked for all that is shared", soon, is_said);
+    let soon = Duration::from_secs(10);
+    if wait::poll(soon, || is_said().then_some(())).is_none() {
+        eprintln!("not asked for all that is shared: {said}");
+        return false;
+    }
     // The server itself has nothing but what it shares.
     let shared = out(server.parent);
     let of_workers: Vec<u64> = server.workers.iter().map(|one| out(*one)).collect();
@@ -184,4 +192,5 @@ fn what_a_server_and_its_workers_share_leaves_for_a_limit() {
     let has_own = |of: &u64| *of > shared + 8 * MIB;
     assert!(!of_workers.iter().any(has_own), "{of_workers:?}, {shared}");
     server.check();
+    true
 }
