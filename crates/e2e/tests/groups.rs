@@ -89,12 +89,12 @@ fn a_group_is_reclaimed_without_a_manager() {
     let _serial = serial();
     let _swap = Swap::new(256);
     let mut stage = Stage::set();
-    let done = told(&stage.group, &["reclaim", "8M"]);
+    let done = told(&stage.group, &["reclaim", "24M"]);
     let some = done["evicted_pages"].as_u64().expect("a number");
     let swap = out(stage.redis.pid) + out(stage.below.pid());
-    assert!(some >= 2048, "{done:#}");
-    // Some of it is of files, which need no swap.
-    assert!(swap > MIB && swap < 16 * MIB, "{swap}: {done:#}");
+    assert!(some >= 6144, "{done:#}");
+    // Some of it is of files, which need no swap, and which it may take first (of 8 MiB nearly all was).
+    assert!(swap > 8 * MIB && swap < 32 * MIB, "{swap}: {done:#}");
     let done = told(&stage.group, &["reclaim", "--all"]);
     assert!(done["evicted_pages"].as_u64() > Some(9000), "{done:#}");
     // The group's own count comes two seconds late.

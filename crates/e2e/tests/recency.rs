@@ -216,20 +216,29 @@ fn a_stream_leaves_before_what_is_used_again() {
             [hot, stream].iter().for_each(|one| one.signal(signal));
         }
     };
-    signal(Signal::STOP);
-    for name in NAMES {
-        tree.write(&format!("{name}/memory.reclaim"), &format!("{HOT}m"));
-    }
-    let out = running
-        .each_ref()
-        .map(|(hot, _)| e2e::proc::number(hot.pid(), "VmSwap").expect("it runs"));
-    signal(Signal::CONT);
-    eprintln!("of what is used again, in swap: {NAMES:?} {out:?}");
-    for (name, out) in NAMES.iter().zip(out).skip(1) {
-        assert!(
-            out <= MIB,
-            "{name}: {out} bytes of what is used again are out"
-        );
-    }
-    assert!(out[0] >= 4 * MIB, "nothing was to be won: {out:?}");
+    let shows = || {
+        signal(Signal::STOP);
+        for name in NAMES {
+            tree.write(&format!("{name}/memory.reclaim"), &format!("{HOT}m"));
+        }
+        let out = running
+            .each_ref()
+            .map(|(hot, _)| e2e::proc::number(hot.pid(), "VmSwap").expect("it runs"));
+        signal(Signal::CONT);
+        eprintln!("of what is used again, in swap: {NAMES:?} {out:?}");
+        for (name, out) in NAMES.iter().zip(out).skip(1) {
+            assert!(
+                out <= MIB,
+                "{name}: {out} bytes of what is used again are out"
+            );
+        }
+        out[0] >= 4 * MIB
+    };
+    // On a busy machine a stream may be slower than what is used again: then it is older, and there is nothing to be won by advice.
+    let is_shown = (0..5).any(|_| {
+        let is_shown = shows();
+        std::thread::sleep(Duration::from_secs(3));
+        is_shown
+    });
+    assert!(is_shown, "nothing was to be won");
 }

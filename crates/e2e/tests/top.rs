@@ -24,13 +24,12 @@ fn top(words: &str, columns: u16) -> Terminal {
 /// The terminal is as it was: its own screen, a cursor, and lines that are edited and echoed.
 fn has_ended(terminal: &Terminal, status: &str) {
     terminal.shows(&format!("ended with {status}"));
-    terminal.shows("lnext");
-    let text = terminal.rows().join(" ");
-    assert!(terminal.is_plain(), "{text}");
-    assert!(
-        text.contains(" icanon") && text.contains(" echo "),
-        "{text}"
-    );
+    // (The story: the first lines of what stty says were there, and the last one, with `echo`, not yet.)
+    terminal.until("lines are edited and echoed", || {
+        let text = terminal.rows().join(" ");
+        text.contains(" icanon") && text.contains(" echo ")
+    });
+    assert!(terminal.is_plain(), "{}", terminal.rows().join("\n"));
 }
 
 /// Tenants are sorted, descended into, filtered, and reclaimed by a key that is asked for twice; by the kernel what was idle left, of that one alone.
