@@ -227,10 +227,7 @@ fn a_stream_leaves_before_what_is_used_again() {
         signal(Signal::CONT);
         eprintln!("of what is used again, in swap: {NAMES:?} {out:?}");
         for (name, out) in NAMES.iter().zip(out).skip(1) {
-            assert!(
-                out <= MIB,
-                "{name}: {out} bytes of what is used again are out"
-            );
+            assert!(out <= MIB, "{name}: {out} bytes of it are out");
         }
         out[0] >= 4 * MIB
     };
