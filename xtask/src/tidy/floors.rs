@@ -249,7 +249,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "crates/daemon/src/tenants",
         &[
-            &["awake", "asker"],
+            &["awake"],
             &["file", "values", "near", "notify", "snapshot"],
             &["config", "inode", "reports", "metrics", "history"],
             &["changes", "content", "keeper", "page"],

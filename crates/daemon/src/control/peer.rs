@@ -5,11 +5,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 
-use host::system::rights::effective;
 use host::system::{Proc, start};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::thread::{CapabilitySet, capabilities};
 
 /// Its process and user, as of the connect.
 #[derive(Clone, Copy, Debug)]
@@ -25,23 +26,10 @@ impl Peer {
         Ok(Peer { pid, uid })
     }
 
-    /// Whether it may see what `owner`'s manager tells, and have it act: the user itself, and root that may trace processes, where we may ourselves. (The
-    /// story: root of a container without CAP_SYS_PTRACE, which may read nothing of the host's processes, was told their ages and paged them out.)
+    /// Whether it may see what `owner`'s manager tells, and have it act: the user itself, and root as [`Tracer`] says.
     pub(crate) fn may_ask(self, owner: u32) -> bool {
         let is_user = self.uid == owner && owner != 0;
-        let may_trace_too = || self.has_our_users() && may_trace(&self.pid.to_string());
-        is_user || self.uid == 0 && (!may_trace("self") || may_trace_too())
-    }
-
-    /// Capabilities count in the user namespace of who has them: whoever makes one has all of them there.
-    fn has_our_users(self) -> bool {
-        let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user"));
-        match (of("self"), of(&self.pid.to_string())) {
-            (Ok(ours), Ok(its)) => ours == its,
-            // A kernel without user namespaces has no such file of anybody.
-            (Err(error), _) => error.kind() == io::ErrorKind::NotFound,
-            _ => false,
-        }
+        is_user || self.uid == 0 && Tracer::this_process().lets(self.pid)
     }
 
     /// Whether what it says of processes is of ours. One that has ended is not known to.
@@ -63,12 +51,43 @@ fn has_one_number(pid: u32) -> bool {
     numbers.is_some_and(|numbers| numbers.trim() == pid.to_string())
 }
 
-/// Whether a process has CAP_SYS_PTRACE. Of one that has ended, or that our /proc does not know, nothing is known.
-fn may_trace(pid: &str) -> bool {
-    /// linux/capability.h
-    const SYS_PTRACE: u32 = 19;
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    effective(&status) >> SYS_PTRACE & 1 == 1
+/// What root is compared with that asks us: it may see and do what it may trace, where we may trace processes of others ourselves. (The story: root
+/// of a container without CAP_SYS_PTRACE, which may read nothing of the host's processes, was told their ages and paged them out, by the socket and later by
+/// files.)
+pub(crate) struct Tracer {
+    /// Without, root's number is enough.
+    traces: bool,
+    /// Our user namespace: whoever makes one has all capabilities there, and they count there alone.
+    users: Option<u64>,
+}
+
+impl Tracer {
+    /// It does not change while we serve.
+    pub(crate) fn this_process() -> Tracer {
+        Tracer {
+            traces: may_trace(None),
+            users: users("self"),
+        }
+    }
+
+    /// Whether root's process, or thread, of this number may ask; 0 stands for one that our pid namespace has no number for. Some 4 us.
+    pub(crate) fn lets(&self, asker: u32) -> bool {
+        let named = i32::try_from(asker).ok().and_then(Pid::from_raw);
+        let traces = |named| may_trace(Some(named)) && users(&asker.to_string()) == self.users;
+        !self.traces || named.is_some_and(traces)
+    }
+}
+
+/// Whether a thread, or this one, has CAP_SYS_PTRACE. Of one that has ended nothing is known.
+fn may_trace(thread: Option<Pid>) -> bool {
+    let sets = capabilities(thread);
+    sets.is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE))
+}
+
+/// The user namespace of a thread; none of a kernel that has no such namespaces.
+fn users(who: &str) -> Option<u64> {
+    let found = std::fs::metadata(format!("/proc/{who}/ns/user"));
+    Some(found.ok()?.ino())
 }
 
 /// Whether a process is in the pid namespace of our /proc: the numbers that it has for others are ours.
@@ -77,4 +96,32 @@ pub(crate) fn counts_as_we_do(pid: u32) -> bool {
     let numbers = status.ok().flatten().map(|status| status.ns_pids.len());
     // A kernel without pid namespaces tells none.
     pid != 0 && matches!(numbers, Some(0 | 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// (End to end with fewer rights: e2e `serve_asked`.)
+    #[test]
+    fn who_is_as_we_are_may_ask() {
+        let us = std::process::id();
+        assert!(Tracer::this_process().lets(us));
+        let traces = Tracer {
+            traces: true,
+            users: users("self"),
+        };
+        assert!(!traces.lets(0));
+        let elsewhere = Tracer {
+            traces: true,
+            users: Some(1),
+        };
+        assert!(!elsewhere.lets(us));
+        // Without the right to trace there is nothing to keep from root.
+        let poor = Tracer {
+            traces: false,
+            ..elsewhere
+        };
+        assert!(poor.lets(0));
+    }
 }

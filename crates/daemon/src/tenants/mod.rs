@@ -3,11 +3,10 @@
 //! Invariant: one thread has the tree ([`host::manage::tenants`]); whoever else wants something of it leaves a job at its
 //! desk. Ended in any way, it leaves the tenants, their processes and their limits as they are.
 //!
-//! Floors: `awake`, `asker`; `file`, `values`, `near`, `notify`, `snapshot`; `config`, `inode`, `reports`, `metrics`, `history`; `content`, `changes`, `keeper`,
+//! Floors: `awake`; `file`, `values`, `near`, `notify`, `snapshot`; `config`, `inode`, `reports`, `metrics`, `history`; `content`, `changes`, `keeper`,
 //! `page`; `desk`, `site`; `listen`; `asked`, `directory`; `opened`; `mount`, `talk`; here the loop.
 
 mod asked;
-mod asker;
 mod awake;
 mod changes;
 pub mod config;

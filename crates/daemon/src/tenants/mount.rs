@@ -24,7 +24,6 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{getegid, geteuid};
 
-use super::asker::Owner;
 use super::content::Written;
 use super::desk::{Desk, Tree};
 use super::directory::{self, Entry};
@@ -32,6 +31,7 @@ use super::inode::Inode;
 use super::near::Near;
 use super::opened::{self, Open, Opened};
 use super::values;
+use crate::control::Tracer;
 use crate::error::Error;
 
 /// For so long the kernel may keep an answer without asking again: for ever, for it is told when a name goes ([`Mounted::forget`]). So
@@ -193,7 +193,7 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         next: AtomicU64::new(1),
         open: Open::default(),
         near: Near::begin(),
-        owner: Owner::of_this_process(),
+        tracer: Tracer::this_process(),
     };
     let mounted = fuser::spawn_mount(files, at, &config).and_then(|session| {
         let notifier = session.notifier();
@@ -222,7 +222,7 @@ struct Files {
     next: AtomicU64,
     open: Open,
     near: Near,
-    owner: Owner,
+    tracer: Tracer,
 }
 
 /// Its thread has ended, and so has the mount: the owner is to know.
@@ -237,8 +237,10 @@ impl Files {
         FileHandle(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// As at the socket, but for pid namespaces. The kernel lets in nobody but whoever has our number (the mount is without `allow_other`); of root
+    /// that is not enough. An asker sleeps until it is answered, so its number is its own.
     fn lets(&self, request: &Request) -> bool {
-        self.owner.lets(request.uid(), request.pid())
+        request.uid() != 0 || self.tracer.lets(request.pid())
     }
 }
 
