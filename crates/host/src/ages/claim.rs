@@ -20,7 +20,7 @@ use crate::system::Identity;
 #[derive(Debug)]
 pub(super) enum Claim {
     /// It is ours.
-    Ours(#[expect(dead_code, reason = "held for its lock")] OwnedFd),
+    Ours(#[cfg_attr(not(test), expect(dead_code, reason = "held for its lock"))] Held),
     /// Somebody else's.
     Others,
     /// We may not clear its bits, or have too few descriptors: nothing is known of others.
@@ -36,11 +36,25 @@ impl Claim {
             return Claim::Unknown;
         };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) if is_among_the_last(&file) => Claim::Unknown,
-            Ok(()) => Claim::Ours(file),
+            Ok(()) if is_among_the_last(&file) => {
+                drop(Held(file));
+                Claim::Unknown
+            }
+            Ok(()) => Claim::Ours(Held(file)),
             Err(Errno::WOULDBLOCK) => Claim::Others,
             Err(_) => Claim::Unknown,
         }
+    }
+}
+
+/// A lock that ends with its value. Closing the file would not do it: a child that another thread has just forked holds the file, too,
+/// until it calls execve(2). (The story: of a claim that was let go and taken again at once, the second was refused now and then.)
+#[derive(Debug)]
+pub(super) struct Held(OwnedFd);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::NonBlockingUnlock);
     }
 }
 
@@ -97,6 +111,18 @@ pub(in crate::ages) mod tests {
         assert!(matches!(Claim::take(somebody), Claim::Others));
         drop(first);
         assert!(matches!(Claim::take(somebody), Claim::Ours(_)));
+    }
+
+    /// The story: other tests forked at that moment, and their children held the lock until they became other programs.
+    #[test]
+    fn who_has_a_copy_of_the_descriptor_holds_nothing() {
+        let child = Asleep::start();
+        let Claim::Ours(held) = Claim::take(child.identity()) else {
+            panic!("nobody else knows it");
+        };
+        let _copy = held.0.try_clone().expect("there are descriptors");
+        drop(held);
+        assert!(matches!(Claim::take(child.identity()), Claim::Ours(_)));
     }
 
     /// A program that may have 64 descriptors looks at 40 processes, and can open its files all the same.
