@@ -60,8 +60,7 @@ enum Op {
     Isolate {
         nr: usize,
     },
-    IsolateOlder {
-        age: u64,
+    IsolateByAge {
         nr: usize,
     },
     /// Settles this many of the oldest isolated pages.
@@ -122,7 +121,7 @@ fn ops() -> impl Strategy<Value = Op> {
         2 => (id.clone(), 1..30u32).prop_map(|(id, len)| Op::Unmap { id, len }),
         4 => (0..30u64).prop_map(|after| Op::Age { after }),
         5 => (1..100usize).prop_map(|nr| Op::Isolate { nr }),
-        2 => (0..60u64, 1..100usize).prop_map(|(age, nr)| Op::IsolateOlder { age, nr }),
+        2 => (1..100usize).prop_map(|nr| Op::IsolateByAge { nr }),
         6 => (1..100usize, outcome).prop_map(|(nr, outcome)| Op::Settle { nr, outcome }),
         1 => (id.clone(), flag, any::<bool>()).prop_map(|(id, flag, on)| Op::Flag { id, flag, on }),
         1 => id.clone().prop_map(|id| Op::Rotate { id }),
@@ -221,7 +220,7 @@ impl Pair {
                 file,
                 times,
             } => self.thrash(id, len, file, times),
-            Op::Isolate { .. } | Op::IsolateOlder { .. } | Op::Settle { .. } => self.reclaim(op),
+            Op::Isolate { .. } | Op::IsolateByAge { .. } | Op::Settle { .. } => self.reclaim(op),
         }
     }
 
@@ -274,7 +273,7 @@ impl Pair {
 
     fn reclaim(&mut self, op: &Op) {
         let mut out = Vec::new();
-        let by_age = matches!(op, Op::IsolateOlder { .. });
+        let by_age = matches!(op, Op::IsolateByAge { .. });
         let reason = if by_age {
             ScanReason::Proactive
         } else {
@@ -285,10 +284,9 @@ impl Pair {
                 self.machine.isolate(ONE, nr, reason, &mut out);
                 self.model.isolate(nr)
             }
-            Op::IsolateOlder { age, nr } => {
-                self.machine
-                    .isolate_older_than(ONE, (Millis(age), Millis(self.now)), nr, &mut out);
-                self.model.isolate_older_than(age, nr, Millis(self.now))
+            Op::IsolateByAge { nr } => {
+                self.machine.isolate_by_age(ONE, nr, &mut out);
+                self.model.isolate_by_age(nr)
             }
             Op::Settle { nr, outcome } => {
                 for (id, reason) in self.isolated.drain(..nr.min(self.isolated.len())) {

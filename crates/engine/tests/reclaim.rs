@@ -200,69 +200,23 @@ fn the_hot_stay_and_the_cold_go() {
 }
 
 #[test]
-fn eviction_by_age_takes_what_was_idle_long_enough_and_nothing_else() {
+fn by_age_all_but_the_two_youngest_generations_are_offered() {
     let mut machine = engine(300, MemcgLimits::default());
     fault(&mut machine, 0..100);
     let mut memory = Simple::default();
-    machine.walk_and_age(ONE, Millis(10_000), &mut memory);
-    fault(&mut machine, 100..200);
-    machine.walk_and_age(ONE, Millis(20_000), &mut memory);
-    fault(&mut machine, 200..300);
-    let at = |machine: &mut Machine, now| {
+    let offered = |machine: &mut Machine| {
         let mut batch = Vec::new();
-        machine.isolate_older_than(ONE, (Millis(10_000), Millis(now)), 1000, &mut batch);
+        machine.isolate_by_age(ONE, 1000, &mut batch);
         batch.iter().map(|id| id.0).collect::<Vec<_>>()
     };
-    assert_eq!(
-        at(&mut machine, 19_999),
-        [0u32; 0],
-        "nothing is that old yet"
-    );
-    assert_eq!(at(&mut machine, 20_000), (0..100).collect::<Vec<_>>());
-    machine.walk_and_age(ONE, Millis(30_000), &mut memory);
-    assert_eq!(at(&mut machine, 30_000), (100..200).collect::<Vec<_>>());
-    machine.check_invariants();
-}
-
-/// The pager's `--evict-older-than 10s --every 40s`: a walk at 30 s of each period, eviction at 40 s.
-/// Pages that were in use in one period, and idle from that period's walk on, used to be handed out
-/// at the end of the next period only; pages that came in after the walk must not go before.
-#[test]
-fn eviction_by_age_is_not_a_cycle_late() {
-    let mut machine = engine(300, MemcgLimits::default());
-    let mut memory = Simple::default();
-    let evict = |machine: &mut Machine, now| {
-        let mut batch = Vec::new();
-        machine.isolate_older_than(ONE, (Millis(10_000), Millis(now)), 1000, &mut batch);
-        for &id in &batch {
-            machine.settle(ONE, id, (PageOut::Stored, ScanReason::Proactive));
-        }
+    assert_eq!(offered(&mut machine), [0u32; 0], "all are new");
+    for last in [100, 200] {
+        machine.walk_and_age(ONE, Millis(100 * u64::from(last)), &mut memory);
+        fault(&mut machine, last..last + 100);
+        let old: Vec<u32> = (last - 100..last).collect();
+        assert_eq!(offered(&mut machine), old, "what came since is new");
         machine.check_invariants();
-        batch.iter().map(|id| id.0).collect::<Vec<_>>()
-    };
-    fault(&mut machine, 0..200);
-    for period in 0..3 {
-        let start = period * 40_000;
-        // All are used before the walk, and the first hundred afterwards as well.
-        (0..200).for_each(|id| assert!(machine.lruvec_mut(ONE).touch(FolioId(id))));
-        machine.walk_and_age(ONE, Millis(start + 30_000), &mut memory);
-        (0..100).for_each(|id| assert!(machine.lruvec_mut(ONE).touch(FolioId(id))));
-        if period == 2 {
-            fault(&mut machine, 200..300);
-        }
-        machine.walk_and_age(ONE, Millis(start + 40_000), &mut memory);
-        if period < 2 {
-            // What is taken here is wanted at once: only the last period is looked at.
-            continue;
-        }
-        let gone = evict(&mut machine, start + 40_000);
-        assert_eq!(gone, (100..200).collect::<Vec<_>>(), "period {period}");
     }
-    assert_eq!(
-        evict(&mut machine, 120_000),
-        [0u32; 0],
-        "new pages and those in use stay"
-    );
 }
 
 /// A page that is touched while it is on its way out comes back young.

@@ -152,7 +152,7 @@ impl Minder {
             memory,
         };
         let most = order.most.min(machine.unprotected(id));
-        let shrunk = machine.reclaim_own_older_than(id, Millis(0), most, now, &mut idle);
+        let shrunk = machine.reclaim_own_by_age(id, most, now, &mut idle);
         self.done.orders += 1;
         self.done.evicted += shrunk.reclaimed.0;
         Some(order)

@@ -116,68 +116,25 @@ impl Lruvec {
             .is_some_and(|(lru, _)| lru.begin_walk(seq))
     }
 
-    /// Isolates from generations up to `last` only.
-    fn isolate_up_to(
+    /// Isolates up to `nr` pages of all generations but the two youngest, those of the oldest first (`lru_gen/by_age.rs`).
+    pub fn isolate_by_age(
         &mut self,
-        last: u64,
-        swappiness: Swappiness,
-        budget: IsolateBudget,
-        out: &mut Vec<FolioId>,
-    ) -> Isolated {
-        let before = out.len();
-        let Some((lru, folios)) = self.multi_gen_mut() else {
-            return Isolated::default();
-        };
-        let done = lru.isolate_up_to(folios, (last, swappiness), budget, out);
-        self.account_scan(ScanReason::Proactive, out.len() - before, done)
-    }
-
-    /// Isolates up to `nr` pages that have been idle for `age` before `now` at least, as far as
-    /// generations can tell: age at intervals of `age`, and never at half of it or less
-    /// (`lru_gen/by_age.rs`).
-    pub fn isolate_older_than(
-        &mut self,
-        (age, now): (Millis, Millis),
         swappiness: Swappiness,
         nr: usize,
         out: &mut Vec<FolioId>,
     ) -> Isolated {
-        let (before, mut total) = (out.len(), Isolated::default());
-        while out.len() - before < nr {
-            let lru = self.multi_gen();
-            let Some(last) = lru.and_then(|lru| lru.youngest_older_than(age, now)) else {
+        let (begin, mut total) = (out.len(), Isolated::default());
+        while out.len() - begin < nr {
+            let before = out.len();
+            let Some((lru, folios)) = self.multi_gen_mut() else {
                 break;
             };
-            let budget = IsolateBudget::up_to(nr - (out.len() - before));
-            let done = self.isolate_up_to(last, swappiness, budget, out);
-            total.add(done);
+            let budget = IsolateBudget::up_to(nr - (before - begin));
+            let done = lru.isolate_by_age(folios, swappiness, budget, out);
+            total.add(self.account_scan(ScanReason::Proactive, out.len() - before, done));
             if done.scanned == 0 {
                 break;
             }
-        }
-        let left = nr - (out.len() - before);
-        total.add(self.isolate_proven((age, now), swappiness, left, out));
-        total
-    }
-
-    /// Isolates up to `nr` pages that are known to have been idle for `age` before `now`, though
-    /// their generation is not; see `lru_gen/by_age.rs`.
-    fn isolate_proven(
-        &mut self,
-        (age, now): (Millis, Millis),
-        swappiness: Swappiness,
-        nr: usize,
-        out: &mut Vec<FolioId>,
-    ) -> Isolated {
-        let mut total = Isolated::default();
-        for ty in FolioType::ALL {
-            let (before, left) = (out.len(), nr - total.isolated);
-            let Some((lru, folios)) = self.multi_gen_mut().filter(|_| swappiness.may_evict(ty))
-            else {
-                continue;
-            };
-            let done = lru.isolate_proven(folios, (age, now), (ty, left), out);
-            total.add(self.account_scan(ScanReason::Proactive, out.len() - before, done));
         }
         total
     }

@@ -6,14 +6,13 @@ use super::{Machine, ReclaimRequest};
 use crate::lru_gen::DEF_PRIORITY;
 use crate::memcg::MemcgId;
 use crate::units::{Millis, Pages};
-use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk, shrink_older_than};
+use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk, shrink_by_age};
 use alloc::vec::IntoIter;
 
 /// A reclaim by age, between two batches.
 #[derive(Debug)]
 pub(super) struct ByAge {
     target: MemcgId,
-    age: Millis,
     most: Pages,
     ids: IntoIter<MemcgId>,
     /// The memcg that it bailed out of, how many pages of it may still be looked at, and what it got of that.
@@ -23,10 +22,9 @@ pub(super) struct ByAge {
 
 impl ByAge {
     /// Of the target's own pages alone.
-    pub(super) fn own(target: MemcgId, age: Millis, most: Pages) -> Self {
+    pub(super) fn own(target: MemcgId, most: Pages) -> Self {
         Self {
             target,
-            age,
             most,
             ids: alloc::vec![target].into_iter(),
             visit: None,
@@ -36,29 +34,27 @@ impl ByAge {
 }
 
 impl Machine {
-    /// Evicts up to `most` pages of `memcg` and all below it that have been idle for `age` at least, as
-    /// far as generations can tell: age at intervals of `age` ([`Self::walk_and_age`]), and never at
-    /// half of it or less. A page of the oldest generation that a walk finds young for the first time is
+    /// Evicts up to `most` pages of `memcg` and all below it that are in none of the two youngest generations, and that memory finds old
+    /// enough ([`crate::PageOut::TooYoung`]). A page of the oldest generation that a walk finds young for the first time is
     /// only marked there (lru-gen.md 3), and aging clears the mark: a memory that knows each access tells
     /// [`crate::Lruvec::young`] twice, which moves it to the youngest. A memcg of which a whole batch could not
     /// go for a reason that is not its pages' own is left alone for this time.
     /// Nothing under the classic policy, which knows no ages.
-    pub fn reclaim_older_than<M: Memory>(
+    pub fn reclaim_by_age<M: Memory>(
         &mut self,
         memcg: MemcgId,
-        age: Millis,
         most: Pages,
         now: Millis,
         memory: &mut M,
     ) -> Shrunk {
-        let by_age = self.by_age(memcg, age, most);
+        let by_age = self.by_age(memcg, most);
         self.finish_by_age(by_age, now, memory)
     }
 
-    fn by_age(&self, target: MemcgId, age: Millis, most: Pages) -> ByAge {
+    fn by_age(&self, target: MemcgId, most: Pages) -> ByAge {
         ByAge {
             ids: self.tree.pre_order(target).into_iter(),
-            ..ByAge::own(target, age, most)
+            ..ByAge::own(target, most)
         }
     }
 
@@ -69,7 +65,7 @@ impl Machine {
         now: Millis,
         memory: &mut M,
     ) -> bool {
-        let (target, age) = (by_age.target, by_age.age);
+        let target = by_age.target;
         loop {
             let nr = by_age.most.less(by_age.got.reclaimed);
             let visit = by_age.visit.take();
@@ -98,7 +94,7 @@ impl Machine {
             let (mut turns, mut got) =
                 begun.unwrap_or((self.lruvec(id).resident().0, Shrunk::default()));
             let shrunk = self.account_pass(id, &sc, |lruvec, sc| {
-                shrink_older_than((id, lruvec), (age, sc), &mut turns, memory)
+                shrink_by_age((id, lruvec), sc, &mut turns, memory)
             });
             got.add(shrunk);
             by_age.got.add(shrunk);
@@ -113,15 +109,14 @@ impl Machine {
 
     /// The same of `memcg`'s own pages alone, whatever protects it: how much may go is the caller's to know
     /// ([`Self::unprotected`]).
-    pub fn reclaim_own_older_than<M: Memory>(
+    pub fn reclaim_own_by_age<M: Memory>(
         &mut self,
         memcg: MemcgId,
-        age: Millis,
         most: Pages,
         now: Millis,
         memory: &mut M,
     ) -> Shrunk {
-        self.finish_by_age(ByAge::own(memcg, age, most), now, memory)
+        self.finish_by_age(ByAge::own(memcg, most), now, memory)
     }
 
     /// Goes on until nothing is left to take, whatever pauses memory wants.

@@ -8,6 +8,7 @@
 //! Invariants: a memcg's usage is its lruvec's resident pages, its descendants' usage and its
 //! stocks; every memcg that is not released is on the memcg LRU once.
 
+mod aging;
 mod by_age;
 mod charge;
 mod config;
@@ -20,6 +21,7 @@ mod iterator;
 mod ongoing;
 mod pages;
 mod passes;
+#[cfg(any(test, feature = "phases"))]
 mod phases;
 mod reclaimers;
 mod report;

@@ -26,8 +26,8 @@ enum Kind {
     Once(Option<Pass>),
     /// Passes until it is enough, or so many more got nothing.
     Proactive { retries: u32, pass: Option<Pass> },
-    /// What has been idle for so long, of the target's own pages alone.
-    ByAge { age: Millis, begun: Option<ByAge> },
+    /// What memory finds old enough, of the target's own pages alone.
+    ByAge(Option<ByAge>),
 }
 
 impl Ongoing {
@@ -57,17 +57,16 @@ impl Ongoing {
         Self::new(target, request, Kind::Once(None))
     }
 
-    /// As [`Machine::reclaim_own_older_than`].
+    /// As [`Machine::reclaim_own_by_age`].
     #[must_use]
-    pub const fn own_older_than(target: MemcgId, age: Millis, most: Pages, now: Millis) -> Self {
+    pub const fn own_by_age(target: MemcgId, most: Pages, now: Millis) -> Self {
         let request = ReclaimRequest {
             reason: ScanReason::Proactive,
             nr: most,
             swappiness: None,
             now,
         };
-        let begun = None;
-        Self::new(target, request, Kind::ByAge { age, begun })
+        Self::new(target, request, Kind::ByAge(None))
     }
 
     /// Whose memory it takes.
@@ -99,8 +98,8 @@ impl Machine {
         ongoing.request.now = now;
         let (target, request) = (ongoing.target, ongoing.request);
         match &mut ongoing.kind {
-            Kind::ByAge { age, begun } => {
-                let fresh = || ByAge::own(target, *age, request.nr);
+            Kind::ByAge(begun) => {
+                let fresh = || ByAge::own(target, request.nr);
                 let mut by_age = begun.take().unwrap_or_else(fresh);
                 let is_over = self.go_on_by_age(&mut by_age, now, memory);
                 ongoing.got = by_age.got.reclaimed;

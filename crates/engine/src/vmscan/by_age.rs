@@ -5,16 +5,16 @@
 use super::{Batch, Memory, ScanControl, Shrunk};
 use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
-use crate::units::{Millis, Swappiness};
+use crate::units::Swappiness;
 
-/// Evicts pages of `lruvec` that have been idle for `age`, as far as generations can tell
-/// (`lru_gen/by_age.rs`), the oldest first, until the aim of `sc` is reached, none is left, or a whole
+/// Evicts pages of `lruvec` that are in none of the two youngest generations (`lru_gen/by_age.rs`) and that memory finds old enough, the
+/// oldest generation first, until the aim of `sc` is reached, none is left, or a whole
 /// batch could not go for a reason that is not its pages' own. Nothing under the classic policy, which knows
 /// no ages. The caller uncharges, and lends `turns`: how many pages it may still look at, all that are resident at first. What is
 /// put back may land in a generation that is old enough, too: each page has one turn. Where memory wants a pause it bails out.
-pub fn shrink_older_than<M: Memory>(
+pub fn shrink_by_age<M: Memory>(
     (memcg, lruvec): (MemcgId, &mut Lruvec),
-    (age, sc): (Millis, &ScanControl),
+    sc: &ScanControl,
     turns: &mut u64,
     memory: &mut M,
 ) -> Shrunk {
@@ -24,8 +24,7 @@ pub fn shrink_older_than<M: Memory>(
         let left = sc.nr_to_reclaim.less(total.reclaimed).0.min(*turns);
         let nr = usize::try_from(left).map_or(sc.batch, |left| left.min(sc.batch));
         batch.pages.clear();
-        let idle = (age, sc.now);
-        let done = lruvec.isolate_older_than(idle, sc.swappiness, nr, &mut batch.pages);
+        let done = lruvec.isolate_by_age(sc.swappiness, nr, &mut batch.pages);
         if batch.pages.is_empty() {
             break;
         }

@@ -20,7 +20,7 @@ mod shrink;
 mod watermark;
 
 pub(crate) use batch::Batch;
-pub use by_age::shrink_older_than;
+pub use by_age::shrink_by_age;
 pub use scan_control::{Kept, ScanControl, ScanReduction, Share, Shrunk, TryAgain};
 pub use settle::Settled;
 pub use shrink::{shrink_lruvec, usable_swappiness};

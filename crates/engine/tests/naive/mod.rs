@@ -6,7 +6,7 @@ mod control;
 mod report;
 
 use control::Control;
-use engine::{FaultKind, FolioType, Millis, PageOut};
+use engine::{FaultKind, FolioType, PageOut};
 use std::collections::{BTreeMap, VecDeque};
 
 pub use report::naive_page_age;
@@ -407,69 +407,21 @@ impl Naive {
         out
     }
 
-    pub fn isolate_older_than(&mut self, age: u64, nr: usize, now: Millis) -> Vec<u32> {
+    /// Of all generations but the two youngest.
+    pub fn isolate_by_age(&mut self, nr: usize) -> Vec<u32> {
         let mut out = Vec::new();
         while out.len() < nr {
-            let old = |seq: &u64| now.0.saturating_sub(self.births[&(seq + 2)]) >= age;
-            let oldest = self.min_seq[0].min(self.min_seq[1]);
-            let Some(last) = (oldest..=self.max_seq - 2).rev().find(old) else {
+            let last = self.max_seq - 2;
+            if self.min_seq[0].min(self.min_seq[1]) > last {
                 break;
-            };
+            }
             let (scanned, batch) = self.evict((nr - out.len()).min(64), Some(last));
             out.extend(batch);
             if scanned == 0 {
                 break;
             }
         }
-        for ty in FolioType::ALL {
-            self.isolate_proven((age, now.0), (ty, nr), &mut out);
-        }
         out
-    }
-
-    /// Those a walk put into the next generation while it was the youngest.
-    fn isolate_proven(
-        &mut self,
-        (age, now): (u64, u64),
-        (ty, nr): (FolioType, usize),
-        out: &mut Vec<u32>,
-    ) {
-        let may_go = match ty {
-            FolioType::Anon => self.swappiness > 0,
-            FolioType::File => self.swappiness <= 200,
-        };
-        let oldest = self.min_seq[ty as usize];
-        let gens = self.max_seq - oldest + 1;
-        if !may_go || gens <= 2 || now.saturating_sub(self.births[&(oldest + 1)]) < age {
-            return;
-        }
-        let list = self.lists.entry((oldest, ty as usize)).or_default();
-        let mut rest: Vec<u32> = list.drain(..).collect();
-        let mut kept = Vec::new();
-        let tier_idx = self.control.tier_idx(ty);
-        while out.len() < nr {
-            let Some(id) = rest.pop() else { break };
-            let page = &self.pages[id as usize];
-            let here = page.place == Place::Gen(oldest);
-            if here && (!page.workingset || page.referenced) {
-                kept.push(id);
-                continue;
-            }
-            // One page on the list: the ordinary scan decides about it.
-            let before = out.len();
-            self.push_only((oldest, ty as usize), id);
-            let (_, one) = self.scan_with(ty, 1, tier_idx);
-            out.extend(one);
-            self.counts.scan += (out.len() - before) as u64;
-        }
-        let list = self.lists.entry((oldest, ty as usize)).or_default();
-        debug_assert!(list.is_empty());
-        list.extend(kept.into_iter().rev());
-        list.extend(rest);
-    }
-
-    fn push_only(&mut self, list: (u64, usize), id: u32) {
-        self.lists.entry(list).or_default().push_back(id);
     }
 
     /// Section 6.4 and the shadow.

@@ -80,7 +80,7 @@ impl Manager {
         let now = Millis(self.driver.watch.elapsed_ms());
         let how = minder.how(&order);
         let most = order.most.min(self.driver.machine.unprotected(memcg));
-        let step = Ongoing::own_older_than(memcg, Millis(0), most, now);
+        let step = Ongoing::own_by_age(memcg, most, now);
         let took = own_cpu().saturating_sub(worked);
         self.ordered = Some(Ordered::new(order, how, step, took));
         self.go_on();
@@ -359,7 +359,7 @@ impl Manager {
             }
             Take::Idle(_) => {
                 let most = machine.unprotected(memcg);
-                machine.reclaim_older_than(memcg, Millis(0), most, now, kernel);
+                machine.reclaim_by_age(memcg, most, now, kernel);
             }
             Take::All => {
                 let nr = machine.lruvec(memcg).resident();

@@ -28,13 +28,9 @@ fn what_was_idle_goes_and_what_was_touched_stays() {
             (0..2000).for_each(|id| lruvec.young(FolioId(id / 2)));
             machine.walk_and_age(ONE, Millis(now), &mut memory);
         }
-        let age = Millis(10_000);
-        let early =
-            machine.reclaim_older_than(ONE, Millis(30_000), ALL, Millis(30_000), &mut memory);
-        assert_eq!(early.reclaimed, Pages(0), "nothing is that old");
-        let some = machine.reclaim_older_than(ONE, age, Pages(300), Millis(30_000), &mut memory);
+        let some = machine.reclaim_by_age(ONE, Pages(300), Millis(30_000), &mut memory);
         assert_eq!(some.reclaimed, Pages(300), "no more than asked for");
-        let rest = machine.reclaim_older_than(ONE, age, ALL, Millis(30_000), &mut memory);
+        let rest = machine.reclaim_by_age(ONE, ALL, Millis(30_000), &mut memory);
         assert_eq!(rest.reclaimed, Pages(1700));
         let largest = memory.batches.iter().max().copied();
         assert_eq!(largest, Some(batch.min(1700)));
@@ -50,7 +46,7 @@ fn what_was_idle_goes_and_what_was_touched_stays() {
 fn a_batch_of_which_nothing_goes_is_the_last() {
     let mut machine = cold(256, Policy::default(), [3000, 0]);
     let mut memory = Scripted::new(|_| PageOut::Busy);
-    let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
     assert_eq!((got.reclaimed, got.kept.busy), (Pages(0), 256));
     assert_eq!(memory.batches, [256]);
     machine.check_invariants();
@@ -66,7 +62,7 @@ fn a_batch_in_use_is_not_the_last() {
         assert!(machine.lruvec_mut(ONE).touch(id));
     }
     let mut memory = Scripted::new(|_| PageOut::Stored);
-    let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
     assert_eq!((got.reclaimed, got.kept.referenced), (Pages(2936), 64));
     machine.check_invariants();
 }
@@ -83,7 +79,7 @@ fn when_swap_max_is_reached_file_pages_go_by_age() {
     // Anon pages go first.
     machine.set_swappiness(ONE, Swappiness::new(200).expect("in range"));
     let mut memory = Scripted::new(|_| PageOut::Stored);
-    let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
     assert_eq!((got.reclaimed, got.no_swap), (Pages(1100), false));
     assert_eq!(machine.lruvec(ONE).out(FolioType::Anon), Pages(100));
     machine.check_invariants();
@@ -98,7 +94,7 @@ fn shared_pages_do_not_stand_before_others() {
         0..1000 => PageOut::Shared,
         _ => PageOut::Stored,
     });
-    let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
     assert_eq!((got.reclaimed, got.kept.shared), (Pages(2000), 1000));
     machine.check_invariants();
 }
@@ -114,7 +110,7 @@ fn nobody_is_asked_twice() {
             PageOut::Locked
         }
     });
-    machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
     assert!(memory.batches.iter().sum::<usize>() <= 3000);
     machine.check_invariants();
 }
@@ -131,7 +127,7 @@ fn without_swap_only_file_pages_go_by_age() {
             PageOut::Stored
         }
     });
-    let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
     assert_eq!((got.reclaimed, got.no_swap), (Pages(1000), true));
     assert!(anon <= 64, "{anon} anon pages were asked for");
     assert_eq!(machine.lruvec(ONE).resident(), Pages(1000));
@@ -148,10 +144,10 @@ fn a_child_below_its_min_keeps_its_pages() {
     machine.set_limits(ONE, limits);
     let mut memory = Scripted::new(|_| PageOut::Stored);
     let root = MemcgId::ROOT;
-    let got = machine.reclaim_older_than(root, Millis(0), ALL, Millis(9), &mut memory);
+    let got = machine.reclaim_by_age(root, ALL, Millis(9), &mut memory);
     assert_eq!((got.reclaimed, memory.batches.len()), (Pages(0), 0));
     // Asked for itself, its own min does not count.
-    let got = machine.reclaim_older_than(ONE, Millis(0), ALL, Millis(9), &mut memory);
+    let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
     assert_eq!(got.reclaimed, Pages(100));
     assert_eq!(machine.lruvec(ONE).out(FolioType::Anon), Pages(100));
     machine.check_invariants();

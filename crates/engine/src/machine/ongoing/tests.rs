@@ -113,7 +113,7 @@ fn begin(way: Way, target: MemcgId, nr: u64, now: u64) -> Ongoing {
     match way {
         Way::Proactive => Ongoing::proactive(target, request),
         Way::Once(reason) => Ongoing::once(target, ReclaimRequest { reason, ..request }),
-        Way::OlderThan => Ongoing::own_older_than(target, Millis(0), Pages(nr), Millis(now)),
+        Way::OlderThan => Ongoing::own_by_age(target, Pages(nr), Millis(now)),
     }
 }
 

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
+use engine::Pages;
 use engine::machine::Ongoing;
 use engine::memcg::MemcgId;
-use engine::{Millis, Pages};
 use rustix::io::Errno;
 
 use super::super::IDLE_MAX;
@@ -135,7 +135,7 @@ impl Tenants {
         });
         let unprotected = self.driver.machine.unprotected(memcg).less(would);
         let most = ordered.order.most.min(unprotected);
-        vec![Ongoing::own_older_than(memcg, Millis(0), most, self.now())]
+        vec![Ongoing::own_by_age(memcg, most, self.now())]
     }
 
     /// What came of it.

@@ -139,7 +139,7 @@ impl Tenants {
             // Each gives of its own alone: a step of all below would take from those whose own protection keeps theirs.
             let step = |id: &MemcgId| {
                 let most = machine.unprotected_from(memcg, *id);
-                Ongoing::own_older_than(*id, Millis(0), most, now)
+                Ongoing::own_by_age(*id, most, now)
             };
             return below.iter().map(step).collect();
         }

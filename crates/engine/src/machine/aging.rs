@@ -1,0 +1,75 @@
+//! Aging without reclaim, and reclaim of one batch without aging: for who decides himself when which comes.
+
+use super::{Machine, ReclaimRequest};
+use crate::folio::FolioId;
+use crate::lru_gen::{DEF_PRIORITY, IsolateBudget, Isolated, LruGen};
+use crate::lruvec::Lruvec;
+use crate::memcg::MemcgId;
+use crate::units::{Millis, Pages, Swappiness};
+use crate::vmscan::{Batch, Memory, ScanReason, Shrunk};
+use alloc::vec::Vec;
+
+/// Isolates up to `nr` of the coldest pages, coldest first.
+pub(super) fn isolate_coldest(
+    lruvec: &mut Lruvec,
+    nr: usize,
+    (reason, swappiness): (ScanReason, Swappiness),
+    out: &mut Vec<FolioId>,
+) -> Isolated {
+    let (before, mut total) = (out.len(), Isolated::default());
+    while out.len() - before < nr {
+        let budget = IsolateBudget::up_to(nr - (out.len() - before));
+        let done = lruvec.isolate(reason, swappiness, budget, out);
+        total.add(done);
+        if done.scanned == 0 {
+            break;
+        }
+    }
+    total
+}
+
+impl Machine {
+    /// Opens a new generation of `memcg`'s own pages; call it after the walk. What was not young is now
+    /// one older. Nothing to do under the classic policy.
+    pub fn age(&mut self, memcg: MemcgId, now: Millis) {
+        let swappiness = self.swappiness(memcg, None);
+        let lruvec = self.lruvec_mut(memcg);
+        if let Some(seq) = lruvec.multi_gen().map(LruGen::max_seq) {
+            lruvec.inc_max_seq(seq, swappiness, now);
+        }
+    }
+
+    /// Walks `memcg`'s own pages and ages, once.
+    pub fn walk_and_age<M: Memory>(&mut self, memcg: MemcgId, now: Millis, memory: &mut M) {
+        memory.walk(memcg, self.lruvec_mut(memcg));
+        self.age(memcg, now);
+    }
+
+    /// Evicts up to `nr` of the coldest pages of `memcg` in one batch, without aging: when `scanned` is 0
+    /// nothing is old enough.
+    pub fn evict_coldest<M: Memory>(
+        &mut self,
+        memcg: MemcgId,
+        nr: usize,
+        now: Millis,
+        memory: &mut M,
+    ) -> Shrunk {
+        let request = ReclaimRequest {
+            reason: ScanReason::Direct,
+            nr: Pages(nr as u64),
+            swappiness: None,
+            now,
+        };
+        let sc = self.scan_control(memcg, request, DEF_PRIORITY);
+        self.face(memcg, memcg);
+        self.account_pass(memcg, &sc, |lruvec, sc| {
+            let mut batch = Batch::with_room(nr);
+            let how = (sc.reason, sc.swappiness);
+            let done = isolate_coldest(lruvec, nr, how, &mut batch.pages);
+            Shrunk {
+                scanned: done.scanned as u64,
+                ..batch.page_out((memcg, lruvec), sc, memory)
+            }
+        })
+    }
+}
