@@ -31,8 +31,17 @@ const MASK: u64 = FRAME << 12;
 pub struct IdleBitmap {
     bitmap: File,
     proc: PathBuf,
-    /// Words of the bitmap that were read, by their number: what was there, and frames seen present.
-    words: BTreeMap<u64, (u64, u64)>,
+    /// Words of the bitmap that were read, by their number.
+    words: BTreeMap<u64, Word>,
+}
+
+/// 64 frames, a bit each.
+#[derive(Debug)]
+struct Word {
+    /// Those that were idle when it was read.
+    idle: u64,
+    /// Those that some process had present.
+    seen: u64,
 }
 
 impl IdleBitmap {
@@ -64,10 +73,11 @@ impl IdleBitmap {
         let word = self.words.entry(frame / 64).or_insert_with(|| {
             let mut bytes = [0; 8];
             let read = bitmap.read_exact_at(&mut bytes, frame / 64 * 8);
-            (read.map_or(0, |()| u64::from_ne_bytes(bytes)), 0)
+            let idle = read.map_or(0, |()| u64::from_ne_bytes(bytes));
+            Word { idle, seen: 0 }
         });
-        word.1 |= bit;
-        word.0 & bit == 0
+        word.seen |= bit;
+        word.idle & bit == 0
     }
 
     /// An entry that says what pagemap and bitmap say.
@@ -149,7 +159,7 @@ impl Source for IdleBitmap {
         _: Duration,
     ) -> io::Result<Cleared> {
         let begin = Instant::now();
-        for (number, (idle, seen)) in &self.words {
+        for (number, Word { idle, seen }) in &self.words {
             let young = seen & !idle;
             if young != 0 {
                 self.bitmap.write_all_at(&young.to_ne_bytes(), number * 8)?;

@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 22] = [
+const FLOORS: [(&str, &[&[&str]]); 42] = [
     (
         "crates/engine/src",
         &[
@@ -282,6 +282,223 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
             &["together"],
         ],
     ),
+    (
+        "crates/engine/src/machine",
+        &[
+            &[
+                "aging",
+                "by_age",
+                "charge",
+                "config",
+                "global",
+                "guest",
+                "hierarchy",
+                "high",
+                "idle",
+                "pages",
+                "report",
+                "sharing",
+                "shrink",
+                "soft_limit",
+                "stats",
+                "usage",
+            ],
+            &["iterator", "phases"],
+            &["passes", "reclaimers"],
+            &["ongoing"],
+        ],
+    ),
+    (
+        "crates/engine/src/lru_gen",
+        &[
+            &[
+                "bloom",
+                "budget",
+                "by_age",
+                "check",
+                "controller",
+                "look_around",
+                "refs",
+            ],
+            &["aging", "insert", "refault"],
+            &["eviction"],
+        ],
+    ),
+    (
+        "crates/engine/src/lruvec",
+        &[
+            &["policy", "reclaim", "shadow_bound", "unmap"],
+            &["classic", "fault", "multi_gen"],
+        ],
+    ),
+    (
+        "crates/engine/src/active_inactive",
+        &[
+            &[
+                "level",
+                "prepare",
+                "refault",
+                "reference",
+                "scan_count",
+                "target",
+            ],
+            &["shrink"],
+        ],
+    ),
+    (
+        "crates/engine/src/rstat",
+        &[&["changes", "threshold", "updated"]],
+    ),
+    (
+        "crates/engine/src/workingset",
+        &[&["by_size", "later", "shadow", "shadow_nodes"], &["curve"]],
+    ),
+    (
+        "crates/engine/src/workingset_report",
+        &[&["balloon", "files", "page_age", "report"], &["host"]],
+    ),
+    (
+        "crates/host/src/system",
+        &[
+            &["error", "paths", "rights", "start", "text"],
+            &["events", "mountinfo", "proc"],
+            &["cgroup", "filesystems", "load", "nodes", "swap", "vmstat"],
+            &["maps", "pressure", "testing"],
+            &["process"],
+            &["family"],
+        ],
+    ),
+    (
+        "crates/host/src/watch",
+        &[
+            &[
+                "bins",
+                "curve",
+                "error",
+                "group",
+                "kernel_sums",
+                "own",
+                "people",
+                "phase",
+                "round",
+                "source",
+            ],
+            &["compose"],
+        ],
+    ),
+    (
+        "crates/host/src/doctor",
+        &[&[
+            "forks", "groups", "kernel", "memory", "others", "rights", "source", "walls",
+        ]],
+    ),
+    (
+        "crates/sim/src/mrc",
+        &[
+            &[
+                "clock",
+                "curve",
+                "curve_policy",
+                "engine_run",
+                "gap",
+                "job",
+                "lru",
+                "miniature",
+                "opt",
+                "ranks",
+                "shards",
+                "yardsticks",
+            ],
+            &["stack"],
+        ],
+    ),
+    (
+        "crates/sim/src/trace",
+        &[
+            &["dense", "error", "unzstd"],
+            &["input"],
+            &["arc", "csv", "oracle_general", "page_windows", "recording"],
+            &["format", "looks"],
+        ],
+    ),
+    (
+        "crates/sim/src/experiments",
+        &[&[
+            "anon_workingset",
+            "memcg_lru",
+            "memcg_scale",
+            "mmu_gather",
+            "noreuse",
+            "policies",
+            "rstat",
+            "workingset_report",
+        ]],
+    ),
+    (
+        "crates/sim/src/scenario/world",
+        &[&["balloons", "config", "reclaim", "worker"], &["guest"]],
+    ),
+    (
+        "crates/daemon/src/control",
+        &[
+            &["error", "peer", "protocol", "tenant"],
+            &["client", "server"],
+            &["find"],
+        ],
+    ),
+    (
+        "crates/daemon/src/options",
+        &[&["units", "write_back"], &["evict_by"]],
+    ),
+    (
+        "crates/cli/src",
+        &[
+            &["terminal"],
+            &["view"],
+            &["failure"],
+            &["watching"],
+            &["args"],
+            &["commands"],
+            &["call"],
+        ],
+    ),
+    (
+        "crates/cli/src/args",
+        &[
+            &["examples", "knobs", "manage", "mrc"],
+            &["report", "serve", "swap"],
+            &["top"],
+        ],
+    ),
+    (
+        "crates/cli/src/commands",
+        &[
+            &[
+                "ask", "doctor", "live", "looks", "manual", "page", "run", "screen", "shell",
+                "stop", "users",
+            ],
+            &[
+                "attach",
+                "demo",
+                "mrc",
+                "reclaim",
+                "report",
+                "serve",
+                "tenant_rows",
+            ],
+            &["browse", "sim", "swap"],
+            &["top"],
+        ],
+    ),
+    (
+        "crates/cli/src/view",
+        &[
+            &["bars", "status", "text"],
+            &["curves", "sheet"],
+            &["findings", "memory"],
+            &["swap", "top"],
+        ],
+    ),
 ];
 
 pub(super) fn problems(files: &[Source]) -> Vec<String> {
@@ -348,11 +565,33 @@ fn imports(code: &str, folder: &str, module: &str) -> bool {
             format!("crate::{within}::{module}"),
         ],
     };
-    paths.iter().any(|path| {
-        code.match_indices(path.as_str()).any(|(at, _)| {
-            let tail = &code[at + path.len()..];
-            !tail.starts_with(|c: char| c.is_alphanumeric() || c == '_') && has_word(path, module)
+    let parent = if within.is_empty() { "crate" } else { "super" };
+    grouped(code, parent).any(|name| name == module)
+        || paths.iter().any(|path| {
+            code.match_indices(path.as_str()).any(|(at, _)| {
+                let tail = &code[at + path.len()..];
+                !tail.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+                    && has_word(path, module)
+            })
         })
+}
+
+/// What `use PARENT::{A, B::C}` names of its parent: A and B.
+fn grouped<'a>(code: &'a str, parent: &str) -> impl Iterator<Item = &'a str> {
+    let begin = format!("use {parent}::{{");
+    let groups = code.split(&begin as &str).skip(1).collect::<Vec<&str>>();
+    groups.into_iter().flat_map(|group| {
+        let mut depth = 0;
+        let end = group.find(|c: char| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            depth < 0
+        });
+        let mut depth = 0;
+        let parts = group[..end.unwrap_or(group.len())].split(move |c: char| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            depth == 0 && c == ','
+        });
+        parts.map(|part| part.trim().split([':', ' ']).next().unwrap_or_default())
     })
 }
 
@@ -374,6 +613,18 @@ mod tests {
             1
         );
         assert_eq!(of("crates/a/src/new.rs", "").len(), 1);
+    }
+
+    #[test]
+    fn what_is_named_in_a_group_is_found() {
+        let group = "use crate::{low::{X, high}, high::Y};";
+        assert_eq!(of("crates/a/src/beside.rs", group).len(), 2);
+        let file = [Source::new(
+            "crates/a/src/b/low.rs",
+            "use super::{A, high};",
+        )];
+        assert_eq!(of_folder("crates/a/src/b", FLOORS, &file).len(), 1);
+        assert!(of("crates/a/src/low.rs", "use crate::{Low, other::{high}};").is_empty());
     }
 
     #[test]

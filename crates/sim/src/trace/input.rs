@@ -5,7 +5,7 @@
 
 use super::Reference;
 use super::error::{Fault, Place, TraceError};
-use super::unzstd::{Unzstd, UnzstdError};
+use super::unzstd::{Unzstd, UnzstdError, read_some};
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
@@ -48,16 +48,6 @@ impl Read for Counted {
         let n = self.stream.read(out)?;
         self.bytes.set(self.bytes.get() + n as u64);
         Ok(n)
-    }
-}
-
-/// One read that a signal does not end.
-pub(super) fn read_some(stream: &mut dyn Read, out: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match stream.read(out) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            done => return done,
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: memory is one input buffer and the decoder's window, which zstd limits to 128 MiB; a
 //! frame that wants more is an error, and so is a frame that does not end.
 
-use std::io::Read;
+use std::io::{self, Read};
 use zstd_safe::{DCtx, InBuffer, OutBuffer, get_error_name};
 
 /// Bytes of compressed input held.
@@ -12,11 +12,21 @@ const INPUT: usize = 128 << 10;
 /// Why decompression failed.
 #[derive(Debug)]
 pub(super) enum UnzstdError {
-    Io(std::io::Error),
+    Io(io::Error),
     /// The data is no zstd from here on.
     Damaged(&'static str),
     /// The last frame does not end.
     Truncated,
+}
+
+/// One read that a signal does not end.
+pub(super) fn read_some(stream: &mut dyn Read, out: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(out) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
 }
 
 /// A decompressor in front of a stream.
@@ -74,7 +84,7 @@ impl Unzstd {
 
     fn refill(&mut self, stream: &mut dyn Read) -> Result<bool, UnzstdError> {
         self.at = 0;
-        self.end = super::input::read_some(stream, &mut self.input).map_err(UnzstdError::Io)?;
+        self.end = read_some(stream, &mut self.input).map_err(UnzstdError::Io)?;
         Ok(self.end > 0)
     }
 }
