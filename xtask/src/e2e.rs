@@ -1,7 +1,8 @@
-//! End-to-end tests: the program as users have it, on real programs, in two lanes.
+//! End-to-end tests: the program as users have it, on real programs, in three lanes.
 //!
 //! Invariant: a lane runs one test at a time, since tests measure memory and time and share two cores. Most of them wait most
-//! of the time, so there are two: what stands in [`SECOND`] runs beside all others, and passes beside busy loops, too.
+//! of the time, so there are several: what stands in [`SECOND`], [`LATE`] and [`THIRD`] runs beside others, and passes beside busy loops,
+//! too. Who needs swap of his own keeps all away who have swap (`e2e::swap_turn`), so those are the first of the first lane.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -11,8 +12,25 @@ use crate::steps::{Beside, Running, Steps, finish_all};
 use crate::summary::Counts;
 use crate::{cargo, guest, needs, root};
 
-/// Files whose tests need no swap: whoever takes its own away has the pages of others brought back, and those of the first
-/// lane count what is out.
+/// Files of the first lane with tests that need swap of their own: they come while the other lanes have tests without.
+const ALONE: [&str; 8] = [
+    "programs",
+    "hostile",
+    "redis",
+    "odd_targets",
+    "swap",
+    "demo",
+    "serve_limits",
+    "serve_pressure",
+];
+
+/// Files of the second lane behind the guest: they share swap.
+const LATE: [&str; 3] = ["notice_wrappers", "serve_cache", "groups"];
+
+/// Files of the third lane, which begins when all is built: they share swap, too.
+const THIRD: [&str; 3] = ["policies", "report_swapped", "recency"];
+
+/// Files whose tests need no swap.
 const SECOND: [&str; 16] = [
     "poor_hosts",
     "package",
@@ -52,7 +70,7 @@ pub(crate) fn run(name: Option<&str>, words: &[&str]) -> bool {
     match name {
         None => {
             if steps.run("needs", || needs::ensure_packages().map(none)) {
-                all(&mut steps, false, Vec::new);
+                all(&mut steps, false, None);
             }
         }
         Some(name) => {
@@ -64,66 +82,98 @@ pub(crate) fn run(name: Option<&str>, words: &[&str]) -> bool {
     steps.finish()
 }
 
-/// All in two lanes, and the guest behind the second if it is wanted. `beside` is called when all tests are built and others
-/// may build where they were, and says what runs beside the lanes.
-pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: impl FnOnce() -> Vec<Running>) {
+/// All in lanes, and the guest within the second if it is wanted. `beside` is called when all tests are built and others may build where
+/// they were: it is given the files of the third lane, starts what runs beside all, and runs those last. Without it they are of the second.
+pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: Option<fn(&[PathBuf]) -> Running>) {
     let venvs = std::thread::spawn(needs::ensure_venvs);
     let release = release_build().stdin(Stdio::null()).spawn();
     let tests = built(steps, &test_words(&names()));
+    let [first, second, mut late, third] = lanes(tests.unwrap_or_default());
     // The release build has a folder of its own, and ends with one thread (the linker's).
-    let mut beside = match tests {
-        Some(_) => beside(),
-        None => Vec::new(),
-    };
+    let mut running = Vec::new();
+    match beside.filter(|_| !first.is_empty()) {
+        Some(beside) => running.push(beside(&files(&third))),
+        None => late.extend(third),
+    }
     let is_released = released(steps, release);
     steps.run("Python packages", || {
         let ended = venvs.join();
         ended.unwrap_or_else(|_| Err("their thread has panicked".to_owned()))?;
         Ok(Counts::default())
     });
-    if let (Some(mut tests), true) = (tests, is_released) {
-        tests.sort_by_key(|one| (place(&one.name), one.name.clone()));
-        let (second, first): (Vec<Binary>, Vec<Binary>) = tests
-            .into_iter()
-            .partition(|one| place(&one.name).is_some());
-        let second = second_lane(&second, with_guest);
+    if is_released && !first.is_empty() {
+        let second = second_lane(&second, &late, with_guest);
         // It is waited for first.
-        beside.insert(0, ("those of the second lane", second));
+        running.insert(0, ("those of the second lane", second));
         steps.run("end-to-end tests", || lane(&first, &[]));
     }
-    finish_all(steps, beside);
+    finish_all(steps, running);
+}
+
+/// The tests of the first lane, of the second before and behind the guest, and of the third, in the order in which they run.
+fn lanes(mut tests: Vec<Binary>) -> [Vec<Binary>; 4] {
+    tests.sort_by_key(|one| (place(&one.name), one.name.clone()));
+    let mut lanes = [const { Vec::new() }; 4];
+    for one in tests {
+        lanes[place(&one.name).0].push(one);
+    }
+    lanes
+}
+
+/// Where those are.
+fn files(tests: &[Binary]) -> Vec<PathBuf> {
+    tests.iter().map(|one| one.file.clone()).collect()
 }
 
 /// Starts the second lane of [`all`], a process of its own.
-fn second_lane(tests: &[Binary], with_guest: bool) -> Result<Beside, String> {
+fn second_lane(tests: &[Binary], late: &[Binary], with_guest: bool) -> Result<Beside, String> {
     let exe = std::env::current_exe();
     let mut command =
         Command::new(exe.map_err(|error| format!("this program is not found: {error}"))?);
     command
         .arg("second-lane")
         .args(with_guest.then_some("--guest"))
-        .args(tests.iter().map(|one| &one.file));
+        .args(files(tests))
+        .arg("--late")
+        .args(files(late));
     // The guest takes what was built for the tests: cargo would wait for who builds beside it.
     command.env("PAGETIDE_BUILT", "1");
     Beside::start(command.env("PAGETIDE_LANE", "second"))
 }
 
-/// The second lane of [`all`] with these binaries, and the guest if it is wanted; whether all passed.
+/// The second lane of [`all`] with these binaries, the guest if it is wanted, and behind it those after `--late`; whether all passed.
 pub(crate) fn run_second(files: &[&str], with_guest: bool) -> bool {
     let mut steps = Steps::default();
-    let binary = |file: &&str| Binary {
-        file: file.into(),
-        folder: folder(),
-        name: String::new(),
-    };
-    let binaries: Vec<Binary> = files.iter().map(binary).collect();
-    steps.run("second lane", || lane(&binaries, &[]));
+    let mut parts = files.split(|file| *file == "--late");
+    let mut next = || of_files(parts.next().unwrap_or_default());
+    let (tests, late) = (next(), next());
+    steps.run("second lane", || lane(&tests, &[]));
     if with_guest {
         // The guest's clock is the machine's: held at the lowest priority beside busy loops, its waits were over before it
         // had booted.
         steps.run("guest", || guest::suite(&GUEST));
     }
+    steps.run("second lane, with swap", || lane(&late, &[]));
     steps.finish()
+}
+
+/// The third lane of [`all`] with these binaries.
+///
+/// # Errors
+/// One cannot be run, or has died.
+pub(crate) fn third(files: &[&str]) -> Result<Counts, String> {
+    binaries::run("end-to-end tests", of_files(files).iter(), |command| {
+        given(command.arg("--test-threads=1")).env("PAGETIDE_LANE", "third");
+    })
+}
+
+fn of_files(files: &[&str]) -> Vec<Binary> {
+    let binary = |file: &&str| Binary {
+        file: file.into(),
+        folder: folder(),
+        name: String::new(),
+    };
+    files.iter().map(binary).collect()
 }
 
 /// Runs the tests of one lane, with these words for each binary.
@@ -138,9 +188,13 @@ fn none((): ()) -> Counts {
     Counts::default()
 }
 
-/// Where a file stands in the second lane.
-fn place(name: &str) -> Option<usize> {
-    SECOND.iter().position(|second| *second == name)
+/// The lane of a file ([`lanes`]), and where it stands there.
+fn place(name: &str) -> (usize, usize) {
+    let lanes = [&ALONE[..], &SECOND, &LATE, &THIRD];
+    let at = |files: &&[&str]| files.iter().position(|file| *file == name);
+    let found = (0..).zip(lanes.iter().map(at));
+    let found = found.filter_map(|(lane, at)| Some((lane, at?))).next();
+    found.unwrap_or((0, ALONE.len()))
 }
 
 /// Those of one file, or with one name.
@@ -270,9 +324,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_lane_is_of_files_that_there_are() {
+    fn lanes_are_of_files_that_there_are() {
         let names = names();
-        for name in SECOND {
+        for name in ALONE.iter().chain(&SECOND).chain(&LATE).chain(&THIRD) {
             assert!(names.iter().any(|one| one == name), "{name}");
         }
         // All are asked for by name.
@@ -281,6 +335,19 @@ mod tests {
             words.iter().filter(|word| *word == "--test").count(),
             names.len()
         );
-        assert_eq!((place("poor_hosts"), place("demo")), (Some(0), None));
+        assert_eq!((place("poor_hosts"), place("demo")), ((1, 0), (0, 5)));
+        assert_eq!(place("wall"), (0, ALONE.len()));
+        let of = |name: &str| Binary {
+            file: name.into(),
+            folder: folder(),
+            name: name.to_owned(),
+        };
+        let lanes = lanes(names.iter().map(|name| of(name)).collect());
+        assert_eq!(
+            lanes.each_ref().map(Vec::len).iter().sum::<usize>(),
+            names.len()
+        );
+        assert_eq!(lanes[0][0].name, ALONE[0]);
+        assert_eq!(lanes[3].len(), THIRD.len());
     }
 }

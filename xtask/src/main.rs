@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(true),
         ["test", "--quick"] => test::run(false),
         // Of `test`, beside the end-to-end tests.
-        ["beside"] => test::run_beside(),
+        ["beside", third @ ..] => test::run_beside(third),
         ["tidy"] => tidy::run(),
         ["e2e"] => e2e::run(None, &[]),
         // Of `e2e`, or of `test` with the guest.

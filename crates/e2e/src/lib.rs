@@ -48,6 +48,7 @@ pub mod sleeper;
 pub mod starts;
 pub mod subject;
 pub mod swap_file;
+pub mod swap_turn;
 pub mod temp;
 pub mod tenants;
 pub mod terminal;

@@ -1,24 +1,30 @@
-//! A swap of a test's own, in compressed memory.
+//! Swap for tests, in compressed memory: a test's own, or one that all share who only need that there is some.
 //!
-//! It is gone after its test: the test must have ended what is in it before. Where it is the only
+//! It is gone after its test, or after the last of those who share it: the test must have ended what is in it before. Where it is the only
 //! swap, others may use it meanwhile; what they have there comes back. One whose test was killed is gone before the next one is made.
 //!
-//! Invariant: an area with our label whose device nobody has locked is a dead test's.
+//! Invariant: an area with one of our labels whose device nobody has locked is a dead test's. Who shares one has locked it with others, who
+//! has his own alone.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::swap_turn::{self, Turn};
 use crate::temp::{Serial, serial};
 use crate::wait;
 
 const CONTROL: &str = "/sys/class/zram-control";
 /// In the header of each area. (What `pagetide swap on` makes is called otherwise.)
 const LABEL: &str = "pagetide-e2e";
+const SHARED_LABEL: &str = "pagetide-shared";
+/// What all who share one have in it at the same time is less.
+const SHARED_MIB: u64 = 8 << 10;
 /// How long a label is, with zeroes behind it.
 const LABEL_LEN: usize = 16;
 /// Where a header has it (mkswap(8): after the boot bits, version, sizes and uuid).
@@ -30,10 +36,20 @@ pub struct Swap {
     number: String,
     /// Locked for as long as the test lives; closed before the device is removed, which the kernel refuses while it is open.
     held: Option<File>,
+    turn: Has,
+}
+
+/// Who has it.
+#[derive(Debug)]
+enum Has {
+    Own(#[expect(dead_code, reason = "held")] Arc<Turn>),
+    Shared(#[expect(dead_code, reason = "held")] Turn),
+    /// Whoever has died.
+    Nobody,
 }
 
 impl Swap {
-    /// One of so many MiB.
+    /// One of so many MiB of a test's own: no other test has swap meanwhile.
     ///
     /// # Panics
     /// If there cannot be one: these tests need root and zram.
@@ -48,12 +64,47 @@ impl Swap {
     /// As [`Swap::new`], and if the kernel has no such compressor.
     #[must_use]
     pub fn compressed_by(mib: u64, compressor: Option<&str>) -> Swap {
-        dead_tests().into_iter().for_each(drop);
+        let turn = Has::Own(swap_turn::alone());
+        dead_tests(&[LABEL, SHARED_LABEL])
+            .into_iter()
+            .for_each(drop);
+        // Before any other swap, so that what is in it is ours, mostly.
+        Swap::make((mib, compressor), (LABEL, 32767), turn)
+    }
+
+    /// One that others may have, too: for a test that needs some, and does not ask what is in it.
+    ///
+    /// # Panics
+    /// As [`Swap::new`].
+    #[must_use]
+    pub fn shared() -> Swap {
+        let turn = Has::Shared(swap_turn::shared());
+        let _making = swap_turn::making();
+        dead_tests(&[LABEL]).into_iter().for_each(drop);
+        let swap = match there() {
+            Some((number, held)) => Swap {
+                number,
+                held: Some(held),
+                turn,
+            },
+            None => Swap::make((SHARED_MIB, None), (SHARED_LABEL, 32766), turn),
+        };
+        let held = swap.held.as_ref().expect("it is locked");
+        flock(held, FlockOperation::LockShared).expect("it is ours, or shared");
+        swap
+    }
+
+    fn make(
+        (mib, compressor): (u64, Option<&str>),
+        (label, priority): (&str, u16),
+        turn: Has,
+    ) -> Swap {
         let number = std::fs::read_to_string(Path::new(CONTROL).join("hot_add"))
             .expect("a zram device can be made");
         let mut swap = Swap {
             number: number.trim().to_owned(),
             held: None,
+            turn: Has::Nobody,
         };
         if let Some(compressor) = compressor {
             let taken = std::fs::write(swap.file("comp_algorithm"), compressor);
@@ -64,8 +115,8 @@ impl Swap {
         // Whoever manages devices has it for a moment after it was made.
         swap.held = wait::poll(Duration::from_secs(20), || held(&swap.device()));
         assert!(swap.held.is_some(), "{} is locked", swap.device());
-        // Before any other swap, so that what is in it is ours, mostly.
-        for command in [&["mkswap", "-L", LABEL][..], &["swapon", "-p", "32767"]] {
+        let priority = priority.to_string();
+        for command in [&["mkswap", "-L", label][..], &["swapon", "-p", &priority]] {
             let done = Command::new(command[0])
                 .args(&command[1..])
                 .arg(swap.device())
@@ -74,6 +125,7 @@ impl Swap {
             let why = String::from_utf8_lossy(&done.stderr);
             assert!(done.status.success(), "{command:?}: {why}");
         }
+        swap.turn = turn;
         swap
     }
 
@@ -88,7 +140,9 @@ impl Swap {
     /// One of our own where there is no swap at all.
     #[must_use]
     pub fn if_none(mib: u64) -> Option<Swap> {
-        dead_tests().into_iter().for_each(drop);
+        dead_tests(&[LABEL, SHARED_LABEL])
+            .into_iter()
+            .for_each(drop);
         (areas() == 0).then(|| Swap::new(mib))
     }
 
@@ -155,11 +209,11 @@ pub fn areas() -> usize {
     text.lines().skip(1).count()
 }
 
-/// The turn of a test ([`serial`]) that needs a swap of so many MiB: a machine may have none.
+/// The turn of a test ([`serial`]) that needs a swap: a machine may have none.
 #[must_use]
-pub fn serial_with_swap(mib: u64) -> (Swap, Serial) {
+pub fn serial_with_swap() -> (Swap, Serial) {
     let turn = serial();
-    (Swap::new(mib), turn)
+    (Swap::shared(), turn)
 }
 
 /// The device, locked for this process alone, or nothing where another one has it.
@@ -169,26 +223,56 @@ fn held(device: &str) -> Option<File> {
     Some(file)
 }
 
-/// Areas that killed tests left on. The story: half of what a later run put out went to one, of the same priority, and swap of
-/// 8 MiB never was full.
-fn dead_tests() -> Vec<Swap> {
-    let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let devices = text.lines().filter_map(|line| line.split(' ').next());
-    let dead = devices.filter_map(|device| {
-        let number = device.strip_prefix("/dev/zram")?.to_owned();
-        let mut label = [0; LABEL_LEN];
-        let held = held(device)?;
-        held.read_exact_at(&mut label, LABEL_AT).ok()?;
-        let held = Some(held);
-        let (name, rest) = label.split_at(LABEL.len());
-        let is_ours = name == LABEL.as_bytes() && rest.iter().all(|byte| *byte == 0);
-        is_ours.then_some(Swap { number, held })
+/// Areas with one of these labels that killed tests left on. The story: half of what a later run put out went to one, of the same
+/// priority, and swap of 8 MiB never was full.
+fn dead_tests(labels: &[&str]) -> Vec<Swap> {
+    let dead = numbers().into_iter().filter_map(|number| {
+        let held = held(&format!("/dev/zram{number}"))?;
+        let is_ours = labels.iter().any(|label| has_label(&held, label));
+        let (held, turn) = (Some(held), Has::Nobody);
+        is_ours.then_some(Swap { number, held, turn })
     });
     dead.collect()
 }
 
+/// The one that others share, locked with them, if there is one.
+fn there() -> Option<(String, File)> {
+    numbers().into_iter().find_map(|number| {
+        let file = File::open(format!("/dev/zram{number}")).ok()?;
+        flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
+        has_label(&file, SHARED_LABEL).then_some((number, file))
+    })
+}
+
+/// The numbers of zram devices that are swapped to.
+fn numbers() -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let devices = text.lines().filter_map(|line| line.split(' ').next());
+    let numbers = devices.filter_map(|device| device.strip_prefix("/dev/zram"));
+    numbers.map(str::to_owned).collect()
+}
+
+fn has_label(device: &File, label: &str) -> bool {
+    let mut bytes = [0; LABEL_LEN];
+    let read = device.read_exact_at(&mut bytes, LABEL_AT);
+    let (name, rest) = bytes.split_at(label.len());
+    read.is_ok() && name == label.as_bytes() && rest.iter().all(|byte| *byte == 0)
+}
+
 impl Drop for Swap {
     fn drop(&mut self) {
+        let _making = match self.turn {
+            Has::Shared(_) => Some(swap_turn::making()),
+            Has::Own(_) | Has::Nobody => None,
+        };
+        if let (Some(_), Some(held)) = (&_making, &self.held) {
+            // The last one has it for himself. A child that another thread has just forked has a copy of the file: what is not
+            // given back here stays locked until that one calls execve(2).
+            if flock(held, FlockOperation::NonBlockingLockExclusive).is_err() {
+                let _ = flock(held, FlockOperation::NonBlockingUnlock);
+                return;
+            }
+        }
         let off = Command::new("swapoff").arg(self.device()).output();
         self.held = None;
         // Another check may look at its label in this moment.

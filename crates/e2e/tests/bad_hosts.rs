@@ -82,7 +82,7 @@ fn no_swap_at_all() {
 #[test]
 fn swap_that_is_full() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let folder = TempDir::new();
     let setup = meminfo(&folder, &["SwapFree"]);
     let idle = sleeper();
@@ -102,7 +102,7 @@ fn swap_that_is_full() {
 fn pages_of_a_file_leave_where_swap_is_full() {
     const FILE: u64 = 32 << 20;
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let folder = TempDir::new();
     let setup = meminfo(&folder, &["SwapFree"]);
     let file = folder.file("data");
@@ -137,7 +137,7 @@ fn pages_of_a_file_leave_where_swap_is_full() {
 #[test]
 fn page_tables_that_may_not_be_read() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     if std::path::Path::new("/sys/kernel/mm/page_idle/bitmap").exists() {
         eprintln!("left out: the idle bitmap tells pages, too");
         return;
@@ -156,7 +156,7 @@ fn page_tables_that_may_not_be_read() {
 #[test]
 fn control_groups_that_are_read_only_or_not_there() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let groups = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
     let there = |path: &&&str| std::path::Path::new(path).is_dir();
     let groups = groups.iter().find(there).expect("one of them");
@@ -180,7 +180,7 @@ fn control_groups_that_are_read_only_or_not_there() {
 #[test]
 fn a_signal_that_was_ignored_ends_nothing() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let idle = sleeper();
     let ignoring = |args: &str| {
         let script = format!(
@@ -268,7 +268,7 @@ fn processes_that_nobody_can_mean() {
 #[test]
 fn what_stayed_is_no_more_than_what_there_is() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let idle = sleeper();
     // Before it sleeps its libraries are still on their way.
     wait::until("its sleep", SOON, || proc::state(idle.pid()) == Some('S'));
@@ -361,7 +361,7 @@ fn users_drop_no_cache_of_others(copy: &str) {
 #[test]
 fn capabilities_of_the_file() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let folder = TempDir::public();
     let copy = copied(&folder);
     let give = |capabilities: &str| give(&copy, capabilities);
@@ -410,7 +410,7 @@ fn capabilities_of_the_file() {
 #[test]
 fn a_guard_has_no_rights_of_its_file() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let folder = TempDir::public();
     let copy = copied(&folder);
     give(&copy, "cap_dac_override,cap_dac_read_search+ep");
@@ -466,7 +466,7 @@ while True:\n\
 #[test]
 fn a_stranger_speaks_for_nobody_elses_process() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let as_stranger = |words: &[&str]| {
         let user = ANOTHER.split_whitespace().chain(words.iter().copied());
         Run::new(user).start()
@@ -504,7 +504,7 @@ fn root_of_a_container_is_a_stranger() {
         except OSError: pass\n\
         print(s.recv(4096))\n";
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let inside = |script: &str, words: &[&str]| {
         let words = ["/usr/bin/python3", "-c", script]
             .into_iter()
@@ -580,7 +580,7 @@ fn a_user_claims_nobody_elses_bits() {
 #[test]
 fn two_managers_at_once() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let idle = sleeper();
     let words = ["attach", &idle.pid().to_string()].map(str::to_owned);
     let mut both = [(); 2].map(|()| pagetide::command(words.clone()).start());
@@ -600,7 +600,7 @@ fn two_managers_at_once() {
 #[test]
 fn a_target_that_ends_at_every_step() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     for (number, verb) in [
         "attach --for 2s",
         "reclaim --all",
@@ -640,7 +640,7 @@ fn a_target_that_ends_at_every_step() {
 #[test]
 fn a_program_that_ends_at_every_step_of_run() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let mut walls = Vec::new();
     for number in 0..16 {
         let options = [&POLICY[..], &["--memory-max", "64M"]].concat();
@@ -678,7 +678,7 @@ fn a_program_that_ends_at_every_step_of_run() {
 #[test]
 fn a_manager_that_is_stopped_is_not_waited_for() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let idle = sleeper();
     let pid = idle.pid().to_string();
     let manager = pagetide::command(["attach", &pid].map(str::to_owned)).start();

@@ -178,7 +178,7 @@ fn zombie() {
 
 #[test]
 fn a_process_that_is_managed_already() {
-    let _turn = serial_with_swap(64);
+    let _turn = serial_with_swap();
     let target = Run::new(
         [
             programs::c("toucher").as_str(),
@@ -254,7 +254,7 @@ fn a_report_file_that_cannot_be_written() {
 /// A target that goes away is an end, not an error of the manager.
 #[test]
 fn a_target_that_dies_under_its_manager() {
-    let _turn = serial_with_swap(64);
+    let _turn = serial_with_swap();
     let target = Run::new(
         [
             programs::c("toucher").as_str(),

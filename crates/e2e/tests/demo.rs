@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use e2e::guard::{Outcome, Run, Running};
+use e2e::swap_turn;
 use e2e::temp::serial;
 use e2e::{pagetide, proc, wait};
 use rustix::process::Signal;
@@ -75,7 +76,7 @@ fn started(script: &str) -> Running {
 /// Also beside a second one, which is refused, as is `swap off`: what the demo swaps on is not that of `swap on`.
 #[test]
 fn every_claim_holds_in_half_a_minute_and_nothing_is_left() {
-    let _serial = serial();
+    let _turns = (serial(), swap_turn::alone());
     let before = devices();
     let script = "mount -t tmpfs none /run; (sleep 4; \"$1\" demo; \"$1\" swap off) & exec \"$@\"";
     let outcome = inside(script, &["demo", "--json"]).finish(LIMIT);
@@ -104,7 +105,7 @@ fn every_claim_holds_in_half_a_minute_and_nothing_is_left() {
 
 #[test]
 fn a_signal_ends_it_and_nothing_is_left() {
-    let _serial = serial();
+    let _turns = (serial(), swap_turn::alone());
     let before = devices();
     for signal in [Signal::INT, Signal::TERM] {
         let running = started(ENTER);
@@ -129,7 +130,7 @@ fn a_signal_ends_it_and_nothing_is_left() {
 /// (Its zram went without a word where there was one of `swap on`, too.)
 #[test]
 fn after_a_kill_its_programs_end_and_swap_off_takes_its_zram_away() {
-    let _serial = serial();
+    let _turns = (serial(), swap_turn::alone());
     let before = devices();
     // The shell stays: it has the /run that the record is in.
     let script = "mount -t tmpfs none /run && \"$@\"; \"$1\" swap status; \
@@ -169,7 +170,7 @@ fn after_a_kill_its_programs_end_and_swap_off_takes_its_zram_away() {
 
 #[test]
 fn who_may_not_make_swap_is_told_what_to_do() {
-    let _serial = serial();
+    let _turns = (serial(), swap_turn::alone());
     let wrap = [
         "setpriv",
         "--reuid",

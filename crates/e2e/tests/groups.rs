@@ -87,7 +87,7 @@ impl Stage {
 #[test]
 fn a_group_is_reclaimed_without_a_manager() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let mut stage = Stage::set();
     let done = told(&stage.group, &["reclaim", "24M"]);
     let some = done["evicted_pages"].as_u64().expect("a number");
@@ -105,7 +105,7 @@ fn a_group_is_reclaimed_without_a_manager() {
 #[test]
 fn a_group_is_managed_and_let_go_of() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let mut stage = Stage::set();
     let name = stage.group.name();
     let words = [
@@ -153,7 +153,7 @@ fn a_group_is_managed_and_let_go_of() {
 #[test]
 fn what_a_server_and_its_workers_share_leaves_for_a_limit() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     // On a busy machine the workers may meet the wall before a look, and then the kernel takes what is shared by itself: that shows nothing.
     assert!((0..4).any(|_| is_asked_for_all()), "only the wall takes it");
 }

@@ -11,7 +11,7 @@ const TIMES: usize = 2;
 #[test]
 fn a_program_does_not_notice_that_its_manager_is_killed() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let mut chance = Chance::from_env("kill");
     for number in 0..TIMES * KILLS.len() {
         let (kill, program) = nth(number);

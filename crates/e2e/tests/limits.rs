@@ -96,7 +96,7 @@ fn number(report: &Value, name: &str) -> u64 {
 #[test]
 fn one_address_space_of_two_processes_is_counted_once() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let options = ["--evict-older-than", "1s", "--every", "1s"];
     // While it sleeps: what it checks at its end comes back, and on a slow machine leaves once more.
     let asleep = std::cell::RefCell::new(Value::Null);
@@ -130,7 +130,7 @@ fn one_address_space_of_two_processes_is_counted_once() {
 #[test]
 fn no_hot_page_leaves_for_a_file_that_is_read() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let folder = TempDir::new();
     let path = page_cache::file(&folder, 960);
     let options = ["--memory-max", "240M", "--age-every", "2s"];
@@ -146,7 +146,7 @@ fn no_hot_page_leaves_for_a_file_that_is_read() {
 #[test]
 fn swap_max_bounds_what_is_out() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let options = ["--memory-high", "60M", "--swap-max", "20M"];
     let looks = std::cell::Cell::new(0);
     let (outcome, _) = twins(&options, "as much as may has left", |pid| {
@@ -171,7 +171,7 @@ fn the_text_of_a_program_that_thrashes_stays() {
     const FILE_REFAULTS: &str = "/usr/bin/python3 \"$0\" && \
         cat /sys/fs/cgroup/memory$(sed -n 's/.*:memory://p' /proc/self/cgroup)/memory.stat";
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let rows = programs::source("rows.py");
     let words = ["sh", "-c", FILE_REFAULTS, &rows].map(str::to_owned);
     let done = pagetide::run(&["--memory-max", "66M"], &Run::new(words)).finish(LIMIT);
@@ -186,7 +186,7 @@ fn the_text_of_a_program_that_thrashes_stays() {
 #[test]
 fn who_is_too_large_for_its_bits_to_be_cleared_is_held_without_a_wall() {
     let _serial = serial();
-    let _swap = Swap::new(2048);
+    let _swap = Swap::shared();
     let words = [
         &programs::c("toucher"),
         "--mib",
@@ -220,7 +220,7 @@ fn who_is_too_large_for_its_bits_to_be_cleared_is_held_without_a_wall() {
 #[test]
 fn what_is_above_a_limit_without_a_wall_is_told() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let sleeper = Sleeper::start([], 64);
     let pid = sleeper.pid().to_string();
     let notes = || {
@@ -258,7 +258,7 @@ fn what_is_above_a_limit_without_a_wall_is_told() {
 #[test]
 fn reclaim_ahead_keeps_a_program_off_its_wall() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let folders = [(); 2].map(|()| TempDir::new());
     let options = ["--memory-max", "96M", "--age-every", "250ms"];
     let is_kept_off = || {
@@ -290,7 +290,7 @@ fn reclaim_ahead_keeps_a_program_off_its_wall() {
 #[test]
 fn who_leaves_the_wall_is_held_between_looks() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let other = MemoryGroup::new();
     let script = format!(
         "echo $$ >{}/cgroup.procs; exec {} 192",
@@ -313,7 +313,7 @@ fn who_leaves_the_wall_is_held_between_looks() {
 #[test]
 fn a_dry_run_pages_nothing_out() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     // Who asked its manager was told that nothing could leave.
     let sleeper = Sleeper::start([], 64);
     let pid = sleeper.pid().to_string();
@@ -393,7 +393,7 @@ fn who_is_killed_at_its_limit_is_told_of_it() {
 #[test]
 fn what_the_kernel_took_at_the_wall_has_left() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let own = [
         &pagetide::binary(),
         "run",

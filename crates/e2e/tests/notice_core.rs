@@ -13,7 +13,7 @@ const BYTES: usize = 8 << 20;
 #[test]
 fn a_core_dump_is_the_same() {
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").expect("Linux");
     assert!(
         !pattern.starts_with(['|', '/']),

@@ -5,14 +5,12 @@ use e2e::notice::check_all;
 use e2e::temp::serial;
 use e2e::zram::Swap;
 
-const SWAP_MIB: u64 = 1024;
-
 /// Beside two busy loops memory that was idle for 100 ms stayed for 15 s: the policy rested for ten times what its pass had
 /// taken by the clock, most of it the loops' (in half of the runs; now it rests by processor time).
 #[test]
 fn threads() {
     let _serial = serial();
-    let _swap = Swap::new(SWAP_MIB);
+    let _swap = Swap::shared();
     let names = [
         "threads64",
         "clone_vm",
@@ -27,7 +25,7 @@ fn threads() {
 #[test]
 fn families() {
     let _serial = serial();
-    let _swap = Swap::new(SWAP_MIB);
+    let _swap = Swap::shared();
     let names = ["fork_storm", "vfork_storm", "prefork", "cow_tree", "daemon"];
     check_all(&names, 0);
 }
@@ -35,7 +33,7 @@ fn families() {
 #[test]
 fn walls() {
     let _serial = serial();
-    let _swap = Swap::new(SWAP_MIB);
+    let _swap = Swap::shared();
     let names = [
         "seccomp_strict",
         "chroot_setuid",
@@ -53,6 +51,6 @@ fn walls() {
 #[test]
 fn the_first_thread_ends_first() {
     let _serial = serial();
-    let _swap = Swap::new(SWAP_MIB);
+    let _swap = Swap::shared();
     check_all(&["main_first"], 0);
 }

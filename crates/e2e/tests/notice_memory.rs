@@ -5,12 +5,10 @@ use e2e::notice::check_all;
 use e2e::temp::serial;
 use e2e::zram::Swap;
 
-const SWAP_MIB: u64 = 1024;
-
 #[test]
 fn advice() {
     let _serial = serial();
-    let _swap = Swap::new(SWAP_MIB);
+    let _swap = Swap::shared();
     let names = [
         "wipeonfork",
         "dontfork",
@@ -34,7 +32,7 @@ fn advice() {
 #[test]
 fn locks_and_limits() {
     let _serial = serial();
-    let _swap = Swap::new(SWAP_MIB);
+    let _swap = Swap::shared();
     let names = [
         "mlockall_before",
         "mlockall_after",
@@ -47,7 +45,7 @@ fn locks_and_limits() {
 #[test]
 fn moves() {
     let _serial = serial();
-    let _swap = Swap::new(SWAP_MIB);
+    let _swap = Swap::shared();
     let names = [
         "mremap_storm",
         "dontunmap",
@@ -61,7 +59,7 @@ fn moves() {
 #[test]
 fn memory_that_others_see() {
     let _serial = serial();
-    let _swap = Swap::new(SWAP_MIB);
+    let _swap = Swap::shared();
     let names = [
         "memfd",
         "shared_anon",

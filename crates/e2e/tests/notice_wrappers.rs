@@ -7,8 +7,6 @@ use e2e::programs;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
 
-const SWAP_MIB: u64 = 1024;
-
 /// `script` with `$P` as the program, which ends with 7 if all was right; another user may run it.
 fn wrapped(program: &str, script: &str) -> Pair {
     let folder = TempDir::public();
@@ -29,7 +27,7 @@ fn wrapped(program: &str, script: &str) -> Pair {
 }
 
 fn wrap_all(program: &str, scripts: &[&str]) {
-    let _swap = Swap::new(SWAP_MIB);
+    let _swap = Swap::shared();
     each(scripts, |script| {
         let told = wrapped(program, script).alone.stdout;
         // But where a script shows what it wants to, and behind a file with the set-user-id bit.
@@ -77,7 +75,7 @@ fn other_users_and_namespaces() {
 #[test]
 fn a_program_that_gains_rights() {
     let _serial = serial();
-    let _swap = Swap::new(SWAP_MIB);
+    let _swap = Swap::shared();
     let script = "cp $P $P.$$ && chmod 4755 $P.$$ && \
                   exec setpriv --reuid=65534 --regid=65534 --clear-groups -- $P.$$ hold";
     let pair = wrapped(&notice(), script);
@@ -118,7 +116,7 @@ fn debuggers_that_come_later() {
 #[test]
 fn sanitizers() {
     let _serial = serial();
-    let _swap = Swap::new(SWAP_MIB);
+    let _swap = Swap::shared();
     each(&["address", "thread"], |name| {
         let flag = format!("-fsanitize={name}");
         let program = programs::folder_as("notice", &format!("notice-{name}"), &["-g", &flag]);

@@ -76,7 +76,7 @@ fn accounted(pid: u32, word: &str) {
 #[test]
 fn cold_age_takes_what_is_older_than_told() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let managed = subject("cold-age:older-than=2s,every=1s");
     let pid = managed.pid();
     wait::until("it leaves", LIMIT, || swapped(pid) > COLD / 100 * 95);
@@ -93,7 +93,7 @@ fn cold_age_takes_what_is_older_than_told() {
 #[test]
 fn promotion_rate_learns_from_what_comes_back() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let own = pagetide::binary();
     let rule = "promotion-rate:rate=10%,min-age=2s,window=2s,warm-up=4s,history=10m,percentile=98%";
     let wrap = [&own, "run", "--age-every", "1s", "--evict-by", rule, "--"];
@@ -140,7 +140,7 @@ fn promotion_rate_learns_from_what_comes_back() {
 #[test]
 fn pressure_takes_what_nobody_waits_for() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let managed = subject("pressure:every=1s,stall=20ms,probe=25%,floor=4M");
     let pid = managed.pid();
     wait::until("it leaves", LIMIT, || swapped(pid) > COLD / 100 * 95);
@@ -199,7 +199,7 @@ fn fit_finds_what_is_needed() {
     const SIZE: u64 = 64 * MIB;
     const NEED: u64 = SIZE / 5 * 2;
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let pace = Pace {
         values: SIZE / 4096,
         per_second: 50_000,
@@ -261,7 +261,7 @@ fn each_policy_acts_under_serve_and_says_so_dry_under_attach() {
         ("fit", "rate=1%,window=2s,warm-up=4s,history=20s"),
     ];
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let folder = TempDir::new();
     let file = folder.file("pagetide.toml");
     let mut text = "age-every = \"1s\"\n".to_owned();
@@ -306,7 +306,7 @@ fn each_policy_acts_under_serve_and_says_so_dry_under_attach() {
 #[test]
 fn a_dry_run_says_what_it_would_do_and_why() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let sleeper = Sleeper::start([], 32);
     let pid = sleeper.pid().to_string();
     let rule = "cold-age:older-than=1s,every=1s";
@@ -347,7 +347,7 @@ fn a_dry_run_says_what_it_would_do_and_why() {
 #[test]
 fn tenants_inherit_policies_and_get_others_on_reload() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let folder = TempDir::new();
     let file = folder.file("pagetide.toml");
     let write = |of_b: &str| {
@@ -398,7 +398,7 @@ fn tenants_inherit_policies_and_get_others_on_reload() {
 fn who_asks_is_answered_while_an_order_is_under_way() {
     const SIZE: u64 = 512 * MIB;
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     let own = pagetide::binary();
     let rule = "cold-age:older-than=2s,every=1s";
     let wrap = [&own, "run", "--age-every", "1s", "--evict-by", rule, "--"];
@@ -432,7 +432,7 @@ fn who_asks_is_answered_while_an_order_is_under_way() {
 fn an_order_ends_with_its_policy() {
     const SIZE: u64 = 512 * MIB;
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     let folder = TempDir::new();
     let file = folder.file("pagetide.toml");
     let write = |by: &str| {
@@ -473,7 +473,7 @@ fn an_order_ends_with_its_policy() {
 #[test]
 fn actions_are_told_with_their_reasons() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let folder = TempDir::new();
     let file = gives_what_is_cold(&folder);
     let (tree, place) = listening(&folder, &["--config", &file]);

@@ -65,7 +65,7 @@ fn of_mapping(pid: u32, start: u64, name: &str) -> u64 {
 #[test]
 fn what_is_read_in_order_leaves_before_what_is_used_as_much() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
     let (running, places) = started(tree.inside("a"), "advised.py", []);
@@ -103,7 +103,7 @@ fn written(path: &str) {
 #[test]
 fn files_that_a_rule_names_leave_before_what_is_used_as_much() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let folder = TempDir::new();
     // The kernel writes this name with an escape.
     let files = [folder.file("str\neam"), folder.file("other")];
@@ -176,7 +176,7 @@ fn a_stream_leaves_before_what_is_used_again() {
     /// Of the working set, MiB.
     const HOT: u64 = 24;
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let folder = TempDir::new();
     let text = "age-every = \"500ms\"\n[tenants.ruled]\nnoreuse = true\n";
     let tree = Tree::serve(&["--config", &configuration(&folder, text)]);

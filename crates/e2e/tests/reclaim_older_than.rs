@@ -24,7 +24,7 @@ fn subject(wrap: &[&str]) -> Running {
 #[test]
 fn what_was_idle_for_so_long_leaves_and_the_rest_stays() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let alone = subject(&[]);
     let own = pagetide::binary();
     let managed = subject(&[&own, "run", "--age-every", "500ms", "--"]);
@@ -79,7 +79,7 @@ assert not ctypes.CDLL(None).mincore(ctypes.c_void_p(at), ctypes.c_size_t(32 << 
 print(sum(one & 1 for one in told))
 ";
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let folder = TempDir::new();
     let file = folder.file("data");
     let running = Run::new(["/usr/bin/python3", "-c", WRITTEN, &file]).start();
@@ -133,7 +133,7 @@ print(sum(one & 1 for one in told))
 #[test]
 fn all_of_a_sleeper_leaves() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let on = |processor: usize| ["taskset".to_owned(), "-c".to_owned(), processor.to_string()];
     // Where mappings lie is another in each run.
     for _ in 0..12 {
@@ -153,7 +153,7 @@ fn all_of_a_sleeper_leaves() {
 #[test]
 fn what_a_policy_asks_for_leaves_in_time() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let options = [
         "--evict-older-than",
         "6s",

@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// accessed bits, and knew no age. Its manager knows all of them, and at once.
 #[test]
 fn the_manager_tells() {
-    let _turn = serial_with_swap(64);
+    let _turn = serial_with_swap();
     let options = ["--evict-older-than", "1h", "--age-every", "500ms"];
     let program = Run::new([&programs::c("hotset"), "48", "16", "600", "--rate", "1000"]);
     // A shell between: whoever asks for the program itself is answered, too.

@@ -21,7 +21,7 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn what_is_in_use_stays_young_while_the_kernel_reclaims() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let group = MemoryGroup::new();
     let ages = AgesSubject::start_in(&group, 64, 100, &["anon"]);
     // Three of its four classes are in use; the fourth, and some of what is rarely touched, must go.
@@ -66,7 +66,7 @@ fn what_is_in_use_stays_young_while_the_kernel_reclaims() {
 #[test]
 fn what_is_in_swap_is_what_the_kernel_says() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let group = MemoryGroup::new();
     let ages = AgesSubject::start_in(&group, 96, 60, &["anon"]);
     let pids = [ages.printed.pid];

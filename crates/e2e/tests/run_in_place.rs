@@ -11,10 +11,8 @@ use e2e::zram::serial_with_swap;
 use e2e::{pagetide, proc, wait};
 
 const SOON: Duration = Duration::from_secs(60);
-/// Without a swap `run` would say that there is none, and nothing would be the same.
-const SWAP_MIB: u64 = 64;
 
-/// What a program said and how it ended.
+/// What a program said and how it ended. (Each has swap: without, `run` would say that there is none, and nothing would be the same.)
 #[derive(PartialEq, Eq, Debug)]
 struct Said {
     stdout: String,
@@ -53,7 +51,7 @@ fn same(script: &str) -> Said {
 
 #[test]
 fn exit_codes_and_signals_are_the_programs_own() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     for status in [0, 1, 3, 37, 126, 255] {
         let said = same(&format!("exec $RUN sh -c 'exit {status}'"));
         assert_eq!(said.status, Some(status));
@@ -74,7 +72,7 @@ fn exit_codes_and_signals_are_the_programs_own() {
 
 #[test]
 fn it_is_the_same_process() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     // pid, parent, group, session, terminal: fields 1, 4, 5, 6, 7 of /proc/self/stat. The shell tells its
     // own pid first and then becomes the program.
     let script = "echo $$ > $DIR/pid; exec $RUN cat /proc/self/stat";
@@ -110,7 +108,7 @@ fn it_is_the_same_process() {
 
 #[test]
 fn signals_limits_and_masks_are_as_they_were() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     // Not SigQ: it counts signals of all processes of the user, and two builds beside gave another number.
     let lines =
         "grep -E '^(Sig[PBIC]|Shd|Seccomp:|NoNewPrivs|Cap|Cpus_allowed:|Umask)' /proc/self/status";
@@ -131,7 +129,7 @@ fn signals_limits_and_masks_are_as_they_were() {
 /// A shell that pipes knows SIGPIPE; Rust's runtime ignores it: `yes | head` would complain.
 #[test]
 fn a_broken_pipe_ends_a_program_quietly() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     let said = same("$RUN yes | head -1");
     assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("y\n", ""));
     same("trap '' PIPE; $RUN sh -c 'yes 2>&1 | head -1; trap'");
@@ -139,7 +137,7 @@ fn a_broken_pipe_ends_a_program_quietly() {
 
 #[test]
 fn descriptors_are_those_that_were_given() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     // The listing itself is one more, the same in both.
     for around in [
         "",
@@ -157,7 +155,7 @@ fn descriptors_are_those_that_were_given() {
 
 #[test]
 fn environment_and_arguments_are_the_same() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     // RUN is the one variable in which the two differ.
     same("A='x y' B= $RUN env | grep -v ^RUN= | sort");
     same("env -i $RUN /usr/bin/env");
@@ -172,7 +170,7 @@ fn said_of_python(script: &str) -> String {
 
 #[test]
 fn no_child_is_seen_that_the_program_did_not_start() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     let script = "import os\n\
         try:\n    print(os.waitpid(-1, 0))\n\
         except ChildProcessError:\n    print('none')\n";
@@ -189,7 +187,7 @@ fn no_child_is_seen_that_the_program_did_not_start() {
 /// The manager must hold no end of any pipe: a reader would wait for it.
 #[test]
 fn substitutions_and_pipes_end_with_the_program() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     let said = same("x=$($RUN sh -c 'sleep 0.1; echo done'); echo got $x");
     assert_eq!(said.stdout, "got done\n");
     same("$RUN echo one | cat | $RUN cat");
@@ -199,7 +197,7 @@ fn substitutions_and_pipes_end_with_the_program() {
 
 #[test]
 fn programs_that_cannot_run_end_as_in_a_shell() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     let folder = TempDir::public();
     std::fs::write(folder.path().join("plain"), "echo hello\n").expect("a file");
     std::fs::write(folder.path().join("locked"), "#!/bin/sh\n").expect("a file");
@@ -232,7 +230,7 @@ fn programs_that_cannot_run_end_as_in_a_shell() {
 
 #[test]
 fn wrappers_around_and_inside_change_nothing() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     same("timeout 20 nice -n 1 env X=1 $RUN sh -c 'sh -c \"exit 5\"'");
     same("$RUN timeout 20 sh -c 'exit 6'");
     same("$RUN setsid -w sh -c 'exit 7'");
@@ -242,7 +240,7 @@ fn wrappers_around_and_inside_change_nothing() {
 /// Another user has no right to what managing takes: said before the start, or done without.
 #[test]
 fn who_has_no_rights_is_told_before_the_start() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     let folder = TempDir::public();
     let copy = folder.file("pagetide");
     std::fs::copy(pagetide::binary(), &copy).expect("room for a copy");
@@ -268,7 +266,7 @@ fn who_has_no_rights_is_told_before_the_start() {
 
 #[test]
 fn the_report_comes_when_the_last_process_has_ended() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     let folder = TempDir::new();
     let path = folder.file("report.json");
     let script = format!(
@@ -300,7 +298,7 @@ fn the_report_comes_when_the_last_process_has_ended() {
 /// The story: `--report /dev/stderr` emptied the log that the shell appends to, and wrote over what the program said.
 #[test]
 fn a_report_to_a_log_that_is_open_comes_after_what_is_there() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     let folder = TempDir::new();
     for (name, fd) in [("stderr", 2), ("fd/3", 3)] {
         let log = folder.file("log");
@@ -324,7 +322,7 @@ fn a_report_to_a_log_that_is_open_comes_after_what_is_there() {
 /// The manager stands beside: asked by the pid, told to let go, and the program goes on.
 #[test]
 fn a_program_under_run_is_managed_once_and_let_go() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     let run = pagetide::run(&["--best-effort"], &e2e::guard::Run::new(["sleep", "60"]));
     let running = run.start();
     let pid = running.pid();
@@ -348,7 +346,7 @@ fn a_program_under_run_is_managed_once_and_let_go() {
 /// For ten seconds the report of a program told of pagetide, which it had been until its exec.
 #[test]
 fn the_report_of_its_first_seconds_is_the_programs() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     let words = ["run", "--age-every", "60s", "--", "sleep", "60"].map(str::to_owned);
     let running = pagetide::command(words).start();
     wait::until("it is the program's", Duration::from_secs(20), || {
@@ -362,7 +360,7 @@ fn the_report_of_its_first_seconds_is_the_programs() {
 /// On version 1 a limit of swap alone has no group of its own: the report says so, and the program's standard error is its own.
 #[test]
 fn a_limit_of_swap_alone_is_told_in_the_report() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     let folder = TempDir::new();
     let report = folder.file("report");
     let script = ["sh", "-c", "echo y; echo z >&2"];
@@ -378,7 +376,7 @@ fn a_limit_of_swap_alone_is_told_in_the_report() {
 /// program was not started; `stat` and `detach` said that nobody manages it.)
 #[test]
 fn who_asks_in_the_first_moment_waits_for_the_manager() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     for verb in ["reclaim", "stat", "detach"] {
         let folder = TempDir::new();
         let report = folder.file("report");
@@ -409,7 +407,7 @@ fn who_asks_in_the_first_moment_waits_for_the_manager() {
 /// (The story: `pagetide run ... & pagetide reclaim $!` looked at a shell, which had not become `run` yet; `stat` said that nobody manages it.)
 #[test]
 fn who_asks_before_a_shell_has_become_run_waits() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     for verb in ["reclaim", "stat", "detach"] {
         let size = if verb == "reclaim" { "4K" } else { "" };
         let script = format!(
@@ -426,7 +424,7 @@ fn who_asks_before_a_shell_has_become_run_waits() {
 /// The story: a child that was younger than the last look was nobody's, so a second manager of it began or was refused by chance.
 #[test]
 fn a_child_is_managed_from_its_birth_on() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     let folder = TempDir::new();
     let path = folder.file("child");
     // After the looks of the first seconds.
@@ -454,7 +452,7 @@ fn a_child_is_managed_from_its_birth_on() {
 /// The story: as a container's first process the program took its manager along when it ended, and each report was an empty file.
 #[test]
 fn a_report_that_process_1_would_take_along_is_refused() {
-    let _turn = serial_with_swap(SWAP_MIB);
+    let _turn = serial_with_swap();
     let folder = TempDir::new();
     let path = folder.file("report.json");
     std::fs::write(&path, "before").expect("room");

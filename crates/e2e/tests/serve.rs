@@ -31,7 +31,7 @@ fn swapped(one: &Sleeper) -> u64 {
 #[test]
 fn a_tenant_is_a_control_group_with_files_of_version_2() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
     assert!(tree.group("a").is_dir(), "the kernel has no such group");
@@ -161,7 +161,7 @@ fn who_is_removed_by_another_hand_is_gone_by_name() {
 #[test]
 fn a_limit_holds_and_the_program_is_as_it_was() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
     let sleeper = known(&tree, "a", 128);
@@ -215,7 +215,7 @@ fn a_kill_stays_in_the_events_of_those_above() {
 #[test]
 fn a_limit_of_swap_waits_for_the_one_of_memory() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
     let sleeper = known(&tree, "a", 96);
@@ -238,7 +238,7 @@ fn a_limit_of_swap_waits_for_the_one_of_memory() {
 #[test]
 fn who_is_protected_keeps_its_pages_while_neighbours_give() {
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     for name in ["min", "low", "plain"] {
         tree.make(name);
@@ -305,7 +305,7 @@ fn who_watches_a_tenant_waits_for_a_restarted_serve() {
 #[test]
 fn the_wall_of_a_run_is_no_tenant() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
     let run = [
@@ -349,7 +349,7 @@ fn the_wall_of_a_run_is_no_tenant() {
 #[test]
 fn a_killed_one_is_followed_by_the_next() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let mut chance = Chance::from_env("a_killed_one_is_followed_by_the_next");
     let mut tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
@@ -459,7 +459,7 @@ fn one_that_is_unmounted_ends_and_says_why() {
 #[test]
 fn abuse_costs_nobody_else_anything() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "200ms"]);
     tree.make("kept");
     let kept = known(&tree, "kept", 16);

@@ -45,7 +45,7 @@ fn pids(tree: &Tree, tenant: &str) -> Vec<u32> {
 #[test]
 fn a_fork_bomb_stays_in_its_tenant() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("bomb");
     tree.make("kept");
@@ -96,7 +96,7 @@ fn large() -> (Tree, Sleeper) {
 #[test]
 fn who_asks_for_much_can_be_interrupted() {
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     let (tree, _sleeper) = large();
     let file = tree.at("a/memory.reclaim").to_string_lossy().into_owned();
     let script = format!("echo 100g > {file}");
@@ -116,7 +116,7 @@ fn who_asks_for_much_can_be_interrupted() {
 #[test]
 fn a_command_that_is_interrupted_stops_what_it_asked_for() {
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     let (tree, _sleeper) = large();
     let own = pagetide::binary();
     let words = [
@@ -230,7 +230,7 @@ impl Again {
 #[test]
 fn who_ends_at_any_moment_leaves_nothing() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "100ms"]);
     ["a", "b"].iter().for_each(|name| tree.make(name));
     let mut before = 0;

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(60);
 #[test]
 fn a_host_that_lacks_memory_is_given_what_is_cold() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let folder = TempDir::new();
     let file = configuration(
         &folder,
@@ -68,7 +68,7 @@ fn all_tenants_in_one_answer(tree: &Tree, answer: &str) {
 #[test]
 fn commands_ask_about_tenants() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("web");
     tree.make("web/a");
@@ -243,7 +243,7 @@ fn a_root_that_may_not_trace_is_told_nothing() {
 #[test]
 fn a_table_of_tenants_tells_what_their_reports_tell() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let host = MemoryGroup::new();
     let tree = Tree::serve_host(&host, &["--age-every", "1s"]);
     tree.make("a");

@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(60);
 #[test]
 fn cold_page_cache_leaves_where_a_policy_asks_for_it() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let (folder, other) = (TempDir::new(), TempDir::new());
     let policy =
         |more| format!("{{ by = \"cold-age\", older-than = \"1s\", every = \"1s\"{more} }}");
@@ -62,7 +62,7 @@ fn cold_page_cache_leaves_where_a_policy_asks_for_it() {
 #[test]
 fn cold_page_cache_is_no_way_around_protection_or_a_run_inside() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let (folder, other) = (TempDir::new(), TempDir::new());
     let ages = "older-than = \"3s\", every = \"3s\", cache-older-than = \"3s\"";
     let text = format!("age-every = \"500ms\"\npolicy = {{ by = \"cold-age\", {ages} }}\n");
@@ -99,7 +99,7 @@ fn cold_page_cache_is_no_way_around_protection_or_a_run_inside() {
 #[test]
 fn cold_page_cache_is_no_way_into_groups_that_a_program_has_made() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let (folder, other) = (TempDir::new(), TempDir::new());
     let ages = "older-than = \"1h\", every = \"1s\", cache-older-than = \"2s\"";
     let text = format!("age-every = \"500ms\"\npolicy = {{ by = \"cold-age\", {ages} }}\n");
@@ -140,7 +140,7 @@ fn cold_page_cache_is_no_way_into_groups_that_a_program_has_made() {
 #[test]
 fn page_cache_of_all_and_of_a_removed_tenant_can_be_had() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let folders = [TempDir::new(), TempDir::new(), TempDir::new()];
     let tree = Tree::serve(&["--age-every", "500ms"]);
     for (name, folder) in ["a", "b", "c"].iter().zip(&folders) {
@@ -172,7 +172,7 @@ impl Drop for InMemory {
 #[test]
 fn young_page_cache_stays_while_old_files_in_tmpfs_cannot_be_dropped() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let name = format!("pagetide-e2e-{}", std::process::id());
     let in_memory = InMemory(std::path::Path::new("/dev/shm").join(name));
     let folder = TempDir::new();

@@ -27,7 +27,7 @@ fn processor_seconds(pid: u32) -> f64 {
 #[test]
 fn figures_are_those_of_the_kernel() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let folder = TempDir::new();
     let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
     tree.make("web");

@@ -54,7 +54,7 @@ fn is_asked_after_a_restart(tree: &mut Tree, at: &str) {
 #[test]
 fn groups_of_the_host_are_followed_and_never_touched() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let host = MemoryGroup::new();
     let early = host.below();
     let first = inside(&early, 48);
@@ -121,7 +121,7 @@ fn groups_of_the_host_are_followed_and_never_touched() {
 #[test]
 fn where_it_is_allowed_they_are_as_if_made_here() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let host = MemoryGroup::new();
     let group = host.below();
     let program = inside(&group, 64);
@@ -239,7 +239,7 @@ fn what_a_killed_one_lowered_is_put_back() {
 #[test]
 fn a_budget_is_of_the_host_where_its_groups_give() {
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     for manages in [true, false] {
         let host = MemoryGroup::new();
         let [plain, kept] = [host.below(), host.below()];
@@ -282,7 +282,7 @@ fn a_budget_is_of_the_host_where_its_groups_give() {
 #[test]
 fn who_has_a_manager_is_left_to_it() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let host = MemoryGroup::new();
     let group = host.below();
     let options = ["--memory-max", "1G", "--age-every", "500ms"];
@@ -319,7 +319,7 @@ fn is_claimed(pid: u32) -> bool {
 #[test]
 fn who_is_reclaimed_by_hand_is_let_go_of_first() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let host = MemoryGroup::new();
     let group = host.below();
     let program = inside(&group, 48);
@@ -349,7 +349,7 @@ fn who_is_reclaimed_by_hand_is_let_go_of_first() {
 #[test]
 fn what_the_host_is_asked_for_is_no_made_tenants_page_cache() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let host = MemoryGroup::new();
     let tree = Tree::serve_host(&host, &["--age-every", "500ms", "--manage-host"]);
     tree.make("db");
@@ -368,7 +368,7 @@ fn what_the_host_is_asked_for_is_no_made_tenants_page_cache() {
 #[test]
 fn what_an_upper_group_is_asked_for_is_not_taken_from_a_wall_below() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     let host = MemoryGroup::new();
     let upper = host.below();
     let group = upper.below();

@@ -56,7 +56,7 @@ fn no_more_goes_to_a_disk_than_a_limit_asks_for() {
 #[test]
 fn a_lowered_limit_takes_its_place_where_cache_is_above_it() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let (folder, tree) = (TempDir::new(), Tree::serve(&["--age-every", "1s"]));
     let file = file(&folder, 96);
     // What one with others below it has read itself is charged to none of these.
@@ -130,7 +130,7 @@ print('right' if right and os.wait()[1] == 0 else 'wrong', flush=True)
 #[test]
 fn a_lowered_limit_takes_its_place_where_all_is_in_use() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
     // 24 MiB that all of them read, and 4 MiB that each writes, once a second.
@@ -163,7 +163,7 @@ fn a_lowered_limit_takes_its_place_where_all_is_in_use() {
 #[test]
 fn what_may_not_be_swapped_stays_whatever_limit_is_lowered() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     ["a", "a/b"].iter().for_each(|name| tree.make(name));
     tree.write("a/memory.swap.max", "0");
@@ -178,7 +178,7 @@ fn what_may_not_be_swapped_stays_whatever_limit_is_lowered() {
 #[test]
 fn a_lowered_budget_takes_its_place_where_cache_is_above_it() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let (folder, tree) = (TempDir::new(), Tree::serve(&["--age-every", "1s"]));
     let file = file(&folder, 96);
     ["a", "b"].iter().for_each(|name| tree.make(name));
@@ -208,7 +208,7 @@ time.sleep(60)
 #[test]
 fn who_is_over_a_lowered_limit_does_not_grow_on() {
     let _serial = serial();
-    let _swap = Swap::new(2048);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
     let words = ["python3", "-c", GROWS].map(str::to_owned);
@@ -239,7 +239,7 @@ fn who_is_over_a_lowered_limit_does_not_grow_on() {
 fn a_limit_of_swap_below_what_is_in_swap_waits_for_it() {
     const BOTH: &str = "memory.memsw.limit_in_bytes";
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let (folder, tree) = (TempDir::new(), Tree::serve(&["--age-every", "1s"]));
     let file = file(&folder, 16);
     tree.make("a");

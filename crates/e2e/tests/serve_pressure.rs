@@ -28,7 +28,7 @@ fn total(text: &str) -> u64 {
 #[test]
 fn who_waits_for_swap_is_under_pressure() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     for name in ["waits", "idle", "waits/below"] {
         tree.make(name);
@@ -94,7 +94,7 @@ fn a_soft_limit_is_kept_and_refused_as_others_are() {
 fn who_is_too_large_for_its_bits_to_be_cleared_gives_too() {
     const ALL: u64 = 1024;
     let _serial = serial();
-    let _swap = Swap::new(2048);
+    let _swap = Swap::shared();
     // Nobody may be held up for longer than 5 ms at this interval, which is some 80,000 pages. Here are 262,144, a tenth of which is used.
     let tree = Tree::serve(&["--age-every", "250ms"]);
     tree.make("a");

@@ -103,7 +103,7 @@ fn goes_through(tree: &mut Tree, tenant: &str, work: &dyn Fn(), stopped: Option<
 #[test]
 fn a_database() {
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     let mut tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("pg");
     let inside = tree.inside("pg");
@@ -120,7 +120,7 @@ fn a_database() {
 #[test]
 fn a_pre_fork_server() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let mut tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("web");
     let words = [
@@ -196,7 +196,7 @@ fn a_compile() {
     /// What it has when it is stopped, and what all of its compilers at once make do with (of 40 MiB the kernel killed one).
     const MUCH: (u64, u64) = (48 * MIB, 96 * MIB);
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let mut tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("build");
     let folder = TempDir::new();

@@ -172,7 +172,7 @@ impl Stand {
 #[test]
 fn min_that_is_overcommitted_is_shared_out() {
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     let stand = Stand::new("memory.min");
     let first = stand.shares();
     assert!(!stand.reclaim(1000), "it cannot all be had");
@@ -183,7 +183,7 @@ fn min_that_is_overcommitted_is_shared_out() {
 #[test]
 fn low_that_is_overcommitted_is_shared_out() {
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     let stand = Stand::new("memory.low");
     let first = stand.shares();
     let top = first.iter().filter(|(path, _)| !path.contains('/'));
@@ -199,7 +199,7 @@ fn low_that_is_overcommitted_is_shared_out() {
 #[test]
 fn at_a_limit_above_both_who_is_protected_keeps_its_pages() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     ["p", "p/kept", "p/plain"]
         .iter()
@@ -238,7 +238,7 @@ fn at_a_limit_above_both_who_is_protected_keeps_its_pages() {
 fn real_servers_keep_what_is_protected() {
     const KEYS: u64 = 8000;
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     for name in ["db", "web", "web/a", "web/b", "plain"] {
         tree.make(name);

@@ -31,7 +31,7 @@ print('woken', bool(poll.poll(40000)), flush=True)
 #[test]
 fn pressure_wakes_who_waits_for_a_report() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.make("a");
     let sleeper = known(&tree, "a", 64);
@@ -125,7 +125,7 @@ fn the_agent_asks_by_its_authors_rule() {
 #[test]
 fn an_agent_of_version_2_takes_what_is_cold() {
     let _serial = serial();
-    let _swap = Swap::new(512);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     tree.write(
         "node0/workingset_report/page_age_intervals",
@@ -166,7 +166,7 @@ fn an_agent_of_version_2_takes_what_is_cold() {
 #[test]
 fn page_cache_that_nobody_maps_is_told_and_taken() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let folder = e2e::temp::TempDir::new();
     let file = page_cache::file(&folder, 96);
     let tree = Tree::serve(&["--age-every", "1s"]);
@@ -237,7 +237,7 @@ while True:
 #[test]
 fn events_wake_who_waits_for_them() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "1s"]);
     tree.make("a");
     let follow = |file: &str, how: &str| {

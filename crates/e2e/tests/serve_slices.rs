@@ -59,7 +59,7 @@ fn swapped(one: &Sleeper) -> u64 {
 #[test]
 fn others_are_answered_while_a_reclaim_goes_on() {
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "2s"]);
     let large = idle(&tree, "large", 512);
     let _small = idle(&tree, "small", 8);
@@ -113,7 +113,7 @@ fn is_answered_meanwhile(tree: &Tree, large: &Sleeper) -> bool {
 #[test]
 fn reclaims_go_on_side_by_side() {
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "2s"]);
     let tenants = ["a", "b"].map(|name| (name, idle(&tree, name, 300)));
     in_time(|_| {
@@ -169,7 +169,7 @@ fn go_on_side_by_side(tree: &Tree, tenants: &[(&str, Sleeper); 2]) -> bool {
 #[test]
 fn a_tenant_may_go_while_it_gives() {
     let _serial = serial();
-    let _swap = Swap::new(2048);
+    let _swap = Swap::shared();
     let mut tree = Tree::serve(&["--age-every", "1s"]);
     in_time(|number| {
         let (other, name) = (format!("other{number}"), format!("moved{number}"));
@@ -220,7 +220,7 @@ fn reclaimed_while(tree: &Tree, tenant: &str, happens: impl FnOnce()) -> Result<
 fn the_end_of_serve_ends_reclaims() {
     const INTERRUPTED: i32 = 4;
     let _serial = serial();
-    let _swap = Swap::new(1024);
+    let _swap = Swap::shared();
     in_time(|_| {
         let written = reclaimed_at_the_end();
         assert!(matches!(written, None | Some(INTERRUPTED)), "{written:?}");

@@ -11,7 +11,7 @@ const STARTS: u32 = 3;
 #[test]
 fn wrappers_give_their_own_answer_and_stand_in_the_report() {
     let _serial = serial();
-    let _swap = Swap::new(64);
+    let _swap = Swap::shared();
     // Side by side: most of a start is waiting.
     each(&KINDS.map(|(name, _)| name), |kind| {
         let (name, command) = KINDS

@@ -36,7 +36,7 @@ fn has_ended(terminal: &Terminal, status: &str) {
 #[test]
 fn tenants_are_looked_at_and_reclaimed_with_keys() {
     let _serial = serial();
-    let _swap = Swap::new(256);
+    let _swap = Swap::shared();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     for name in ["web", "db", "db/inner"] {
         tree.make(name);

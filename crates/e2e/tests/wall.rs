@@ -192,7 +192,7 @@ fn in_good_order_nothing_is_left() {
 fn reclaim_takes_so_much() {
     let hotset = programs::c("hotset");
     // The group must be gone before the swap is.
-    let swap = Swap::new(512);
+    let swap = Swap::shared();
     let mut wall = Managed::start(&[&hotset, "200", "60", "120", "--rate", "200000"]);
     let filled = || proc::rss_anon(wall.program).unwrap_or(0) > 199 * MIB;
     wait::until("filled", LIMIT, filled);
@@ -257,7 +257,7 @@ fn of_a_killed_manager_the_guard_lifts_the_wall() {
 fn a_manager_killed_at_any_moment_leaves_no_limit() {
     let mut chance = Chance::from_env("wall kills");
     let hotset = programs::c("hotset");
-    let swap = Swap::new(256);
+    let swap = Swap::shared();
     let mut slowest = Duration::ZERO;
     for round in 0..12 {
         let mut wall = Managed::start(&[&hotset, "48", "4", "60", "--rate", "1000"]);
@@ -398,7 +398,7 @@ fn nobody_is_killed_while_swap_is_free() {
         if killed.len() == ROUNDS {
             break;
         }
-        let swap = Swap::new(256);
+        let swap = Swap::shared();
         let mut wall = Managed::start(&["sh", "-c", &command]);
         let filled = || proc::number(wall.program, "VmRSS").is_some_and(|bytes| bytes >= 32 * MIB);
         wait::until("it is filled", LIMIT, filled);
