@@ -5,7 +5,9 @@ Words: a folder for results, a scenario, how many experiments. Prints a JSON obj
 
 import json
 import os
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -68,8 +70,38 @@ def main():
     assert bytes(serial) == b"".join(map(bytes, reversed(spread))), "Ray gives other bytes"
     contents = [{name: content for name, (content, _) in results(FOLDER / one).items()} for one in ("serial", "ray")]
     assert contents[0] == contents[1] and len(contents[0]) == len(set(map(bytes, serial))) == COUNT
+    by_address(serial)
     took |= driver_killed(serial)
     print(json.dumps(took | {"experiments": COUNT, "killed_worker": killer.killed}))
+
+
+def by_address(serial):
+    """A cluster of one machine that somebody else started: the same sweep by its address, in a process that knows no more of it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
+    ray = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}"]
+    head = subprocess.Popen([*ray, "--num-cpus=2", "--include-dashboard=false"], env=env, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        end = time.monotonic() + 60
+        while not listens(port):
+            assert head.poll() is None and time.monotonic() < end, "no cluster"
+            time.sleep(0.1)
+        driver = [sys.executable, __file__, *sys.argv[1:], f"127.0.0.1:{port}"]
+        subprocess.run(driver, env=env, check=True, timeout=120)
+    finally:
+        head.terminate()
+        head.wait(timeout=30)
+    told = {name: content for name, (content, _) in results(FOLDER / "address").items()}
+    assert told == {name: content for name, (content, _) in results(FOLDER / "serial").items()}
+    assert len(told) == len(serial)
+
+
+def listens(port):
+    """Whether somebody answers there."""
+    with socket.socket() as asked:
+        return asked.connect_ex(("127.0.0.1", port)) == 0
 
 
 def driver_killed(serial):
@@ -95,5 +127,7 @@ def driver_killed(serial):
 if __name__ == "__main__":
     if sys.argv[4:] == ["drive"]:
         pagetide.sweep(experiments(), folder=FOLDER / "driver", workers=1, progress=False)
+    elif sys.argv[4:]:
+        pagetide.sweep(experiments(), folder=FOLDER / "address", address=sys.argv[4], progress=False)
     else:
         main()

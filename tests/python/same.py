@@ -3,6 +3,8 @@
 The process is a stopped one, so that two reports of it differ in what depends on their own moment alone.
 """
 
+import contextlib
+import io
 import os
 import re
 import signal
@@ -55,7 +57,17 @@ def curves(folder):
     assert bytes(own) == printed(*words)
     assert list(own.sizes.columns) == ["pages", "bytes", "lru", "lru-gen", "opt"]
     assert own.sizes.columns["pages"][0] == 5
+    bars(trace)
     return own
+
+
+def bars(trace):
+    """Drawn where it is asked for, whether anybody looks or not, and gone when it is over."""
+    shown = io.StringIO()
+    with contextlib.redirect_stderr(shown):
+        pagetide.mrc(trace, sizes=["50%"], progress=True)
+    assert re.search(r"\b\d+% ", shown.getvalue()), shown.getvalue()
+    assert shown.getvalue().endswith("\r"), "it is left there"
 
 
 def same_report():

@@ -132,6 +132,7 @@ const VENVS: [Venv; 2] = [
             "numpy==2.4.6",
             "pyarrow==26.0.1",
             "ray==2.60.0",
+            "tqdm==4.67.1",
         ],
         why: "the Python package",
     },

@@ -104,20 +104,21 @@ pub fn lives(root: &Root, deb: &Path) {
             "--system daemon-reload",
             "stop pagetide.service",
             "--no-reload --quiet disable pagetide.service",
-            "--system daemon-reload",
         ]
     );
-    // Configuration is the administrator's until it is purged, and dpkg notes whose it is.
-    let conffiles = [
-        "etc/pagetide.toml",
-        "var/lib/dpkg/info/pagetide.list",
-        "var/lib/dpkg/info/pagetide.postrm",
-    ];
-    let left = differences(&before, &root.listing());
-    assert_eq!(left, conffiles.map(|path| format!("new: {path}")));
-    apt(&["purge", "pagetide"]);
-    let left = differences(&before, &root.listing());
-    assert_eq!(left, [""; 0]);
+    // The story: its configuration stayed, and two files by which dpkg knew whose that was.
+    let left = || differences(&before, &root.listing());
+    assert_eq!(left(), [""; 0]);
+    // What an administrator has changed is his.
+    apt(&["install", "/tmp/pagetide.deb"]);
+    let changed = "age-every = \"30s\"\n";
+    std::fs::write(root.at("etc/pagetide.toml"), changed).expect("it is there");
+    apt(&["remove", "pagetide"]);
+    assert_eq!(left(), ["new: etc/pagetide.toml"]);
+    apt(&["install", "/tmp/pagetide.deb"]);
+    let kept = std::fs::read_to_string(root.at("etc/pagetide.toml"));
+    assert_eq!(kept.ok().as_deref(), Some(changed));
+    apt(&["remove", "pagetide"]);
 }
 
 #[track_caller]

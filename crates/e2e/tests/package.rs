@@ -132,7 +132,7 @@ fn what_is_in_it_fits_the_program_and_debian() {
         fields.contains(&format!("\nDepends: {depends}\n")),
         "{depends}: {fields}"
     );
-    assert_eq!(package.read("control/conffiles"), "/etc/pagetide.toml\n");
+    keeps_nothing(&package);
     for part in [
         "copyright",
         "changelog.Debian.gz",
@@ -149,6 +149,12 @@ fn what_is_in_it_fits_the_program_and_debian() {
     for part in ["\nclap 4.", "\nserde 1.", "\nzstd-sys 2.", "[1]"] {
         assert!(licences.contains(part), "{part}");
     }
+}
+
+/// What dpkg keeps of a package that is removed, if there is any.
+fn keeps_nothing(package: &Unpacked) {
+    let about = package.names("control");
+    assert!(!about.contains("conffiles") && !about.contains("postrm"));
 }
 
 /// What dpkg-shlibdeps(1) finds the program to need, sorted by name as ours is.

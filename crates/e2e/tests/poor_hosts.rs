@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use e2e::guard::{Outcome, Run, Running};
+use e2e::python::workspace;
 use e2e::temp::{Serial, TempDir, serial};
 use e2e::{pagetide, proc, programs, wait};
 use serde_json::Value;
@@ -272,6 +273,50 @@ fn without_the_right_to_kernel_memory() {
         &finding(&doctor, "right to page tables")["detail"],
         "no CAP_PERFMON",
     );
+}
+
+/// The manifest for Kubernetes says what each right of the container is for. (The story: that each had been taken away in turn was a
+/// remark in it, and no test.)
+#[test]
+fn with_the_rights_of_the_daemonset() {
+    let stage = Stage::set();
+    let path = workspace().join("dist/kubernetes/daemonset.yaml");
+    let manifest = std::fs::read_to_string(path).expect("it is there");
+    let (_, behind) = manifest.split_once("add:\n").expect("some are added");
+    let lines = behind.lines().map(str::trim);
+    let added: Vec<String> = lines
+        .take_while(|line| line.starts_with(['#', '-']))
+        .filter_map(|line| Some(line.strip_prefix("- ")?.to_lowercase()))
+        .collect();
+    assert!(added.len() > 3, "{added:?}");
+    let only = |without: Option<&String>| {
+        let held = added.iter().filter(|name| Some(*name) != without);
+        let list: Vec<String> = held.map(|name| format!("+{name}")).collect();
+        words(&format!("setpriv --bounding-set=-all,{}", list.join(",")))
+    };
+    // A program of root's, and one of another user's.
+    let other = words(NOBODY).into_iter().chain(toucher(&stage.folder));
+    let other = Run::new(other).start();
+    touched(&other);
+    let best = stage.doctor(&[])["age_source"].clone();
+    for pid in [stage.target.pid(), other.pid()] {
+        let report = json(&stage.report_of(&only(None), pid));
+        assert_eq!(report["age_source"], best, "{report}");
+        let (unknown, all) = (&report["unknown_age_bytes"], &report["resident_bytes"]);
+        let (unknown, all) = (unknown.as_u64().expect("told"), all.as_u64());
+        assert!(Some(unknown * 10) < all, "{report}");
+    }
+    let doctor = |without| stage.doctor(&only(without)).to_string();
+    let whole = doctor(None);
+    for name in &added {
+        let lack = format!("no CAP_{}: ", name.to_uppercase());
+        assert!(!whole.contains(&lack), "{whole}");
+        let told = doctor(Some(name));
+        assert!(
+            told.contains(&lack),
+            "nothing is missing without {name}: {told}"
+        );
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use e2e::guard::{Outcome, Run, send};
+use e2e::guard::{Outcome, Run, Running, send};
 use e2e::temp::{TempDir, serial};
 use e2e::{pagetide, proc, programs, wait};
 use rustix::process::Signal;
@@ -53,19 +53,46 @@ fn mrc(folder: &TempDir, options: &[&str]) -> Outcome {
     pagetide::command(["mrc", &file].iter().chain(options).copied()).finish(SOON)
 }
 
-#[test]
-fn a_curve_of_a_live_process() {
-    let _turn = serial();
-    let running = Run::new(open_ended(&format!(
-        "{} hotcold 64 20000 60",
-        programs::c("paced")
-    )))
-    .start();
+/// `paced WORDS` by itself, and its pid when it is ready.
+fn paced(words: &str) -> (Running, String) {
+    let running = Run::new(open_ended(&format!("{} {words}", programs::c("paced")))).start();
     let pid = wait::poll(SOON, || {
         let text = running.stdout();
         text.strip_prefix("ready pid=")?.trim().parse::<u32>().ok()
     });
-    let pid = pid.expect("it is ready").to_string();
+    (running, pid.expect("it is ready").to_string())
+}
+
+/// Of a program that runs already: the misses of a loop that does not fit, from the moment on at which it is attached to.
+#[test]
+fn who_is_attached_to_is_recorded() {
+    let _turn = serial();
+    let folder = TempDir::new();
+    let (_running, pid) = paced("loop 16 4096 60");
+    let file = folder.file("a.rec");
+    let options = ["--dry-run", "--best-effort", "--age-every", "200ms"];
+    let words = ["attach", &pid, "--for", "5s", "--record", &file];
+    let attached = pagetide::command(words.into_iter().chain(options)).finish(SOON);
+    assert!(attached.status.success(), "{}", attached.stderr);
+    let curve = json(&mrc(
+        &folder,
+        &["--json", "--sizes", "12M,24M", "--policy", "lru"],
+    ));
+    let pages = number(&curve, "pages");
+    assert!((4096..4096 + 1024).contains(&pages), "{curve}");
+    let misses = |at: usize| {
+        let ratio = curve["sizes"][at]["miss_ratio"]["lru"].as_f64();
+        ratio.expect("a ratio") * curve["references"].as_f64().expect("a number")
+    };
+    // Some 20,000 touches: all miss in 12 MiB, and in 24 MiB none but the first of each page.
+    let first = curve["pages"].as_f64().expect("a number");
+    assert!(misses(0) > 12_000.0 && misses(1) < first + 1.0, "{curve}");
+}
+
+#[test]
+fn a_curve_of_a_live_process() {
+    let _turn = serial();
+    let (_running, pid) = paced("hotcold 64 20000 60");
     let words = ["report", &pid, "--for", "6s", "--curve", "--json"];
     let report = json(&pagetide::command(words).finish(SOON));
     let curve = &report["curve"];

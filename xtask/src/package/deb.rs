@@ -10,9 +10,8 @@ use super::stage::{Entry, Stage};
 use super::{control, epoch, files, needed, output, stripped};
 use crate::root;
 
-/// Files of an administrator's: kept when the package is removed, and when it is upgraded.
-const CONFFILES: &str = "/etc/pagetide.toml\n";
-const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
+/// None behind the removal, and no conffiles: dpkg would keep something of the package for either.
+const SCRIPTS: [&str; 2] = ["postinst", "prerm"];
 
 /// Packages a program, and says where.
 ///
@@ -51,7 +50,6 @@ pub(super) fn build(binary: &Path, out: &Path) -> Result<PathBuf, String> {
 fn about(depends: &str, files: &[Entry]) -> Result<Vec<Entry>, String> {
     let mut about = vec![
         control::control(depends, files),
-        Entry::new("DEBIAN/conffiles", CONFFILES),
         Entry::new("DEBIAN/md5sums", sums(files)?),
     ];
     for name in SCRIPTS {
@@ -63,13 +61,10 @@ fn about(depends: &str, files: &[Entry]) -> Result<Vec<Entry>, String> {
     Ok(about)
 }
 
-/// `sum  path`, by which `dpkg --verify` sees what was changed. Configuration is meant to be.
+/// `sum  path`, by which `dpkg --verify` sees what was changed.
 fn sums(files: &[Entry]) -> Result<String, String> {
     let mut text = String::new();
     for file in files {
-        if CONFFILES.contains(&format!("/{}\n", file.path)) {
-            continue;
-        }
         let sum = files::through("md5sum", &[], &file.bytes)?;
         let sum = String::from_utf8_lossy(&sum);
         let sum = sum.split(' ').next().unwrap_or_default();
@@ -83,12 +78,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_of_what_is_not_configuration() {
-        let files = [
-            Entry::new("etc/pagetide.toml", "a"),
-            Entry::new("usr/x", "a\n"),
-        ];
-        let text = sums(&files).unwrap();
+    fn sums_are_those_of_md5sum() {
+        let text = sums(&[Entry::new("usr/x", "a\n")]).unwrap();
         assert_eq!(text, "60b725f10c9c85c70d97880dfe8191b3  usr/x\n");
     }
 

@@ -19,7 +19,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 /// Ours, and where they go.
 const OURS: [(&str, &str); 3] = [
-    ("dist/pagetide.toml", "etc/pagetide.toml"),
+    ("dist/pagetide.toml", "usr/share/pagetide/pagetide.toml"),
     (
         "dist/pagetide.service",
         "lib/systemd/system/pagetide.service",

@@ -2,8 +2,8 @@
 //!
 //! Each is one module that decides by numbers alone: shown ages, what was used again, how long tasks waited, it orders that
 //! what was not used for so long leaves, so many pages at most. Host and simulator show them the same ([`Seen`]) and carry out
-//! the same ([`Order`]) by age: [`crate::Machine::reclaim_own_older_than`], or in slices
-//! [`crate::machine::Ongoing::own_older_than`]. So one that was tried in a simulation is the one that runs.
+//! the same ([`Order`]) by age: [`crate::Machine::reclaim_own_by_age`], or in slices
+//! [`crate::machine::Ongoing::own_by_age`]. So one that was tried in a simulation is the one that runs.
 //!
 //! Invariant: a policy orders nothing without a [`Why`], and nothing that was used since the last look.
 //!
