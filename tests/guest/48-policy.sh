@@ -30,6 +30,30 @@ test_that it_ends stop
 reasons() { grep -q 'pressure: ' run.json; }
 test_that each_step_has_its_reason reasons
 
+## The two that learn: `promotion-rate` from what comes back after 16 s, so that its threshold is above that; `fit` from ages of what is used.
+# settled: what is never touched is out, and no more than half a class of what is used, twice in half a minute.
+settled() {
+    test_that $1_its_cold_half_leaves wait_for 180 over 14000
+    sleep 30
+    first=$(status $pid VmSwap)
+    sleep 15
+    second=$(status $pid VmSwap)
+    test_that $1_its_hot_half_stays rests
+    echo "VmSwap $first, $second KiB"
+    test_that $1_ends stop
+}
+learn() { managed --memory-max 256M --age-every 1s --evict-by $1 -- mem ages 32 300; }
+test_that a_program_runs_by_promotion_rate learn promotion-rate:rate=1%,min-age=2s,window=2s,warm-up=40s,history=10m
+pid=$(cat run.pid)
+settled promotion_rate
+reasons() { grep -q 'promotion-rate' run.json; }
+test_that promotion_rate_says_why reasons
+test_that a_program_runs_by_fit learn fit:rate=1%,window=2s,warm-up=40s,history=10m
+pid=$(cat run.pid)
+settled fit
+reasons() { grep -q '(fit: ' run.json; }
+test_that fit_says_why reasons
+
 ## By age, as a tenant: the configuration's policy, and the kernel's count of what is out.
 printf '[policy]\nby = "cold-age"\nolder-than = "3s"\nevery = "1s"\n' >policy.toml
 test_that it_serves serve --config policy.toml

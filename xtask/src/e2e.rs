@@ -4,6 +4,7 @@
 //! of the time, so there are several: what stands in [`SECOND`], [`LATE`] and [`THIRD`] runs beside others, and passes beside busy loops,
 //! too. Who needs swap of his own keeps all away who have swap (`e2e::swap_turn`), so those are the first of the first lane.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -12,7 +13,7 @@ use crate::steps::{Beside, Running, Steps, finish_all};
 use crate::summary::Counts;
 use crate::{cargo, guest, needs, root};
 
-/// Files of the first lane with tests that need swap of their own: they come while the other lanes have tests without.
+/// Files of the first lane with tests that need swap of their own: they come first, while the second has tests without.
 const ALONE: [&str; 8] = [
     "programs",
     "hostile",
@@ -27,8 +28,11 @@ const ALONE: [&str; 8] = [
 /// Files of the second lane behind the guest: they share swap.
 const LATE: [&str; 3] = ["notice_wrappers", "serve_cache", "groups"];
 
-/// Files of the third lane, which begins when all is built: they share swap, too.
+/// Files of the third lane, which begins when nobody needs swap of his own any more: they share it, too.
 const THIRD: [&str; 3] = ["policies", "report_swapped", "recency"];
+
+/// Which of [`lanes`] has what is named in no list: the other files of the first lane.
+const REST: usize = 1;
 
 /// Files whose tests need no swap.
 const SECOND: [&str; 16] = [
@@ -70,7 +74,7 @@ pub(crate) fn run(name: Option<&str>, words: &[&str]) -> bool {
     match name {
         None => {
             if steps.run("needs", || needs::ensure_packages().map(none)) {
-                all(&mut steps, false, None);
+                all(&mut steps, false, Vec::new);
             }
         }
         Some(name) => {
@@ -83,37 +87,41 @@ pub(crate) fn run(name: Option<&str>, words: &[&str]) -> bool {
 }
 
 /// All in lanes, and the guest within the second if it is wanted. `beside` is called when all tests are built and others may build where
-/// they were: it is given the files of the third lane, starts what runs beside all, and runs those last. Without it they are of the second.
-pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: Option<fn(&[PathBuf]) -> Running>) {
+/// they were, and says what runs beside the lanes.
+pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: impl FnOnce() -> Vec<Running>) {
     let venvs = std::thread::spawn(needs::ensure_venvs);
     let release = release_build().stdin(Stdio::null()).spawn();
     let tests = built(steps, &test_words(&names()));
-    let [first, second, mut late, third] = lanes(tests.unwrap_or_default());
+    let [alone, rest, second, late, third] = lanes(tests.unwrap_or_default());
     // The release build has a folder of its own, and ends with one thread (the linker's).
-    let mut running = Vec::new();
-    match beside.filter(|_| !first.is_empty()) {
-        Some(beside) => running.push(beside(&files(&third))),
-        None => late.extend(third),
-    }
+    let mut running = match alone.is_empty() {
+        true => Vec::new(),
+        false => beside(),
+    };
     let is_released = released(steps, release);
     steps.run("Python packages", || {
         let ended = venvs.join();
         ended.unwrap_or_else(|_| Err("their thread has panicked".to_owned()))?;
         Ok(Counts::default())
     });
-    if is_released && !first.is_empty() {
+    if is_released && !alone.is_empty() {
         let second = second_lane(&second, &late, with_guest);
-        // It is waited for first.
+        steps.run("end-to-end tests with swap of their own", || {
+            lane(&alone, &[])
+        });
+        let third = other_lane("third", &[], &third);
+        // These are waited for first.
+        running.insert(0, ("those of the third lane", third));
         running.insert(0, ("those of the second lane", second));
-        steps.run("end-to-end tests", || lane(&first, &[]));
+        steps.run("other end-to-end tests", || lane(&rest, &[]));
     }
     finish_all(steps, running);
 }
 
-/// The tests of the first lane, of the second before and behind the guest, and of the third, in the order in which they run.
-fn lanes(mut tests: Vec<Binary>) -> [Vec<Binary>; 4] {
+/// The two parts of the first lane, those of the second before and behind the guest, and the third, in the order in which they run.
+fn lanes(mut tests: Vec<Binary>) -> [Vec<Binary>; 5] {
     tests.sort_by_key(|one| (place(&one.name), one.name.clone()));
-    let mut lanes = [const { Vec::new() }; 4];
+    let mut lanes = [const { Vec::new() }; 5];
     for one in tests {
         lanes[place(&one.name).0].push(one);
     }
@@ -125,20 +133,30 @@ fn files(tests: &[Binary]) -> Vec<PathBuf> {
     tests.iter().map(|one| one.file.clone()).collect()
 }
 
-/// Starts the second lane of [`all`], a process of its own.
+/// Starts the second lane of [`all`].
 fn second_lane(tests: &[Binary], late: &[Binary], with_guest: bool) -> Result<Beside, String> {
+    let files = files(tests).into_iter().map(PathBuf::into_os_string);
+    let guest = with_guest.then(|| "--guest".into());
+    let words: Vec<OsString> = guest
+        .into_iter()
+        .chain(files)
+        .chain(["--late".into()])
+        .collect();
+    other_lane("second", &words, late)
+}
+
+/// Starts a lane of this name, a process of its own, with these words and binaries.
+fn other_lane(name: &str, words: &[OsString], tests: &[Binary]) -> Result<Beside, String> {
     let exe = std::env::current_exe();
     let mut command =
         Command::new(exe.map_err(|error| format!("this program is not found: {error}"))?);
     command
-        .arg("second-lane")
-        .args(with_guest.then_some("--guest"))
-        .args(files(tests))
-        .arg("--late")
-        .args(files(late));
+        .arg(format!("{name}-lane"))
+        .args(words)
+        .args(files(tests));
     // The guest takes what was built for the tests: cargo would wait for who builds beside it.
     command.env("PAGETIDE_BUILT", "1");
-    Beside::start(command.env("PAGETIDE_LANE", "second"))
+    Beside::start(command.env("PAGETIDE_LANE", name))
 }
 
 /// The second lane of [`all`] with these binaries, the guest if it is wanted, and behind it those after `--late`; whether all passed.
@@ -157,14 +175,12 @@ pub(crate) fn run_second(files: &[&str], with_guest: bool) -> bool {
     steps.finish()
 }
 
-/// The third lane of [`all`] with these binaries.
-///
-/// # Errors
-/// One cannot be run, or has died.
-pub(crate) fn third(files: &[&str]) -> Result<Counts, String> {
-    binaries::run("end-to-end tests", of_files(files).iter(), |command| {
-        given(command.arg("--test-threads=1")).env("PAGETIDE_LANE", "third");
-    })
+/// The third lane of [`all`] with these binaries; whether all passed.
+pub(crate) fn run_third(files: &[&str]) -> bool {
+    let mut steps = Steps::default();
+    let tests = of_files(files);
+    steps.run("third lane", || lane(&tests, &[]));
+    steps.finish()
 }
 
 fn of_files(files: &[&str]) -> Vec<Binary> {
@@ -190,11 +206,11 @@ fn none((): ()) -> Counts {
 
 /// The lane of a file ([`lanes`]), and where it stands there.
 fn place(name: &str) -> (usize, usize) {
-    let lanes = [&ALONE[..], &SECOND, &LATE, &THIRD];
+    let lanes = [&ALONE[..], &[], &SECOND, &LATE, &THIRD];
     let at = |files: &&[&str]| files.iter().position(|file| *file == name);
     let found = (0..).zip(lanes.iter().map(at));
     let found = found.filter_map(|(lane, at)| Some((lane, at?))).next();
-    found.unwrap_or((0, ALONE.len()))
+    found.unwrap_or((REST, 0))
 }
 
 /// Those of one file, or with one name.
@@ -335,8 +351,8 @@ mod tests {
             words.iter().filter(|word| *word == "--test").count(),
             names.len()
         );
-        assert_eq!((place("poor_hosts"), place("demo")), ((1, 0), (0, 5)));
-        assert_eq!(place("wall"), (0, ALONE.len()));
+        assert_eq!((place("poor_hosts"), place("demo")), ((2, 0), (0, 5)));
+        assert_eq!(place("wall"), (REST, 0));
         let of = |name: &str| Binary {
             file: name.into(),
             folder: folder(),
@@ -348,6 +364,6 @@ mod tests {
             names.len()
         );
         assert_eq!(lanes[0][0].name, ALONE[0]);
-        assert_eq!(lanes[3].len(), THIRD.len());
+        assert_eq!(lanes[4].len(), THIRD.len());
     }
 }

@@ -56,12 +56,13 @@ fn main() -> ExitCode {
         ["test"] => test::run(true),
         ["test", "--quick"] => test::run(false),
         // Of `test`, beside the end-to-end tests.
-        ["beside", third @ ..] => test::run_beside(third),
+        ["beside"] => test::run_beside(),
         ["tidy"] => tidy::run(),
         ["e2e"] => e2e::run(None, &[]),
         // Of `e2e`, or of `test` with the guest.
         ["second-lane", "--guest", files @ ..] => e2e::run_second(files, true),
         ["second-lane", files @ ..] => e2e::run_second(files, false),
+        ["third-lane", files @ ..] => e2e::run_third(files),
         ["e2e", name] => e2e::run(Some(name), &[]),
         ["e2e", name, "--", rest @ ..] => e2e::run(Some(name), rest),
         ["guest", rest @ ..] => return guest::run(rest),

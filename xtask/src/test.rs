@@ -1,9 +1,7 @@
 //! `cargo xtask test`: the list of steps.
 
-use std::path::PathBuf;
 use std::process::Command;
 
-use crate::family::hurry;
 use crate::steps::{Beside, Steps};
 use crate::summary::Counts;
 use crate::units::{self, Which};
@@ -21,11 +19,7 @@ pub(crate) fn run(with_e2e: bool) -> bool {
     steps.run("tidy", tidy_step);
     if with_e2e {
         // End-to-end tests wait most of the time. What only builds and computes takes what they leave.
-        e2e::all(
-            &mut steps,
-            true,
-            Some(|third| ("beside", nice("beside", third))),
-        );
+        e2e::all(&mut steps, true, || vec![("beside", nice(&["beside"]))]);
     } else {
         checked(&mut steps);
         steps.run("tests of pure crates", || units::run(Which::Pure));
@@ -34,15 +28,12 @@ pub(crate) fn run(with_e2e: bool) -> bool {
     steps.finish()
 }
 
-/// What needs the processor alone, and then the third lane of end-to-end tests, when nobody wants the processor; whether all of it
-/// passed.
-pub(crate) fn run_beside(third: &[&str]) -> bool {
+/// What needs the processor alone; whether all of it passed.
+pub(crate) fn run_beside() -> bool {
     let mut steps = Steps::default();
     checked(&mut steps);
     steps.run("unit tests, built", units::build);
     steps.run("tests of pure crates", || units::run(Which::Pure));
-    hurry(std::process::id());
-    steps.run("third lane", || e2e::third(third));
     steps.finish()
 }
 
@@ -60,10 +51,10 @@ fn checked(steps: &mut Steps) {
 }
 
 /// This program as a process that yields to all others.
-fn nice(word: &str, words: &[PathBuf]) -> Result<Beside, String> {
+fn nice(words: &[&str]) -> Result<Beside, String> {
     let mut command = Command::new("nice");
     let exe = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
-    command.args(["-n", "19"]).arg(exe).arg(word).args(words);
+    command.args(["-n", "19"]).arg(exe).args(words);
     Beside::start(&mut command)
 }
 
