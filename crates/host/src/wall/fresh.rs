@@ -6,7 +6,7 @@
 //! its swap free, whoever made the group. Reading `memory.stat` sums them at once (e2e
 //! `nobody_is_killed_while_swap_is_free`: 18 kills of 18 without this, none with it).
 //!
-//! Invariant: one thread serves all groups and does nothing but that; it wakes when the kernel has scanned 512 pages of
+//! Invariant: one thread serves all groups and does nothing but that (another one asks the kernel for signals); it wakes when the kernel has scanned 512 pages of
 //! one (version 1: `memory.pressure_level`), or its usage has come to its limit ([`BELOW`]; version 2: `memory.events`), and never sooner than
 //! [`APART`] after it last did, and goes on for [`LINGER`]. A limit that is being lowered is not watched (`limits.rs` says why). Who cannot
 //! be watched is as it was: nothing here fails. The table's lock is the last in order, and no file is read under it.
@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,9 @@ const LINGER: Duration = Duration::from_millis(100);
 /// is charged; the kernel's signal of pressure is a worker's, which waits for its turn among all others. (The story: beside builds a program was killed six times of
 /// six with its swap free, and no thread of ours had been late.)
 const BELOW: [u64; 3] = [32 << 10, 64 << 10, 96 << 10];
+/// The kernel takes each of these places in some 8 ms (it waits for all processors). A group of more than this is not full before that is done by
+/// a thread of its own; below it whoever sets the limit waits. (The story: a program in 128 MiB began 25 ms later for it.)
+const AT_ONCE: u64 = 64 << 20;
 
 /// A group that is watched, for as long as this lives.
 #[derive(Debug)]
@@ -54,7 +58,12 @@ pub(super) struct Fresh {
 struct Watch {
     epoll: OwnedFd,
     groups: Mutex<Groups>,
+    /// Where usage of large groups is to be told of.
+    later: Sender<Later>,
 }
+
+/// A group, its directory and its limit.
+type Later = (Arc<Watched>, OwnedFd, u64);
 
 #[derive(Debug, Default)]
 struct Groups {
@@ -74,8 +83,17 @@ impl Fresh {
     /// Watches the open group, with this hard limit (bytes), from now on; `None` where the kernel does not let us, or has no need of it.
     pub(super) fn watch(dir: &OwnedFd, version: Version, max: Option<u64>) -> Option<Fresh> {
         let all = Watch::get()?;
-        let watched = Watched::open(dir, version, max).ok()?;
-        let key = all.insert(Arc::new(watched))?;
+        let watched = Arc::new(Watched::open(dir, version).ok()?);
+        match max.filter(|_| version == Version::V1) {
+            Some(max) if max > AT_ONCE => {
+                let dir = dir.try_clone().ok()?;
+                // Without that thread it is as it was before there were such places.
+                let _ = all.later.send((Arc::clone(&watched), dir, max));
+            }
+            Some(max) => watched.tell_of_usage(dir, max).ok()?,
+            None => {}
+        }
+        let key = all.insert(watched)?;
         Some(Fresh { all, key })
     }
 }
@@ -87,8 +105,8 @@ impl Drop for Fresh {
 }
 
 impl Watched {
-    fn open(dir: &OwnedFd, version: Version, max: Option<u64>) -> Result<Watched, Errno> {
-        let open = |name: &str| openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    fn open(dir: &OwnedFd, version: Version) -> Result<Watched, Errno> {
+        let open = |name: &str| open_in(dir, name);
         let signal = match version {
             Version::V1 => {
                 let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -96,11 +114,6 @@ impl Watched {
                 // Ours beside those of groups below it: without "hierarchy" theirs would hide ours.
                 let line = format!("{} {} low,hierarchy", raw(&signal), raw(&level));
                 files::write(dir, "cgroup.event_control", &line)?;
-                let usage = open("memory.usage_in_bytes")?;
-                for place in BELOW.iter().filter_map(|below| max?.checked_sub(*below)) {
-                    let line = format!("{} {} {place}", raw(&signal), raw(&usage));
-                    files::write(dir, "cgroup.event_control", &line)?;
-                }
                 signal
             }
             Version::V2 => open("memory.events")?,
@@ -111,6 +124,16 @@ impl Watched {
             version,
             stat,
         })
+    }
+
+    /// Has version 1 signal where usage passes [`BELOW`] the limit.
+    fn tell_of_usage(&self, dir: &OwnedFd, max: u64) -> Result<(), Errno> {
+        let usage = open_in(dir, "memory.usage_in_bytes")?;
+        for place in BELOW.iter().filter_map(|below| max.checked_sub(*below)) {
+            let line = format!("{} {} {place}", raw(&self.signal), raw(&usage));
+            files::write(dir, "cgroup.event_control", &line)?;
+        }
+        Ok(())
     }
 
     /// Takes the signal and has the counters summed; whether the group is still there.
@@ -134,9 +157,19 @@ impl Watch {
                 return None;
             }
             let epoll = epoll::create(CreateFlags::CLOEXEC).ok()?;
+            let (later, asked) = channel::<Later>();
+            let tell = move || {
+                for (watched, dir, max) in asked {
+                    // Of who is not watched any more nobody is told: the signal goes with it.
+                    let _ = watched.tell_of_usage(&dir, max);
+                }
+            };
+            let builder = std::thread::Builder::new().name("usage".to_owned());
+            builder.spawn(tell).ok()?;
             let watch: &'static Watch = Box::leak(Box::new(Watch {
                 epoll,
                 groups: Mutex::default(),
+                later,
             }));
             let builder = std::thread::Builder::new().name("counters".to_owned());
             let work = || {
@@ -216,6 +249,10 @@ impl Watch {
     fn groups(&self) -> std::sync::MutexGuard<'_, Groups> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn open_in(dir: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 fn raw(fd: &OwnedFd) -> i32 {
