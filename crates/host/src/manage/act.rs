@@ -163,6 +163,9 @@ impl Manager {
                 };
                 return Ok(pause.min(most));
             }
+            if let Some(left) = self.left_to_wall() {
+                return Ok(left);
+            }
             self.look_if_worth_it()?;
             let most = Pages(pages.0.min(room::PAGES_PER_MEASUREMENT));
             let tally = self.reclaim_with(Take::Pages(most, ScanReason::Direct));
@@ -185,6 +188,12 @@ impl Manager {
         }
     }
 
+    /// How long the wall holds alone who takes memory faster than we could make it leave.
+    fn left_to_wall(&mut self) -> Option<Duration> {
+        let wall = self.wall.clone().filter(|_| self.is_walled())?;
+        self.outrun.left(Instant::now(), || wall.times_met().ok())
+    }
+
     /// Has the kernel let go of what it has written to a disk since the last look.
     fn drop_written(&mut self) {
         let due = self.written.take(self.driver.looks());
@@ -203,7 +212,7 @@ impl Manager {
             return true;
         };
         let most = Pages(wanted.0.min(CACHE_AT_ONCE));
-        let got = wall.reclaim(most.bytes().0, Some(room::CACHE_FIRST_SWAPPINESS));
+        let got = wall.reclaim_taken(most.bytes().0, Some(room::CACHE_FIRST_SWAPPINESS));
         let got = Pages(got.unwrap_or(0) / 4096);
         let is_worth_it = room::Room::is_worth_it(got, most);
         if is_worth_it {

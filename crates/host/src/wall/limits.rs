@@ -314,6 +314,19 @@ impl Wall {
         })
     }
 
+    /// Faults that had to read, of all tasks of it and of groups below it since it was made.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn majors(&self) -> io::Result<u64> {
+        let name = match self.version() {
+            Version::V1 => "total_pgmajfault",
+            Version::V2 => "pgmajfault",
+        };
+        let found = flat(&self.read("memory.stat")?, name);
+        found.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
+    }
+
     /// Page cache that no process maps, of files: at least so many bytes ([`Cache::unmapped_file_least`]).
     /// The kernel sums these counters every two seconds or so.
     ///
@@ -388,6 +401,21 @@ impl Wall {
         };
         let count = flat(&self.read(file)?, "oom_kill");
         count.ok_or_else(|| self.io_error(file, Errno::INVAL))
+    }
+
+    /// How often a charge met its own hard limit, and the kernel reclaimed for it.
+    ///
+    /// # Errors
+    /// If it cannot be read (version 2 has it since Linux 5.3).
+    pub fn times_met(&self) -> io::Result<u64> {
+        const V2_EVENTS: &str = "memory.events.local";
+        match self.version() {
+            Version::V1 => self.number("memory.failcnt"),
+            Version::V2 => {
+                let count = flat(&self.read(V2_EVENTS)?, "max");
+                count.ok_or_else(|| self.io_error(V2_EVENTS, Errno::INVAL))
+            }
+        }
     }
 
     /// How often its own hard limit kept a charge from being made, whoever was charged below it; on version 1 how often a charge met it.

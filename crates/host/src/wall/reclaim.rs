@@ -33,11 +33,24 @@ impl Wall {
     /// If the kernel cannot (version 2 before Linux 5.19; without anonymous memory before 6.11: nothing is asked for then), or the group is gone.
     pub fn reclaim(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<u64> {
         let before = self.charged()?;
-        match self.version() {
-            Version::V2 => self.reclaim_v2(bytes, swappiness)?,
-            Version::V1 => self.reclaim_v1(before, bytes, swappiness)?,
-        }
+        self.take_from(before, (bytes, swappiness))?;
         Ok(before.saturating_sub(self.charged()?))
+    }
+
+    /// The same, but how much the kernel has taken, whatever was charged anew meanwhile: who reads a file has what was dropped back at once.
+    /// (The story: the charge did not fall, so the kernel was held to find no page cache, and what the program used once a second left for it.)
+    ///
+    /// # Errors
+    /// As [`Wall::reclaim`].
+    pub fn reclaim_taken(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<u64> {
+        self.take_from(self.charged()?, (bytes, swappiness))
+    }
+
+    fn take_from(&self, before: u64, (bytes, swappiness): (u64, Option<u8>)) -> io::Result<u64> {
+        match self.version() {
+            Version::V2 => self.reclaim_v2(bytes, swappiness),
+            Version::V1 => self.reclaim_v1(before, bytes, swappiness),
+        }
     }
 
     /// How willingly the kernel's own reclaim of the group takes anonymous memory (0 to 100); what it was before.
@@ -62,17 +75,19 @@ impl Wall {
     }
 
     /// In steps: asked for 20 MiB at once, Linux 6.1 took 28.
-    fn reclaim_v2(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<()> {
-        let mut left = bytes;
+    fn reclaim_v2(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<u64> {
+        let (mut left, mut taken) = (bytes, 0);
         while left > 0 {
             let (before, step) = (self.charged()?, left.min(STEP_V2));
-            if !self.ask_v2(step, swappiness)? {
-                return Ok(());
-            }
+            let got_all = self.ask_v2(step, swappiness)?;
             let fell = before.saturating_sub(self.charged()?);
+            if !got_all {
+                return Ok(taken + fell);
+            }
+            taken += fell.max(step);
             left = left.saturating_sub(fell.max(step));
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// One step; whether the kernel got all of it.
@@ -96,7 +111,7 @@ impl Wall {
         }
     }
 
-    fn reclaim_v1(&self, before: u64, bytes: u64, swappiness: Option<u8>) -> io::Result<()> {
+    fn reclaim_v1(&self, before: u64, bytes: u64, swappiness: Option<u8>) -> io::Result<u64> {
         let _turn = self.turn();
         let limit = self.max()?;
         lowered::note(&self.0.dir, limit, self.swappiness()?);
@@ -112,13 +127,13 @@ impl Wall {
         if done.is_ok() && back.is_ok() {
             lowered::forget(&self.0.dir);
         }
-        done.and(back.map(drop))
+        back.and(done)
     }
 
-    /// Down to `goal`, in steps, while the kernel finds something; the limit is put back after each.
-    fn lower(&self, goal: u64) -> io::Result<()> {
+    /// Down to `goal`, in steps, while the kernel finds something; the limit is put back after each. How much it has taken.
+    fn lower(&self, goal: u64) -> io::Result<u64> {
         const FILE: &str = "memory.limit_in_bytes";
-        let (mut step, mut least, mut vain) = (STEP, u64::MAX, 0);
+        let (mut step, mut least, mut vain, mut taken) = (STEP, u64::MAX, 0, 0);
         loop {
             let charged = self.charged()?;
             // A program that brings back what was taken would have it taken for ever.
@@ -127,7 +142,7 @@ impl Wall {
                 false => (least, vain + 1),
             };
             if charged < goal.saturating_add(PAGE) || vain == VAIN {
-                return Ok(());
+                return Ok(taken);
             }
             let next = charged.saturating_sub(step).max(goal);
             // Somebody else may have changed it since the last step.
@@ -141,9 +156,9 @@ impl Wall {
                 put.map_err(|errno| self.io_error(FILE, errno))?;
             }
             match lowered {
-                Ok(()) => {}
+                Ok(()) => taken += charged - next,
                 Err(Errno::BUSY) if step / 2 >= LEAST => step /= 2,
-                Err(Errno::BUSY | Errno::INTR) => return Ok(()),
+                Err(Errno::BUSY | Errno::INTR) => return Ok(taken),
                 Err(errno) => return Err(self.io_error(FILE, errno)),
             }
         }

@@ -254,7 +254,12 @@ pub(super) fn drop_in_steps(
     let mut got = 0;
     while *left > 0 {
         let step = (*left).min(STEP);
-        let dropped = wall.reclaim(step, swappiness).unwrap_or(0).min(step);
+        // Of page cache what was taken counts, though whoever reads has as much again.
+        let dropped = match swappiness {
+            Some(_) => wall.reclaim_taken(step, swappiness),
+            None => wall.reclaim(step, None),
+        };
+        let dropped = dropped.unwrap_or(0).min(step);
         got += dropped;
         *left = if dropped < step / 4 { 0 } else { *left - step };
         if pause.is_due() {
