@@ -125,6 +125,38 @@ print('right' if right and os.wait()[1] == 0 else 'wrong', flush=True)
     assert!(outcome.stdout.contains("right"), "{outcome:?}");
 }
 
+/// Who needs more than it may have is left to the kernel: what our hand takes then is wanted again at once. (The story: two redis under one wall
+/// answered 64% of what they did under the kernel alone.)
+#[test]
+fn who_thrashes_is_left_to_its_wall() {
+    let _serial = serial();
+    let _swap = Swap::shared();
+    let tree = Tree::serve(&["--age-every", "1s"]);
+    tree.make("a");
+    tree.write("a/memory.max", "192m");
+    // It ends with its input.
+    let script = format!(
+        "sleep 600 | exec {} loop 256 200000 600",
+        programs::c("paced")
+    );
+    let looping = Run::new(["sh", "-c", &script])
+        .under(tree.inside("a"))
+        .start();
+    let back = || tree.of_kernel("a", "total_pgmajfault");
+    wait::until("it goes around", SOON, || back() > 200_000);
+    wait::until("it is said", SOON, || {
+        tree.said().contains("/a is left to the kernel")
+    });
+    // From then on what is in its wall is the kernel's choice. (Each time that it is tried again, a little is ours.)
+    let ours = || tree.line("a/memory.stat", "pgsteal_direct");
+    let (came, took) = (back(), ours());
+    wait::until("it goes on", SOON, || back() > came + 200_000);
+    let (came, took) = (back() - came, ours() - took);
+    assert!(took < came / 4, "{took} of {came} pages left by our hand");
+    assert_eq!(tree.line("a/memory.events", "oom_kill"), 0);
+    drop(looping);
+}
+
 /// (The story: on Linux 6.1 a server that went through its 40 MiB each second was not brought under a limit of 28: what left was back before the limit was
 /// looked at again.)
 #[test]

@@ -189,6 +189,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
                 "culled",
                 "homes",
                 "out",
+                "outrun",
                 "outside",
                 "said",
                 "second_chance",
@@ -222,6 +223,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
             &["host", "pressure", "protection"],
             &["unmapped", "list", "curves"],
             &["cold_cache", "last_resort"],
+            &["thrashing"],
             &[
                 "look",
                 "hold",

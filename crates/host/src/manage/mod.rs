@@ -6,7 +6,7 @@
 //! whatever becomes of this manager, they run on.
 //!
 //! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `culled`, `homes`,
-//! `out`, `outside`, `said`, `second_chance`, `tally`, `thrash`, `waits`, `why`, `workers`, `written`; `feed` (a look
+//! `out`, `outrun`, `outside`, `said`, `second_chance`, `tally`, `thrash`, `waits`, `why`, `workers`, `written`; `feed` (a look
 //! tells the engine), `host_memory` (the engine's pages leave), `room` (limits as measured); `record` (looks into a
 //! file); `driver` (all of one engine); `minder` (a policy at work), `demote` (what is out goes on to a disk);
 //! `ordered` (what a policy wants, in slices); `act`, `report`; here the clock.
@@ -29,6 +29,7 @@ mod noreuse;
 mod options;
 mod ordered;
 mod out;
+mod outrun;
 mod outside;
 mod pause;
 mod record;
@@ -60,6 +61,7 @@ pub use minder::Asked as PolicyAsked;
 use minder::Minder;
 pub use options::{Ask, Kept, Limits, Reclaimed, Settings, WriteBackAsked};
 use ordered::Ordered;
+use outrun::Outrun;
 use outside::Outside;
 pub use record::Recording;
 use room::Room;
@@ -125,6 +127,7 @@ pub struct Manager {
     /// What was paged out and is charged still.
     written: Written,
     thrash: Thrash,
+    outrun: Outrun,
     minder: Option<Minder>,
     /// What it has ordered and is not done yet.
     ordered: Option<Ordered>,
@@ -218,6 +221,7 @@ impl Manager {
             shared_at: 0,
             written: Written::default(),
             thrash: Thrash::new(),
+            outrun: Outrun::new(),
             generation_ms: 0,
             has_opened: false,
             actions: Vec::new(),

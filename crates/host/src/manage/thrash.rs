@@ -16,6 +16,8 @@ const PART: u64 = 5;
 /// Of less memory the kernel's lists run empty before it has summed its counters, and it kills ([`crate::wall`], fresh counters): ahead of
 /// the wall that program is kept off it. (The story: redis in 26 MiB, beside two builds.)
 const PAGES_MIN: Pages = Pages(128 << 8);
+/// Between two measurements of who is not looked at by himself.
+const APART: Duration = Duration::from_secs(1);
 /// Left alone for so long at first, and twice as long each time that nothing has changed, up to so long.
 const LEFT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
 
@@ -32,12 +34,22 @@ pub(super) struct Thrash {
 
 impl Thrash {
     pub(super) fn new() -> Thrash {
+        Thrash::since(Instant::now(), 0)
+    }
+
+    /// Of one that has had so many faults until `now`.
+    pub(super) fn since(now: Instant, faults: u64) -> Thrash {
         Thrash {
-            at: Instant::now(),
-            faults: 0,
+            at: now,
+            faults,
             until: None,
             left: LEFT.0,
         }
+    }
+
+    /// Whether it was measured long enough ago for another measurement to tell anything.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) >= APART
     }
 
     /// A look was at `now`: the program has had so many faults that had to read until then, and uses so much.
@@ -91,6 +103,8 @@ mod tests {
             thrash.measure(at(second * 1000), second * 100_000, used);
         }
         assert!(thrash.left <= LEFT.1);
+        let fresh = Thrash::since(at(0), 9);
+        assert!(!fresh.is_due(at(999)) && fresh.is_due(at(1000)));
         // It fits again.
         let faults = thrash.faults;
         thrash.measure(at(1_000_000), faults, used);

@@ -112,6 +112,9 @@ impl Tenants {
             }
             pages = wanted.pages;
         }
+        if let Some(wait) = has_wall.then(|| self.left_to_wall(memcg, usage)).flatten() {
+            return wait;
+        }
         self.driver.machine.set_measured(memcg, usage);
         let why = Why::Limit {
             usage,

@@ -107,7 +107,7 @@ impl Tenants {
 
     /// Whether the kernel takes from nobody but whom our hand may take from: version 1 knows neither protection nor limits of swap of ours, and
     /// neither version what we keep of groups of the host.
-    fn may_ask_kernel(&self, memcg: MemcgId, tenant: &Tenant) -> bool {
+    pub(super) fn may_ask_kernel(&self, memcg: MemcgId, tenant: &Tenant) -> bool {
         let is_v1 = self.groups.version == Version::V1;
         let below = self.below(memcg);
         let of = |id: &MemcgId| self.tenants.get(id);

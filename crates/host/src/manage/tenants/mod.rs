@@ -6,7 +6,7 @@
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
 //! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`, `closing`, `host_notes`, `seldom`; `tenant`, `under_way` (reclaims in slices); here the tree and its
-//! clock; `host` (the host's own groups), `pressure`, `protection`; `unmapped` (page cache), `curves`; `cold_cache`, `last_resort`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`,
+//! clock; `host` (the host's own groups), `pressure`, `protection`; `unmapped` (page cache), `curves`; `cold_cache`, `last_resort`; `thrashing`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`,
 //! `ask`, `events`, `reclaim` (what people ask for), `figures` (of all at once).
 
 mod ask;
@@ -30,6 +30,7 @@ mod protection;
 mod reclaim;
 mod seldom;
 mod tenant;
+mod thrashing;
 mod under_way;
 mod unmapped;
 mod write_back;

@@ -13,8 +13,10 @@ use rustix::io::Errno;
 
 use super::super::minder::Minder;
 use super::super::options::Limits;
+use super::super::outrun::Outrun;
 use super::super::room::Room;
 use super::super::stall::Stalls;
+use super::super::thrash::Thrash;
 use super::cache::NodeCache;
 use super::closing::{Closing, Resort};
 use super::seldom::Seldom;
@@ -50,6 +52,10 @@ pub(super) struct Tenant {
     /// What left for its limits by our hand, and by the kernel's.
     pub(super) held: Seldom,
     pub(super) resorted: Seldom,
+    /// Whether it needs more than it may have, since it first met its limit; and how often it was left to its wall for that.
+    pub(super) thrash: Option<Thrash>,
+    pub(super) outrun: Outrun,
+    pub(super) left_alone: Seldom,
     /// Limits that the wall is to get when usage is below them.
     pub(super) due: Due,
     /// What its tasks have waited, since somebody asked first.
@@ -125,6 +131,9 @@ impl Tenant {
             closing: Closing::default(),
             held: Seldom::default(),
             resorted: Seldom::default(),
+            thrash: None,
+            outrun: Outrun::new(),
+            left_alone: Seldom::default(),
             due: Due::default(),
             stalls: None,
             is_reported: false,
