@@ -1,6 +1,6 @@
 /* Ways to make the kernel take the cold half of a program: what a page costs who asks, and how many of the wrong pages go.
  *
- *   cc -O2 -o /tmp/ways tests/programs/ways.c && sudo /tmp/ways [--mib 128] [--rounds 3]      (with swap on zram)
+ *   cc -O2 -o /tmp/ways tests/programs/ways.c && sudo /tmp/ways [--mib 128] [--rounds 3] [--longest PAGES] [--only WAY]      (with swap on zram)
  *
  * A child in a control group of its own fills its memory, and sleeps or uses the hot half of it on the other processor. Hot and cold
  * lie in turn, in runs of so many pages. All accessed bits are cleared before, as who looks at ages leaves them. What left is asked of pagemap.
@@ -36,7 +36,7 @@ static const char *const names[WAYS] = {
 
 static struct { _Atomic int ready, use; } *shared;
 static uint64_t *at;
-static size_t pages, run;
+static size_t pages, run, longest;
 static char group[64];
 static int is_v2, pidfd;
 static pid_t child;
@@ -107,7 +107,7 @@ static void advise_step(size_t begin, enum way way)
         char *start = (char *)(at + page * WORDS);
         struct iovec *last = many > 0 ? &ranges[many - 1] : NULL;
         int joins = way != BY_PAGE && way != VECTORED;
-        if (joins && last != NULL && (char *)last->iov_base + last->iov_len == start) {
+        if (joins && last != NULL && (char *)last->iov_base + last->iov_len == start && last->iov_len < longest * PAGE) {
             last->iov_len += PAGE;
             continue;
         }
@@ -190,7 +190,8 @@ static void one(enum way way, int is_used)
 int main(int argc, char **argv)
 {
     pages = option(argc, argv, "--mib", 128) * MIB / PAGE;
-    uint64_t rounds = option(argc, argv, "--rounds", 3);
+    uint64_t rounds = option(argc, argv, "--rounds", 3), only = option(argc, argv, "--only", WAYS);
+    longest = option(argc, argv, "--longest", STEP);
     setvbuf(stdout, NULL, _IOLBF, 0);
     is_v2 = put("/sys/fs/cgroup/cgroup.subtree_control", "+memory") == 0;
     snprintf(group, sizeof group, "/sys/fs/cgroup%s/pagetide-ways-%d", is_v2 ? "" : "/memory", (int)getpid());
@@ -205,7 +206,8 @@ int main(int argc, char **argv)
         for (run = 1; run <= 512; run *= 8)
             for (int is_used = 0; is_used < 2; is_used++)
                 for (enum way way = 0; way < WAYS; way++)
-                    one(way, is_used);
+                    if (only == WAYS || only == way)
+                        one(way, is_used);
     rmdir(group);
     return 0;
 }

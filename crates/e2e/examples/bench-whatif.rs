@@ -2,7 +2,7 @@
 //! and what less memory does; what a recording says, beside a trace of all accesses, and what it costs.
 //!
 //! **limit**: five programs ask for their memory at a steady pace, all at once. Each is watched; then it is held in the sizes that the
-//! curve names (at which 0.2% and 2% of the working set come back in a minute, and the bend), one after the other, by
+//! curve names (the one that it recommends, and the bend), one after the other, by
 //! `pagetide attach --memory-max`; faults that needed reading are counted by the kernel and set beside the prediction. The
 //! swap is a zram of our own, which needs no reading ahead. At the end every value is right.
 //!
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use e2e::bench::{Args, Findings};
 use e2e::guard::Run;
-use e2e::paced::{Pace, Paced};
+use e2e::paced::{Asked, Pace, Paced};
 use e2e::temp::TempDir;
 use e2e::zram::Swap;
 use e2e::{pagetide, programs};
@@ -26,8 +26,8 @@ const WARM: Duration = Duration::from_secs(60);
 /// Pages that a lower limit asks for have left then, and those that a higher one lets stay are back.
 const SETTLED: Duration = Duration::from_secs(60);
 const MIB: f64 = 1_048_576.0;
-/// Of the working set, in a minute.
-const RULES: [(&str, f64); 2] = [("0.2%", 0.002), ("2%", 0.02)];
+/// Names of the curve's sizes.
+const RULES: [&str; 2] = ["recommended", "knee"];
 
 fn main() -> ExitCode {
     let args = Args::from_env();
@@ -58,7 +58,7 @@ fn limit(args: &Args, found: &mut Findings) {
     let pace = Pace {
         values: 56_000,
         per_second: 6000,
-        seconds: 4 * (watch + 3 * (hold + SETTLED)).as_secs(),
+        seconds: 4 * (watch + 2 * (hold + SETTLED)).as_secs(),
     };
     let of_redis = Pace {
         per_second: 3000,
@@ -69,7 +69,7 @@ fn limit(args: &Args, found: &mut Findings) {
         Paced::python("python, a dict", "dict", pace),
         Paced::python("python, sqlite", "sqlite", pace),
         Paced::node(pace),
-        Paced::redis(of_redis),
+        Paced::redis(of_redis, Asked::Half),
     ];
     sleep(WARM);
     let curves = curves(&all, watch);
@@ -82,12 +82,10 @@ fn limit(args: &Args, found: &mut Findings) {
         );
     }
     late(found, "watched", &all);
-    for (rule, share) in RULES {
-        let chosen: Vec<_> = curves.iter().map(|curve| smallest(curve, share)).collect();
+    for rule in RULES {
+        let chosen: Vec<_> = curves.iter().map(|curve| named(&curve[rule])).collect();
         held(found, rule, (&all, &chosen), hold);
     }
-    let bends: Vec<_> = curves.iter().map(|curve| named(&curve["knee"])).collect();
-    held(found, "bend", (&all, &bends), hold);
     assert!(
         all.iter().all(Paced::is_well),
         "a program found what it had not put there, or ended"
@@ -140,23 +138,6 @@ fn named(value: &Value) -> Option<Chosen> {
         limit: value["limit_bytes"].as_f64()?,
         age_every: value["age_every_ms"].as_f64()? / 1000.0,
         per_minute: value["refaults_per_minute"].as_f64()?,
-    })
-}
-
-/// The rule of `report --refaults`: from the largest size down, as long as no more comes back.
-fn smallest(curve: &Value, share: f64) -> Option<Chosen> {
-    let allowed = curve["working_set_bytes"].as_f64()? / 4096.0 * share;
-    let needed = 10.0 * 60_000.0 / allowed;
-    let points = curve["points"].as_array()?.iter().rev();
-    let told = points.filter(|point| point["watched_ms"].as_f64() >= Some(needed));
-    let fits = |point: &&Value| point["refaults_per_minute"].as_f64() <= Some(allowed);
-    let found = told.take_while(fits).last()?;
-    Some(Chosen {
-        // Of a limit half a percent is kept free.
-        limit: (found["bytes"].as_f64()? / 0.995 / 4096.0).ceil() * 4096.0,
-        // Three generations span what the oldest page was idle.
-        age_every: (found["idle_ms"].as_f64()? / 3000.0).floor().max(1.0),
-        per_minute: found["refaults_per_minute"].as_f64()?,
     })
 }
 
@@ -237,11 +218,14 @@ fn record(args: &Args, found: &mut Findings) {
 /// What recording redis costs: its manager with and without it.
 fn of_redis(found: &mut Findings, seconds: u64) {
     let folder = TempDir::new();
-    let redis = Paced::redis(Pace {
-        values: 60_000,
-        per_second: 5000,
-        seconds: 4 * seconds + 60,
-    });
+    let redis = Paced::redis(
+        Pace {
+            values: 60_000,
+            per_second: 5000,
+            seconds: 4 * seconds + 60,
+        },
+        Asked::Half,
+    );
     let (pid, time) = (redis.pid.to_string(), format!("{seconds}s"));
     let attached = |more: &[&str]| -> Value {
         let words = [

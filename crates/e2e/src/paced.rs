@@ -27,6 +27,32 @@ pub struct Pace {
     pub seconds: u64,
 }
 
+/// Which values redis is asked for; lower ones more often, by a product of two even chances.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked {
+    /// Of the first half, and one of 60,000 anywhere.
+    Half,
+    /// Of all: between two askings for one lie seconds to many minutes.
+    All,
+    /// Of the first half and of all in turn, for so long each.
+    Doubling(Duration),
+}
+
+impl Asked {
+    fn pick(self, number: u64, values: u64, elapsed: Duration, chance: &mut Chance) -> u64 {
+        let of = match self {
+            Asked::Half if number.is_multiple_of(RARE) => return chance.below(values),
+            Asked::Half => values / 2,
+            Asked::All => values,
+            Asked::Doubling(each) => match elapsed.as_secs() / each.as_secs().max(1) % 2 {
+                0 => values / 2,
+                _ => values,
+            },
+        };
+        chance.below(of) * chance.below(of) / of
+    }
+}
+
 /// A program that runs.
 #[derive(Debug)]
 pub struct Paced {
@@ -102,15 +128,15 @@ impl Paced {
         Paced::program("node, a Map", &words, seconds)
     }
 
-    /// redis with a client; the earlier keys of the first half are asked for more often.
+    /// redis with a client.
     #[must_use]
-    pub fn redis(pace: Pace) -> Paced {
+    pub fn redis(pace: Pace, asked: Asked) -> Paced {
         let mut server = Redis::start(NOISE, &Run::clone);
         server.fill(pace.values);
         let (pid, stop) = (server.pid, Arc::new(AtomicBool::new(false)));
         let late_ms = Arc::new(AtomicU64::new(0));
         let (told, late) = (Arc::clone(&stop), Arc::clone(&late_ms));
-        let thread = std::thread::spawn(move || ask(&mut server, pace, (&told, &late)));
+        let thread = std::thread::spawn(move || ask(&mut server, (pace, asked), (&told, &late)));
         Paced {
             name: "redis",
             pid,
@@ -144,23 +170,23 @@ impl Paced {
     }
 }
 
-fn ask(server: &mut Redis, pace: Pace, (stop, late_ms): (&AtomicBool, &AtomicU64)) {
+fn ask(
+    server: &mut Redis,
+    (pace, asked): (Pace, Asked),
+    (stop, late_ms): (&AtomicBool, &AtomicU64),
+) {
     let (begin, mut chance, mut done) = (Instant::now(), Chance::new(7), 0);
-    let hot = pace.values / 2;
     while !stop.load(Ordering::Relaxed) && begin.elapsed().as_secs() < pace.seconds {
         let micros = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
         let owed = (micros * pace.per_second / 1_000_000).saturating_sub(done);
         late_ms.fetch_max(owed * 1000 / pace.per_second, Ordering::Relaxed);
         let due = micros.saturating_mul(pace.per_second) / 1_000_000;
-        let asked: Vec<u64> = (done..due)
-            .map(|number| match number % RARE {
-                0 => chance.below(pace.values),
-                // Lower ones more often: a product of two even chances.
-                _ => chance.below(hot) * chance.below(hot) / hot,
-            })
+        let elapsed = begin.elapsed();
+        let numbers: Vec<u64> = (done..due)
+            .map(|number| asked.pick(number, pace.values, elapsed, &mut chance))
             .collect();
         done = due;
-        asked.chunks(100).for_each(|some| server.check_all(some));
+        numbers.chunks(100).for_each(|some| server.check_all(some));
         std::thread::sleep(TICK);
     }
 }

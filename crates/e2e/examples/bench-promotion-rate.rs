@@ -1,0 +1,148 @@
+//! `cargo xtask bench promotion-rate [--keys 50000] [--per-second 2000] [--before 375] [--seconds 300] [--json]`: redis under the policy
+//! `promotion-rate`: what comes back in a minute, as a part of what is in use, by the kernel's count.
+//!
+//! Four servers at a time, of which two are asked for a half and for all of their keys in turn; of each kind one goes by all minutes as one
+//! (`percentile=0%`) and one by the default, which keeps each minute below the rate. All times are a twelfth of the policy's defaults, so
+//! the rate is twelve times its default: 2.4% in a minute are 0.2% in five seconds.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use e2e::bench::{Args, Findings, median};
+use e2e::guard::Running;
+use e2e::paced::{Asked, Pace, Paced};
+use e2e::zram::Swap;
+use e2e::{pagetide, proc};
+use serde_json::Value;
+
+/// Of the policy's times.
+const FASTER: u64 = 12;
+/// What may come back in a window, percent of what is in use: the default's, of a minute.
+const RATE: f64 = 0.2;
+/// It is to be held within this part of it.
+const WITHIN: f64 = 0.2;
+const WINDOW: Duration = Duration::from_secs(60 / FASTER);
+/// What was used within this is in use.
+const MIN_AGE_MS: u64 = 120_000 / FASTER;
+/// A half and all in turn for so long.
+const EACH: Duration = Duration::from_secs(900 / FASTER);
+
+/// A server with its manager.
+struct One {
+    name: String,
+    percentile: u64,
+    program: Paced,
+    _manager: Running,
+    before: u64,
+    /// Percent of what is in use that came back, of each window.
+    came: Vec<f64>,
+    in_use: Vec<f64>,
+}
+
+impl One {
+    fn start((kind, asked): (&str, Asked), percentile: u64, pace: Pace) -> One {
+        let program = Paced::redis(pace, asked);
+        let pid = program.pid.to_string();
+        let rule = format!(
+            "promotion-rate:rate={}%,percentile={percentile}%,min-age={}s,window={}s,warm-up={}s,history={}s",
+            RATE * FASTER as f64,
+            MIN_AGE_MS / 1000,
+            WINDOW.as_secs(),
+            600 / FASTER,
+            3600 / FASTER
+        );
+        let manager = pagetide::command(["attach", "--evict-by", &rule, &pid]).start();
+        One {
+            name: format!("{kind}, percentile {percentile}%"),
+            percentile,
+            program,
+            _manager: manager,
+            before: 0,
+            came: Vec::new(),
+            in_use: Vec::new(),
+        }
+    }
+
+    /// A window is over: what came back in it, of what is in use.
+    fn note(&mut self) {
+        let faults = self.program.major_faults();
+        let came = faults - std::mem::replace(&mut self.before, faults);
+        let report = pagetide::report(self.program.pid);
+        let bins = report["page_age"].as_array().into_iter().flatten();
+        let bins = bins.filter_map(|node| node["bins"].as_array()).flatten();
+        let young = bins.filter(|bin| bin["older_than_ms"].as_u64() < Some(MIN_AGE_MS));
+        let bytes = |bin: &Value| bin["anon_bytes"].as_u64().unwrap_or(0);
+        let in_use: u64 = young.map(bytes).sum::<u64>() / 4096;
+        self.in_use.push(in_use as f64 / 256.0);
+        self.came.push(100.0 * came as f64 / in_use.max(1) as f64);
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::from_env();
+    let mut found = Findings::new("promotion-rate", &args);
+    let (before, time) = (
+        args.seconds("--before", 375),
+        args.seconds("--seconds", 300),
+    );
+    let pace = Pace {
+        values: args.number("--keys", 50_000),
+        per_second: args.number("--per-second", 2000),
+        seconds: 2 * (before + time).as_secs(),
+    };
+    let _swap = Swap::new(4096);
+    let kinds = [
+        ("steady", Asked::All),
+        ("doubles and halves", Asked::Doubling(EACH)),
+    ];
+    let of = |kind| [0, 98].map(|percentile| One::start(kind, percentile, pace));
+    let mut all: Vec<One> = kinds.into_iter().flat_map(of).collect();
+    std::thread::sleep(before);
+    for one in &mut all {
+        one.before = one.program.major_faults();
+    }
+    for _ in 0..time.as_secs() / WINDOW.as_secs() {
+        std::thread::sleep(WINDOW);
+        all.iter_mut().for_each(One::note);
+    }
+    for one in &all {
+        assert!(
+            one.program.is_well(),
+            "{}: a wrong answer, or none",
+            one.name
+        );
+        told(one, &mut found);
+    }
+    found.finish()
+}
+
+fn told(one: &One, found: &mut Findings) {
+    let name = |what: &str| format!("{}: {what}", one.name);
+    let mean = one.came.iter().sum::<f64>() / one.came.len().max(1) as f64;
+    let what = name("came back a window, of what is in use");
+    // The default is to keep each minute below the rate.
+    found.at_most(&what, mean, "%", RATE * (1.0 + WITHIN));
+    match one.percentile {
+        0 => found.at_least(&what, mean, "%", RATE * (1.0 - WITHIN)),
+        _ => found.figure(&what, mean, "%"),
+    }
+    let above = one
+        .came
+        .iter()
+        .filter(|came| **came > RATE * (1.0 + WITHIN))
+        .count();
+    let part = 100.0 * above as f64 / one.came.len().max(1) as f64;
+    found.figure(&name("windows above"), part, "%");
+    found.figure(&name("in use"), median(&one.in_use), "MiB");
+    let swapped = proc::number(one.program.pid, "VmSwap").unwrap_or(0) >> 20;
+    found.figure(&name("in swap at the end"), swapped as f64, "MiB");
+    let policy = &pagetide::report(one.program.pid)["policy"];
+    let threshold = policy["threshold_ms"].as_f64().unwrap_or(f64::NAN) / 1000.0;
+    found.figure(&name("the threshold at the end"), threshold, "s");
+    found.figure(
+        &name("asked late by at most"),
+        one.program.late_ms() as f64,
+        "ms",
+    );
+}
