@@ -26,7 +26,8 @@ struct Line {
     swapped_in: [f64; 2],
     cpu_percent: f64,
     kills: [u64; 2],
-    over_limit: bool,
+    /// By how much memory.peak was above the limit at its most: kernel, pagetide; bytes.
+    over: [u64; 2],
     ledger: Option<Ledger>,
 }
 
@@ -140,11 +141,12 @@ fn measure(
         swapped_in,
         cpu_percent: median(&shares),
         kills: [1, 2].map(|side: usize| sides[side].iter().map(|one| one.kills).sum()),
-        // The kernel charges what a killed process still needs without asking for the limit.
-        over_limit: sides[1..]
-            .iter()
-            .flatten()
-            .any(|one| one.kills == 0 && one.peak > limit),
+        over: [1, 2].map(|side: usize| {
+            // The kernel charges what a killed process still needs without asking for the limit.
+            let whole = sides[side].iter().filter(|one| one.kills == 0);
+            let over = whole.map(|one| one.peak.saturating_sub(limit));
+            over.max().unwrap_or(0)
+        }),
         ledger,
     }
 }
@@ -179,13 +181,13 @@ fn tell_ledgers(ledgers: &[(String, Ledger)], args: &Args) -> ExitCode {
 
 fn tell(lines: &[Line], args: &Args) -> ExitCode {
     println!(
-        "| cell | alone, kernel, pagetide (s) | speed | swapped in, kernel and pagetide | ours, % of the run | OOM kills | in limit | ledger % |"
+        "| cell | alone, kernel, pagetide (s) | speed | swapped in, kernel and pagetide | ours, % of the run | OOM kills | above the limit, KiB | ledger % |"
     );
     println!("|---|---|---|---|---|---|---|---|");
     for line in lines {
         let [alone, kernel, ours] = line.seconds;
         println!(
-            "| {} | {alone:.2}, {kernel:.2}, {ours:.2} | {:.2} | {:.0}, {:.0} ({:.2}) | {:.1} | {}, {} | {} | {:.1} |",
+            "| {} | {alone:.2}, {kernel:.2}, {ours:.2} | {:.2} | {:.0}, {:.0} ({:.2}) | {:.1} | {}, {} | {}, {} | {:.1} |",
             line.name,
             line.speed,
             line.swapped_in[0],
@@ -194,7 +196,8 @@ fn tell(lines: &[Line], args: &Args) -> ExitCode {
             line.cpu_percent,
             line.kills[0],
             line.kills[1],
-            if line.over_limit { "NO" } else { "yes" },
+            line.over[0] / 1024,
+            line.over[1] / 1024,
             line.ledger.map_or(f64::NAN, |one| one.booked)
         );
     }
@@ -218,7 +221,7 @@ fn tell(lines: &[Line], args: &Args) -> ExitCode {
     found.at_least("cells with no more pages swapped in", reads_less, "%", 75.0);
     let is_done = percent(&|line| line.kills[1] == 0);
     found.at_least("cells done without a kill", is_done, "%", 100.0);
-    let in_limit = percent(&|line| !line.over_limit);
+    let in_limit = percent(&|line| line.over == [0; 2]);
     found.at_least("cells within the limit on both sides", in_limit, "%", 100.0);
     // Of none there is no claim.
     for line in lines {

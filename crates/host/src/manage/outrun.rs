@@ -9,9 +9,9 @@
 use std::time::{Duration, Instant};
 
 /// Met so often in a second it is held by the wall, whatever we do.
-const OFTEN: u64 = 200;
+const OFTEN: u64 = 2000;
 /// Something is done ahead for so long before that is asked.
-const TRIED: Duration = Duration::from_millis(20);
+const TRIED: Duration = Duration::from_millis(50);
 /// Left alone for so long at first, and twice as long each time that nothing has changed, up to so long.
 const LEFT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(800));
 
@@ -77,21 +77,21 @@ mod tests {
         let mut outrun = Outrun::new();
         let begin = outrun.at;
         let mut at = |ms: u64, hits| outrun.left(begin + Duration::from_millis(ms), || hits);
-        // 199 a second, then 200.
-        assert_eq!(at(1000, Some(199)), None);
-        assert_eq!(at(1019, None), None);
-        assert_eq!(at(1020, Some(203)), Some(LEFT.0));
+        // Fewer than 2,000 a second, then as many.
+        assert_eq!(at(1000, Some(1999)), None);
+        assert_eq!(at(1049, None), None);
+        assert_eq!(at(1050, Some(2099)), Some(LEFT.0));
         // Nobody asks meanwhile, and what it met then does not count.
-        assert_eq!(at(1030, None), Some(LEFT.0 - Duration::from_millis(10)));
-        assert_eq!(at(1070, Some(9000)), None);
-        assert_eq!(at(1090, Some(9004)), Some(LEFT.0 * 2));
+        assert_eq!(at(1060, None), Some(LEFT.0 - Duration::from_millis(10)));
+        assert_eq!(at(1100, Some(9000)), None);
+        assert_eq!(at(1150, Some(9100)), Some(LEFT.0 * 2));
         // It has stopped.
-        assert_eq!(at(1190, Some(20_000)), None);
-        assert_eq!(at(1210, Some(20_003)), None);
-        assert_eq!(at(1230, Some(20_007)), Some(LEFT.0));
+        assert_eq!(at(1250, Some(20_000)), None);
+        assert_eq!(at(1300, Some(20_099)), None);
+        assert_eq!(at(1350, Some(20_199)), Some(LEFT.0));
         for ms in (2000..60_000).step_by(1000) {
             let _ = at(ms, Some(ms * 1000));
-            let _ = at(ms + 20, Some(ms * 1000 + 100));
+            let _ = at(ms + 50, Some(ms * 1000 + 1000));
         }
         let left = at(60_000, None).or_else(|| at(60_001, Some(1 << 40)));
         assert!(left <= Some(LEFT.1));
