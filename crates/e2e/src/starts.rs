@@ -119,6 +119,21 @@ pub fn alone(kind: &[&str]) -> Result<String, String> {
     stage.end(&mut running, inner)
 }
 
+/// What the manager and the kernel know of a process of which nothing leaves.
+fn why_not(manager: u32, pid: u32) -> String {
+    let report = control::ask(manager, r#"{"op":"report"}"#);
+    let kernel = ["status", "smaps_rollup"].map(|name| {
+        let text = fs::read_to_string(format!("/proc/{pid}/{name}"));
+        text.unwrap_or_default()
+    });
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    format!(
+        "report: {}\n{}\n{swaps}",
+        report.unwrap_or_default(),
+        kernel.concat()
+    )
+}
+
 /// One start of a kind under `pagetide run`, while everything cold leaves: its answer is that of the program alone, its innermost
 /// process stands in the report while it lives, has memory in swap by the kernel's count, and the last report comes.
 ///
@@ -145,12 +160,13 @@ pub fn managed(kind: &[&str], alone: &str) -> Result<(), String> {
     let is_out = || (proc::number(inner, "VmSwap")? > 0).then_some(());
     let left = wait::poll(SOON, is_out);
     let state = running.state();
+    let why = left.map_or_else(|| why_not(pid, inner), |()| String::new());
     let said = stage.end(&mut running, inner)?;
     if told.is_none() {
         return Err(format!("{inner} is not in the report of {pid}\n{state}"));
     }
     if left.is_none() {
-        return Err(format!("nothing of {inner} has left\n{state}"));
+        return Err(format!("nothing of {inner} has left\n{state}\n{why}"));
     }
     if said != alone {
         return Err(format!("{said} instead of {alone}"));

@@ -229,8 +229,13 @@ fn dead_tests(labels: &[&str]) -> Vec<Swap> {
     let dead = numbers().into_iter().filter_map(|number| {
         let held = held(&format!("/dev/zram{number}"))?;
         let is_ours = labels.iter().any(|label| has_label(&held, label));
-        let (held, turn) = (Some(held), Has::Nobody);
-        is_ours.then_some(Swap { number, held, turn })
+        // Made only if it is ours: whoever drops one switches it off. (The story: any zram that somebody else swapped to was made into
+        // one, and dropped.)
+        is_ours.then(|| Swap {
+            number,
+            held: Some(held),
+            turn: Has::Nobody,
+        })
     });
     dead.collect()
 }

@@ -21,6 +21,57 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// A zram that somebody swaps to, gone with its value.
+struct Foreign(String);
+
+impl Foreign {
+    fn on(label: &[&str]) -> Foreign {
+        let command = format!(
+            "n=$(cat /sys/class/zram-control/hot_add) && echo 8M > /sys/block/zram$n/disksize && \
+             mkswap {} /dev/zram$n >&2 && swapon -p 32767 /dev/zram$n && echo $n",
+            label.join(" ")
+        );
+        let made = Run::new(["sh", "-c", &command]).finish(LIMIT);
+        assert!(made.status.success(), "{}", made.stderr);
+        Foreign(made.stdout.trim().to_owned())
+    }
+
+    fn is_on(&self) -> bool {
+        is_on(&format!("/dev/zram{}", self.0))
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let remove = format!(
+            "swapoff /dev/zram{0}; echo {0} > /sys/class/zram-control/hot_remove",
+            self.0
+        );
+        let _ = Run::new(["sh", "-c", &remove]).finish(LIMIT);
+    }
+}
+
+/// Whether a device is swapped to.
+fn is_on(device: &str) -> bool {
+    let begin = format!("{device} ");
+    areas().iter().any(|area| area.starts_with(&begin))
+}
+
+/// The harness's own. The story: whatever zram was swapped to when a test began was switched off, whoever's it was.
+#[test]
+fn swap_of_others_stays_on_while_tests_make_theirs() {
+    let _serial = serial();
+    let turn = e2e::swap_turn::alone();
+    let foreign = [Foreign::on(&[]), Foreign::on(&["-L", "pagetide-e2e2"])];
+    let on = || foreign.iter().all(Foreign::is_on);
+    drop(zram::Swap::new(8));
+    assert!(on(), "one of a test's own");
+    assert!(zram::Swap::if_none(8).is_none() && on());
+    drop(turn);
+    drop(zram::Swap::shared());
+    assert!(on(), "one that is shared");
+}
+
 /// The harness's own, [`zram::Swap`]: a check that was killed in the middle left its swap on, of the highest priority.
 #[test]
 fn swap_of_a_killed_test_is_gone_before_the_next_one_begins() {
@@ -31,11 +82,6 @@ fn swap_of_a_killed_test_is_gone_before_the_next_one_begins() {
     let left = Run::new(["sh", "-c", left]).finish(LIMIT);
     assert!(left.status.success(), "{}", left.stderr);
     let left = left.stdout.trim();
-    let is_on = |device: &str| {
-        areas()
-            .iter()
-            .any(|area| area.starts_with(&format!("{device} ")))
-    };
     let next = zram::Swap::new(8);
     assert!(is_on(&alive.device()) && is_on(&next.device()));
     // (A number is given again.)

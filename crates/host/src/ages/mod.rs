@@ -364,7 +364,9 @@ impl Ages {
             // What was left for the kernel is cleared by the look that clears files, though nothing was done since: else all of it would be young
             // whenever the process wakes.
             let is_left = space.spared && !self.spares_files;
-            if slept && space.is_same_size(resident) && !is_left && !space.is_due_asleep() {
+            let (books, owner) = (&self.books, space.owner);
+            let may_sleep = slept && space.is_same_size(resident) && !is_left;
+            if may_sleep && !space.is_due_asleep(|| books.has_unknown(owner)) {
                 space.at_most = self.pauses.asleep();
                 return Step::Slept;
             }

@@ -194,12 +194,15 @@ impl Space {
     }
 
     /// It has slept once more: whether it is read all the same, and its bits cleared, for they were left set when it
-    /// did something last. That is tried ever less often. (The story: of what a program had used right before it slept
-    /// nothing left, for ever.)
-    pub(super) fn is_due_asleep(&mut self) -> bool {
+    /// did something last, or some of its pages' ages are unknown for another reason. That is tried ever less often. (The stories: of
+    /// what a program had used right before it slept nothing left, for ever. One that had frames of a program that had just
+    /// ended was read once, when the bits of both could not be told apart, and slept: nothing of it left, either, of one
+    /// in 600.)
+    pub(super) fn is_due_asleep(&mut self, has_unknown: impl FnOnce() -> bool) -> bool {
         self.rounds_asleep = self.rounds_asleep.saturating_add(1);
         let is_left = |why: &Option<Hidden>| matches!(why, Some(Hidden::Stall(_)));
-        self.rounds_asleep.is_power_of_two() && self.not_cleared.iter().any(is_left)
+        self.rounds_asleep.is_power_of_two()
+            && (self.not_cleared.iter().any(is_left) || has_unknown())
     }
 
     /// It is about to be read, and did nothing since before the last reading ([`Space::used_no_cpu`]): a bit that is
@@ -287,8 +290,14 @@ mod tests {
     #[test]
     fn who_sleeps_with_bits_set_is_read_again_ever_less_often() {
         let mut space = Space::new(crate::books::Books::new(0).add_owner().expect("the first"));
-        let due = |space: &mut Space| (0..20).filter(|_| space.is_due_asleep()).count();
+        let due_if = |space: &mut Space, has_unknown| {
+            let mut is_due = || space.is_due_asleep(|| has_unknown);
+            (0..20).filter(|_| is_due()).count()
+        };
+        let due = |space: &mut Space| due_if(space, false);
         assert_eq!(due(&mut space), 0, "all is cleared");
+        space.begin_reading(false);
+        assert_eq!(due_if(&mut space, true), 5, "1, 2, 4, 8, 16");
         space.begin_reading(false);
         space.not_cleared[0] = Some(Hidden::Stall(Duration::from_millis(9)));
         assert_eq!(due(&mut space), 5, "1, 2, 4, 8, 16");

@@ -178,6 +178,12 @@ impl Books {
             .map_or(0, Tally::unknown)
     }
 
+    /// Whether there are any, of whatever class.
+    #[must_use]
+    pub fn has_unknown(&self, owner: Owner) -> bool {
+        (0..16).any(|class| self.unknown(owner, Class(class)) > 0)
+    }
+
     /// The rest of them: class, time of the last access in milliseconds, pages. By class and time,
     /// ascending. The time is that of the round that saw the access, or up to 1/32 of the age younger
     /// if that was more than 64 rounds ago.
