@@ -22,7 +22,7 @@ PROGRAM, EXAMPLES, PID = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 # Fields of a report that depend on when and how fast it was made, and on who else maps the same libraries.
 MOMENT = re.compile(
     rb'"(wall_ms|cpu_ms|walk_ms|clear_ms|clear_longest_us|memory_bytes|asked_ms_ago|pss_bytes|swap_pss_bytes|'
-    rb'pressure_some_avg10|resident_bytes|mapped_bytes|charged_bytes|kernel_bytes|unmapped_cache_bytes|'
+    rb'pressure_some_avg10|resident_bytes|mapped_bytes|charged_bytes|charged_peak_bytes|kernel_bytes|unmapped_cache_bytes|'
     rb'resident_peak_bytes|evicted_pages|refaulted_pages|file_bytes|total|unseen)": (\d+|null)'
 )
 

@@ -28,8 +28,18 @@ const ALONE: [&str; 8] = [
 /// Files of the second lane behind the guest: they share swap.
 const LATE: [&str; 3] = ["notice_wrappers", "serve_cache", "groups"];
 
-/// Files of the third lane, which begins when nobody needs swap of his own any more: they share it, too.
-const THIRD: [&str; 3] = ["policies", "report_swapped", "recency"];
+/// Files of the third lane, which begins when nobody needs swap of his own any more: they share it, too. As many as let it end
+/// with the second lane.
+const THIRD: [&str; 8] = [
+    "policies",
+    "report_swapped",
+    "recency",
+    "serve_reports",
+    "notice_memory",
+    "run_in_place",
+    "reclaim_older_than",
+    "serve_host",
+];
 
 /// Which of [`lanes`] has what is named in no list: the other files of the first lane.
 const REST: usize = 1;

@@ -139,7 +139,8 @@ impl Place {
         if let Side::Pagetide(_) = self.side {
             let report = self.report();
             let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
-            measured.peak = report["resident_peak_bytes"].as_u64().unwrap_or(0);
+            // The kernel's own figure of the group, as on its side.
+            measured.peak = report["charged_peak_bytes"].as_u64().unwrap_or(0);
             // As on the kernel's side: a pipe ends well without one of its programs.
             let has_kills = report["notes"].to_string().contains("the kernel killed");
             measured.kills = u64::from(seconds.is_none() || has_kills);

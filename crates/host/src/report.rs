@@ -82,7 +82,10 @@ pub struct Report {
     pub resident_bytes: u64,
     /// `memory.current` (v1: `memory.usage_in_bytes`) of the target's own control group; none if it has none.
     pub charged_bytes: Option<u64>,
-    /// `memory.peak` (v1: `max_usage_in_bytes`) of that group, else the highest that a look saw.
+    /// The highest that was, as the kernel tells it: `memory.peak` (v1: `memory.max_usage_in_bytes`). What was charged to other groups before (a
+    /// library that was in memory already) is not in it.
+    pub charged_peak_bytes: Option<u64>,
+    /// The larger one of that and of `resident_bytes`; without a group of its own the highest that a look saw.
     pub resident_peak_bytes: u64,
     /// In swap: entries of private memory, and shared memory by the kernel's smaps (asked for as rarely as
     /// `kernel_says`), each file's once.

@@ -103,8 +103,10 @@ fn sizes(report: &Report, sheet: &mut Sheet) {
 
 /// What the control group is charged, and what of it no process maps.
 fn charged(report: &Report) -> Option<String> {
-    let (now, peak) = (report.charged_bytes?, report.resident_peak_bytes);
-    let mut text = format!("{}, peak {}", Bytes(now), Bytes(peak));
+    let now = report.charged_bytes?;
+    let peak = report.charged_peak_bytes;
+    let peak = Bytes(peak.unwrap_or(report.resident_peak_bytes));
+    let mut text = format!("{}, peak {peak}", Bytes(now));
     let parts = [
         ("page cache that nobody maps", report.unmapped_cache_bytes),
         ("kernel memory", report.kernel_bytes),

@@ -65,6 +65,7 @@ impl Manager {
         if let Some(wall) = &self.wall {
             report.charged_bytes = wall.charged().ok();
             if let Ok(peak) = wall.peak() {
+                report.charged_peak_bytes = Some(peak);
                 report.resident_peak_bytes = peak.max(report.resident_bytes);
             }
             report.notes.extend(self.outside.note());

@@ -14,6 +14,7 @@ pub(super) fn fill(report: &mut Report, groups: &Groups, group: &Group) {
         return;
     };
     report.charged_bytes = usage.current;
+    report.charged_peak_bytes = usage.peak;
     if let Some(peak) = usage.peak {
         report.resident_peak_bytes = peak.max(report.resident_bytes);
     }

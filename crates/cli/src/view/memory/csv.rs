@@ -66,6 +66,7 @@ fn columns(report: &Report) -> Vec<(&'static str, String)> {
             report.resident_peak_bytes.to_string(),
         ),
         ("charged_bytes", known(report.charged_bytes)),
+        ("charged_peak_bytes", known(report.charged_peak_bytes)),
         ("swapped_bytes", report.swapped_bytes.to_string()),
         ("evicted_pages", report.evicted_pages.to_string()),
         ("refaulted_pages", report.refaulted_pages.to_string()),

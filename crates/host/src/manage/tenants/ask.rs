@@ -374,6 +374,7 @@ impl Tenants {
         };
         report.policy = self.tenant(memcg)?.minder.as_ref().map(Minder::report);
         report.charged_bytes = Some(usage.current);
+        report.charged_peak_bytes = usage.peak;
         // What a process that was moved in had been charged before stayed where it was.
         report.resident_peak_bytes = usage.peak.unwrap_or(0).max(report.resident_bytes);
         report.swapped_bytes = self.swapped(self.tenant(memcg)?, report.swapped_bytes);
