@@ -5,23 +5,28 @@
 pub(super) enum Kernel {
     V6_12,
     V6_1,
+    /// Of Debian 13's backports: there for who unpacks its package, as Debian 12 does not know it.
+    V6_17,
 }
 
 impl Kernel {
+    /// Those that Debian 12 has, which a suite runs on if none is named.
     pub(super) const ALL: [Kernel; 2] = [Kernel::V6_12, Kernel::V6_1];
+    const NAMED: [Kernel; 3] = [Kernel::V6_12, Kernel::V6_1, Kernel::V6_17];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Kernel::V6_12 => "6.12",
             Kernel::V6_1 => "6.1",
+            Kernel::V6_17 => "6.17",
         }
     }
 
     pub(super) fn parse(text: &str) -> Result<Kernel, String> {
-        Kernel::ALL
+        Kernel::NAMED
             .into_iter()
             .find(|kernel| kernel.name() == text)
-            .ok_or_else(|| format!("there is no kernel {text}; there are 6.12 and 6.1"))
+            .ok_or_else(|| format!("there is no kernel {text}; there are 6.12, 6.1 and 6.17"))
     }
 
     /// The newest package of this kernel among these names. The signed and the unsigned packages

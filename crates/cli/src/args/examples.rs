@@ -106,6 +106,11 @@ Examples:
   sudo pagetide swap on --size 2G --compress zstd
   sudo pagetide swap on --file /var/pagetide.swap    where there is no zram";
 
+pub(super) const SWAP_RECOMPRESS: &str = "\
+Examples:
+  sudo pagetide swap on --recompress zstd
+  sudo pagetide swap recompress --older-than 1h    from cron, or a timer";
+
 pub(super) const SWAP_OFF: &str = "\
 Examples:
   sudo pagetide swap off";

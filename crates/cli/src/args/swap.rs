@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use daemon::options::{Size, UnitError};
+use daemon::options::{Millis, Size, UnitError, millis};
 use host::swap::Request;
 
 use super::examples;
@@ -25,6 +25,19 @@ pub(crate) enum Swap {
     /// No sysctl is changed.
     #[command(after_help = examples::SWAP_ON)]
     On(On),
+    /// Compress once more what has been out for long, by the algorithm of `swap on --recompress`
+    ///
+    /// Needs root. Of the swap that `swap on` made; what the kernel tells is how long a page has lain in it. Takes as long as compressing it takes.
+    #[command(after_help = examples::SWAP_RECOMPRESS)]
+    Recompress {
+        /// What has lain in it for so long; 0s is all
+        #[arg(long, value_name = "TIME", default_value = "10m", value_parser = millis)]
+        #[arg(allow_negative_numbers = true)]
+        older_than: Millis,
+        /// As a JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Bring back what is out in the swap that `swap on` made, and remove it
     ///
     /// Needs root. Other swap is never touched. If what is out does not fit in memory, nothing is done.
@@ -51,8 +64,11 @@ pub(crate) struct On {
     /// What zram compresses with [default: the fastest that the kernel has, lz4 before all]
     #[arg(long, value_name = "zstd|lz4|...")]
     pub(crate) compress: Option<String>,
+    /// What zram compresses once more with, when `swap recompress` asks for it: a better and slower one
+    #[arg(long, value_name = "zstd|...")]
+    pub(crate) recompress: Option<String>,
     /// Make a file of this name instead, on a disk
-    #[arg(long, value_name = "PATH", conflicts_with = "compress")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["compress", "recompress"])]
     pub(crate) file: Option<PathBuf>,
     /// Put this disk or partition behind it, which must be nobody's: what is out for long can go on there (`--write-back-older-than`)
     #[arg(long, value_name = "DEVICE", conflicts_with = "file")]
@@ -68,6 +84,7 @@ impl On {
         Request {
             size: self.size.bytes_of(memory),
             algorithm: self.compress.clone(),
+            recompress: self.recompress.clone(),
             file: self.file.clone(),
             backing: self.backing.clone(),
         }

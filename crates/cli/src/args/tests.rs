@@ -347,6 +347,11 @@ fn swap_is_asked_for_in_bytes() {
     let asked = request("swap on --compress zstd --size 12.5%");
     assert_eq!(asked.algorithm.as_deref(), Some("zstd"));
     assert_eq!(asked.size, Some(125 << 20));
+    let asked = request("swap on --recompress zstd");
+    assert_eq!(
+        (asked.algorithm, asked.recompress.as_deref()),
+        (None, Some("zstd"))
+    );
     let asked = request("swap on --file x");
     assert_eq!(asked.file.as_deref(), Some(std::path::Path::new("x")));
 }

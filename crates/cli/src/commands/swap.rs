@@ -1,6 +1,7 @@
 //! `pagetide swap`.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use host::swap::{Removed, Swap, SwapError};
 use host::system::Proc;
@@ -19,6 +20,13 @@ pub(super) fn swap(verb: &SwapVerb) -> Result<u8, Failure> {
             show(*json, &status, || view::status(&status, Style::of_stdout()))
         }
         SwapVerb::On(args) => on(args),
+        SwapVerb::Recompress { older_than, json } => {
+            let age = Duration::from_millis(older_than.0);
+            let done = Swap::system().recompress(age)?;
+            show(*json, &done, || {
+                view::recompressed(&done, Style::of_stdout())
+            })
+        }
         SwapVerb::Off { json } => {
             let removed = off()?;
             show(*json, &removed, || {

@@ -4,7 +4,7 @@
 //! command that follows it.
 
 use daemon::options::Bytes;
-use host::swap::{Area, Made, Removed, Status};
+use host::swap::{Area, Made, Recompressed, Removed, Status};
 
 use crate::terminal::Style;
 
@@ -66,6 +66,12 @@ fn area_lines(area: &Area, sheet: &mut Sheet) {
         ),
     };
     sheet.row("compressed", &text);
+    if let Some(second) = &compressed.recompress {
+        sheet.row(
+            "once more",
+            &format!("by {second}, when `pagetide swap recompress` asks"),
+        );
+    }
     if let Some(behind) = &compressed.backing {
         let text = format!(
             "{} on {} ({} written, {} read back)",
@@ -86,18 +92,35 @@ pub(crate) fn made(made: &Made, style: Style) -> String {
     }
     let by = made.algorithm.as_ref();
     let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+    let again = made.recompress.as_ref();
+    let again = again.map_or_else(String::new, |by| format!(" and once more by {by}"));
     let behind = made.backing.as_ref();
     let behind = behind.map_or_else(String::new, |disk| format!(", with {disk} behind it"));
     let (path, size, kind) = (made.path.display(), Bytes(made.size_bytes), made.kind);
     let priority = made.priority;
     sheet.hanging(
         "",
-        &format!("swap is on: {path}, {size}, {kind}{by}{behind}, priority {priority}"),
+        &format!("swap is on: {path}, {size}, {kind}{by}{again}{behind}, priority {priority}"),
     );
     sheet.hanging("", "`pagetide swap off` brings all back and removes it");
     if made.kind == host::system::swap::SwapKind::Zram && made.page_cluster.is_some_and(|n| n > 0) {
         cluster(made.page_cluster, &mut sheet);
     }
+    sheet.finish()
+}
+
+/// What was compressed once more.
+pub(crate) fn recompressed(done: &Recompressed, style: Style) -> String {
+    let mut sheet = Sheet::new(style);
+    let (path, by) = (done.path.display(), &done.algorithm);
+    let sizes = [
+        done.original_bytes,
+        done.memory_before_bytes,
+        done.memory_bytes,
+    ];
+    let [original, before, now] = sizes.map(Bytes);
+    let text = format!("{path}: {original} take {now} of memory, {before} before ({by})");
+    sheet.hanging("", &text);
     sheet.finish()
 }
 
@@ -157,6 +180,7 @@ mod tests {
                 compressed_bytes: 190 << 20,
                 memory_bytes: 200 << 20,
                 ratio: Some(2.56),
+                recompress: Some("zstd".to_owned()),
                 backing: Some(Backing {
                     path: PathBuf::from("/dev/vdb1"),
                     held_bytes: 3 << 20,
@@ -175,6 +199,7 @@ mod tests {
 /dev/zram1  (zram, made by pagetide, priority 100)
   used       512 MiB of 2 GiB (25%)
   compressed 512 MiB by lz4 to 190 MiB, in 200 MiB of memory (ratio 2.6)
+  once more  by zstd, when `pagetide swap recompress` asks
   behind it  3 MiB on /dev/vdb1 (5 MiB written, 4 KiB read back)
 
 /my?[2J swap  (file, not pagetide's, priority -2)
@@ -211,6 +236,7 @@ vm.page-cluster is 3: 8 pages are read where zram gives one at once
             kind: SwapKind::Zram,
             size_bytes: 12 << 30,
             algorithm: Some("lz4".to_owned()),
+            recompress: None,
             priority: 100,
             page_cluster: Some(0),
             removed: Some("/old, left by an earlier command".to_owned()),
@@ -222,8 +248,18 @@ swap is on: /dev/zram1, 12 GiB, zram by lz4, priority 100
 `pagetide swap off` brings all back and removes it
 ";
         assert_eq!(made(&one, Style::PLAIN), want);
-        one.page_cluster = Some(3);
+        (one.page_cluster, one.recompress) = (Some(3), Some("zstd".to_owned()));
         assert!(made(&one, Style::PLAIN).contains(PAGE_CLUSTER));
+        assert!(made(&one, Style::PLAIN).contains("by lz4 and once more by zstd, priority"));
+        let done = Recompressed {
+            path: PathBuf::from("/dev/zram1"),
+            algorithm: "zstd".to_owned(),
+            original_bytes: 64 << 20,
+            memory_before_bytes: 30 << 20,
+            memory_bytes: 20 << 20,
+        };
+        let want = "/dev/zram1: 64 MiB take 20 MiB of memory, 30 MiB before (zstd)\n";
+        assert_eq!(recompressed(&done, Style::PLAIN), want);
         let mut gone = Removed {
             path: PathBuf::from("/swap"),
             kind: SwapKind::File,

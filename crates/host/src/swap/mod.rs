@@ -7,7 +7,7 @@
 //!
 //! Floors, from the ground: `error`; `header`, `stat`, `slot` (where a page is), `kernel`; `places`, `record`; `zram`, `file`;
 //! `area` (one that a record names, as it is now), `backing` (the disk behind a zram), `write_back` and `room`; `swap_type`;
-//! `on`, `off`, `status`, `lease`, `tier` (a zram with a disk behind it, to write back from).
+//! `recompress`; `on`, `off`, `status`, `lease`, `tier` (a zram with a disk behind it, to write back from).
 
 mod area;
 mod backing;
@@ -19,6 +19,7 @@ mod lease;
 mod off;
 mod on;
 mod places;
+mod recompress;
 mod record;
 mod room;
 mod slot;
@@ -41,6 +42,7 @@ pub use error::SwapError;
 pub use lease::Lease;
 pub use off::Removed;
 pub use on::{Made, Request};
+pub use recompress::Recompressed;
 pub use slot::{Slot, slots};
 pub use status::{Area, Backing, Compressed, Status};
 pub use tier::{Tier, WrittenBack};

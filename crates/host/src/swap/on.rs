@@ -33,6 +33,8 @@ pub struct Request {
     pub size: Option<u64>,
     /// By the kernel's name, such as `lz4`; without, the fastest that the kernel's zram has.
     pub algorithm: Option<String>,
+    /// What is compressed once more by ([`Swap::recompress`]).
+    pub recompress: Option<String>,
     /// A file instead of compressed memory.
     pub file: Option<PathBuf>,
     /// The disk behind compressed memory: a block device that is nobody's.
@@ -51,6 +53,8 @@ pub struct Made {
     pub size_bytes: u64,
     /// What zram compresses with, if the kernel tells.
     pub algorithm: Option<String>,
+    /// What it compresses once more with, when it is asked to.
+    pub recompress: Option<String>,
     /// Ahead of areas of a lower one.
     pub priority: u16,
     /// `vm.page-cluster`: 0 is right for zram, and is left to the user.
@@ -89,8 +93,10 @@ impl Swap {
         let asked = request.size.unwrap_or(memory / 2);
         let bad =
             |why: &str, hint: String| Err(SwapError::bad(format!("{asked} bytes are {why}"), hint));
-        if request.file.is_some() && (request.algorithm.is_some() || request.backing.is_some()) {
-            let hint = "leave --file out, or --compress and --backing";
+        let of_zram = [&request.algorithm, &request.recompress];
+        let is_of_zram = of_zram.iter().any(|one| one.is_some()) || request.backing.is_some();
+        if request.file.is_some() && is_of_zram {
+            let hint = "leave --file out, or --compress, --recompress and --backing";
             return Err(SwapError::bad("a file is not compressed", hint));
         }
         if asked < SIZE_MIN {
@@ -147,7 +153,8 @@ impl Swap {
             if let Some(backing) = &request.backing {
                 put_behind(&zram, backing)?;
             }
-            let algorithm = zram.set(request.algorithm.as_deref(), size)?;
+            let algorithms = (request.algorithm.as_deref(), request.recompress.as_deref());
+            let algorithm = zram.set(algorithms, size)?;
             is_set = true;
             let refused =
                 |error| SwapError::io(format!("cannot set up {}", record.path.display()), &error);
@@ -164,6 +171,7 @@ impl Swap {
         match done {
             Ok(algorithm) => Ok(Made {
                 backing: zram.backing().map(|path| path.display().to_string()),
+                recompress: zram.second_algorithm(),
                 ..self.made(&record, algorithm)
             }),
             // It has a size that we did not give it: somebody looked for a free device and found ours.
@@ -229,6 +237,7 @@ impl Swap {
             kind: record.kind,
             size_bytes: record.size,
             algorithm,
+            recompress: None,
             priority: match record.kind {
                 SwapKind::Zram => ZRAM_PRIORITY,
                 _ => FILE_PRIORITY,

@@ -49,6 +49,8 @@ pub struct Area {
 pub struct Compressed {
     /// By what.
     pub algorithm: Option<String>,
+    /// By what it compresses once more, if it was given anything for that.
+    pub recompress: Option<String>,
     /// What was put in.
     pub original_bytes: u64,
     /// The same, compressed.
@@ -143,6 +145,7 @@ fn compressed(zram: &Zram<'_>) -> Option<Compressed> {
     let ratio = |whole: u64, part: u64| whole as f64 / part as f64;
     Some(Compressed {
         algorithm: zram.algorithms().chosen,
+        recompress: zram.second_algorithm(),
         original_bytes: stat.original,
         compressed_bytes: stat.compressed,
         memory_bytes: stat.memory,

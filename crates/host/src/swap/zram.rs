@@ -15,6 +15,7 @@ use rustix::fs::{Access, access, major, minor};
 
 use super::error::SwapError;
 use super::places::{Places, line, put};
+use super::recompress::cannot_recompress;
 use super::stat::{Algorithms, BdStat, MmStat};
 
 /// udev and its kin open each new disk for a moment.
@@ -95,6 +96,26 @@ impl<'a> Zram<'a> {
         Algorithms::parse(&text.unwrap_or_default())
     }
 
+    /// By what it can compress once more, if it was given anything.
+    pub(super) fn second_algorithm(&self) -> Option<String> {
+        let text = std::fs::read(self.attribute("recomp_algorithm"));
+        Algorithms::parse(&text.unwrap_or_default()).chosen
+    }
+
+    /// Marks what has lain in it for so long, in whole seconds; of 0 s all that is in it.
+    pub(super) fn mark_idle(&self, older_than: Duration) -> io::Result<()> {
+        let text = match older_than.as_millis().div_ceil(1000) {
+            0 => "all".to_owned(),
+            seconds => seconds.to_string(),
+        };
+        put(&self.attribute("idle"), &text)
+    }
+
+    /// Compresses what is marked by the second algorithm.
+    pub(super) fn recompress_idle(&self) -> io::Result<()> {
+        put(&self.attribute("recompress"), "type=idle")
+    }
+
     pub(super) fn mm_stat(&self) -> Option<MmStat> {
         MmStat::parse(&std::fs::read(self.attribute("mm_stat")).ok()?)
     }
@@ -124,16 +145,28 @@ impl<'a> Zram<'a> {
         BdStat::parse(&std::fs::read(self.attribute("bd_stat")).ok()?)
     }
 
-    /// Gives it an algorithm, the one asked for or the best, and a size. The algorithm.
-    pub(super) fn set(&self, asked: Option<&str>, size: u64) -> Result<Option<String>, SwapError> {
+    /// Gives it an algorithm, the one asked for or the best, one for what is compressed once more if one is asked for, and a size. The first of
+    /// them.
+    pub(super) fn set(
+        &self,
+        (asked, second): (Option<&str>, Option<&str>),
+        size: u64,
+    ) -> Result<Option<String>, SwapError> {
         let offered = self.algorithms();
-        let algorithm = match asked {
-            Some(asked) if !offered.has(asked) => return Err(not_offered(asked, &offered)),
-            Some(asked) => Some(asked.to_owned()),
-            None => offered.best().map(str::to_owned),
-        };
+        for name in asked.iter().chain(&second) {
+            if !offered.has(name) {
+                return Err(not_offered(name, &offered));
+            }
+        }
+        let algorithm = asked.or(offered.best()).map(str::to_owned);
         if let Some(name) = &algorithm {
             self.put("comp_algorithm", name)?;
+        }
+        if let Some(second) = second {
+            if !self.attribute("recomp_algorithm").exists() {
+                return Err(cannot_recompress());
+            }
+            self.put("recomp_algorithm", &format!("algo={second} priority=1"))?;
         }
         self.put("disksize", &size.to_string())?;
         Ok(algorithm)

@@ -2,6 +2,7 @@
 
 pub(super) mod fake;
 mod left;
+mod recompress;
 mod refused;
 
 use super::*;
