@@ -58,6 +58,21 @@ again() { pagetide swap recompress --older-than 0s && is "$(used)" "$now"; }
 test_that once_is_enough again
 checked() { kill -USR1 $old && wait_for 60 grep -q right old.out; }
 test_that its_bytes_are_right checked
+
+## `serve` does the same now and then, and says so.
+mem kept 16 >new.out 2>&1 &
+new=$!
+wait_for 60 grep -q ^ready new.out
+test_that more_of_it_leaves pagetide reclaim $new --all
+before=$(used)
+test_that it_serves serve --recompress-older-than 2s
+told() { grep -q "compressed once more by zstd: what had lain in /dev/$device for 2s is .* smaller" serve.out && at_least "bytes won" $((before - $(used))) 100000; }
+test_that it_is_done_and_told wait_for 60 told
+kill $(cat serve.pid)
+wait_for 20 sh -c "! [ -e $groups/pagetide ]"
+checked() { kill -USR1 $new && wait_for 60 grep -q right new.out; }
+test_that these_bytes_are_right checked
+kill $new
 test_that it_goes_off pagetide swap off
 gone() { ! [ -e /sys/block/$device ] && kill -0 $old; }
 test_that nothing_is_left gone

@@ -1,7 +1,7 @@
 //! End-to-end tests: the program as users have it, on real programs, in three lanes.
 //!
 //! Invariant: a lane runs one test at a time, since tests measure memory and time and share two cores. Most of them wait most
-//! of the time, so there are several: what stands in [`SECOND`], [`LATE`] and [`THIRD`] runs beside others, and passes beside busy loops,
+//! of the time, so there are several: what stands in [`SECOND`] and [`THIRD`] runs beside others, and passes beside busy loops,
 //! too. Who needs swap of his own keeps all away who have swap (`e2e::swap_turn`), so those are the first of the first lane.
 
 use std::ffi::OsString;
@@ -25,12 +25,9 @@ const ALONE: [&str; 8] = [
     "serve_pressure",
 ];
 
-/// Files of the second lane behind the guest: they share swap.
-const LATE: [&str; 3] = ["notice_wrappers", "serve_cache", "groups"];
-
 /// Files of the third lane, which begins when nobody needs swap of his own any more: they share it, too. As many as let it end
-/// with the second lane.
-const THIRD: [&str; 8] = [
+/// with the others.
+const THIRD: [&str; 11] = [
     "policies",
     "report_swapped",
     "recency",
@@ -39,13 +36,16 @@ const THIRD: [&str; 8] = [
     "run_in_place",
     "reclaim_older_than",
     "serve_host",
+    "notice_wrappers",
+    "serve_cache",
+    "groups",
 ];
 
 /// Which of [`lanes`] has what is named in no list: the other files of the first lane.
 const REST: usize = 1;
 
 /// Files whose tests need no swap.
-const SECOND: [&str; 16] = [
+const SECOND: [&str; 15] = [
     "poor_hosts",
     "package",
     "shipped",
@@ -58,7 +58,6 @@ const SECOND: [&str; 16] = [
     "serve_metrics",
     "serve_begins",
     "serve_strain",
-    "whatif",
     "report_page",
     "serve_page",
     // It builds the package, which takes long on a busy machine: what is short does not wait for it.
@@ -102,7 +101,7 @@ pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: impl FnOnce() -> 
     let venvs = std::thread::spawn(needs::ensure_venvs);
     let release = release_build().stdin(Stdio::null()).spawn();
     let tests = built(steps, &test_words(&names()));
-    let [alone, rest, second, late, third] = lanes(tests.unwrap_or_default());
+    let [alone, rest, second, third] = lanes(tests.unwrap_or_default());
     // The release build has a folder of its own, and ends with one thread (the linker's).
     let mut running = match alone.is_empty() {
         true => Vec::new(),
@@ -115,7 +114,7 @@ pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: impl FnOnce() -> 
         Ok(Counts::default())
     });
     if is_released && !alone.is_empty() {
-        let second = second_lane(&second, &late, with_guest);
+        let second = second_lane(&second, with_guest);
         steps.run("end-to-end tests with swap of their own", || {
             lane(&alone, &[])
         });
@@ -128,10 +127,10 @@ pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: impl FnOnce() -> 
     finish_all(steps, running);
 }
 
-/// The two parts of the first lane, those of the second before and behind the guest, and the third, in the order in which they run.
-fn lanes(mut tests: Vec<Binary>) -> [Vec<Binary>; 5] {
+/// The two parts of the first lane, the second and the third, in the order in which they run.
+fn lanes(mut tests: Vec<Binary>) -> [Vec<Binary>; 4] {
     tests.sort_by_key(|one| (place(&one.name), one.name.clone()));
-    let mut lanes = [const { Vec::new() }; 5];
+    let mut lanes = [const { Vec::new() }; 4];
     for one in tests {
         lanes[place(&one.name).0].push(one);
     }
@@ -144,15 +143,10 @@ fn files(tests: &[Binary]) -> Vec<PathBuf> {
 }
 
 /// Starts the second lane of [`all`].
-fn second_lane(tests: &[Binary], late: &[Binary], with_guest: bool) -> Result<Beside, String> {
-    let files = files(tests).into_iter().map(PathBuf::into_os_string);
+fn second_lane(tests: &[Binary], with_guest: bool) -> Result<Beside, String> {
     let guest = with_guest.then(|| "--guest".into());
-    let words: Vec<OsString> = guest
-        .into_iter()
-        .chain(files)
-        .chain(["--late".into()])
-        .collect();
-    other_lane("second", &words, late)
+    let words: Vec<OsString> = guest.into_iter().collect();
+    other_lane("second", &words, tests)
 }
 
 /// Starts a lane of this name, a process of its own, with these words and binaries.
@@ -169,19 +163,16 @@ fn other_lane(name: &str, words: &[OsString], tests: &[Binary]) -> Result<Beside
     Beside::start(command.env("PAGETIDE_LANE", name))
 }
 
-/// The second lane of [`all`] with these binaries, the guest if it is wanted, and behind it those after `--late`; whether all passed.
+/// The second lane of [`all`] with these binaries, and the guest if it is wanted; whether all passed.
 pub(crate) fn run_second(files: &[&str], with_guest: bool) -> bool {
     let mut steps = Steps::default();
-    let mut parts = files.split(|file| *file == "--late");
-    let mut next = || of_files(parts.next().unwrap_or_default());
-    let (tests, late) = (next(), next());
+    let tests = of_files(files);
     steps.run("second lane", || lane(&tests, &[]));
     if with_guest {
         // The guest's clock is the machine's: held at the lowest priority beside busy loops, its waits were over before it
         // had booted.
         steps.run("guest", || guest::suite(&GUEST));
     }
-    steps.run("second lane, with swap", || lane(&late, &[]));
     steps.finish()
 }
 
@@ -216,7 +207,7 @@ fn none((): ()) -> Counts {
 
 /// The lane of a file ([`lanes`]), and where it stands there.
 fn place(name: &str) -> (usize, usize) {
-    let lanes = [&ALONE[..], &[], &SECOND, &LATE, &THIRD];
+    let lanes = [&ALONE[..], &[], &SECOND, &THIRD];
     let at = |files: &&[&str]| files.iter().position(|file| *file == name);
     let found = (0..).zip(lanes.iter().map(at));
     let found = found.filter_map(|(lane, at)| Some((lane, at?))).next();
@@ -352,7 +343,7 @@ mod tests {
     #[test]
     fn lanes_are_of_files_that_there_are() {
         let names = names();
-        for name in ALONE.iter().chain(&SECOND).chain(&LATE).chain(&THIRD) {
+        for name in ALONE.iter().chain(&SECOND).chain(&THIRD) {
             assert!(names.iter().any(|one| one == name), "{name}");
         }
         // All are asked for by name.

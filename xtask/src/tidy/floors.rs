@@ -251,7 +251,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
     (
         "crates/daemon/src/tenants",
         &[
-            &["awake"],
+            &["awake", "recompress"],
             &["file", "values", "near", "notify", "snapshot"],
             &["config", "inode", "reports", "metrics", "history"],
             &["changes", "content", "keeper", "page"],
@@ -270,7 +270,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
             &["places", "record"],
             &["zram", "file"],
             &["area", "backing", "room", "write_back"],
-            &["swap_type"],
+            &["swap_type", "recompress"],
             &["on", "off", "status", "lease", "tier"],
         ],
     ),

@@ -109,7 +109,7 @@ Examples:
 pub(super) const SWAP_RECOMPRESS: &str = "\
 Examples:
   sudo pagetide swap on --recompress zstd
-  sudo pagetide swap recompress --older-than 1h    from cron, or a timer";
+  sudo pagetide swap recompress --older-than 1h";
 
 pub(super) const SWAP_OFF: &str = "\
 Examples:

@@ -43,6 +43,10 @@ pub(crate) struct Serve {
     /// Write back from this zram [default: the one that `swap on` made]
     #[arg(long, value_name = "DEVICE")]
     pub(crate) write_back_from: Option<PathBuf>,
+    /// Compress once more what has lain for so long in the zram that `swap on --recompress` made
+    #[arg(long, value_name = "TIME")]
+    #[arg(value_parser = millis, allow_negative_numbers = true)]
+    pub(crate) recompress_older_than: Option<Millis>,
     /// Policies decide and explain, and leave every page where it is
     #[arg(long)]
     pub(crate) dry_run: bool,

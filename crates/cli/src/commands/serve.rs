@@ -22,6 +22,7 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
     let times = [
         ("age-every", args.age_every),
         ("write-back-older-than", args.write_back_older_than),
+        ("recompress-older-than", args.recompress_older_than),
     ];
     for (name, time) in times {
         if time.is_some_and(|time| time.0 == 0) {
@@ -44,6 +45,7 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
         write_back_older_than: args.write_back_older_than,
         write_back_max: args.write_back_max,
         write_back_from: args.write_back_from.clone(),
+        recompress_older_than: args.recompress_older_than,
         dry_run: args.dry_run,
         global,
         host: args.host.clone(),

@@ -1,10 +1,11 @@
 //! `pagetide swap`.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use host::swap::{Removed, Swap, SwapError};
 use host::system::Proc;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use super::demo;
@@ -22,7 +23,15 @@ pub(super) fn swap(verb: &SwapVerb) -> Result<u8, Failure> {
         SwapVerb::On(args) => on(args),
         SwapVerb::Recompress { older_than, json } => {
             let age = Duration::from_millis(older_than.0);
-            let done = Swap::system().recompress(age)?;
+            let bar = progress_bar();
+            let mut shown = |done, all| {
+                bar.set_length(all);
+                bar.set_position(done);
+                true
+            };
+            let done = Swap::system().recompress(age, &mut shown);
+            bar.finish_and_clear();
+            let done = done?;
             show(*json, &done, || {
                 view::recompressed(&done, Style::of_stdout())
             })
@@ -57,6 +66,17 @@ fn on(args: &SwapOn) -> Result<u8, Failure> {
     let memory = memory.map_err(SwapError::from)?.total;
     let made = Swap::system().on(&args.request(memory))?;
     show(args.json, &made, || view::made(&made, Style::of_stdout()))
+}
+
+/// On a terminal: a gibibyte takes some seconds.
+fn progress_bar() -> ProgressBar {
+    let place = match io::stderr().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    let style = ProgressStyle::with_template("compressing {wide_bar} {elapsed} (left: {eta})");
+    ProgressBar::with_draw_target(None, place)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 fn show<T: Serialize>(json: bool, value: &T, text: impl FnOnce() -> String) -> Result<u8, Failure> {

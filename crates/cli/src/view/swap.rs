@@ -257,6 +257,7 @@ swap is on: /dev/zram1, 12 GiB, zram by lz4, priority 100
             original_bytes: 64 << 20,
             memory_before_bytes: 30 << 20,
             memory_bytes: 20 << 20,
+            won_bytes: 9 << 20,
         };
         let want = "/dev/zram1: 64 MiB take 20 MiB of memory, 30 MiB before (zstd)\n";
         assert_eq!(recompressed(&done, Style::PLAIN), want);

@@ -58,7 +58,9 @@ pub struct Given {
     pub write_back_max: Option<Bytes>,
     /// The zram from which they go. Default: the one that `swap on` made.
     pub write_back_from: Option<PathBuf>,
-    /// Policies and writing back decide and say why, and move nothing.
+    /// What has lain for so long in the zram of `swap on` is compressed once more. Default: nothing.
+    pub recompress_older_than: Option<Millis>,
+    /// Policies and writing back decide and say why, and move nothing; nothing is compressed once more.
     pub dry_run: bool,
     /// How a reclaim of all tenants goes about. Default: by the memcg LRU.
     pub global: Option<Global>,
@@ -107,6 +109,8 @@ pub(super) struct Fixed {
     interval: Duration,
     global: Global,
     pub(super) listen: Wanted,
+    /// None of a dry run.
+    pub(super) recompress_older_than: Option<Millis>,
 }
 
 impl Given {
@@ -148,6 +152,10 @@ impl Given {
                 interval: Duration::from_millis(age_every.0),
                 global: self.global.or(file.global).unwrap_or_default(),
                 listen,
+                recompress_older_than: self
+                    .recompress_older_than
+                    .or(file.recompress_older_than)
+                    .filter(|_| !self.dry_run),
             },
             memory_max: self.memory_max.or(file.memory_max).map(|max| max.of(total)),
             budget: self

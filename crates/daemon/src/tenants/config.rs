@@ -45,6 +45,9 @@ pub struct Config {
     pub write_back_max: Option<Bytes>,
     /// From this zram.
     pub write_back_from: Option<PathBuf>,
+    /// What has lain in the zram of `swap on` for so long is compressed once more.
+    #[serde(deserialize_with = "time")]
+    pub recompress_older_than: Option<Millis>,
     /// How a reclaim of all tenants goes about.
     pub global: Option<Global>,
     /// The host's own groups, from this one down; `none` for none of them.
@@ -386,6 +389,7 @@ mod tests {
             write_back_older_than,
             write_back_max,
             write_back_from,
+            recompress_older_than,
             global,
             host,
             manage_host,
@@ -400,7 +404,7 @@ mod tests {
         assert!(look_budget.is_some_and(|share| share.hundredths() == 1000));
         assert!(policy.is_some_and(|policy| policy.by.is_some()));
         assert!(write_back_older_than.is_some() && write_back_max.is_some());
-        assert!(write_back_from.is_some());
+        assert!(write_back_from.is_some() && recompress_older_than.is_some());
         assert!(global.is_some() && host.is_some() && manage_host.is_some());
         assert!(!noreuse_paths.is_empty());
         assert!(!listen.is_empty() && token_file.is_some() && history.is_some());

@@ -3,7 +3,7 @@
 //! Invariant: one thread has the tree ([`host::manage::tenants`]); whoever else wants something of it leaves a job at its
 //! desk. Ended in any way, it leaves the tenants, their processes and their limits as they are.
 //!
-//! Floors: `awake`; `file`, `values`, `near`, `notify`, `snapshot`; `config`, `inode`, `reports`, `metrics`, `history`; `content`, `changes`, `keeper`,
+//! Floors: `awake`, `recompress`; `file`, `values`, `near`, `notify`, `snapshot`; `config`, `inode`, `reports`, `metrics`, `history`; `content`, `changes`, `keeper`,
 //! `page`; `desk`, `site`; `listen`; `asked`, `directory`; `opened`; `mount`, `talk`; here the loop.
 
 mod asked;
@@ -24,6 +24,7 @@ mod near;
 mod notify;
 mod opened;
 mod page;
+mod recompress;
 mod reports;
 mod site;
 mod snapshot;
@@ -48,6 +49,7 @@ use inode::Inode;
 use listen::Listening;
 use mount::Mounted;
 use notify::Notify;
+use recompress::Recompressor;
 use reports::Reports;
 
 /// Who hears what is done.
@@ -65,6 +67,7 @@ struct Ears {
     wake: Wake,
     notify: Notify,
     listening: Option<Listening>,
+    recompressor: Option<Recompressor>,
 }
 
 /// Serves until a signal says to end.
@@ -132,6 +135,8 @@ fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error>
         Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
     })?;
     let control = ControlServer::bind(&Tenant::Tree(asked.fixed.root.clone()))?;
+    let age = asked.fixed.recompress_older_than;
+    let recompressor = age.map(Recompressor::begin).transpose()?;
     let listening = listen::start(&asked.fixed.listen)?;
     // What changes the host comes last. (The story: a directory that was not there, and the root kept the limit of a `serve` that had never begun.)
     let changed = asked.apply(&mut tree.lock());
@@ -152,6 +157,7 @@ fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error>
         wake,
         notify: Notify::new(),
         listening,
+        recompressor,
     };
     Ok((mounted, ears))
 }
@@ -207,6 +213,14 @@ fn work(
             ears.notify.ready();
         }
         tell(tree, mounted, ears.listening.as_mut(), log);
+        let again = ears
+            .recompressor
+            .iter()
+            .flat_map(|one| one.notes.try_iter());
+        let again: Vec<String> = again.collect();
+        if !again.is_empty() {
+            log.actions(&again);
+        }
         if mounted.is_some_and(Mounted::has_ended) {
             return Err(Error::failed(
                 "the tenants are not mounted any more: somebody has unmounted them",
@@ -291,6 +305,6 @@ fn reload(asked: Result<Asked, Error>, fixed: &Fixed, tree: &mut Tree) -> String
     }
     match asked.fixed == *fixed {
         true => "the configuration is read once more".to_owned(),
-        false => "the configuration is read once more; some of it takes a restart, as the sample says (`mount`, `root`, `host`, `manage-host`, `global`, `age-every`, `listen`, `token-file`, `history`)".to_owned(),
+        false => "the configuration is read once more; some of it takes a restart, as the sample says (`mount`, `root`, `host`, `manage-host`, `global`, `age-every`, `listen`, `token-file`, `history`, `recompress-older-than`)".to_owned(),
     }
 }

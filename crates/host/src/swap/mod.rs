@@ -6,7 +6,7 @@
 //! and what a killed one left is taken up by the owner's next. No sysctl is changed.
 //!
 //! Floors, from the ground: `error`; `header`, `stat`, `slot` (where a page is), `kernel`; `places`, `record`; `zram`, `file`;
-//! `area` (one that a record names, as it is now), `backing` (the disk behind a zram), `write_back` and `room`; `swap_type`;
+//! `area` (one that a record names, as it is now), `backing` (the disk behind a zram), `write_back` and `room`; `swap_type`,
 //! `recompress`; `on`, `off`, `status`, `lease`, `tier` (a zram with a disk behind it, to write back from).
 
 mod area;

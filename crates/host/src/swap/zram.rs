@@ -15,7 +15,6 @@ use rustix::fs::{Access, access, major, minor};
 
 use super::error::SwapError;
 use super::places::{Places, line, put};
-use super::recompress::cannot_recompress;
 use super::stat::{Algorithms, BdStat, MmStat};
 
 /// udev and its kin open each new disk for a moment.
@@ -111,9 +110,12 @@ impl<'a> Zram<'a> {
         put(&self.attribute("idle"), &text)
     }
 
-    /// Compresses what is marked by the second algorithm.
-    pub(super) fn recompress_idle(&self) -> io::Result<()> {
-        put(&self.attribute("recompress"), "type=idle")
+    /// Compresses what is marked by the second algorithm; no more than so many pages are tried.
+    pub(super) fn recompress_idle(&self, pages: u64) -> io::Result<()> {
+        put(
+            &self.attribute("recompress"),
+            &format!("type=idle max_pages={pages}"),
+        )
     }
 
     pub(super) fn mm_stat(&self) -> Option<MmStat> {
@@ -238,6 +240,15 @@ fn not_offered(asked: &str, offered: &Algorithms) -> SwapError {
     SwapError::bad(
         format!("there is no algorithm `{asked}`"),
         format!("the zram of this kernel has {has}"),
+    )
+}
+
+/// This kernel's zram has nothing like it.
+fn cannot_recompress() -> SwapError {
+    SwapError::missing(
+        "cannot give compressed swap a second algorithm",
+        "the zram of this kernel has one alone (it was built without CONFIG_ZRAM_MULTI_COMP)",
+        "leave --recompress out; --backing has what is out for long go on to a disk",
     )
 }
 

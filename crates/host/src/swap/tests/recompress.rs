@@ -34,10 +34,10 @@ fn what_has_lain_there_for_long_is_compressed_once_more() {
     let compressed = status.areas[1].compressed.as_ref().unwrap();
     assert_eq!(compressed.recompress.as_deref(), Some("zstd"));
 
-    let done = fake.swap().recompress(MINUTES).unwrap();
+    let done = fake.swap().recompress(MINUTES, &mut |_, _| true).unwrap();
     assert_eq!(
         (fake.zram("idle"), fake.zram("recompress")),
-        ("600".to_owned(), "type=idle".to_owned())
+        ("600".to_owned(), "type=idle max_pages=65536".to_owned())
     );
     assert_eq!(
         (
@@ -47,9 +47,10 @@ fn what_has_lain_there_for_long_is_compressed_once_more() {
         ),
         ("zstd", 8192, 4096)
     );
+    assert_eq!(done.won_bytes, 0, "nothing was compressed here");
     // The kernel tells whole seconds apart: what is younger stays.
     for (age, told) in [(Duration::ZERO, "all"), (Duration::from_millis(1500), "2")] {
-        fake.swap().recompress(age).unwrap();
+        fake.swap().recompress(age, &mut |_, _| true).unwrap();
         assert_eq!(fake.zram("idle"), told);
     }
 }
@@ -57,10 +58,16 @@ fn what_has_lain_there_for_long_is_compressed_once_more() {
 #[test]
 fn what_is_missing_for_it_is_said_and_nothing_is_left() {
     let fake = able();
-    let nothing = fake.swap().recompress(MINUTES).unwrap_err();
+    let nothing = fake
+        .swap()
+        .recompress(MINUTES, &mut |_, _| true)
+        .unwrap_err();
     assert!(matches!(nothing, SwapError::NothingOn { .. }), "{nothing}");
     fake.swap().on(&mib(64)).unwrap();
-    let one = fake.swap().recompress(MINUTES).unwrap_err();
+    let one = fake
+        .swap()
+        .recompress(MINUTES, &mut |_, _| true)
+        .unwrap_err();
     assert!(
         one.is_missing() && one.hint().contains("--recompress zstd"),
         "{one}"
