@@ -67,10 +67,11 @@ fn area_lines(area: &Area, sheet: &mut Sheet) {
     };
     sheet.row("compressed", &text);
     if let Some(second) = &compressed.recompress {
-        sheet.row(
-            "once more",
-            &format!("by {second}, when `pagetide swap recompress` asks"),
-        );
+        let when = match area.ours {
+            true => ", when `pagetide swap recompress` asks",
+            false => ", when somebody asks",
+        };
+        sheet.row("once more", &format!("by {second}{when}"));
     }
     if let Some(behind) = &compressed.backing {
         let text = format!(
