@@ -12,7 +12,7 @@ use engine::machine::{Ongoing, ReclaimRequest};
 use engine::{Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
 
-use super::advise::{Advised, advise};
+use super::advise::Advised;
 use super::driver::{Driver, How};
 use super::host_memory::page_ranges;
 use super::minder::{Measured, Minder};
@@ -20,7 +20,7 @@ use super::options::{Ask, Limits, Reclaimed};
 use super::ordered::Ordered;
 use super::tally::Tally;
 use super::waits::Waits;
-use super::{Manager, room};
+use super::{Manager, room, workers};
 use crate::system::cgroup::Version;
 use crate::system::family::Target;
 use crate::system::{Groups, Identity, Kind, own_cpu};
@@ -421,12 +421,19 @@ impl Manager {
             else {
                 continue;
             };
-            let Driver { members, watch, .. } = &mut self.driver;
+            let Driver {
+                members,
+                watch,
+                processors,
+                ..
+            } = &mut self.driver;
             let Some(pidfd) = members.pidfd(owner, watch.proc()) else {
                 continue;
             };
-            let edges = Vec::new;
-            if let Advised::Refused(error) = advise(pidfd, &ranges, Advice::WillNeed, edges) {
+            let pages_known = usize::try_from(known).unwrap_or(usize::MAX);
+            let workers = workers::free(watch.proc(), *processors, pages_known);
+            let work = workers::advise(pidfd, (&ranges, Advice::WillNeed), workers, Vec::new);
+            if let Advised::Refused(error) = work.advised {
                 self.act(format!("the kernel refused to read back: {error}"));
                 continue;
             }

@@ -103,7 +103,7 @@ pub(super) fn until_stopped(
 }
 
 /// The same ranges, none longer than a call may be.
-fn pieces(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+pub(super) fn pieces(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut pieces = Vec::with_capacity(ranges.len());
     for range in ranges {
         let mut start = range.start;

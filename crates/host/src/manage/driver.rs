@@ -55,7 +55,7 @@ pub(super) struct Driver {
     culled: Option<Culled>,
     flags: Flags,
     /// Processors that we may use, as it was at the beginning.
-    processors: usize,
+    pub(super) processors: usize,
     recorder: Option<Recorder>,
     /// Where somebody goes by how old it is: what is out.
     out: Option<Out>,

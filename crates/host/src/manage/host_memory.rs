@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use engine::memcg::MemcgId;
 use engine::{FolioId, Lruvec, Memory, PageOut};
-use pagetables::{Entry, Grain, Kind as EntryKind, Piece};
+use pagetables::{Advice, Entry, Grain, Kind as EntryKind, Piece};
 
 use super::advise::Advised;
 use super::culled::Culled;
@@ -321,7 +321,7 @@ impl HostMemory<'_> {
         let ages = &mut *self.ages;
         let edges = || mapping_starts(ages, pid);
         if let Some(pidfd) = self.members.pidfd(owner, self.proc) {
-            let work = workers::page_out(pidfd, ranges, workers, edges);
+            let work = workers::advise(pidfd, (ranges, Advice::PageOut), workers, edges);
             self.tally.by_others += work.others;
             if let Advised::Refused(error) = work.advised {
                 self.tally.refused.get_or_insert(error.to_string());

@@ -1,5 +1,5 @@
-//! Several of our threads page out at once, each a part of the ranges: most of what paging out takes is the kernel's compressing
-//! of pages, which goes as well on processors that nobody uses.
+//! Several of our threads page out or read back at once, each a part of the ranges: most of what that takes is the kernel's compressing
+//! of pages, or the reverse, which goes as well on processors that nobody uses.
 //!
 //! Invariant: a range is given to one thread, and all threads have ended when the call returns; there are no more of them
 //! than processors without work, and one of them is the caller's.
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pagetables::Advice;
 
-use super::advise::{Advised, advise_rest, until_stopped};
+use super::advise::{Advised, advise_rest, pieces, until_stopped};
 use crate::system::{Proc, thread_cpu};
 
 /// More would wait for the locks of one address space and one swap area.
@@ -28,21 +28,21 @@ pub(super) fn free(proc: &Proc, processors: usize, pages: usize) -> usize {
     proc.idle(processors).min(WORKERS_MAX)
 }
 
-/// What [`page_out`] came to.
+/// What [`advise`] came to.
 pub(super) struct Work {
     pub(super) advised: Advised,
     /// Processor time of the threads that were not the caller's.
     pub(super) others: Duration,
 }
 
-/// Advises `ranges` of a process to leave, by up to `workers` threads. `edges` as in [`super::advise::advise`].
-pub(super) fn page_out(
+/// Gives `advice` for `ranges` of a process, by up to `workers` threads. `edges` as in [`super::advise::advise`].
+pub(super) fn advise(
     pidfd: &OwnedFd,
-    ranges: &[Range<u64>],
+    (ranges, advice): (&[Range<u64>], Advice),
     workers: usize,
     edges: impl FnOnce() -> Vec<u64>,
 ) -> Work {
-    let parts = parts(ranges, workers);
+    let parts = parts(&pieces(ranges), workers);
     let (mine, theirs) = match parts.split_first() {
         Some((mine, theirs)) => (&mine[..], theirs),
         None => (&[][..], &[][..]),
@@ -57,11 +57,12 @@ pub(super) fn page_out(
     };
     std::thread::scope(|scope| {
         let begin = |part| {
-            let name = std::thread::Builder::new().name("page-out".to_owned());
-            name.spawn_scoped(scope, move || timed(pidfd, part)).ok()
+            let name = std::thread::Builder::new().name("advise".to_owned());
+            let work = move || timed(pidfd, part, advice);
+            name.spawn_scoped(scope, work).ok()
         };
         let threads: Vec<_> = theirs.iter().map(|part| (part, begin(part))).collect();
-        note(mine, until_stopped(pidfd, mine, Advice::PageOut));
+        note(mine, until_stopped(pidfd, mine, advice));
         for (part, thread) in threads {
             // One that could not begin, or did not end well, has done nothing that is known: its part is done below.
             match thread.and_then(|thread| thread.join().ok()) {
@@ -75,14 +76,18 @@ pub(super) fn page_out(
     });
     let advised = match refused {
         Some(what) => what,
-        None => advise_rest(pidfd, &left, Advice::PageOut, edges),
+        None => advise_rest(pidfd, &left, advice, edges),
     };
     Work { advised, others }
 }
 
 /// A part, and the processor time that its thread took.
-fn timed(pidfd: &OwnedFd, part: &[Range<u64>]) -> (Result<usize, Advised>, Duration) {
-    let done = until_stopped(pidfd, part, Advice::PageOut);
+fn timed(
+    pidfd: &OwnedFd,
+    part: &[Range<u64>],
+    advice: Advice,
+) -> (Result<usize, Advised>, Duration) {
+    let done = until_stopped(pidfd, part, advice);
     (done, thread_cpu())
 }
 
@@ -150,7 +155,7 @@ mod tests {
         // Nothing is mapped there, or nothing that takes the advice.
         let ranges = [pages(1 << 28, (1 << 28) + 1024)];
         for workers in [1, 2, 4] {
-            let work = page_out(&pidfd, &ranges, workers, Vec::new);
+            let work = advise(&pidfd, (&ranges, Advice::PageOut), workers, Vec::new);
             assert!(matches!(work.advised, Advised::Done), "{:?}", work.advised);
         }
     }
