@@ -365,6 +365,6 @@ mod tests {
             names.len()
         );
         assert_eq!(lanes[0][0].name, ALONE[0]);
-        assert_eq!(lanes[4].len(), THIRD.len());
+        assert_eq!(lanes[3].len(), THIRD.len());
     }
 }

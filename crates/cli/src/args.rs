@@ -306,7 +306,10 @@ fn complaint(error: &clap::Error) -> Failure {
                 .and_then(|usage| usage.strip_prefix("usage: "));
             let words = words.and_then(|usage| usage.split(['<', '[']).next());
             let words = words.unwrap_or("pagetide").trim();
-            part("tip:").or(Some(format!("`{words} --help` lists them")))
+            let list = format!("`{words} --help` lists all");
+            // What looks alike may be something else. (The story: who wrote `swap remove` was told of `swap recompress`.)
+            let tip = part("tip:").map(|tip| format!("{tip}; {list}"));
+            tip.or(Some(list))
         }
         _ => None,
     };

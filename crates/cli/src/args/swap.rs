@@ -25,6 +25,15 @@ pub(crate) enum Swap {
     /// No sysctl is changed.
     #[command(after_help = examples::SWAP_ON)]
     On(On),
+    /// Bring back what is out in the swap that `swap on` made, and remove it
+    ///
+    /// Needs root. Other swap is never touched. If what is out does not fit in memory, nothing is done.
+    #[command(after_help = examples::SWAP_OFF)]
+    Off {
+        /// As a JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Compress once more what has been out for long, by the algorithm of `swap on --recompress`
     ///
     /// Needs root. Of the swap that `swap on` made; what the kernel tells is how long a page has lain in it. Takes as long as compressing it takes.
@@ -34,15 +43,6 @@ pub(crate) enum Swap {
         #[arg(long, value_name = "TIME", default_value = "10m", value_parser = millis)]
         #[arg(allow_negative_numbers = true)]
         older_than: Millis,
-        /// As a JSON object
-        #[arg(long)]
-        json: bool,
-    },
-    /// Bring back what is out in the swap that `swap on` made, and remove it
-    ///
-    /// Needs root. Other swap is never touched. If what is out does not fit in memory, nothing is done.
-    #[command(after_help = examples::SWAP_OFF)]
-    Off {
         /// As a JSON object
         #[arg(long)]
         json: bool,

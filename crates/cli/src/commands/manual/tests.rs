@@ -79,7 +79,7 @@ fn a_command_that_is_not_there_is_bad_usage_and_the_others_are_named() {
     let all = whole();
     for (line, hint) in [
         ("swop", "swap"),
-        ("swap of", "status, on, off"),
+        ("swap of", "status, on, off, recompress"),
         ("doctor now", "no commands of its own"),
     ] {
         let told = format!("{:?}", find(&all, &words(line)).err());
