@@ -75,6 +75,9 @@ write-back-older-than = "8s"
 EOF
 test_that it_serves serve --config tiers.toml
 grep -q serving serve.out || exit 0
+# Calls by which serve has written anything, by the kernel: a few at each look, and those that ask for pages.
+calls() { awk '$1 == "syscw:" { print $2 }' /proc/$(cat serve.pid)/io; }
+first_call=$(calls)
 out() { at_least VmSwap "$(status $1 VmSwap)" $2; }
 test_that the_old_one_is_inside inside a mem kept 8
 old=$(cat a.pid); mv a.out old.out; : >a.out
@@ -88,9 +91,6 @@ test_that its_neighbour_is_inside inside b mem kept 8
 b=$(cat b.pid)
 test_that the_new_one_is_out wait_for 60 out $new 8000
 test_that its_neighbour_is_out wait_for 60 out $b 8000
-# Calls by which serve has written anything, by the kernel.
-calls() { awk '$1 == "syscw:" { print $2 }' /proc/$(cat serve.pid)/io; }
-first_call=$(calls)
 full() { is "$(written)" 1536; }
 test_that as_much_is_written_as_may_be wait_for 60 full
 sleep 5
@@ -111,7 +111,8 @@ test_that each_write_has_its_reason reasons
 status_tells() { pagetide swap status | grep -q "behind it  6 MiB on /dev/zram$disk (6 MiB written, 0 B read back)" || { pagetide swap status; return 1; }; }
 test_that status_shows_both_tiers status_tells
 
-## Whose they were: what comes back of the others comes from memory, what comes back of the old one from the disk.
+## Whose they were, page by page: what lies beside it is not read along. What comes back of the others comes from memory, what comes back of the old one from the disk.
+echo 0 >/proc/sys/vm/page-cluster
 checked() { kill -USR1 $1 && wait_for 60 grep -q right $2; }
 test_that the_neighbours_bytes_are_right checked $b b.out
 none_read() { is "$(read_back)" 0; }

@@ -18,7 +18,10 @@ pub(super) struct Module {
 /// the order in which they can be loaded.
 pub(super) fn load(package: &Path, names: &[&str]) -> Result<Vec<Module>, String> {
     let mut files = BTreeMap::new();
-    let folder = package.join("lib/modules");
+    // Debian 13 has them below /usr.
+    let folders = ["lib/modules", "usr/lib/modules"].map(|folder| package.join(folder));
+    let [first, second] = folders;
+    let folder = if second.is_dir() { second } else { first };
     find(&folder, &mut files)?;
     let mut builtin = String::new();
     for version in std::fs::read_dir(&folder).into_iter().flatten().flatten() {

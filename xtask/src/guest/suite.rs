@@ -33,10 +33,11 @@ pub(super) fn run(options: &Options) -> Result<Counts, String> {
     let files = files(&names, options)?;
     let boots = boots(&names, &files, options.nodes);
     let mut counts = Counts::default();
-    for kernel in Kernel::ALL {
-        if options.kernel.is_some_and(|only| only != kernel) {
-            continue;
-        }
+    let kernels = match options.kernel {
+        Some(only) => vec![only],
+        None => Kernel::ALL.to_vec(),
+    };
+    for kernel in kernels {
         for (nodes, names) in &boots {
             let scripts = u32::try_from(names.len()).unwrap_or(u32::MAX);
             let limit = BOOT_LIMIT.saturating_add(EACH_LIMIT.saturating_mul(scripts));

@@ -18,9 +18,10 @@ use super::slot::{Slot, slots};
 const PAGE: usize = 4096;
 /// A page that was just written may be on no list yet.
 const TRIES: usize = 5;
-/// Until Linux 6.15 a processor keeps up to 64 places of the area that it took some from last, and gives those first, whatever others'
-/// priority is. So many pages go there from one that we run on, and from one that we are moved to.
-const PAGES: usize = 2 * 64 + 1;
+/// A processor gives places of the area that it took some from last first, whatever others' priority is: until Linux 6.15 up to 64 that it
+/// keeps, since then what is free of a cluster of 512. So many pages go there from one that we run on, and from one that we are
+/// moved to. (The story: on 6.17 nothing could be written back where a processor had a cluster of another area.)
+const PAGES: usize = 2 * 512 + 1;
 
 /// The number of the area that is `device`; none if our pages went elsewhere.
 pub(super) fn number_of(places: &Places, device: &Path) -> io::Result<Option<u8>> {
