@@ -182,11 +182,14 @@ impl Place {
         let (report, stat) = (report?, stat?);
         let said = report["swapped_bytes"].as_u64()?;
         let number = |name: &str| stat[name].as_u64().unwrap_or(0);
-        let booked = number("pswpout").saturating_sub(number("pswpin")) * 4096;
+        // What was given up while it was out is in the difference of the counters, as it is in the kernel's.
+        let (out, back) = (number("pswpout"), number("pswpin"));
+        let booked = number("swapped_known");
         eprintln!(
-            "  ledger: swapped_bytes {} MiB, pswpout - pswpin {} MiB, by the kernel {} MiB",
+            "  ledger: swapped_bytes {} MiB, known {} MiB, pswpout - pswpin {} MiB, by the kernel {} MiB",
             said >> 20,
             booked >> 20,
+            out.saturating_sub(back) >> 8,
             swapped >> 20
         );
         #[expect(clippy::cast_precision_loss, reason = "a share")]

@@ -195,6 +195,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
                 "second_chance",
                 "tally",
                 "thrash",
+                "unseen",
                 "waits",
                 "why",
                 "workers",

@@ -6,7 +6,7 @@
 //! whatever becomes of this manager, they run on.
 //!
 //! Floors: `actions`, `options`, `ids`, `members`, `advise`, `flags`, `near`, `noreuse`, `pause`, `spent`, `stall`; `culled`, `homes`,
-//! `out`, `outrun`, `outside`, `said`, `second_chance`, `tally`, `thrash`, `waits`, `why`, `workers`, `written`; `feed` (a look
+//! `out`, `outrun`, `outside`, `said`, `second_chance`, `tally`, `thrash`, `unseen`, `waits`, `why`, `workers`, `written`; `feed` (a look
 //! tells the engine), `host_memory` (the engine's pages leave), `room` (limits as measured); `record` (looks into a
 //! file); `driver` (all of one engine); `minder` (a policy at work), `demote` (what is out goes on to a disk);
 //! `ordered` (what a policy wants, in slices); `act`, `report`; here the clock.
@@ -42,6 +42,7 @@ mod stall;
 mod tally;
 pub mod tenants;
 mod thrash;
+mod unseen;
 mod waits;
 mod why;
 mod workers;
@@ -68,6 +69,7 @@ use room::Room;
 use said::SaidLines;
 use tally::Tally;
 use thrash::Thrash;
+use unseen::Unseen;
 use waits::Waits;
 use written::Written;
 
@@ -142,8 +144,8 @@ pub struct Manager {
     actions: Vec<String>,
     /// The same, for reports.
     said: SaidLines,
-    /// Pages that went out by the kernel's hand at the wall: before the engine knew of them, and all.
-    by_kernel: [u64; 2],
+    /// What went out and came back at the wall by the kernel's hand.
+    unseen: Unseen,
 }
 
 /// The engine, which knows one tenant.
@@ -226,7 +228,7 @@ impl Manager {
             has_opened: false,
             actions: Vec::new(),
             said: SaidLines::default(),
-            by_kernel: [0; 2],
+            unseen: Unseen::default(),
         };
         manager.begin_waits();
         if manager.wall.is_some() {

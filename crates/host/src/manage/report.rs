@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::memory_stat::LruSize;
-use engine::{Limit, Millis};
+use engine::{FolioType, Limit, Millis};
 
 use super::Manager;
 use super::minder::Minder;
@@ -162,6 +162,8 @@ impl Manager {
         let file = engine::Pages(counted.size(LruSize::File));
         stat.push(("file_mapped", file.bytes().0));
         stat.push(("swapped", self.driver.watch.swapped_pages().bytes().0));
+        let known = self.driver.machine.lruvec(self.memcg).out(FolioType::Anon);
+        stat.push(("swapped_known", known.bytes().0));
         Ok(stat)
     }
 
@@ -173,18 +175,17 @@ impl Manager {
             let line = stat.iter().find(|(found, _)| *found == name);
             line.map_or(0, |(_, count)| *count)
         };
-        let (out, back) = (of("pswpout"), of("pswpin"));
-        let now = self.driver.watch.swapped_pages().0;
+        let known = self.driver.machine.lruvec(self.memcg).out(FolioType::Anon);
+        let unseen = &mut self.unseen;
+        unseen.note(self.driver.watch.swapped_pages().0, known.0);
+        let all = of("pswpout") + unseen.left;
         // Counters never fall: what has come back since has left all the same.
-        let [unseen, taken] = &mut self.by_kernel;
-        *unseen = now.saturating_sub(out.saturating_sub(back)).max(*unseen);
-        *taken = (out + *unseen)
-            .saturating_sub(of("pgsteal_anon"))
-            .max(*taken);
+        unseen.taken = all.saturating_sub(of("pgsteal_anon")).max(unseen.taken);
         for (name, count) in stat {
             *count += match *name {
-                "pswpout" => *unseen,
-                "pgsteal" | "pgsteal_anon" | "pgsteal_direct" => *taken,
+                "pswpout" => unseen.left,
+                "pswpin" => unseen.came_back,
+                "pgsteal" | "pgsteal_anon" | "pgsteal_direct" => unseen.taken,
                 _ => 0,
             };
         }
