@@ -64,9 +64,16 @@ impl Sleeper {
         let lines = || self.0.stdout().lines().count();
         let before = lines();
         self.0.signal(Signal::USR1);
-        wait::until("it has touched its memory", LIMIT, || {
-            lines() > before && self.0.stdout().ends_with('\n')
+        let done = wait::poll(LIMIT, || {
+            let is_told = lines() > before && self.0.stdout().ends_with('\n');
+            // One that was killed is told as such, and not waited for.
+            (is_told || !proc::is_alive(self.pid())).then_some(is_told)
         });
+        let (all, errors) = (self.0.stdout(), self.0.stderr());
+        assert!(
+            done == Some(true),
+            "it did not touch its memory, or has ended (dmesg tells a kill): {all}{errors}"
+        );
         let text = self.0.stdout();
         let last = text.lines().last().unwrap_or_default();
         last.parse().expect("it says how long it took")

@@ -44,10 +44,14 @@ fn cold_page_cache_leaves_where_a_policy_asks_for_it() {
         tree.said()
             .contains("pages of files that nobody maps, of /drops: there for 2s")
     });
-    wait::until(
-        "the other has its cache",
-        Duration::from_secs(3),
-        has_its_cache,
+    let has = wait::poll(Duration::from_secs(3), || has_its_cache().then_some(()));
+    let at = tree.group("keeps").join("memory.stat");
+    let told = || std::fs::read_to_string(&at).unwrap_or_default();
+    assert!(
+        has.is_some(),
+        "the other's cache: {}{}",
+        told(),
+        tree.said()
     );
     assert!(!tree.said().contains("nobody maps, of /keeps"));
     for sleeper in &sleepers {

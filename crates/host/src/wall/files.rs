@@ -11,6 +11,10 @@ use rustix::io::Errno;
 
 use crate::system::proc::read_all;
 
+/// Others may go through the directory of a group of ours and read its files by name, and not open it: whoever can, can lock it, and who holds
+/// the lock is its manager.
+pub(super) const PASSED_THROUGH: u32 = 0o711;
+
 /// Opened by itself, so that a lock on it is nobody else's.
 pub(super) fn open_dir(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::io::{Errno, pread, read};
+use rustix::io::{Errno, pread, read, write};
 
 use super::files;
 use crate::system::cgroup::Version;
@@ -77,6 +78,8 @@ struct Watched {
     signal: OwnedFd,
     version: Version,
     stat: OwnedFd,
+    /// How often they were summed.
+    summed: AtomicU64,
 }
 
 impl Fresh {
@@ -84,17 +87,21 @@ impl Fresh {
     pub(super) fn watch(dir: &OwnedFd, version: Version, max: Option<u64>) -> Option<Fresh> {
         let all = Watch::get()?;
         let watched = Arc::new(Watched::open(dir, version).ok()?);
-        match max.filter(|_| version == Version::V1) {
-            Some(max) if max > AT_ONCE => {
-                let dir = dir.try_clone().ok()?;
-                // Without that thread it is as it was before there were such places.
-                let _ = all.later.send((Arc::clone(&watched), dir, max));
+        let key = all.insert(Arc::clone(&watched))?;
+        let fresh = Fresh { all, key };
+        if version == Version::V1 {
+            watched.tell_of_pressure(dir).ok()?;
+            match max {
+                Some(max) if max > AT_ONCE => {
+                    let dir = dir.try_clone().ok()?;
+                    // Without that thread it is as it was before there were such places.
+                    let _ = all.later.send((watched, dir, max));
+                }
+                Some(max) => watched.tell_of_usage(dir, max).ok()?,
+                None => {}
             }
-            Some(max) => watched.tell_of_usage(dir, max).ok()?,
-            None => {}
         }
-        let key = all.insert(watched)?;
-        Some(Fresh { all, key })
+        Some(fresh)
     }
 }
 
@@ -106,34 +113,41 @@ impl Drop for Fresh {
 
 impl Watched {
     fn open(dir: &OwnedFd, version: Version) -> Result<Watched, Errno> {
-        let open = |name: &str| open_in(dir, name);
         let signal = match version {
-            Version::V1 => {
-                let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-                let level = open("memory.pressure_level")?;
-                // Ours beside those of groups below it: without "hierarchy" theirs would hide ours.
-                let line = format!("{} {} low,hierarchy", raw(&signal), raw(&level));
-                files::write(dir, "cgroup.event_control", &line)?;
-                signal
-            }
-            Version::V2 => open("memory.events")?,
+            Version::V1 => eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            Version::V2 => open_in(dir, "memory.events")?,
         };
-        let stat = open("memory.stat")?;
+        let stat = open_in(dir, "memory.stat")?;
         Ok(Watched {
             signal,
             version,
             stat,
+            summed: AtomicU64::new(0),
         })
+    }
+
+    /// Has version 1 signal what it reclaims.
+    fn tell_of_pressure(&self, dir: &OwnedFd) -> Result<(), Errno> {
+        let level = open_in(dir, "memory.pressure_level")?;
+        // Ours beside those of groups below it: without "hierarchy" theirs would hide ours.
+        self.ask_for(dir, &format!("{} low,hierarchy", raw(&level)))
     }
 
     /// Has version 1 signal where usage passes [`BELOW`] the limit.
     fn tell_of_usage(&self, dir: &OwnedFd, max: u64) -> Result<(), Errno> {
         let usage = open_in(dir, "memory.usage_in_bytes")?;
-        for place in BELOW.iter().filter_map(|below| max.checked_sub(*below)) {
-            let line = format!("{} {} {place}", raw(&self.signal), raw(&usage));
-            files::write(dir, "cgroup.event_control", &line)?;
-        }
-        Ok(())
+        let mut places = BELOW.iter().filter_map(|below| max.checked_sub(*below));
+        places.try_for_each(|place| self.ask_for(dir, &format!("{} {place}", raw(&usage))))
+    }
+
+    /// One of version 1's signals. Until the kernel gives it we give it ourselves, for the limit stands already. (The story: a program that used all
+    /// of its memory right after its tenant's limit had come to stand below it was killed with its swap free, within these milliseconds.)
+    fn ask_for(&self, dir: &OwnedFd, what: &str) -> Result<(), Errno> {
+        let wake = 1_u64.to_ne_bytes();
+        write(&self.signal, &wake)?;
+        let line = format!("{} {what}", raw(&self.signal));
+        files::write(dir, "cgroup.event_control", &line)?;
+        write(&self.signal, &wake).map(drop)
     }
 
     /// Takes the signal and has the counters summed; whether the group is still there.
@@ -144,6 +158,7 @@ impl Watched {
             Version::V2 => pread(&self.signal, &mut [0; 512], 0),
         };
         let summed = pread(&self.stat, &mut [0; 64], 0);
+        self.summed.fetch_add(1, Relaxed);
         ![taken, summed].contains(&Err(Errno::NODEV))
     }
 }
@@ -264,4 +279,32 @@ fn has_multi_gen_lru() -> bool {
     let enabled = read_path(Path::new("/sys/kernel/mm/lru_gen/enabled"));
     let enabled = enabled.ok().flatten().unwrap_or_default();
     !matches!(enabled.trim_ascii(), b"" | b"0x0000" | b"0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::testing::Directory;
+
+    /// The kernel's signals take it some 30 ms to make, and the limit stands already: here nobody ever gives one.
+    #[test]
+    fn counters_are_summed_while_the_kernel_is_asked_for_signals() {
+        let dir = Directory::new("fresh");
+        for name in ["pressure_level", "usage_in_bytes", "stat"] {
+            std::fs::write(dir.0.join(format!("memory.{name}")), "").expect("a file");
+        }
+        std::fs::write(dir.0.join("cgroup.event_control"), "").expect("a file");
+        let open = OwnedFd::from(std::fs::File::open(&dir.0).expect("a directory"));
+        let Some(fresh) = Fresh::watch(&open, Version::V1, Some(32 << 20)) else {
+            assert!(has_multi_gen_lru(), "it is watched");
+            return;
+        };
+        let watched = fresh.all.groups().by_key.get(&fresh.key).cloned();
+        let watched = watched.expect("it is there");
+        let end = Instant::now() + Duration::from_secs(20);
+        while watched.summed.load(Relaxed) == 0 {
+            assert!(Instant::now() < end, "nobody summed them");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }

@@ -118,7 +118,7 @@ impl Wall {
     ) -> Result<Wall, WallError> {
         let path = place.parent.join(name);
         let failed = |errno| WallError::making(&path, errno);
-        rustix::fs::mkdir(&path, 0o755.into()).map_err(failed)?;
+        rustix::fs::mkdir(&path, files::PASSED_THROUGH.into()).map_err(failed)?;
         let mark = Mark {
             manager,
             ceiling: place.ceiling,

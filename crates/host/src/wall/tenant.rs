@@ -27,9 +27,6 @@ const REPORTS: &str = "reports";
 const REPORTS_OF_OTHERS: &str = "reports.others";
 /// What the kernel keeps of a group: never reclaimed, and last of all.
 const PROTECTION: [&str; 2] = ["memory.min", "memory.low"];
-/// Others may go through a tenant's directory and read its files by name, and not open it: whoever can, can lock it, and who holds
-/// the lock is its manager.
-const PASSED_THROUGH: u32 = 0o711;
 
 /// Whether what stands on a group was written by us: its attributes are writable to whoever may write the directory, and the
 /// service manager gives users' slices to them, with limits that stay root's.
@@ -59,7 +56,7 @@ impl Wall {
         manager: Identity,
         take_up: bool,
     ) -> Result<Wall, Errno> {
-        let made = match rustix::fs::mkdir(path, PASSED_THROUGH.into()) {
+        let made = match rustix::fs::mkdir(path, files::PASSED_THROUGH.into()) {
             Ok(()) => true,
             Err(Errno::EXIST) if take_up => false,
             Err(errno) => return Err(errno),
@@ -185,7 +182,7 @@ impl Wall {
             return Err(Errno::EXIST);
         }
         // One that was made by an earlier version, too.
-        let _ = rustix::fs::fchmod(&dir, PASSED_THROUGH.into());
+        let _ = rustix::fs::fchmod(&dir, files::PASSED_THROUGH.into());
         flock(&dir, FlockOperation::NonBlockingLockExclusive).map_err(|_| Errno::EXIST)?;
         let mark = Mark {
             manager,
