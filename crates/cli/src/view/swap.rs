@@ -122,6 +122,9 @@ pub(crate) fn recompressed(done: &Recompressed, style: Style) -> String {
     let [original, before, now] = sizes.map(Bytes);
     let text = format!("{path}: {original} take {now} of memory, {before} before ({by})");
     sheet.hanging("", &text);
+    if let Some(why) = &done.stopped {
+        sheet.hanging("", &format!("it ended before all was tried: {why}"));
+    }
     sheet.finish()
 }
 
@@ -252,16 +255,19 @@ swap is on: /dev/zram1, 12 GiB, zram by lz4, priority 100
         (one.page_cluster, one.recompress) = (Some(3), Some("zstd".to_owned()));
         assert!(made(&one, Style::PLAIN).contains(PAGE_CLUSTER));
         assert!(made(&one, Style::PLAIN).contains("by lz4 and once more by zstd, priority"));
-        let done = Recompressed {
+        let mut done = Recompressed {
             path: PathBuf::from("/dev/zram1"),
             algorithm: "zstd".to_owned(),
             original_bytes: 64 << 20,
             memory_before_bytes: 30 << 20,
             memory_bytes: 20 << 20,
             won_bytes: 9 << 20,
+            stopped: None,
         };
         let want = "/dev/zram1: 64 MiB take 20 MiB of memory, 30 MiB before (zstd)\n";
         assert_eq!(recompressed(&done, Style::PLAIN), want);
+        done.stopped = Some("why".to_owned());
+        assert!(recompressed(&done, Style::PLAIN).ends_with("all was tried: why\n"));
         let mut gone = Removed {
             path: PathBuf::from("/swap"),
             kind: SwapKind::File,

@@ -286,7 +286,12 @@ fn history_of(root: &Path) -> PathBuf {
     let parts: Vec<_> = root
         .iter()
         .filter(|part| *part != "/")
-        .map(|part| part.to_string_lossy())
+        // What joins them stands in none of them: `a/b` is not `a-b`.
+        .map(|part| {
+            part.to_string_lossy()
+                .replace('%', "%25")
+                .replace('-', "%2d")
+        })
         .collect();
     match parts.join("-").as_str() {
         "pagetide" => HISTORY.into(),

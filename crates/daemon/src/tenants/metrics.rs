@@ -1,6 +1,6 @@
 //! `/metrics`: figures of a snapshot as Prometheus reads them (text format 0.0.4).
 //!
-//! Invariant: names, labels and units are those of docs/interfaces.md; a series stands there once, whatever tenants are called;
+//! Invariant: names, labels and units are those of docs/usage.md, "Metrics and dashboard"; a series stands there once, whatever tenants are called;
 //! bytes of unknown age are in no bucket of ages.
 
 use std::fmt::Write;

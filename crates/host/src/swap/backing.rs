@@ -18,6 +18,18 @@ const MARK: &[u8] = b"pagetide backing 1\n";
 /// Where file systems, partitions, RAID and LVM have what they are known by.
 const LOOKED_AT: u64 = 1 << 20;
 const PAGE: u64 = 4096;
+/// What leaves the first page alone has these, in bytes from the beginning: RAID (md, version 1.2), bcache, btrfs.
+const MARKS_BEHIND: &[(u64, &[u8])] = &[
+    (4096, &[0xfc, 0x4e, 0x2b, 0xa9]),
+    (
+        4120,
+        &[
+            0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca, 0x82, 0x65, 0xf5, 0x7f, 0x48, 0xba,
+            0x6d, 0x81,
+        ],
+    ),
+    (65_600, b"_BHRfS_M"),
+];
 
 /// Puts `device` behind a zram that has no size yet.
 pub(super) fn put_behind(zram: &Zram<'_>, device: &Path) -> Result<(), SwapError> {
@@ -84,17 +96,32 @@ fn mark(device: &Path) -> io::Result<()> {
             "there is something on it that is not pagetide's",
         );
     }
-    let mut page = vec![0; 4096];
-    page[..MARK.len()].copy_from_slice(MARK);
-    file.write_all_at(&page, 0)?;
+    file.write_all_at(&first_page(), 0)?;
     file.sync_all()
 }
 
-/// Whether what is there is our mark, or nothing where anything would be.
+/// Our mark, and nothing behind it.
+fn first_page() -> Vec<u8> {
+    let mut page = vec![0; 4096];
+    page[..MARK.len()].copy_from_slice(MARK);
+    page
+}
+
+/// Whether what is there is our mark, or nothing where anything would be. (The story, of a reading: a RAID, which has its own mark behind the first page and
+/// leaves that as it is, would have been written over on a partition that had been behind a zram once.)
 fn is_free(file: &File, size: u64) -> io::Result<bool> {
-    let mut first = vec![0; MARK.len()];
+    let mut first = first_page();
     file.read_exact_at(&mut first, 0)?;
-    if first == MARK {
+    if first == first_page() {
+        for (at, mark) in MARKS_BEHIND {
+            let mut found = vec![0; mark.len()];
+            if at + mark.len() as u64 <= size {
+                file.read_exact_at(&mut found, *at)?;
+            }
+            if found == *mark {
+                return Ok(false);
+            }
+        }
         return Ok(true);
     }
     let looked_at = LOOKED_AT.min(size);
@@ -134,6 +161,13 @@ mod tests {
         file.write_all_at(MARK, 0).expect("room");
         file.write_all_at(&[7; 4096], 8192).expect("room");
         assert!(is_free(&file, size).expect("it"));
+        for (at, mark) in MARKS_BEHIND {
+            file.write_all_at(mark, *at).expect("room");
+            assert!(!is_free(&file, size).expect("it"), "{at}");
+            file.write_all_at(&vec![0; mark.len()], *at).expect("room");
+        }
+        file.write_all_at(b"x", 100).expect("room");
+        assert!(!is_free(&file, size).expect("it"), "behind our mark");
     }
 
     #[test]

@@ -5,9 +5,6 @@
 
 use std::fs::File;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
-
 use super::Swap;
 use super::error::SwapError;
 
@@ -23,14 +20,9 @@ impl Swap {
     pub fn lease(&self) -> Result<Lease, SwapError> {
         let owner = self.owner;
         self.may("cannot use swap of our own")?;
-        let path = self.places.run.join(format!("{owner}.lease"));
-        let refused = |error| SwapError::io(format!("cannot write {}", path.display()), &error);
-        std::fs::create_dir_all(&self.places.run).map_err(refused)?;
-        let file = File::create(&path).map_err(refused)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Lease(file)),
-            Err(Errno::WOULDBLOCK) => Err(SwapError::InUse { owner }),
-            Err(errno) => Err(refused(errno.into())),
+        match self.lock(&format!("{owner}.lease"))? {
+            Some(file) => Ok(Lease(file)),
+            None => Err(SwapError::InUse { owner }),
         }
     }
 }

@@ -32,8 +32,10 @@ mod tier;
 mod write_back;
 mod zram;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -56,6 +58,9 @@ const ZRAM_PRIORITY: u16 = 100;
 /// Ahead of them as well, and behind anybody's zram: areas of one priority are filled in turn, and a disk
 /// would then be waited for.
 const FILE_PRIORITY: u16 = 10;
+/// Whoever else switches swap is waited for so long: a recompression lets go after each call, which takes about a second.
+const PATIENCE: Duration = Duration::from_secs(5);
+const OURS_ALONE: u32 = 0o600;
 /// The owner whose area `pagetide swap` switches.
 const USER: &str = "swap";
 
@@ -125,16 +130,34 @@ impl Swap {
         std::fs::remove_file(&path).map_err(refused)
     }
 
-    /// Sees that we may switch at all, before anything is made, and that nobody else is at it.
+    /// Sees that we may switch at all, before anything is made, and that nobody else is at it: what takes others a moment is waited for.
     fn begin(&self, what: &str) -> Result<Turn, SwapError> {
         self.may(what)?;
-        let path = self.places.run.join("swap.lock");
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.lock("swap.lock")? {
+                Some(file) => return Ok(Turn(file)),
+                None if Instant::now() >= end => return Err(SwapError::Running),
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    /// A file that is locked by us for as long as it is open; none while somebody else has it. Nobody else may open it, for flock(2) asks for no
+    /// right to write. (The story, of a reading: any user could lock it, and root could switch no swap any more.)
+    fn lock(&self, name: &str) -> Result<Option<File>, SwapError> {
+        let path = self.places.run.join(name);
         let refused = |error| SwapError::io(format!("cannot write {}", path.display()), &error);
         std::fs::create_dir_all(&self.places.run).map_err(refused)?;
-        let file = File::create(&path).map_err(refused)?;
+        let mut open = OpenOptions::new();
+        open.write(true).create(true).mode(OURS_ALONE);
+        let file = open.open(&path).map_err(refused)?;
+        // One that an earlier version has left.
+        let ours = Permissions::from_mode(OURS_ALONE);
+        file.set_permissions(ours).map_err(refused)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Turn(file)),
-            Err(Errno::WOULDBLOCK) => Err(SwapError::Running),
+            Ok(()) => Ok(Some(file)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
             Err(errno) => Err(refused(errno.into())),
         }
     }

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -49,6 +49,14 @@ pub(super) fn ask(attribute: &Path, manner: &mut Manner, indexes: &[u64], end: I
             {
                 *manner = Manner::Single;
             }
+            // The kernel compresses once more meanwhile (Linux 6.13 to 6.18): it is only a moment. (The story, of a reading: it was taken
+            // for a budget that is used up, and nothing was written for a minute.)
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => {
+                if Instant::now() >= end {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
             Err(error) => {
                 asked.refused = Some(error);
                 break;
@@ -81,8 +89,6 @@ fn text_of(indexes: &[u64]) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;

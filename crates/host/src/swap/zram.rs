@@ -118,6 +118,14 @@ impl<'a> Zram<'a> {
         )
     }
 
+    /// How often it was read and written since it was made.
+    pub(super) fn accesses(&self) -> Option<u64> {
+        let text = std::fs::read_to_string(self.attribute("stat")).ok()?;
+        let mut figures = text.split_ascii_whitespace().map(str::parse::<u64>);
+        let (reads, writes) = (figures.next()?.ok()?, figures.nth(3)?.ok()?);
+        reads.checked_add(writes)
+    }
+
     pub(super) fn mm_stat(&self) -> Option<MmStat> {
         MmStat::parse(&std::fs::read(self.attribute("mm_stat")).ok()?)
     }
@@ -155,9 +163,10 @@ impl<'a> Zram<'a> {
         size: u64,
     ) -> Result<Option<String>, SwapError> {
         let offered = self.algorithms();
-        for name in asked.iter().chain(&second) {
-            if !offered.has(name) {
-                return Err(not_offered(name, &offered));
+        let named = [("--compress", asked), ("--recompress", second)];
+        for (option, name) in named {
+            if let Some(name) = name.filter(|name| !offered.has(name)) {
+                return Err(not_offered((option, name), &offered));
             }
         }
         let algorithm = asked.or(offered.best()).map(str::to_owned);
@@ -228,13 +237,16 @@ impl<'a> Zram<'a> {
     }
 }
 
-fn not_offered(asked: &str, offered: &Algorithms) -> SwapError {
+fn not_offered((option, asked): (&str, &str), offered: &Algorithms) -> SwapError {
     let has = offered.offered.join(", ");
     if KNOWN.contains(&asked) {
         return SwapError::missing(
             format!("cannot compress with {asked}"),
             format!("the zram of this kernel has {has}"),
-            "leave --compress out to get the best of these",
+            match option {
+                "--compress" => "leave --compress out to get the best of these",
+                _ => "leave --recompress out, or name one of these",
+            },
         );
     }
     SwapError::bad(

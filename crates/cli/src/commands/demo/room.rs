@@ -67,10 +67,12 @@ impl Room {
     }
 
     fn take_away(&mut self) -> Result<(), Failure> {
-        match self.made.take() {
-            None => Ok(()),
-            Some(_lease) => Ok(Swap::of(OWNER).off().map(drop)?),
+        if self.made.is_some() {
+            // If it fails it is still there, and is tried once more in `Drop`.
+            Swap::of(OWNER).off()?;
+            self.made = None;
         }
+        Ok(())
     }
 }
 

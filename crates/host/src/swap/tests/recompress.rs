@@ -94,6 +94,16 @@ fn what_is_missing_for_it_is_said_and_nothing_is_left() {
         slip.is_bad_request() && slip.to_string().contains("zsdt"),
         "{slip}"
     );
+    // The story: the hint was to leave out an option that nobody had given.
+    let unknown = Request {
+        recompress: Some("842".to_owned()),
+        ..mib(64)
+    };
+    let unknown = fake.swap().on(&unknown).unwrap_err();
+    assert!(
+        unknown.hint().contains("leave --recompress out"),
+        "{unknown}"
+    );
     let file = Request {
         file: Some(fake.root().join("file")),
         ..with_zstd()
