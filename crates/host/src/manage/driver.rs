@@ -26,7 +26,7 @@ use super::record::{Recorder, Recording};
 use super::spent::Spent;
 use super::tally::Tally;
 use crate::ages::{Listener, MemoryKind};
-use crate::system::{Identity, Proc, own_cpu, thread_cpu};
+use crate::system::{Identity, Proc, thread_cpu};
 use crate::watch::{Watch, WatchError};
 
 /// Pages that the engine isolates at a time: some milliseconds of paging out.
@@ -156,7 +156,7 @@ impl Driver {
         home_of: &dyn Fn(Identity) -> MemcgId,
         look: impl FnOnce(&mut Watch, &mut dyn Listener) -> Result<T, WatchError>,
     ) -> Result<T, WatchError> {
-        let (worked, of_thread) = (own_cpu(), thread_cpu());
+        let worked = thread_cpu();
         let by_others = self.watch.ages().costs().by_others;
         let (before_ms, now_ms) = (self.looked_ms, self.watch.elapsed_ms());
         let returns = self.out.as_mut().map(|out| Returns {
@@ -179,14 +179,16 @@ impl Driver {
             }
         };
         self.noticed.add(feed.noticed);
-        self.taken += own_cpu().saturating_sub(worked);
         let by_others = self
             .watch
             .ages()
             .costs()
             .by_others
             .saturating_sub(by_others);
-        self.spent.look += thread_cpu().saturating_sub(of_thread) + by_others;
+        // Not of other threads of ours, which may compress once more for a minute.
+        let work = thread_cpu().saturating_sub(worked) + by_others;
+        self.taken += work;
+        self.spent.look += work;
         Ok(answer)
     }
 
@@ -197,9 +199,9 @@ impl Driver {
         if generations.is_some_and(LruGen::is_all_oldest) {
             return;
         }
-        let worked = own_cpu();
+        let worked = thread_cpu();
         self.machine.age(memcg, now);
-        self.look_took += own_cpu().saturating_sub(worked);
+        self.look_took += thread_cpu().saturating_sub(worked);
     }
 
     /// The last look also took this, beside reading and aging.

@@ -51,7 +51,7 @@ mod written;
 use std::time::{Duration, Instant};
 
 use engine::memcg::{MemcgId, MemcgLimits};
-use engine::{Limit, Machine, MachineConfig, Millis, Pages, Policy};
+use engine::{FolioType, Limit, Machine, MachineConfig, Millis, Pages, Policy};
 
 use crate::wall::{Due, Wall};
 use crate::watch::{self, Watch, WatchError};
@@ -413,6 +413,11 @@ impl Manager {
             let (_, faults) = self.driver.watch.ages().swapped_pages();
             let usage = self.usage();
             self.thrash.measure(Instant::now(), faults, usage);
+            // Now, for what our hand puts out before the next look is known at once, and found in swap by that look. (The story, of a reading:
+            // asked in between, `stat` had it come back, and leave once more after the look.)
+            let known = self.driver.machine.lruvec(memcg).out(FolioType::Anon);
+            let in_swap = self.driver.watch.swapped_pages();
+            self.unseen.note(in_swap.0, known.0);
         }
         self.plan_look(begin);
         Ok(())

@@ -175,9 +175,7 @@ impl Manager {
             let line = stat.iter().find(|(found, _)| *found == name);
             line.map_or(0, |(_, count)| *count)
         };
-        let known = self.driver.machine.lruvec(self.memcg).out(FolioType::Anon);
         let unseen = &mut self.unseen;
-        unseen.note(self.driver.watch.swapped_pages().0, known.0);
         let all = of("pswpout") + unseen.left;
         // Counters never fall: what has come back since has left all the same.
         unseen.taken = all.saturating_sub(of("pgsteal_anon")).max(unseen.taken);

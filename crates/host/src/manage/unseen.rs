@@ -16,7 +16,7 @@ pub(super) struct Unseen {
 }
 
 impl Unseen {
-    /// So many pages are in swap now, and of so many the engine knows it. (The story: a program in half of its memory goes through all of
+    /// So many pages were in swap at a look, and of so many the engine knew it then. (The story: a program in half of its memory goes through all of
     /// it again and again, and the same pages stood among those that had left unseen and among those that looks had found out: `stat`
     /// had 254 MiB out, where the kernel had 128.)
     pub(super) fn note(&mut self, in_swap: u64, known: u64) {
