@@ -89,6 +89,10 @@ pub(crate) enum Command {
     /// Show a live table of all processes or control groups: resident, swapped, cold by age
     ///
     /// Ages grow while it runs; `-` is an age that nobody can know yet. ^C ends it.
+    ///
+    /// On a terminal it has keys: up, down (or k, j), Home and End select a row, Enter (or l) descends into a group, Backspace
+    /// (or h) goes up, s sorts by the next column, / filters by name, r puts out what the selected tenant did not use for
+    /// 10 s (it asks first; y does it), q ends it. With --for, --once, --json or --rows, and in a pipe, it is a plain table.
     #[command(after_help = examples::TOP_TABLE)]
     Top(Top),
     /// Show counters under the names of cgroup v2's memory.stat

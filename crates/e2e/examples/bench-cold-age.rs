@@ -1,8 +1,8 @@
-//! `cargo xtask bench cold-age [--seconds 60] [--before 20] [--every 5] [--pipeline 32]
-//! [--names 0] [--json]`: redis's own benchmark under the
+//! `cargo xtask bench cold-age [--seconds 60] [--before 20] [--older-than 10] [--every 5] [--compress lz4|lzo|lzo-rle] [--only LPUSH,GET,LPOP]
+//! [--pipeline 32] [--names 0] [--json]`: redis's own benchmark under the
 //! third document's policy, that what was not used for ten seconds leaves (theirs looks every 40 s): its five operations, one
-//! after the other; a list grows by hundreds of MiB and is taken apart again. As there, keys and members are the same ones each time, unless there are to
-//! be so many `--names` of them.
+//! after the other, or those named; a list grows by hundreds of MiB and is taken apart again. As there, keys and members are the same ones each
+//! time, unless there are to be so many `--names` of them. The compressor is the kernel's own choice unless one is named.
 //!
 //! Two servers, each in a control group of its own, are asked for the same number of operations in turn. They differ by some percent for as
 //! long as they live, though nobody manages them: so each operation is compared on the two before `pagetide attach` is
@@ -104,21 +104,26 @@ fn main() -> ExitCode {
     if let names @ 1.. = args.number("--names", 0) {
         how.extend(["-r".to_owned(), names.to_string()]);
     }
-    let _swap = Swap::new(4096);
+    let operations = operations(&args);
+    let _swap = Swap::compressed_by(4096, args.text("--compress").as_deref());
     let mut servers = [Server::start(), Server::start()];
     let time = args.seconds("--before", 20);
-    let before = OPERATIONS.map(|operation| pairs(&servers, operation, &how, time));
+    let before = operations
+        .iter()
+        .map(|operation| pairs(&servers, operation, &how, time));
+    let before: Vec<_> = before.collect();
     servers.iter_mut().for_each(Server::empty);
 
     let policy = format!(
-        "cold-age:older-than=10s,every={}s",
+        "cold-age:older-than={}s,every={}s",
+        args.number("--older-than", 10),
         args.number("--every", 5)
     );
     let pid = servers[1].running.pid().to_string();
     let attach = pagetide::command(["attach", "--evict-by", &policy, &pid]);
     let manager = attach.start();
     let time = args.seconds("--seconds", 60);
-    for (operation, before) in OPERATIONS.iter().zip(before) {
+    for (operation, before) in operations.iter().zip(before) {
         let (was, is) = (
             median(&before),
             median(&pairs(&servers, operation, &how, time)),
@@ -140,6 +145,22 @@ fn main() -> ExitCode {
     found.figure("pages that it put out", evicted.unwrap_or(f64::NAN), "");
     drop(manager);
     found.finish()
+}
+
+/// Those that are asked for, in their order.
+fn operations(args: &Args) -> Vec<&'static str> {
+    let only = args.text("--only");
+    let is_asked = |name: &&str| {
+        let only = only.as_deref();
+        only.is_none_or(|only| only.split(',').any(|one| one == *name))
+    };
+    let asked: Vec<_> = OPERATIONS.into_iter().filter(is_asked).collect();
+    assert!(
+        !asked.is_empty(),
+        "--only: none of {}",
+        OPERATIONS.join(", ")
+    );
+    asked
 }
 
 /// The second server's speed in percent of the first one's, pair by pair.

@@ -4,7 +4,7 @@ pub(super) const TOP: &str = "\
 Examples:
   sudo pagetide demo                             see it work, in half a minute
   pagetide run --memory-max 512M -- ./program    a program in 512 MiB
-  pagetide attach --memory-max 50% 1234          half of what process 1234 uses now
+  pagetide attach --memory-max 50% 1234          half of the most it used so far
   pagetide report 1234                           what it really needs
   pagetide top                                   what all need
   pagetide doctor                                what is missing here, and how to get it

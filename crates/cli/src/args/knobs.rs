@@ -25,11 +25,11 @@ pub(crate) struct Knobs {
     #[arg(long, value_name = "SIZE", default_value = "max", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     memory_high: Size,
-    /// Below this, reclaim only when nothing else is left
+    /// Policies leave the program this much (as --memory-min: the larger one holds)
     #[arg(long, value_name = "SIZE", default_value = "0", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     memory_low: Size,
-    /// Below this no policy reclaims (the kernel's own reclaim may)
+    /// Policies leave the program this much (the kernel's own reclaim may take it)
     #[arg(long, value_name = "SIZE", default_value = "0", help_heading = LIMITS)]
     #[arg(allow_negative_numbers = true)]
     memory_min: Size,

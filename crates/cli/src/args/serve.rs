@@ -10,7 +10,7 @@ use super::knobs::evict_by_help;
 /// Which tree, where, and how much.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Serve {
-    /// Read what is asked for from this file; options here come before it. SIGHUP has it read once more
+    /// Read what is asked for from this file; options here come before it (--evict-by and --write-back-older-than before its top alone, not before what a tenant is given). SIGHUP has it read once more
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Show the tenants as files in this directory, with the names and formats of cgroup v2

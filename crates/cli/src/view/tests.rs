@@ -76,3 +76,108 @@ proptest! {
         prop_assert!(width == 1 && !unicode || fraction >= 1.0 || drawn != full);
     }
 }
+
+/// The names of all fields, however deep.
+fn fields(value: &serde_json::Value, into: &mut std::collections::BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(map) => {
+            for (name, inner) in map {
+                into.insert(name.clone());
+                fields(inner, into);
+            }
+        }
+        serde_json::Value::Array(all) => all.iter().for_each(|inner| fields(inner, into)),
+        _ => {}
+    }
+}
+
+/// What `swap` prints, with all that it may have.
+fn of_swap() -> [serde_json::Result<serde_json::Value>; 4] {
+    use host::swap::{Area, Backing, Compressed, Made, Recompressed, Removed, Status};
+    use host::system::swap::SwapKind;
+    let (path, kind) = (std::path::PathBuf::from("/dev/zram1"), SwapKind::Zram);
+    let compressed = Compressed {
+        algorithm: None,
+        recompress: None,
+        original_bytes: 0,
+        compressed_bytes: 0,
+        memory_bytes: 0,
+        ratio: None,
+        backing: Some(Backing {
+            path: path.clone(),
+            held_bytes: 0,
+            written_bytes: 0,
+            read_bytes: 0,
+        }),
+    };
+    let area = Area {
+        path: path.clone(),
+        kind,
+        ours: true,
+        size_bytes: 0,
+        used_bytes: 0,
+        priority: 0,
+        compressed: Some(compressed),
+    };
+    [
+        serde_json::to_value(Status {
+            areas: vec![area],
+            page_cluster: None,
+            left: Vec::new(),
+        }),
+        serde_json::to_value(Made {
+            path: path.clone(),
+            kind,
+            size_bytes: 0,
+            algorithm: None,
+            recompress: None,
+            priority: 0,
+            page_cluster: None,
+            removed: None,
+            backing: None,
+        }),
+        serde_json::to_value(Recompressed {
+            path: path.clone(),
+            algorithm: String::new(),
+            original_bytes: 0,
+            memory_before_bytes: 0,
+            memory_bytes: 0,
+            won_bytes: 0,
+            stopped: None,
+        }),
+        serde_json::to_value(Removed {
+            path,
+            kind,
+            size_bytes: 0,
+            brought_back_bytes: 0,
+            was_on: true,
+        }),
+    ]
+}
+
+/// The story: the fields of `reclaim`, `detach`, `top`, `doctor` and `swap` stood in no page, though interfaces.md promises them.
+#[test]
+fn what_json_has_stands_in_usage_md() {
+    use daemon::control::Done;
+    let report = memory::samples::everything(2, 1);
+    let table = top::Table::of(&report, top::By::Process, top::Sort::Resident);
+    let done = Done {
+        refused: Some(String::new()),
+        ..Done::default()
+    };
+    let others = [
+        serde_json::to_value(table),
+        serde_json::to_value(&report),
+        serde_json::to_value(done),
+    ];
+    let mut all = std::collections::BTreeSet::new();
+    for value in of_swap().into_iter().chain(others) {
+        fields(&value.expect("it is JSON"), &mut all);
+    }
+    let page = include_str!("../../../../docs/usage.md");
+    let lacks: Vec<_> = all
+        .iter()
+        .filter(|name| !page.contains(&format!("`{name}`")))
+        .collect();
+    assert!(lacks.is_empty(), "docs/usage.md does not have {lacks:?}");
+}

@@ -90,7 +90,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Subscribes. Needs `CAP_NET_ADMIN` and the initial user, pid and network namespaces.
+    /// Subscribes. Needs the initial user, pid and network namespaces, and before Linux 6.6 `CAP_NET_ADMIN`.
     ///
     /// # Errors
     /// [`Error::NoEvents`], which says which of these is missing.
