@@ -36,8 +36,9 @@ fn cold_page_cache_leaves_where_a_policy_asks_for_it() {
     read_by(&tree, "drops", &file(&folder, 64));
     read_by(&tree, "keeps", &file(&other, 64));
     let cache = |name| tree.of_kernel(name, "total_cache");
-    // The kernel sums its counters every two seconds. It tells 16,385 pages here, and now and then a few less than 16,384.
-    let has_its_cache = || cache("keeps") >= 63 * MIB;
+    // The kernel sums its counters every two seconds. Of its 64 MiB others may take some: DAMON where it pages out by physical address (2 MiB at a time
+    // were seen), and the kernel. What nobody here drops is most of it all the same.
+    let has_its_cache = || cache("keeps") >= 48 * MIB;
     wait::until("it has read all", SOON, has_its_cache);
     wait::until("it is dropped", SOON, || cache("drops") < 8 * MIB);
     wait::until("it is said", SOON, || {
