@@ -27,7 +27,7 @@ const ALONE: [&str; 8] = [
 
 /// Files of the third lane, which begins when nobody needs swap of his own any more: they share it, too. As many as let it end
 /// with the others.
-const THIRD: [&str; 11] = [
+const THIRD: [&str; 12] = [
     "policies",
     "report_swapped",
     "recency",
@@ -38,6 +38,7 @@ const THIRD: [&str; 11] = [
     "serve_host",
     "notice_wrappers",
     "serve_cache",
+    "tutorial",
     "groups",
 ];
 
