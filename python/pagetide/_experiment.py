@@ -17,8 +17,10 @@ from ._errors import PagetideError
 from ._native import version
 from ._simulate import Settings, value_text, words_of
 
-QUOTED = re.compile(r'"([^"\n]*)"|' + r"'([^'\n]*)'")
-"""A text of TOML, on one line."""
+QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"|' + r"'([^'\n]*)'")
+"""A text of TOML, on one line: with escapes, and as it is."""
+LONG = re.compile(r"\\U([0-9A-Fa-f]{8})")
+"""The escape of TOML that JSON does not have."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,25 @@ class Experiment:
             # Which texts are names of files only the simulator knows: whatever is one counts.
             values = [str(value) for value in self.set.values()]
             quoted = QUOTED.findall("\n".join([text, *values]))
-            names: list[str] = [*(a or b for a, b in quoted), *values]
+            names: list[str] = [*(unescaped(a) or b for a, b in quoted), *values]
             named = {name: path.parent / name for name in names if name and "\0" not in name}
             found = {name: digest(file) for name, file in sorted(named.items()) if is_file(file)}
             return {"": digest(path)} | found
         except (OSError, UnicodeDecodeError) as error:
             hint = "give the path of an experiment file, at the same place on each machine"
             raise PagetideError(f"cannot read {self.scenario}: {error}", hint) from error
+
+
+def unescaped(text: str) -> str:
+    """A text between double quotes as it is meant; as it stands if it is none.
+
+    (The story: a recording that was named with an escape was in no key, and a sweep gave the result of the one before it.)
+    """
+    try:
+        text = LONG.sub(lambda found: chr(int(found[1], 16)), text)
+        return str(json.loads(f'"{text}"'))
+    except ValueError:
+        return text
 
 
 def is_file(path: Path) -> bool:

@@ -38,7 +38,7 @@ def value_text(value: object) -> str:
         return value
     # Numbers of numpy are none to json.
     is_number = hasattr(value, "item") and not isinstance(value, (bool, int, float))
-    return json.dumps(value.item() if is_number else value)  # type: ignore[attr-defined]
+    return json.dumps(value.item() if is_number else value, ensure_ascii=False)  # type: ignore[attr-defined]
 
 
 def words_of(

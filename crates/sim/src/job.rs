@@ -137,7 +137,8 @@ impl Job {
         let plans = parse_within(folder, path, &text, &set)?;
         let stem = Path::new(path).file_stem();
         let stem = stem.map(|stem| stem.to_string_lossy().into_owned());
-        let name = plans.file.name.clone().or(stem).unwrap_or_default();
+        let name = plans.runs.first().and_then(|plan| plan.file.name.clone());
+        let name = name.or(stem).unwrap_or_default();
         Ok(Self::File {
             name,
             plans: Box::new(plans),
@@ -169,7 +170,10 @@ impl Job {
             Self::File { name, plans } => {
                 let heading = Heading {
                     name: name.clone(),
-                    about: plans.file.about.clone(),
+                    about: plans
+                        .runs
+                        .first()
+                        .map_or_else(String::new, |plan| plan.file.about.clone()),
                     document: None,
                     seed: plans.runs.first().map_or(0, |plan| plan.file.run.seed),
                     scale: 1,

@@ -95,7 +95,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
     (
         "crates/sim/src/scenario",
         &[
-            &["values", "space", "recorded"],
+            &["assign", "values", "space", "recorded"],
             &["policy", "spaces"],
             &["file"],
             &["balloon", "error", "hierarchy", "pattern", "yardstick"],

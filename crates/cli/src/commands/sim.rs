@@ -109,7 +109,8 @@ fn progress_bar(name: &str) -> ProgressBar {
     bar.with_style(
         ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
-    .with_message(name.to_owned())
+    // A file's words may be anybody's.
+    .with_message(plain(name, true))
 }
 
 /// What goes to standard output.

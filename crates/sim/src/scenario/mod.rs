@@ -4,6 +4,7 @@
 //! judges it from outside; [`report`] tells. Runs of a sweep are made in parallel; each depends on
 //! its plan alone and results are kept in the order of the file, so they are what a serial run gives.
 
+mod assign;
 pub mod balloon;
 mod error;
 pub mod file;
@@ -43,7 +44,7 @@ pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outc
                 loop {
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     let Some(plan) = plans.runs.get(n) else { break };
-                    let course = Course::run(plan, &mut |done| {
+                    let course = Course::run(plan, runs == 1, &mut |done| {
                         // A receiver that is gone was unwound by its caller, who wants no result: nor does it take
                         // more of the processor.
                         if tell.send((n, done, None)).is_err() {

@@ -3,6 +3,7 @@
 //!
 //! Invariant: a [`Plan`] never fails and never takes more memory or time than the limits here allow.
 
+use super::assign::{assign, assignment, spelled_out};
 use super::error::{ScenarioError, Source};
 use super::file::{AccessedBits, File, PatternName, Run, Tenant, Work};
 use super::hierarchy::Hierarchy;
@@ -35,9 +36,7 @@ pub struct Plan {
 /// All runs of a file.
 #[derive(Clone, Debug)]
 pub struct Plans {
-    /// The file as it is, for its name and remarks.
-    pub file: File,
-    /// One a combination, in the order of the file, the last key fastest.
+    /// One a combination, in the order of the file, the last key fastest; each of as many tenants as the first.
     pub runs: Vec<Plan>,
 }
 
@@ -101,7 +100,13 @@ pub fn parse_within(
     };
     // What somebody asks for by name is tried, and no other value of it. (It was not tried at all, without a word.)
     for (key, _) in set.iter().filter_map(|given| assignment(given)) {
-        swept.remove(&key);
+        let key = spelled_out(&table, &key);
+        let is_other = |swept: &str| {
+            let swept = spelled_out(&table, swept);
+            // A whole table may have been set, of which the swept value is a part.
+            swept != key && !swept.starts_with(&format!("{key}."))
+        };
+        swept.retain(|swept, _| is_other(swept));
     }
     let combinations = combinations(source, &swept)?;
     let mut runs = Vec::new();
@@ -114,8 +119,14 @@ pub fn parse_within(
         load(source, &mut run.file, &mut recordings)?;
         runs.push(run);
     }
+    let tenants = |plan: &Plan| plan.file.tenant.len();
+    if runs.iter().any(|run| tenants(run) != tenants(&runs[0])) {
+        let what = "sweep: a value has other tenants than another";
+        let hint = "sweep `count` of a tenant, or give each number of tenants a file of its own";
+        return Err(source.error(source.text.find("[sweep]"), what, hint));
+    }
     bounded(source, &runs)?;
-    Ok(Plans { file, runs })
+    Ok(Plans { runs })
 }
 
 fn plan(
@@ -175,47 +186,6 @@ fn load(
     Ok(())
 }
 
-/// `key=value`; the value as TOML, or else as a string.
-fn assignment(given: &str) -> Option<(String, Value)> {
-    let (key, value) = given.split_once('=')?;
-    let as_toml = toml::from_str::<Table>(&format!("x = {value}")).ok();
-    let parsed = as_toml.and_then(|mut table| table.remove("x"));
-    let value = parsed.unwrap_or_else(|| Value::String(value.to_owned()));
-    Some((key.trim().to_owned(), value))
-}
-
-/// Sets `key`, a path of names; an element of a list is named by its number or its `name`.
-fn assign(table: &mut Table, key: &str, value: Value) -> Result<(), String> {
-    let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
-    let mut at = table;
-    let mut names = path.split('.').filter(|name| !name.is_empty());
-    while let Some(name) = names.next() {
-        let next = at.entry(name).or_insert_with(|| Value::Table(Table::new()));
-        at = match next {
-            Value::Table(table) => table,
-            Value::Array(list) => {
-                let which = names
-                    .next()
-                    .ok_or("a list needs a number or a name after it")?;
-                let index = which.parse().ok().or_else(|| {
-                    let named = |v: &Value| v.get("name").and_then(Value::as_str) == Some(which);
-                    list.iter().position(named)
-                });
-                let element = index.and_then(|index: usize| list.get_mut(index));
-                element
-                    .and_then(Value::as_table_mut)
-                    .ok_or_else(|| format!("there is no {name} `{which}`"))?
-            }
-            _ => return Err(format!("`{name}` is a value and has no keys")),
-        };
-    }
-    if last.is_empty() {
-        return Err("the key is empty".to_owned());
-    }
-    at.insert(last.to_owned(), value);
-    Ok(())
-}
-
 /// Every combination of the swept values; one without any if nothing is swept.
 fn combinations(
     source: Source<'_>,
@@ -230,6 +200,11 @@ fn combinations(
             let hint = "quote the whole key: \"run.memory\" = [\"1G\", \"2G\"]";
             source.error(at, what, hint)
         })?;
+        // As a table and on an axis they are one unit.
+        if values.iter().any(Value::is_integer) && values.iter().any(Value::is_str) {
+            let what = format!("sweep: `{key}` has numbers beside texts");
+            return Err(source.error(at, what, "give all of them a unit: [\"512M\", \"1G\"]"));
+        }
         if all.len().saturating_mul(values.len()) > RUNS_MAX {
             let what = format!("sweep: more than {RUNS_MAX} combinations");
             return Err(source.error(at, what, "sweep fewer values at a time"));

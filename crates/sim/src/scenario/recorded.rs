@@ -53,6 +53,24 @@ pub enum Event {
 }
 
 impl Recorded {
+    /// The end of a look. Of looks in a row in which nothing happened one is kept: a small file may have any number of them.
+    fn push(&mut self, until_ms: u64) {
+        let (accesses, unmapped) = (self.accesses.len(), self.unmapped.len());
+        let is_empty = |span: &Span| (span.accesses, span.unmapped) == (accesses, unmapped);
+        if let [.., before, last] = &mut self.spans[..]
+            && is_empty(before)
+            && is_empty(last)
+        {
+            last.until_ms = until_ms;
+            return;
+        }
+        self.spans.push(Span {
+            until_ms,
+            accesses,
+            unmapped,
+        });
+    }
+
     fn read(file: &Path) -> Result<Self, String> {
         let told = |error: TraceError| format!("{error}; {}", error.remedy);
         let mut looks = Looks::open(file).map_err(told)?;
@@ -73,11 +91,7 @@ impl Recorded {
                     file.display()
                 ));
             }
-            recorded.spans.push(Span {
-                until_ms: look.now_ms,
-                accesses: recorded.accesses.len(),
-                unmapped: recorded.unmapped.len(),
-            });
+            recorded.push(look.now_ms);
         }
         recorded.pages = dense.len();
         recorded.note = looks.note();

@@ -19,13 +19,16 @@ pub struct Course {
 }
 
 impl Course {
-    /// Runs `plan` to its end.
-    pub fn run(plan: &Plan, progress: &mut dyn FnMut(f64)) -> Self {
-        let (mut world, mut samples) = (World::new(plan), Vec::new());
+    /// Runs `plan` to its end; the course of time is kept if it `is_kept`: of thousands of runs it would be gigabytes.
+    pub fn run(plan: &Plan, is_kept: bool, progress: &mut dyn FnMut(f64)) -> Self {
+        let (mut world, mut samples, mut seen) = (World::new(plan), Vec::new(), 0);
         while !world.is_over() {
             world.step();
-            if world.done() * SAMPLES >= number(samples.len() as u64 + 1) || world.is_over() {
-                samples.push((world.now, groups(&world)));
+            if world.done() * SAMPLES >= number(seen + 1) || world.is_over() {
+                seen += 1;
+                if is_kept {
+                    samples.push((world.now, groups(&world)));
+                }
                 progress(world.done());
             }
         }
@@ -52,7 +55,14 @@ fn groups(world: &World) -> Vec<Counts> {
 pub fn outcome(plans: &Plans, courses: &[Course]) -> Outcome {
     let mut tables = vec![tenants(plans, courses)];
     if let [course] = courses {
-        tables.extend(over_time(plans, course));
+        tables.extend(
+            plans
+                .runs
+                .first()
+                .map(|plan| over_time(plan, course))
+                .into_iter()
+                .flatten(),
+        );
     } else {
         tables.extend(by_value(plans, courses));
     }
@@ -83,11 +93,12 @@ fn notes(plans: &Plans) -> Vec<String> {
     all.into_iter().collect()
 }
 
-fn names(plans: &Plans) -> Vec<String> {
+/// Of its tenants, as they were called in this run.
+fn names(plan: &Plan) -> Vec<String> {
     // A file that was read has a tree.
-    let tree = Hierarchy::new(&plans.file).unwrap_or_default();
-    let tenants = 0..plans.file.tenant.len();
-    tenants.map(|n| tree.name(&plans.file, n)).collect()
+    let tree = Hierarchy::new(&plan.file).unwrap_or_default();
+    let tenants = 0..plan.file.tenant.len();
+    tenants.map(|n| tree.name(&plan.file, n)).collect()
 }
 
 fn mib(pages: u64) -> f64 {
@@ -116,20 +127,19 @@ fn tenants(plans: &Plans, courses: &[Course]) -> Table {
         "OOM",
         "throttled (ms)",
     ]);
-    let tenants = plans.file.tenant.iter();
-    let guests = tenants
-        .clone()
-        .any(|t| t.get_ref().balloon_older_than.is_some());
+    // As they ran, not as the file has them: `--set` and a sweep may give what it does not.
+    let tenants = || plans.runs.iter().flat_map(|plan| &plan.file.tenant);
+    let guests = tenants().any(|t| t.get_ref().balloon_older_than.is_some());
     if guests {
         columns.push("balloon (MiB)");
     }
-    let policies = tenants.clone().any(|t| t.get_ref().policy.is_some());
+    let policies = tenants().any(|t| t.get_ref().policy.is_some());
     if policies {
         columns.push("left by policy (pages)");
     }
     let mut table = Table::new("Tenants", &columns);
     for (plan, course) in plans.runs.iter().zip(courses) {
-        for (name, counts) in names(plans).iter().zip(&course.groups) {
+        for (name, counts) in names(plan).iter().zip(&course.groups) {
             let mut cells: Vec<Cell> = plan.values.iter().map(|(_, v)| cell(v)).collect();
             cells.extend([
                 Cell::Text(name.clone()),
@@ -170,9 +180,9 @@ fn cell(value: &Value) -> Cell {
     }
 }
 
-fn over_time(plans: &Plans, course: &Course) -> [Table; 2] {
+fn over_time(plan: &Plan, course: &Course) -> [Table; 2] {
     let with = |unit: &str| {
-        let names = names(plans).into_iter().map(|n| format!("{n} ({unit})"));
+        let names = names(plan).into_iter().map(|n| format!("{n} ({unit})"));
         let mut columns = vec!["time (s)".to_owned()];
         columns.extend(names);
         columns
@@ -184,7 +194,7 @@ fn over_time(plans: &Plans, course: &Course) -> [Table; 2] {
     };
     let mut resident = table("Resident by time", "MiB");
     let mut misses = table("Misses by time", "misses a second");
-    let mut last = (0, vec![Counts::default(); plans.file.tenant.len()]);
+    let mut last = (0, vec![Counts::default(); plan.file.tenant.len()]);
     for (now, counts) in &course.samples {
         let time = Cell::Figure(number(*now) / 1000.0);
         let seconds = number(now - last.0) / 1000.0;
@@ -202,10 +212,11 @@ fn over_time(plans: &Plans, course: &Course) -> [Table; 2] {
 
 /// With one swept key: what a picture is made of.
 fn by_value(plans: &Plans, courses: &[Course]) -> Option<Table> {
-    let [(key, _)] = &plans.runs.first()?.values[..] else {
+    let first = plans.runs.first()?;
+    let [(key, _)] = &first.values[..] else {
         return None;
     };
-    let names = names(plans)
+    let names = names(first)
         .into_iter()
         .map(|name| format!("{name} (% missed)"));
     let mut columns = vec![key.clone()];

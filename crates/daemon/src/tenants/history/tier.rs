@@ -234,6 +234,16 @@ impl Tier {
         before_leap.unwrap_or(self).columns()
     }
 
+    /// Calls `each` with the name of every row, also of columns that only a file keeps.
+    pub(super) fn names(&self, each: &mut dyn FnMut(u32)) {
+        let mut tell = |column: &Column| column.rows().for_each(|(name, _)| each(name));
+        self.columns.iter().for_each(&mut tell);
+        self.open.iter().for_each(|open| tell(&open.closed()));
+        if let Some((before, _)) = &self.before_leap {
+            before.names(each);
+        }
+    }
+
     /// All columns, the open one last.
     pub(super) fn columns(&self) -> impl Iterator<Item = Column> {
         let open = self.open.as_ref().map(Open::closed);

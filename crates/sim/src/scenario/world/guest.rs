@@ -22,7 +22,7 @@ pub struct Counts {
     pub unmapped: u64,
     /// Charges that found no room under memory.max.
     pub ooms: u64,
-    /// Milliseconds slept for being above memory.high.
+    /// Milliseconds that its works slept for being above memory.high.
     pub throttled: u64,
     /// Pages taken, as counted when it departed.
     pub pgsteal: u64,
@@ -73,7 +73,6 @@ pub struct Guest {
     pub(super) workers: Vec<Worker>,
     pub(super) arrive: u64,
     pub(super) depart: Option<u64>,
-    pub(super) sleeps_until: u64,
 }
 
 impl Guest {
@@ -127,7 +126,6 @@ pub(super) fn guests(file: &File, tree: &Hierarchy) -> Vec<Guest> {
                     workers: workers(works, stream),
                     arrive,
                     depart,
-                    sleeps_until: 0,
                 });
             }
         }

@@ -104,7 +104,7 @@ impl World {
             }
         }
         for n in 0..self.guests.len() {
-            if self.guests[n].memcg.is_some() && self.guests[n].sleeps_until <= self.now {
+            if self.guests[n].memcg.is_some() {
                 self.work(n, step);
             }
         }
@@ -177,21 +177,32 @@ impl World {
     fn work(&mut self, n: usize, step: u64) {
         let since = self.now - self.guests[n].arrive;
         for w in 0..self.guests[n].workers.len() {
-            for _ in 0..self.guests[n].workers[w].due(since, step) {
+            if self.guests[n].workers[w].sleeps_until >= self.now + step {
+                continue;
+            }
+            let due = self.guests[n].workers[w].due(since, step);
+            for touch in 0..due {
+                // Evenly over the step; what it would have done while it sleeps it does not do.
+                let at = self.now + touch * step / due;
+                if self.guests[n].workers[w].sleeps_until > at {
+                    continue;
+                }
                 let next = self.guests[n].workers[w].next(self.now);
                 let Some(folio) = next else { break };
-                self.touch(n, w, folio);
+                self.touch((n, w), folio, at);
             }
             self.replay(n, w, (since, step));
         }
     }
 
-    /// What a recorded program did in this step.
+    /// What a recorded program did in this step; when it sleeps, it does the rest later.
     fn replay(&mut self, n: usize, w: usize, (since, step): (u64, u64)) {
-        while let Some(event) = self.guests[n].workers[w].replay(since, step) {
+        while self.guests[n].workers[w].sleeps_until <= self.now
+            && let Some(event) = self.guests[n].workers[w].replay(since, step)
+        {
             let first = self.guests[n].workers[w].first;
             match event {
-                Event::Access(page) => self.touch(n, w, FolioId(first + page)),
+                Event::Access(page) => self.touch((n, w), FolioId(first + page), self.now),
                 Event::Unmap(page) => self.give_back(n, FolioId(first + page)),
             }
         }
@@ -213,7 +224,7 @@ impl World {
         }
     }
 
-    fn touch(&mut self, n: usize, w: usize, folio: FolioId) {
+    fn touch(&mut self, (n, w): (usize, usize), folio: FolioId, at: u64) {
         let Some(id) = self.guests[n].memcg else {
             return;
         };
@@ -234,14 +245,14 @@ impl World {
             self.spaces.of(id).touch(u64::from(folio.0))
         };
         if !present {
-            self.fault(n, w, folio);
+            self.fault((n, w), folio, at);
         }
         if descriptor {
             self.machine.lruvec_mut(id).mark_accessed(folio);
         }
     }
 
-    fn fault(&mut self, n: usize, w: usize, folio: FolioId) {
+    fn fault(&mut self, (n, w): (usize, usize), folio: FolioId, at: u64) {
         let Some(id) = self.guests[n].memcg else {
             return;
         };
@@ -267,8 +278,12 @@ impl World {
             .over_high(id, Pages(1), now, &mut self.spaces)
             .0;
         if delay > 0 {
-            self.guests[n].counts.throttled += delay;
-            self.guests[n].sleeps_until = self.now + delay;
+            // Who faulted sleeps, as a thread does in the kernel; no longer than there is time. (The story, of a reading: each fault of a step was
+            // counted with a sleep of its own, and none of them was slept.)
+            let end = self.guests[n].depart.unwrap_or(u64::MAX);
+            let until = (at + delay).min(end).min(self.file.run.duration.0);
+            self.guests[n].counts.throttled += until.saturating_sub(at);
+            self.guests[n].workers[w].sleeps_until = until;
         }
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Worker {
     pub(super) pages: u32,
     /// Touches owed, in thousandths.
     owed: u64,
+    /// Above memory.high: when it goes on.
+    pub(super) sleeps_until: u64,
 }
 
 impl Worker {
@@ -94,6 +96,7 @@ pub(super) fn workers(works: impl Iterator<Item = Work>, seed: u64) -> Vec<Worke
             first,
             pages,
             owed: 0,
+            sleeps_until: 0,
         });
         first += pages;
     }

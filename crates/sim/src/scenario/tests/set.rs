@@ -1,0 +1,100 @@
+//! What `--set` and sweeps put in place of a file's values.
+
+use super::*;
+use crate::scenario::report::outcome;
+
+const THREE: &str = r#"
+run = { duration = "1s" }
+[[tenant]]
+name = "2"
+work = [{ pattern = "loop", size = "64K", rate = 10 }]
+[[tenant]]
+name = "a"
+work = [{ pattern = "loop", size = "64K", rate = 10 }]
+[[tenant]]
+name = "b"
+work = [{ pattern = "loop", size = "64K", rate = 10 }]
+"#;
+
+/// (The file's own values were tried, and what was asked for was not, without a word; a typo beside it was blamed on the sweep.)
+#[test]
+fn what_is_set_takes_the_place_of_what_is_swept() {
+    let text = format!("{MIXED}\n[sweep]\n\"run.seed\" = [1, 2, 3]\n");
+    let of = |set: &[&str]| plans(&text, set).runs.len();
+    assert_eq!((of(&[]), of(&["run.seed=5"]), of(&["sweep={}"])), (3, 1, 1));
+    assert_eq!(plans(&text, &["run.seed=5"]).runs[0].file.run.seed, 5);
+    let told = complaint(&text, &["run.polcy=x"]);
+    assert!(
+        told.contains("with --set") && !told.contains("run.seed"),
+        "{told}"
+    );
+    // One tenant has two spellings, and a table may be set as a whole.
+    let text = format!("{THREE}\n[sweep]\n\"tenant.1.memory-max\" = [\"1M\", \"2M\"]\n");
+    for set in ["tenant.a.memory-max=4M", "tenant.1.memory-max=4M"] {
+        let plans = plans(&text, &[set]);
+        let max = plans.runs[0].file.tenant[1].get_ref().memory_max;
+        assert_eq!(
+            (plans.runs.len(), max.map(|max| max.0)),
+            (1, Some(4 << 20)),
+            "{set}"
+        );
+    }
+    let tenant = "{name=\"x\", work=[{pattern=\"loop\", size=\"64K\", rate=10}]}";
+    assert_eq!(plans(&text, &[&format!("tenant=[{tenant}]")]).runs.len(), 1);
+    assert_eq!(plans(&text, &["tenant.b.memory-max=4M"]).runs.len(), 2);
+}
+
+/// The story: of tenants that are called by numbers another one was limited.
+#[test]
+fn a_tenants_name_comes_before_its_number() {
+    let plans = plans(THREE, &["tenant.2.memory-max=4M", "tenant.1.memory-max=8M"]);
+    let max = |n: usize| plans.runs[0].file.tenant[n].get_ref().memory_max;
+    let max = [0, 1, 2].map(|n| max(n).map(|max| max.0 >> 20));
+    assert_eq!(max, [Some(4), Some(8), None]);
+}
+
+/// The story: a policy that was set had no column, a name that was set was not told, and a sweep of two and three tenants ended in a panic.
+#[test]
+fn tables_are_of_what_ran() {
+    let told = |text: &str, set: &[&str]| {
+        let plans = plans(text, set);
+        let run = |plan| Course::run(plan, plans.runs.len() == 1, &mut |_| ());
+        let courses: Vec<_> = plans.runs.iter().map(run).collect();
+        outcome(&plans, &courses).tables
+    };
+    let aged = ["run.age-every=100ms", "run.policy=multi-gen"];
+    let set = [
+        &aged[..],
+        &["tenant.a.name=web", "tenant.b.policy={by=\"fit\"}"],
+    ]
+    .concat();
+    let tables = told(THREE, &set);
+    assert!(
+        tables[0]
+            .columns
+            .contains(&"left by policy (pages)".to_owned())
+    );
+    assert!(
+        tables[1].columns.contains(&"web (MiB)".to_owned()),
+        "{:?}",
+        tables[1].columns
+    );
+    assert_eq!(tables[1].rows.len(), 10, "a course of time");
+    let tenant = |name: &str| {
+        format!("{{name=\"{name}\", work=[{{pattern=\"loop\", size=\"64K\", rate=10}}]}}")
+    };
+    let (x, y) = (tenant("x"), tenant("y"));
+    let sweep = format!("{THREE}\n[sweep]\ntenant = [[{x}], [{x}, {y}]]\n");
+    assert!(
+        complaint(&sweep, &[]).contains("other tenants"),
+        "{}",
+        complaint(&sweep, &[])
+    );
+}
+
+/// The story: 1073741824 and "2G" stood in one column, as that and as 2048 MiB.
+#[test]
+fn swept_values_have_one_unit() {
+    let mixed = format!("{THREE}\n[sweep]\n\"run.memory\" = [1073741824, \"2G\"]\n");
+    assert!(complaint(&mixed, &[]).contains("numbers beside texts"));
+}
