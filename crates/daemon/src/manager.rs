@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use host::report::Report;
 use host::system::start;
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 
 use crate::control::wait_for_name;
@@ -214,14 +215,21 @@ fn tell_of_panics(file: File) {
 fn save(mut file: File, report: &Report, is_own: bool) -> Result<(), Error> {
     let mut text = serde_json::to_vec_pretty(report).unwrap_or_default();
     text.push(b'\n');
-    file.write_all(&text).map_err(|error| {
-        // (The story: on a full disk it was cut off, and scripts that waited for a file with something in it read that.)
-        if is_own {
-            let _ = file.set_len(0);
-        }
-        Error::failed(
-            format!("cannot write the report: {error}"),
-            "is the disk full?",
-        )
-    })
+    // The kernel would end us by SIGXFSZ in the middle, and half of it would stay.
+    let most = getrlimit(Resource::Fsize).current;
+    let may = match most.is_some_and(|most| most < text.len() as u64) {
+        true => Err(Errno::FBIG.into()),
+        false => Ok(()),
+    };
+    may.and_then(|()| file.write_all(&text))
+        .map_err(|error: io::Error| {
+            // (The story: on a full disk it was cut off, and scripts that waited for a file with something in it read that.)
+            if is_own {
+                let _ = file.set_len(0);
+            }
+            Error::failed(
+                format!("cannot write the report: {error}"),
+                "is the disk full, or the limit of file sizes low (ulimit -f)?",
+            )
+        })
 }

@@ -4,10 +4,13 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::manage::Recording;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +60,8 @@ impl About {
     }
 }
 
+const NO_FILE: &str = "it is no regular file";
+
 /// Makes the file, or opens it: it is emptied when the recording begins, as a start that fails leaves what is there.
 ///
 /// # Errors
@@ -68,10 +73,20 @@ pub fn create(path: &Path) -> Result<File, Error> {
             "give another file with --record",
         )
     };
-    let file = as_user(|| open_to_write(path)).map_err(|error| refused(error.to_string()))?;
+    // A pipe would have us wait for who reads it, and the program with us.
+    let open = || {
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
+        let at_once = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+        options.custom_flags(at_once).open(path)
+    };
+    let file = as_user(open).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => refused(NO_FILE.to_owned()),
+        _ => refused(error.to_string()),
+    })?;
     match file.metadata() {
         Ok(meta) if meta.is_file() => Ok(file),
-        Ok(_) => Err(refused("it is no regular file".to_owned())),
+        Ok(_) => Err(refused(NO_FILE.to_owned())),
         Err(error) => Err(refused(error.to_string())),
     }
 }
@@ -89,6 +104,19 @@ mod tests {
     #[test]
     fn a_recording_goes_to_a_regular_file() {
         let refused = create(Path::new("/dev/null")).expect_err("a device");
+        assert!(refused.to_string().contains("no regular file"), "{refused}");
+        // The story: a pipe that nobody read had the program wait for ever before it began.
+        let pipe = std::env::temp_dir().join(format!("pagetide-pipe-{}", std::process::id()));
+        let made = rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            0o600.into(),
+            0,
+        );
+        made.expect("a pipe");
+        let refused = create(&pipe).expect_err("a pipe");
+        std::fs::remove_file(&pipe).expect("it");
         assert!(refused.to_string().contains("no regular file"), "{refused}");
         let refused = create(Path::new("/nowhere/x")).expect_err("no directory");
         assert!(

@@ -363,7 +363,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
     (
         "crates/host/src/system",
         &[
-            &["error", "paths", "rights", "start", "text"],
+            &["descriptors", "error", "paths", "rights", "start", "text"],
             &["events", "mountinfo", "proc"],
             &["cgroup", "filesystems", "load", "nodes", "swap", "vmstat"],
             &["maps", "pressure", "testing"],

@@ -163,6 +163,11 @@ impl ControlServer {
         waiting.for_each(|client| client.answer(response));
     }
 
+    /// From now on nobody finds us; who has asked is answered all the same.
+    pub fn give_name_back(&mut self) {
+        self.listener = None;
+    }
+
     /// Sends the answers that are still under way (a detach's), at most for `within`, and gives the
     /// name back.
     pub fn finish(mut self, within: Duration) {

@@ -4,10 +4,13 @@
 
 use host::manage::Manager;
 
-use crate::control::{Done, Pong, Request, Response};
+use crate::control::{Answer, Done, Pong, Request, Response};
 use crate::error::Error;
 
 use super::Served;
+
+/// What those wait for who have it let go.
+pub(super) const DETACHED: u64 = 0;
 
 impl Served {
     /// Answers what has arrived.
@@ -17,14 +20,18 @@ impl Served {
             server,
             shares,
             options,
-            is_detached,
+            detached,
             ..
         } = self;
-        server.poll(&mut |request| {
+        server.poll_later(&mut |request| {
             let answer = match request {
-                Request::Detach { bring_back } => detach(manager, bring_back).inspect(|_| {
-                    *is_detached = true;
-                }),
+                Request::Detach { bring_back } => match detach(manager, bring_back) {
+                    Ok(response) => {
+                        *detached = Some(response);
+                        return Answer::Later(DETACHED);
+                    }
+                    Err(error) => Err(error),
+                },
                 Request::Limits { set: Some(limits) } => {
                     let mut other = options.clone();
                     other.limits = *limits;
@@ -37,7 +44,7 @@ impl Served {
                 Request::Limits { set: None } => Ok(Response::Limits(Box::new(shares.limits()))),
                 other => simple(manager, &other),
             };
-            answer.unwrap_or_else(Response::Error)
+            Answer::Now(answer.unwrap_or_else(Response::Error))
         });
     }
 }

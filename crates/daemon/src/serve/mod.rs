@@ -16,7 +16,7 @@ use host::report::Report;
 use host::swap::Tier;
 use host::wall::Wall;
 
-use crate::control::{ControlServer, LAST_ANSWER};
+use crate::control::{ControlServer, LAST_ANSWER, Response};
 use crate::error::Error;
 use crate::options::{Algorithm, Bytes, Millis, Options, Swappiness};
 use crate::preflight::{self, Chosen};
@@ -68,7 +68,8 @@ pub struct Served {
     notes: Vec<String>,
     /// What a report tells beside that.
     report_notes: Vec<String>,
-    is_detached: bool,
+    /// Somebody has it let go: what he is told once that is done.
+    detached: Option<Response>,
 }
 
 /// What is told of a limit of swap that the kernel does not keep to: on standard error if it was said that less will do; else that is the program's,
@@ -173,7 +174,7 @@ impl Served {
             wake,
             notes,
             report_notes,
-            is_detached: false,
+            detached: None,
         })
     }
 
@@ -208,6 +209,11 @@ impl Served {
             report.notes.push(format!("it was let go: {error}"));
         }
         walls::fall(self.manager.end());
+        // Now it is true: whoever was told may manage it at once. (The story, of a reading: `detach && attach` was refused, for it was managed still.)
+        self.server.give_name_back();
+        if let Some(detached) = &self.detached {
+            self.server.complete(answer::DETACHED, detached);
+        }
         self.server.finish(LAST_ANSWER);
         (report, ended)
     }
@@ -237,7 +243,7 @@ impl Served {
             }
             self.wake.wait(self.server.fds(), wait);
             self.answer();
-            if self.is_detached || self.wake.is_stopped() {
+            if self.detached.is_some() || self.wake.is_stopped() {
                 return Ok(());
             }
         }

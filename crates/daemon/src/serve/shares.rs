@@ -7,7 +7,7 @@
 use engine::units::{Bytes, Limit};
 use host::manage;
 
-use crate::options::{Limits, Size};
+use crate::options::{Limits, MAX_LEAST, Size};
 
 /// Limits as given, and the whole that shares are of.
 #[derive(Clone, Copy, Debug)]
@@ -70,12 +70,17 @@ impl Shares {
             Size::Share(_) if self.whole.0 == 0 => Limit::Max,
             size => size.of(self.whole),
         };
+        // A share of what a program uses in its first moment is less than any program can live in.
+        let hold = |size: Size| match (size, of(size)) {
+            (Size::Share(_), Limit::Bytes(bytes)) => Limit::Bytes(bytes.max(MAX_LEAST)),
+            (_, limit) => limit,
+        };
         let below = |size: Size| match size {
             Size::Share(_) if self.whole.0 == 0 => Limit::Bytes(Bytes(0)),
             size => size.of(self.whole),
         };
         let limits = self.limits;
-        let (mut high, mut max) = (of(limits.high), of(limits.max));
+        let (mut high, mut max) = (hold(limits.high), hold(limits.max));
         if self.is_starting && limits.max.is_share() {
             high = if max.pages() < high.pages() {
                 max
@@ -110,18 +115,26 @@ mod tests {
     fn a_share_is_of_the_most_that_was_used() {
         let mut shares = Shares::new(half(), false);
         assert_eq!(shares.now().max, Limit::Max, "nothing is known yet");
-        let limits = shares.used(1000).expect("others");
-        assert_eq!(limits.max, Limit::Bytes(Bytes(500)));
-        assert_eq!(limits.min, Limit::Bytes(Bytes(100)));
+        let limits = shares.used(1 << 30).expect("others");
+        assert_eq!(limits.max, Limit::Bytes(Bytes(1 << 29)));
+        assert_eq!(limits.min, Limit::Bytes(Bytes((1 << 30) / 10)));
         assert_eq!(shares.used(600), None, "what left does not count less");
+    }
+
+    /// The story: `--memory-high 512`, in bytes, made a program crawl, and is refused; 1% of a shell was as little.
+    #[test]
+    fn a_share_of_hardly_anything_is_what_a_program_can_live_in() {
+        let mut shares = Shares::new(half(), false);
+        let limits = shares.used(100 << 10).expect("others");
+        assert_eq!(limits.max, Limit::Bytes(MAX_LEAST));
     }
 
     #[test]
     fn a_share_kills_no_program_that_starts() {
         let mut shares = Shares::new(half(), true);
-        let limits = shares.used(1000).expect("others");
+        let limits = shares.used(1 << 30).expect("others");
         let max = (limits.max, limits.high);
-        assert_eq!(max, (Limit::Max, Limit::Bytes(Bytes(500))));
+        assert_eq!(max, (Limit::Max, Limit::Bytes(Bytes(1 << 29))));
         assert!(shares.vary() && !Shares::new(Limits::default(), true).vary());
     }
 }

@@ -8,13 +8,13 @@
 //! with whoever holds it, however that ends, and leaves nothing behind. It is seen within one mount of /proc. (The story: a claim was a
 //! name that anybody could take, and a user who took those of all processes had root's pagetide know no age.)
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 
 use crate::system::Identity;
+use crate::system::descriptors::is_beyond;
 
 /// What trying to claim a process gave.
 #[derive(Debug)]
@@ -62,9 +62,7 @@ impl Drop for Held {
 /// some of his own, and so do we for reading; the limit of a process that only calls us is not ours to raise. (The story: of a
 /// thousand processes, with a limit of 1,024, the last could not be read, and the caller could open nothing meanwhile.)
 fn is_among_the_last(file: &OwnedFd) -> bool {
-    let number = u64::from(file.as_raw_fd().unsigned_abs());
-    let limit = getrlimit(Resource::Nofile).current;
-    limit.is_some_and(|limit| number >= limit / 2)
+    is_beyond(file, (1, 2))
 }
 
 #[cfg(test)]

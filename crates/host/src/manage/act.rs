@@ -116,10 +116,17 @@ impl Manager {
         }
     }
 
+    /// Nothing is to be held: page cache is as dear to the kernel as it was. (The story, of a reading: of who was given no limits any more it went first
+    /// until the manager ended.)
+    fn unlimited(&mut self) -> Duration {
+        self.prefer_cache(false);
+        Duration::MAX
+    }
+
     /// Brings the tenant under its limits; how long usage need not be measured.
     pub(super) fn hold_limits(&mut self) -> Result<Duration, WatchError> {
         if self.settings.limits == Limits::default() {
-            return Ok(Duration::MAX);
+            return Ok(self.unlimited());
         }
         let begin = Instant::now();
         loop {
@@ -134,7 +141,7 @@ impl Manager {
                 self.put_due(&wall);
             }
             let Some(wanted) = room::Room::wanted(&self.settings.limits, usage) else {
-                return Ok(Duration::MAX);
+                return Ok(self.unlimited());
             };
             if let Some(left) = self.thrash.left(asked).filter(|_| self.is_walled()) {
                 self.prefer_cache(false);

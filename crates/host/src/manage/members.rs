@@ -9,12 +9,15 @@ use std::os::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::books::Owner;
+use crate::system::descriptors::is_beyond;
 use crate::system::{Identity, Proc};
 
 /// By owner.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     all: BTreeMap<Owner, Member>,
+    /// Of the one that was asked for last, where it could not be kept.
+    passing: Option<OwnedFd>,
 }
 
 /// A process.
@@ -49,8 +52,10 @@ impl Members {
         self.all.get(&owner).map(|member| member.identity)
     }
 
-    /// A descriptor of it; none if it is gone.
+    /// A descriptor of it; none if it is gone. It is kept, but where few are left. (The story, of a reading: a program of 600 processes with a limit of 1,024
+    /// took all of them, and the next question that somebody asked ended the manager.)
     pub(super) fn pidfd(&mut self, owner: Owner, proc: &Proc) -> Option<&OwnedFd> {
+        self.passing = None;
         let member = self.all.get_mut(&owner)?;
         if member.pidfd.is_none() {
             let pid = Pid::from_raw(member.identity.pid.cast_signed())?;
@@ -58,6 +63,10 @@ impl Members {
             // After the opening: the number was this process's until now, so the descriptor is.
             if proc.identity(member.identity.pid).ok()? != Some(member.identity) {
                 return None;
+            }
+            if is_beyond(&pidfd, (3, 4)) {
+                self.passing = Some(pidfd);
+                return self.passing.as_ref();
             }
             member.pidfd = Some(pidfd);
         }

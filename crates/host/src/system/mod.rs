@@ -6,6 +6,7 @@
 //! their readers; [`family`], which keeps a target's processes, on top.
 
 pub mod cgroup;
+pub(crate) mod descriptors;
 pub mod error;
 pub mod events;
 pub mod family;

@@ -118,9 +118,7 @@ impl Wall {
         let usual = swappiness.map(|swappiness| self.replace_swappiness(swappiness));
         let usual = usual.transpose()?;
         // With fresh counters the kernel always finds something of a program that brings it back, and never answers.
-        self.keep_fresh(false);
-        let done = self.lower(before.saturating_sub(bytes));
-        self.keep_fresh(limit.is_some());
+        let done = self.unwatched(|| self.lower(before.saturating_sub(bytes)));
         let back = usual
             .map(|usual| self.replace_swappiness(usual))
             .transpose();

@@ -75,8 +75,6 @@ struct Counted {
 pub(super) struct History {
     tiers: [Tier; 3],
     names: Names,
-    /// What they took when those that no row has were forgotten last.
-    names_kept: usize,
     actions: Actions,
     /// Since this process began: counters begin with it.
     counted: BTreeMap<u32, Counted>,
@@ -89,7 +87,6 @@ impl Default for History {
         History {
             tiers: Range::ALL.map(tier),
             names: Names::default(),
-            names_kept: 0,
             actions: Actions::default(),
             counted: BTreeMap::new(),
             last_ms: None,
@@ -146,11 +143,8 @@ impl History {
 
     /// Forgets the oldest until it fits.
     fn fit(&mut self) {
-        // Not each time where most are in use: all columns are gone through for it.
-        let grown = NAMES_MAX.max(self.names_kept + self.names_kept / 4);
-        if self.bytes() > BYTES_MAX && self.names.bytes() > grown {
+        if self.bytes() > BYTES_MAX && self.names.bytes() > NAMES_MAX {
             self.forget_names();
-            self.names_kept = self.names.bytes();
         }
         while self.bytes() > BYTES_MAX {
             let largest = self.tiers.iter_mut().max_by_key(|tier| tier.bytes());
