@@ -195,9 +195,13 @@ impl Options {
     /// The first contradiction found.
     pub fn check(&self) -> Result<(), OptionsError> {
         for (name, limit) in [("max", self.limits.max), ("high", self.limits.high)] {
-            if let Size::Bytes(bytes) = limit
-                && bytes < MAX_LEAST
-            {
+            let least = match limit {
+                Size::Bytes(_) => MAX_LEAST,
+                // Of something; what it comes to is known later.
+                _ => Bytes(1),
+            };
+            let bytes = limit.bytes_of(1 << 40).map_or(Bytes(u64::MAX), Bytes);
+            if bytes < least {
                 return Err(OptionsError::TooSmall(name, bytes));
             }
         }
@@ -321,6 +325,10 @@ mod tests {
         options.limits.high = Size::Bytes(Bytes(512));
         let error = options.check().unwrap_err();
         assert!(error.to_string().contains("--memory-high 512"), "{error}");
+        options.limits.high = "0%".parse().expect("a share");
+        assert!(options.check().is_err(), "nothing of anything");
+        options.limits.high = "1%".parse().expect("a share");
+        assert!(options.check().is_ok());
         let mut options = Options::default();
         options.limits.swap_max = Size::Bytes(Bytes(0));
         assert!(options.limits.bound_swap_alone() && options.check().is_ok());
