@@ -215,9 +215,11 @@ fn tell_of_panics(file: File) {
 fn save(mut file: File, report: &Report, is_own: bool) -> Result<(), Error> {
     let mut text = serde_json::to_vec_pretty(report).unwrap_or_default();
     text.push(b'\n');
-    // The kernel would end us by SIGXFSZ in the middle, and half of it would stay.
+    // The kernel would end us by SIGXFSZ in the middle, and half of it would stay. (It has no limit for pipes and terminals.)
+    let end = |meta: std::fs::Metadata| meta.is_file().then_some(meta.len() + text.len() as u64);
+    let end = file.metadata().ok().and_then(end);
     let most = getrlimit(Resource::Fsize).current;
-    let may = match most.is_some_and(|most| most < text.len() as u64) {
+    let may = match end.zip(most).is_some_and(|(end, most)| end > most) {
         true => Err(Errno::FBIG.into()),
         false => Ok(()),
     };

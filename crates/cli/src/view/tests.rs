@@ -155,7 +155,7 @@ fn of_swap() -> [serde_json::Result<serde_json::Value>; 4] {
     ]
 }
 
-/// The story: the fields of `reclaim`, `detach`, `top`, `doctor` and `swap` stood in no page, though interfaces.md promises them.
+/// The story: the fields of `reclaim`, `top` and `swap` stood in no page, though interfaces.md promises them.
 #[test]
 fn what_json_has_stands_in_usage_md() {
     use daemon::control::Done;

@@ -37,7 +37,7 @@ pub enum Answer {
 /// Listens for the commands about one target.
 #[derive(Debug)]
 pub struct ControlServer {
-    /// None where a stranger has the name.
+    /// None where a stranger has the name, and once it was given back.
     listener: Option<UnixListener>,
     clients: Vec<Client>,
     /// See [`ControlServer::hung_up`].
@@ -163,7 +163,7 @@ impl ControlServer {
         waiting.for_each(|client| client.answer(response));
     }
 
-    /// From now on nobody finds us; who has asked is answered all the same.
+    /// From now on nobody finds us; who waits for an answer, or is being given one, has it all the same.
     pub fn give_name_back(&mut self) {
         self.listener = None;
     }

@@ -9,9 +9,6 @@ use crate::error::Error;
 
 use super::Served;
 
-/// What those wait for who have it let go.
-pub(super) const DETACHED: u64 = 0;
-
 impl Served {
     /// Answers what has arrived.
     pub(super) fn answer(&mut self) {
@@ -27,8 +24,8 @@ impl Served {
             let answer = match request {
                 Request::Detach { bring_back } => match detach(manager, bring_back) {
                     Ok(response) => {
-                        *detached = Some(response);
-                        return Answer::Later(DETACHED);
+                        detached.push(response);
+                        return Answer::Later(detached.len() as u64);
                     }
                     Err(error) => Err(error),
                 },

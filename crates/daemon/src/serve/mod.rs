@@ -68,8 +68,8 @@ pub struct Served {
     notes: Vec<String>,
     /// What a report tells beside that.
     report_notes: Vec<String>,
-    /// Somebody has it let go: what he is told once that is done.
-    detached: Option<Response>,
+    /// Those who have it let go: what each is told once that is done, the first one's under the number 1.
+    detached: Vec<Response>,
 }
 
 /// What is told of a limit of swap that the kernel does not keep to: on standard error if it was said that less will do; else that is the program's,
@@ -174,7 +174,7 @@ impl Served {
             wake,
             notes,
             report_notes,
-            detached: None,
+            detached: Vec::new(),
         })
     }
 
@@ -211,8 +211,8 @@ impl Served {
         walls::fall(self.manager.end());
         // Now it is true: whoever was told may manage it at once. (The story, of a reading: `detach && attach` was refused, for it was managed still.)
         self.server.give_name_back();
-        if let Some(detached) = &self.detached {
-            self.server.complete(answer::DETACHED, detached);
+        for (number, detached) in (1..).zip(&self.detached) {
+            self.server.complete(number, detached);
         }
         self.server.finish(LAST_ANSWER);
         (report, ended)
@@ -243,7 +243,7 @@ impl Served {
             }
             self.wake.wait(self.server.fds(), wait);
             self.answer();
-            if self.detached.is_some() || self.wake.is_stopped() {
+            if !self.detached.is_empty() || self.wake.is_stopped() {
                 return Ok(());
             }
         }

@@ -118,11 +118,11 @@ impl Given {
     pub(super) fn asked(&self) -> Result<Asked, Error> {
         let file = self.config.as_deref().map(Config::read).transpose()?;
         let file = file.unwrap_or_default();
-        self.limits_are_no_slips(&file)?;
-        let policies = self.policies(&file);
-        let write_back = self.write_back(&file);
         let total = host::system::Proc::system().and_then(|proc| proc.memory());
         let total = Bytes(total.map_err(Error::from)?.total);
+        self.limits_are_no_slips(&file, total)?;
+        let policies = self.policies(&file);
+        let write_back = self.write_back(&file);
         let follow = self.host.clone().or(file.host).unwrap_or("/".to_owned());
         let manage = self.manage_host || file.manage_host.unwrap_or(false);
         let age_every = self.age_every.or(file.age_every).unwrap_or(AGE_EVERY);
@@ -195,16 +195,15 @@ impl Given {
 
     /// No program runs in less than some pages, so a limit of less is a number whose unit was forgotten. (In tenants' files it means what it means to
     /// the kernel. The story: with `--memory-max 8` all tenants were paged out, and whoever was moved there was killed.)
-    fn limits_are_no_slips(&self, file: &Config) -> Result<(), Error> {
+    fn limits_are_no_slips(&self, file: &Config, total: Bytes) -> Result<(), Error> {
         let root = self.memory_max.or(file.memory_max);
         let of_file = file
             .tenants
             .iter()
             .flat_map(|(path, one)| [(path.as_str(), one.memory_max), (path, one.memory_high)]);
         for (path, size) in of_file.chain([("/", root)]) {
-            if let Some(Size::Bytes(bytes)) = size
-                && bytes < MAX_LEAST
-            {
+            let bytes = size.and_then(|size| size.bytes_of(total.0)).map(Bytes);
+            if let Some(bytes) = bytes.filter(|bytes| *bytes < MAX_LEAST) {
                 let what = format!("cannot hold {path} to {bytes}: no program runs in that");
                 let hint = format!("give at least {MAX_LEAST}: a number alone is bytes");
                 return Err(Error::ending(ExitCode::Usage, what, hint));
@@ -286,14 +285,10 @@ fn history_of(root: &Path) -> PathBuf {
     let parts: Vec<_> = root
         .iter()
         .filter(|part| *part != "/")
-        // What joins them stands in none of them: `a/b` is not `a-b`.
-        .map(|part| {
-            part.to_string_lossy()
-                .replace('%', "%25")
-                .replace('-', "%2d")
-        })
+        .map(|part| part.to_string_lossy().replace('%', "%25"))
         .collect();
-    match parts.join("-").as_str() {
+    // What joins them stands in none of them. (The story, of a reading: `a/b` and `a-b` had one file.)
+    match parts.join("%2f").as_str() {
         "pagetide" => HISTORY.into(),
         name => format!("{HISTORY}-{name}").into(),
     }

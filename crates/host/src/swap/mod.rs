@@ -60,6 +60,7 @@ const ZRAM_PRIORITY: u16 = 100;
 const FILE_PRIORITY: u16 = 10;
 /// Whoever else switches swap is waited for so long: a recompression lets go after each call, which takes about a second.
 const PATIENCE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);
 const OURS_ALONE: u32 = 0o600;
 /// The owner whose area `pagetide swap` switches.
 const USER: &str = "swap";
@@ -138,7 +139,7 @@ impl Swap {
             match self.lock("swap.lock")? {
                 Some(file) => return Ok(Turn(file)),
                 None if Instant::now() >= end => return Err(SwapError::Running),
-                None => std::thread::sleep(Duration::from_millis(20)),
+                None => std::thread::sleep(POLL),
             }
         }
     }

@@ -2,8 +2,8 @@
 //! "recompression").
 //!
 //! Invariant: it is the device that `swap on` made, and the algorithm that it was given then. The kernel takes neither page numbers nor
-//! tenants for it, but what it has marked as idle: by how long a page has lain there, of the whole device. Nobody else who switches swap waits
-//! for longer than one call.
+//! tenants for it, but what it has marked as idle: by how long a page has lain there, of the whole device. Whoever else switches swap waits
+//! for one call, and comes before the next.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ const PAGES_AT_ONCE: u64 = 65_536;
 const PAGE: u64 = 4096;
 /// While it writes back, the kernel refuses (EAGAIN, Linux 6.13 to 6.18): each of these calls is short.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Between two calls, for others: they ask twice in that time. (The story, of a reading: the lock was free for microseconds a second, and nobody got it.)
+const FOR_OTHERS: Duration = Duration::from_millis(50);
 
 /// What came of it. Sizes are bytes, as the device tells them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -78,10 +80,16 @@ impl Swap {
             })?;
         drop(turn);
         let calls = (before.original / PAGE).div_ceil(PAGES_AT_ONCE);
+        // A call may try nothing but pages that do not become smaller, and there may be as many such calls before one that wins.
+        let mut may_be_vain = before.huge / PAGES_AT_ONCE;
         let (mut won_bytes, mut stopped) = (0, None);
         for call in 0..calls {
+            if call > 0 {
+                std::thread::sleep(FOR_OTHERS);
+            }
             match self.recompress_some(zram.diskseq()) {
                 Ok(Some(won)) => won_bytes += won,
+                Ok(None) if may_be_vain > 0 => may_be_vain -= 1,
                 Ok(None) => break,
                 Err(error) if call == 0 => return Err(error),
                 Err(error) => {
@@ -105,9 +113,9 @@ impl Swap {
         })
     }
 
-    /// One call, of this disk: how much it won; none where nothing is left to win. The kernel is asked no more then: until Linux 6.13 it marks what has been
-    /// tried already as idle each time, and decompresses all of it to find that out. (The story, of a reading: `serve` would have kept a processor
-    /// busy with 16 GiB that had been compressed once more already, for ever.)
+    /// One call, of this disk: how much it won; none where nothing became smaller. After as many of these as pages that cannot become smaller explain, the
+    /// kernel is asked no more: until Linux 6.13 it marks what has been tried already as idle each time, and decompresses all of it to find that out.
+    /// (The story, of a reading: `serve` would have kept a processor busy with 16 GiB that had been compressed once more already, for ever.)
     fn recompress_some(&self, disk: Option<u64>) -> Result<Option<u64>, SwapError> {
         let _turn = self.begin(WHAT)?;
         let (zram, _) = self.of_two_algorithms()?;

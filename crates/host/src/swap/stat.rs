@@ -56,10 +56,12 @@ pub(super) struct MmStat {
     pub(super) compressed: u64,
     /// The memory that this takes, fragments and the allocator's own pages included.
     pub(super) memory: u64,
+    /// Pages that do not become smaller; 0 where the kernel does not tell.
+    pub(super) huge: u64,
 }
 
 impl MmStat {
-    /// `orig_data_size compr_data_size mem_used_total ...`; kernels add columns at the end.
+    /// `orig_data_size compr_data_size mem_used_total mem_limit mem_used_max same_pages pages_compacted huge_pages ...`; kernels add columns at the end.
     pub(super) fn parse(text: &[u8]) -> Option<MmStat> {
         let mut figures = words(text.trim_ascii()).map(number);
         let mut next = || figures.next().flatten();
@@ -67,6 +69,7 @@ impl MmStat {
             original: next()?,
             compressed: next()?,
             memory: next()?,
+            huge: figures.nth(4).flatten().unwrap_or(0),
         })
     }
 }
@@ -118,12 +121,14 @@ mod tests {
             original: 8192,
             compressed: 100,
             memory: 4096,
+            huge: 0,
         };
-        for text in [
-            "8192 100 4096 0 4096 0 0\n",
-            "   8192 100 4096 0 1 2 3 4 5",
-            "8192 100 4096",
+        for (text, huge) in [
+            ("8192 100 4096 0 4096 0 0\n", 0),
+            ("   8192 100 4096 0 1 2 3 4 5", 4),
+            ("8192 100 4096", 0),
         ] {
+            let stat = MmStat { huge, ..stat };
             assert_eq!(MmStat::parse(text.as_bytes()), Some(stat), "{text}");
         }
         let told = BdStat::parse(b"       7        1       9\n");

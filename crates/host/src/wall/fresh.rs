@@ -30,7 +30,7 @@ use crate::system::cgroup::Version;
 use crate::system::load::thread_cpu;
 use crate::system::proc::read_path;
 
-/// Reading costs some 30 us: of one group at most 3% of a processor, and only while it reclaims without pause.
+/// Reading costs some 30 us: of one group at most 3% of a processor, and only while it reclaims without pause, or was given a limit a moment ago.
 const APART: Duration = Duration::from_millis(1);
 /// All groups together take one in so many parts of a processor, up to some thirty of them; more of them more, for none is summed less often than each
 /// [`APART_MOST`]: a small group's list runs empty in ten milliseconds.
@@ -53,6 +53,8 @@ pub(super) struct Fresh {
     all: &'static Watch,
     key: u64,
     watched: Arc<Watched>,
+    /// The hard limit that it was made for.
+    max: Option<u64>,
 }
 
 /// All groups that are watched.
@@ -89,7 +91,12 @@ impl Fresh {
         let all = Watch::get()?;
         let watched = Arc::new(Watched::open(dir, version).ok()?);
         let key = all.insert(Arc::clone(&watched))?;
-        let fresh = Fresh { all, key, watched };
+        let fresh = Fresh {
+            all,
+            key,
+            watched,
+            max,
+        };
         if version == Version::V1 {
             fresh.watched.tell_of_pressure(dir).ok()?;
             match max {
@@ -110,8 +117,11 @@ impl Fresh {
         self.all.remove(self.key);
     }
 
-    /// As before; at once, if the kernel has given a signal meanwhile. False where it could not be.
-    pub(super) fn go_on(&mut self) -> bool {
+    /// As before; at once, if the kernel has given a signal meanwhile. False where it could not be, or the limit, bytes, is another one by now.
+    pub(super) fn go_on(&mut self, max: Option<u64>) -> bool {
+        if max != self.max {
+            return false;
+        }
         let key = self.all.insert(Arc::clone(&self.watched));
         self.key = key.unwrap_or(self.key);
         key.is_some()
@@ -329,8 +339,10 @@ mod tests {
         let sum = sums(&fresh);
         write(&fresh.watched.signal, &1_u64.to_ne_bytes()).expect("a signal");
         std::thread::sleep(LINGER);
-        assert_eq!(sums(&fresh), sum, "it pauses");
-        assert!(fresh.go_on());
+        // (One may have been under way.)
+        assert!(sums(&fresh) <= sum + 1, "it pauses");
+        assert!(!fresh.go_on(None), "the limit has changed");
+        assert!(fresh.go_on(Some(32 << 20)));
         wait_for_more_than(sum, &fresh);
     }
 }

@@ -262,16 +262,17 @@ impl Wall {
         }
     }
 
-    /// Does what is not to be done with fresh counters; afterwards they are kept as before, and its hard limit is what it was.
+    /// Does what is not to be done with fresh counters, and leaves the hard limit as it is; afterwards they are kept as before.
     pub(super) fn unwatched<T>(&self, work: impl FnOnce() -> T) -> T {
         let place = || self.0.fresh.lock().unwrap_or_else(PoisonError::into_inner);
         let mut fresh = place().take();
         fresh.iter_mut().for_each(Fresh::pause);
         let done = work();
         let mut fresh = fresh.filter(|_| place().is_none());
-        match fresh.as_mut().is_some_and(Fresh::go_on) {
+        let max = self.max().ok().flatten();
+        match fresh.as_mut().is_some_and(|fresh| fresh.go_on(max)) {
             true => *place() = fresh,
-            false => self.keep_fresh(self.max().is_ok_and(|max| max.is_some())),
+            false => self.keep_fresh(max.is_some()),
         }
         done
     }

@@ -76,20 +76,7 @@ pub fn parse_within(
     let file: File = toml::from_str(text).map_err(|error| source.toml(&error))?;
     check(source, &file)?;
     let mut table: Table = toml::from_str(text).map_err(|error| source.toml(&error))?;
-    for given in set {
-        let (key, value) = assignment(given).ok_or_else(|| {
-            let what = format!("--set {given}: this is not KEY=VALUE");
-            source.error(None, what, "e.g. --set run.seed=7")
-        })?;
-        assign(&mut table, &key, value).map_err(|why| {
-            let what = format!("--set {given}: {why}");
-            source.error(
-                None,
-                what,
-                "keys are as in the file, e.g. tenant.db.memory-max=1G",
-            )
-        })?;
-    }
+    let keys = set_values(source, &mut table, set)?;
     let mut swept = match table.remove("sweep") {
         Some(Value::Table(swept)) => swept,
         None => Table::new(),
@@ -98,16 +85,7 @@ pub fn parse_within(
             return Err(source.error(None, what, "give a key of it a list of values"));
         }
     };
-    // What somebody asks for by name is tried, and no other value of it. (It was not tried at all, without a word.)
-    for (key, _) in set.iter().filter_map(|given| assignment(given)) {
-        let key = spelled_out(&table, &key);
-        let is_other = |swept: &str| {
-            let swept = spelled_out(&table, swept);
-            // A whole table may have been set, of which the swept value is a part.
-            swept != key && !swept.starts_with(&format!("{key}."))
-        };
-        swept.retain(|swept, _| is_other(swept));
-    }
+    spare(source, (&table, keys), &mut swept)?;
     let combinations = combinations(source, &swept)?;
     let mut runs = Vec::new();
     for values in combinations {
@@ -127,6 +105,57 @@ pub fn parse_within(
     }
     bounded(source, &runs)?;
     Ok(Plans { runs })
+}
+
+/// Puts what was set into its place; each assignment with the key that it has there.
+fn set_values<'a>(
+    source: Source<'_>,
+    table: &mut Table,
+    set: &'a [String],
+) -> Result<Vec<(&'a str, String)>, ScenarioError> {
+    let mut keys = Vec::new();
+    for given in set {
+        let (key, value) = assignment(given).ok_or_else(|| {
+            let what = format!("--set {given}: this is not KEY=VALUE");
+            source.error(None, what, "e.g. --set run.seed=7")
+        })?;
+        // As it is called now: a later one may give a tenant another name.
+        keys.push((given.as_str(), spelled_out(table, &key)));
+        assign(table, &key, value).map_err(|why| {
+            let what = format!("--set {given}: {why}");
+            source.error(
+                None,
+                what,
+                "keys are as in the file, e.g. tenant.db.memory-max=1G",
+            )
+        })?;
+    }
+    Ok(keys)
+}
+
+/// What somebody asks for by name is tried, and no other value of it. (It was not tried at all, without a word.)
+fn spare(
+    source: Source<'_>,
+    (table, keys): (&Table, Vec<(&str, String)>),
+    swept: &mut Table,
+) -> Result<(), ScenarioError> {
+    for (given, key) in keys {
+        let within = |one: &str, other: &str| one == other || one.starts_with(&format!("{other}."));
+        // A whole table may have been set, of which the swept value is a part.
+        swept.retain(|swept, _| !within(&spelled_out(table, swept), &key));
+        if let Some((whole, _)) = swept
+            .iter()
+            .find(|(swept, _)| within(&key, &spelled_out(table, swept)))
+        {
+            let what = format!("--set {given}: it is part of `{whole}`, which is swept");
+            return Err(source.error(
+                None,
+                what,
+                "set the whole of it, or sweep no more than that part",
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn plan(

@@ -1,6 +1,6 @@
 //! Compressing once more: over a tree that looks like the kernel's. (On a kernel that has it: `tests/guest/54-recompress.sh`.)
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -113,4 +113,54 @@ fn what_is_missing_for_it_is_said_and_nothing_is_left() {
         file.is_bad_request() && file.hint().contains("--recompress"),
         "{file}"
     );
+}
+
+/// Calls that win nothing while pages that do not become smaller may have been all that they tried.
+#[test]
+fn what_does_not_become_smaller_does_not_hide_what_does() {
+    let fake = able();
+    fake.swap().on(&with_zstd()).unwrap();
+    fake.write("sys/block/zram1/recomp_algorithm", "#1: lz4 [zstd] \n");
+    let calls = |huge: u64| {
+        let stat = format!("1073741824 500000000 500000000 0 0 0 0 {huge} 0\n");
+        fake.write("sys/block/zram1/mm_stat", &stat);
+        let mut made = 0;
+        let mut count = |_, _| {
+            made += 1;
+            true
+        };
+        fake.swap().recompress(MINUTES, &mut count).unwrap();
+        made
+    };
+    // (Of the last one nobody is told.) Four calls go through a GiB.
+    assert_eq!((calls(0), calls(65_536), calls(200_000)), (0, 1, 3));
+}
+
+/// The story, of a reading: who waited for the lock of a recompression, for as long as it is patient, hardly ever got it.
+#[test]
+fn whoever_switches_swap_comes_between_two_calls() {
+    let fake = able();
+    fake.swap().on(&with_zstd()).unwrap();
+    fake.write("sys/block/zram1/recomp_algorithm", "#1: lz4 [zstd] \n");
+    let stat = format!("{} 1 1 0 0 0 0 {} 0\n", 1_u64 << 40, 1_u64 << 40);
+    fake.write("sys/block/zram1/mm_stat", &stat);
+    let lock = fake.swap().places.run.join("swap.lock");
+    let end = std::sync::atomic::AtomicBool::new(false);
+    let turns = || {
+        let file = File::open(&lock).expect("it is there");
+        let got = || flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let begin = Instant::now();
+        while !got() && begin.elapsed() < PATIENCE {
+            std::thread::sleep(POLL);
+        }
+        let is_in_time = begin.elapsed() < PATIENCE;
+        end.store(true, std::sync::atomic::Ordering::Relaxed);
+        is_in_time
+    };
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(turns);
+        let mut go_on = |_, _| !end.load(std::sync::atomic::Ordering::Relaxed);
+        let _ = fake.swap().recompress(MINUTES, &mut go_on);
+        assert!(waits.join().expect("it ends"), "it had its turn");
+    });
 }

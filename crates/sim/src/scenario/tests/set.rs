@@ -42,6 +42,12 @@ fn what_is_set_takes_the_place_of_what_is_swept() {
     let tenant = "{name=\"x\", work=[{pattern=\"loop\", size=\"64K\", rate=10}]}";
     assert_eq!(plans(&text, &[&format!("tenant=[{tenant}]")]).runs.len(), 1);
     assert_eq!(plans(&text, &["tenant.b.memory-max=4M"]).runs.len(), 2);
+    let renamed = ["tenant.a.memory-max=4M", "tenant.a.name=web"];
+    assert_eq!(plans(&text, &renamed).runs.len(), 1);
+    let work = "[{pattern=\"loop\", size=\"64K\", rate=10}]";
+    let text = format!("{THREE}\n[sweep]\n\"tenant.a.work\" = [{work}, {work}]\n");
+    let told = complaint(&text, &["tenant.1.work.0.rate=5"]);
+    assert!(told.contains("part of `tenant.a.work`"), "{told}");
 }
 
 /// The story: of tenants that are called by numbers another one was limited.

@@ -197,12 +197,17 @@ impl World {
 
     /// What a recorded program did in this step; when it sleeps, it does the rest later.
     fn replay(&mut self, n: usize, w: usize, (since, step): (u64, u64)) {
-        while self.guests[n].workers[w].sleeps_until <= self.now
-            && let Some(event) = self.guests[n].workers[w].replay(since, step)
-        {
+        loop {
+            let at = self.now.max(self.guests[n].workers[w].sleeps_until);
+            if at >= self.now + step {
+                return;
+            }
+            let Some(event) = self.guests[n].workers[w].replay(since, step) else {
+                return;
+            };
             let first = self.guests[n].workers[w].first;
             match event {
-                Event::Access(page) => self.touch((n, w), FolioId(first + page), self.now),
+                Event::Access(page) => self.touch((n, w), FolioId(first + page), at),
                 Event::Unmap(page) => self.give_back(n, FolioId(first + page)),
             }
         }
