@@ -16,14 +16,18 @@ use crate::system::Group;
 
 /// Exists where systemd is the first process (sd_booted(3)).
 const BOOTED: &str = "/run/systemd/system";
+/// The namespace of pids that a host begins with (PROC_PID_INIT_INO of the kernel).
+const FIRST_PIDS: &str = "pid:[4026531836]";
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Also that it numbers processes as we do: a container with processes of its own may see the host's, which would take ours for others of these
-/// numbers. (Where the first process may not be seen, as with hidepid, nobody can tell.)
+/// And numbers processes as we do: a container with processes of its own may see the host's, which would take ours for others of these
+/// numbers. (Where its first process may not be seen, as with hidepid, nobody can tell.)
 pub(crate) fn is_there() -> bool {
-    let first = std::fs::read_to_string("/proc/1/comm");
-    let is_first = first.map_or(true, |name| name.trim_end() == "systemd");
-    is_first && Path::new(BOOTED).is_dir()
+    let namespace = std::fs::read_link("/proc/self/ns/pid");
+    let is_the_hosts = namespace.is_ok_and(|name| name.as_os_str() == FIRST_PIDS);
+    let first = || std::fs::read_to_string("/proc/1/comm");
+    let is_ours = || first().map_or(true, |name| name.trim_end() == "systemd");
+    Path::new(BOOTED).is_dir() && (is_the_hosts || is_ours())
 }
 
 /// Asks for a scope with these processes in it; returns when the call was answered, which may be before
