@@ -6,7 +6,9 @@
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use serde::Serializer;
 
 use super::error::SwapError;
@@ -74,6 +76,18 @@ pub(super) fn line(path: &Path) -> io::Result<String> {
 pub(super) fn put(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
     file.write_all(text.as_bytes())
+}
+
+/// The same, once more for as long as the kernel answers with `busy`, until `end`; that is the error then.
+pub(super) fn put_in_time(path: &Path, text: &str, busy: Errno, end: Instant) -> io::Result<()> {
+    loop {
+        match put(path, text) {
+            Err(error) if Errno::from_io_error(&error) == Some(busy) && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            done => return done,
+        }
+    }
 }
 
 /// A path as text, what is no UTF-8 in it replaced.

@@ -124,13 +124,8 @@ impl Swap {
             return Err(SwapError::NothingOn { why });
         }
         let before = zram.mm_stat().unwrap_or_default();
-        let end = Instant::now() + PATIENCE;
-        while let Err(error) = zram.recompress_idle(PAGES_AT_ONCE) {
-            if Errno::from_io_error(&error) != Some(Errno::AGAIN) || Instant::now() >= end {
-                return Err(refused(&zram, &error));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        zram.recompress_idle(PAGES_AT_ONCE, Instant::now() + PATIENCE)
+            .map_err(|error| refused(&zram, &error))?;
         let after = zram.mm_stat().unwrap_or_default();
         Ok(won(before, after))
     }

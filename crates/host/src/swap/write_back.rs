@@ -5,11 +5,11 @@
 
 use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::places::put;
+use super::places::put_in_time;
 
 /// What fits into one call: a page of the kernel's, less the end.
 const TEXT_MAX: usize = 4000;
@@ -41,7 +41,9 @@ pub(super) fn ask(attribute: &Path, manner: &mut Manner, indexes: &[u64], end: I
             Manner::Ranges => text_of(rest),
             Manner::Single => (format!("page_index={}", rest[0]), 1),
         };
-        match put(attribute, &text) {
+        // It is busy for a moment where it compresses once more meanwhile (Linux 6.13 to 6.18). (The story, of a reading: that was taken for a budget that is
+        // used up, and nothing was written for a minute.)
+        match put_in_time(attribute, &text, Errno::AGAIN, end) {
             Ok(()) => asked.indexes += count,
             Err(error)
                 if *manner == Manner::Ranges
@@ -49,14 +51,7 @@ pub(super) fn ask(attribute: &Path, manner: &mut Manner, indexes: &[u64], end: I
             {
                 *manner = Manner::Single;
             }
-            // The kernel compresses once more meanwhile (Linux 6.13 to 6.18): it is only a moment. (The story, of a reading: it was taken
-            // for a budget that is used up, and nothing was written for a minute.)
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => {
-                if Instant::now() >= end {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => break,
             Err(error) => {
                 asked.refused = Some(error);
                 break;
@@ -89,6 +84,8 @@ fn text_of(indexes: &[u64]) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;

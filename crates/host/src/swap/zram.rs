@@ -12,9 +12,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Access, access, major, minor};
+use rustix::io::Errno;
 
 use super::error::SwapError;
-use super::places::{Places, line, put};
+use super::places::{Places, line, put, put_in_time};
 use super::stat::{Algorithms, BdStat, MmStat};
 
 /// udev and its kin open each new disk for a moment.
@@ -110,12 +111,10 @@ impl<'a> Zram<'a> {
         put(&self.attribute("idle"), &text)
     }
 
-    /// Compresses what is marked by the second algorithm; no more than so many pages are tried.
-    pub(super) fn recompress_idle(&self, pages: u64) -> io::Result<()> {
-        put(
-            &self.attribute("recompress"),
-            &format!("type=idle max_pages={pages}"),
-        )
+    /// Compresses what is marked by the second algorithm; no more than so many pages are tried. While it writes back it is busy: that is waited for until `end`.
+    pub(super) fn recompress_idle(&self, pages: u64, end: Instant) -> io::Result<()> {
+        let text = format!("type=idle max_pages={pages}");
+        put_in_time(&self.attribute("recompress"), &text, Errno::AGAIN, end)
     }
 
     /// How often it was read and written since it was made.
@@ -221,18 +220,10 @@ impl<'a> Zram<'a> {
     /// to whoever looks for one.)
     pub(super) fn remove(&self) -> io::Result<()> {
         let remove = self.places.sys.join("class/zram-control/hot_remove");
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match put(&remove, &self.number.to_string()) {
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                    if Instant::now() >= end {
-                        return Err(error);
-                    }
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                Err(_) if !self.exists() => return Ok(()),
-                done => return done,
-            }
+        let (number, end) = (self.number.to_string(), Instant::now() + PATIENCE);
+        match put_in_time(&remove, &number, Errno::BUSY, end) {
+            Err(error) if error.kind() != io::ErrorKind::ResourceBusy && !self.exists() => Ok(()),
+            done => done,
         }
     }
 }

@@ -14,7 +14,6 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -82,7 +81,8 @@ struct Watched {
     version: Version,
     stat: OwnedFd,
     /// How often they were summed.
-    summed: AtomicU64,
+    #[cfg(test)]
+    summed: std::sync::atomic::AtomicU64,
 }
 
 impl Fresh {
@@ -145,7 +145,8 @@ impl Watched {
             signal,
             version,
             stat,
-            summed: AtomicU64::new(0),
+            #[cfg(test)]
+            summed: std::sync::atomic::AtomicU64::new(0),
         })
     }
 
@@ -181,7 +182,9 @@ impl Watched {
             Version::V2 => pread(&self.signal, &mut [0; 512], 0),
         };
         let summed = pread(&self.stat, &mut [0; 64], 0);
-        self.summed.fetch_add(1, Relaxed);
+        #[cfg(test)]
+        self.summed
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         ![taken, summed].contains(&Err(Errno::NODEV))
     }
 }
@@ -309,6 +312,8 @@ fn has_multi_gen_lru() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
     use crate::system::testing::Directory;
 
