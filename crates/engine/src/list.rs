@@ -66,6 +66,11 @@ impl<const N: usize> Lists<N> {
         self.live
     }
 
+    /// Entries of a list, those of pages that have gone among them.
+    pub(crate) const fn entries(&self, list: usize) -> usize {
+        self.rings[list].len()
+    }
+
     pub(crate) fn footprint(&self) -> usize {
         self.rings.iter().map(Ring::footprint).sum()
     }

@@ -114,8 +114,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    #[cfg(test)]
-    const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 

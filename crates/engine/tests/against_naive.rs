@@ -7,6 +7,7 @@
 mod naive;
 
 use engine::folio::FolioId;
+use engine::lru_gen::ByAgePlace;
 use engine::memcg::MemcgLimits;
 use engine::vmstat::VmEvent;
 use engine::word::{Flag, State};
@@ -102,6 +103,7 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => Just(PageOut::Busy),
         1 => Just(PageOut::Gone),
         1 => Just(PageOut::Taken),
+        2 => Just(PageOut::TooYoung),
     ];
     let flag = prop_oneof![
         Just(Flag::Dirty),
@@ -285,7 +287,8 @@ impl Pair {
                 self.model.isolate(nr)
             }
             Op::IsolateByAge { nr } => {
-                self.machine.isolate_by_age(ONE, nr, &mut out);
+                let how_many = (nr, &mut ByAgePlace::default());
+                self.machine.isolate_by_age(ONE, how_many, &mut out);
                 self.model.isolate_by_age(nr)
             }
             Op::Settle { nr, outcome } => {

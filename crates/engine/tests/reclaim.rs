@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use engine::active_inactive::Stage;
+use engine::lru_gen::ByAgePlace;
 use engine::machine::{OomAt, ReclaimRequest};
 use engine::memcg::{MemcgEvent, MemcgLimits};
 use engine::vmscan::{Settled, TryAgain};
@@ -206,7 +207,8 @@ fn by_age_all_but_the_two_youngest_generations_are_offered() {
     let mut memory = Simple::default();
     let offered = |machine: &mut Machine| {
         let mut batch = Vec::new();
-        machine.isolate_by_age(ONE, 1000, &mut batch);
+        let how_many = (1000, &mut ByAgePlace::default());
+        machine.isolate_by_age(ONE, how_many, &mut batch);
         batch.iter().map(|id| id.0).collect::<Vec<_>>()
     };
     assert_eq!(offered(&mut machine), [0u32; 0], "all are new");

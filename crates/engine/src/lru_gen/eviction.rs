@@ -153,7 +153,19 @@ impl LruGen {
         if self.nr_gens(ty) <= MIN_NR_GENS {
             return Isolated::default();
         }
-        let oldest = list_of(slot_of(self.min_seq(ty)), ty);
+        let oldest = (ty, self.min_seq(ty), tier_idx);
+        self.scan_generation(folios, oldest, (budget, &mut usize::MAX.clone()), out)
+    }
+
+    /// The same from generation `seq`, meeting as many `entries` of its list at most: so many fewer are left then.
+    pub(super) fn scan_generation(
+        &mut self,
+        folios: &mut FolioTable,
+        (ty, seq, tier_idx): (FolioType, u64, usize),
+        (budget, entries): (IsolateBudget, &mut usize),
+        out: &mut Vec<FolioId>,
+    ) -> Isolated {
+        let from = list_of(slot_of(seq), ty);
         let mut done = Isolated {
             ty: Some(ty),
             ..Isolated::default()
@@ -162,9 +174,9 @@ impl LruGen {
         let is_spent = |looked, taken| looked == budget.look || taken == budget.isolate;
         // Nothing is looked at ahead that the budget does not reach: of a memcg that gives one batch
         // and no more, the next words would be brought from memory for nobody.
-        while !is_spent(looked, done.isolated.max(skipped.len())) {
-            let (nr, mut met) = (self.lists.look_ahead(folios, oldest, &mut ahead), 0);
-            for &entry in ahead[..nr].iter().rev() {
+        while *entries > 0 && !is_spent(looked, done.isolated.max(skipped.len())) {
+            let (nr, mut met) = (self.lists.look_ahead(folios, from, &mut ahead), 0);
+            for &entry in ahead[..nr].iter().rev().take(*entries) {
                 if is_spent(looked, done.isolated.max(skipped.len())) {
                     break;
                 }
@@ -173,7 +185,7 @@ impl LruGen {
                     continue;
                 };
                 looked += 1;
-                match self.sort(word, tier_idx, budget.may_io) {
+                match self.sort(word, (seq, tier_idx), budget.may_io) {
                     Sorted::Elsewhere(to) => {
                         let list = list_of(to.generation(), to.folio_type());
                         self.lists.relist(folios, (list, entry), (word, to));
@@ -184,15 +196,14 @@ impl LruGen {
                     }
                 }
             }
-            self.lists.passed(oldest, met);
-            if met == 0 {
-                break;
-            }
+            self.lists.passed(from, met);
+            // Of a list that has ended fewer are left than were counted.
+            *entries = if met == 0 { 0 } else { *entries - met };
         }
         done.sorted = looked - done.isolated - skipped.len();
         // Skipped pages stay in the generation, at its head: they are met again last.
         for page in skipped.into_iter().rev() {
-            self.lists.push(folios, oldest, page, End::Head);
+            self.lists.push(folios, from, page, End::Head);
         }
         let counts = done.isolated > 0 || looked == budget.look;
         done.scanned = if counts { looked } else { 0 };
@@ -230,11 +241,16 @@ impl LruGen {
 
     /// The table of lru-gen.md 6.3, first match wins.
     #[inline]
-    pub(super) fn sort(&mut self, word: Word, tier_idx: usize, may_io: bool) -> Sorted {
+    pub(super) fn sort(
+        &mut self,
+        word: Word,
+        (seq, tier_idx): (u64, usize),
+        may_io: bool,
+    ) -> Sorted {
         if word.has(Flag::Unevictable) {
             return Sorted::Unevictable(word);
         }
-        if word.generation() != slot_of(self.min_seq(word.folio_type())) {
+        if word.generation() != slot_of(seq) {
             return Sorted::Elsewhere(word);
         }
         let saturated = refs::is_saturated(self.profile, word);

@@ -29,6 +29,7 @@ mod refs;
 
 pub use bloom::{BLOOM_FILTER_SHIFT, BloomFilters, is_dense};
 pub use budget::ScanTarget;
+pub use by_age::ByAgePlace;
 pub use controller::{Controller, Position};
 pub use eviction::{IsolateBudget, Isolated};
 pub use insert::Insertion;

@@ -3,7 +3,7 @@
 use super::Lruvec;
 use super::policy::Lru;
 use crate::folio::{FolioId, FolioTable, FolioType};
-use crate::lru_gen::{IsolateBudget, Isolated, LruGen};
+use crate::lru_gen::{ByAgePlace, IsolateBudget, Isolated, LruGen};
 use crate::units::{Millis, Pages, Swappiness};
 use crate::vmstat::{ScanReason, VmEvent};
 use crate::word::{Flag, State};
@@ -116,11 +116,11 @@ impl Lruvec {
             .is_some_and(|(lru, _)| lru.begin_walk(seq))
     }
 
-    /// Isolates up to `nr` pages of all generations but the two youngest, those of the oldest first (`lru_gen/by_age.rs`).
+    /// Isolates up to `nr` pages of all generations but the two youngest, those of the oldest first (`lru_gen/by_age.rs`), from `place` on.
     pub fn isolate_by_age(
         &mut self,
         swappiness: Swappiness,
-        nr: usize,
+        (nr, place): (usize, &mut ByAgePlace),
         out: &mut Vec<FolioId>,
     ) -> Isolated {
         let (begin, mut total) = (out.len(), Isolated::default());
@@ -130,7 +130,7 @@ impl Lruvec {
                 break;
             };
             let budget = IsolateBudget::up_to(nr - (before - begin));
-            let done = lru.isolate_by_age(folios, swappiness, budget, out);
+            let done = lru.isolate_by_age(folios, (swappiness, budget), place, out);
             total.add(self.account_scan(ScanReason::Proactive, out.len() - before, done));
             if done.scanned == 0 {
                 break;

@@ -137,6 +137,14 @@ impl Lru {
         }
     }
 
+    /// The classic LRU offers nothing by age.
+    pub(super) fn stay(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
+        match self {
+            Self::MultiGen(lru) => lru.stay(folios, id),
+            Self::Classic(lru) => lru.put_back(folios, id, false),
+        }
+    }
+
     pub(super) fn put_back(
         &mut self,
         folios: &mut FolioTable,

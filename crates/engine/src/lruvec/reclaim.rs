@@ -95,6 +95,18 @@ impl Lruvec {
         true
     }
 
+    /// An isolated page is too young for a reclaim by age: it stays where it was. No effect on any other.
+    pub(crate) fn stay(&mut self, id: FolioId) {
+        let word = self.folios.get(id);
+        if word.state() != State::OffList {
+            return;
+        }
+        self.off_list[word.folio_type().index()] -= 1;
+        if self.lru.stay(&mut self.folios, id) {
+            self.stat.add(VmEvent::Pgactivate, 1);
+        }
+    }
+
     /// A page that went off the lists because it could not leave is to be tried again. No effect on any other.
     pub fn rescue(&mut self, id: FolioId) {
         let word = self.folios.get(id);

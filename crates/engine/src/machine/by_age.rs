@@ -3,10 +3,10 @@
 //! Invariants: no more than was asked for leaves; what is effectively below its min stays.
 
 use super::{Machine, ReclaimRequest};
-use crate::lru_gen::DEF_PRIORITY;
+use crate::lru_gen::{ByAgePlace, DEF_PRIORITY};
 use crate::memcg::MemcgId;
 use crate::units::{Millis, Pages};
-use crate::vmscan::{Memory, ScanControl, ScanReason, Shrunk, shrink_by_age};
+use crate::vmscan::{ByAgeVisit, Memory, ScanControl, ScanReason, Shrunk, shrink_by_age};
 use alloc::vec::IntoIter;
 
 /// A reclaim by age, between two batches.
@@ -15,8 +15,8 @@ pub(super) struct ByAge {
     target: MemcgId,
     most: Pages,
     ids: IntoIter<MemcgId>,
-    /// The memcg that it bailed out of, how many pages of it may still be looked at, and what it got of that.
-    visit: Option<(MemcgId, u64, Shrunk)>,
+    /// The memcg that it bailed out of, how far it had come there, and what it got of that.
+    visit: Option<(MemcgId, ByAgeVisit, Shrunk)>,
     pub(super) got: Shrunk,
 }
 
@@ -70,7 +70,7 @@ impl Machine {
             let nr = by_age.most.less(by_age.got.reclaimed);
             let visit = by_age.visit.take();
             let next = || by_age.ids.next().map(|id| (id, None));
-            let visit = visit.map(|(id, turns, got)| (id, Some((turns, got))));
+            let visit = visit.map(|(id, visit, got)| (id, Some((visit, got))));
             let Some((id, begun)) = visit.or_else(next).filter(|_| nr > Pages(0)) else {
                 return true;
             };
@@ -91,15 +91,18 @@ impl Machine {
                 before: begun.map(|(_, got)| got),
                 ..self.scan_control(id, request, DEF_PRIORITY)
             };
-            let (mut turns, mut got) =
-                begun.unwrap_or((self.lruvec(id).resident().0, Shrunk::default()));
+            let fresh = ByAgeVisit {
+                turns: self.lruvec(id).resident().0,
+                place: ByAgePlace::default(),
+            };
+            let (mut visit, mut got) = begun.unwrap_or((fresh, Shrunk::default()));
             let shrunk = self.account_pass(id, &sc, |lruvec, sc| {
-                shrink_by_age((id, lruvec), sc, &mut turns, memory)
+                shrink_by_age((id, lruvec), sc, &mut visit, memory)
             });
             got.add(shrunk);
             by_age.got.add(shrunk);
             by_age.got.visited += u64::from(begun.is_none());
-            by_age.visit = shrunk.bailed_out.then_some((id, turns, got));
+            by_age.visit = shrunk.bailed_out.then_some((id, visit, got));
             self.release_if_empty(id);
             if shrunk.bailed_out || memory.wants_pause() {
                 return false;

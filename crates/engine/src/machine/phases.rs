@@ -4,7 +4,7 @@
 use super::Machine;
 use super::aging::isolate_coldest;
 use crate::folio::{FolioId, FolioType};
-use crate::lru_gen::Isolated;
+use crate::lru_gen::{ByAgePlace, Isolated};
 use crate::memcg::MemcgId;
 use crate::units::Pages;
 use crate::vmscan::{PageOut, ScanReason, Settled};
@@ -29,12 +29,12 @@ impl Machine {
     pub fn isolate_by_age(
         &mut self,
         memcg: MemcgId,
-        nr: usize,
+        (nr, place): (usize, &mut ByAgePlace),
         out: &mut Vec<FolioId>,
     ) -> Isolated {
         let swappiness = self.swappiness(memcg, None);
         let lruvec = self.lruvec_mut(memcg);
-        lruvec.isolate_by_age(swappiness, nr, out)
+        lruvec.isolate_by_age(swappiness, (nr, place), out)
     }
 
     /// Does what `outcome` asks for with an isolated page.

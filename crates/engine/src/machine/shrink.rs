@@ -79,7 +79,7 @@ impl Machine {
         low_reclaim: bool,
     ) -> Option<ScanProtection> {
         let memcg = Some(self.tree.get(id)).filter(|_| id != target && id != MemcgId::ROOT)?;
-        ScanProtection::new(memcg.usage(), memcg.protection(), low_reclaim)
+        ScanProtection::new(memcg.held(), memcg.protection(), low_reclaim)
     }
 
     /// One pass over the lruvec of `id` by need, on behalf of `target`.

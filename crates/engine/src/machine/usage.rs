@@ -29,12 +29,12 @@ impl Machine {
         report
     }
 
-    /// How many pages `memcg` uses that neither its min nor its low protects: what proactive reclaim may take.
+    /// How many pages `memcg` has that neither its min nor its low protects: what proactive reclaim may take.
     #[must_use]
     pub fn unprotected(&self, memcg: MemcgId) -> Pages {
         let memcg = self.tree.get(memcg);
         let limits = memcg.limits();
-        memcg.usage().less(limits.min.max(limits.low))
+        memcg.beyond(limits.min.max(limits.low))
     }
 
     /// How many pages of `memcg` a reclaim of `target` may take for their age: what neither its min nor its low, nor what it inherits of
@@ -46,7 +46,7 @@ impl Machine {
         self.tree.calculate_path(target, memcg);
         let memcg = self.tree.get(memcg);
         let effective = memcg.protection();
-        memcg.usage().less(effective.min.max(effective.low))
+        memcg.beyond(effective.min.max(effective.low))
     }
 
     /// `memcg` uses so many pages, as measured: on a host, page cache counts, too, and pages that no walk

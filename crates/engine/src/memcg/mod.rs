@@ -137,6 +137,28 @@ impl Memcg {
         self.memory.usage()
     }
 
+    /// Pages that it has: as many as it uses, or more where others are charged for some: for those of a process that was moved here, say.
+    #[must_use]
+    pub const fn held(&self) -> Pages {
+        let (usage, charged) = (self.usage(), self.charged());
+        if usage.0 < charged.0 { charged } else { usage }
+    }
+
+    /// Whether so much protection covers all it uses. What uses nothing is covered by any, and by none only if it has nothing either. (The story: of
+    /// a process that was moved to a tenant nothing could be reclaimed, as it was charged elsewhere, and nothing of nothing was protected.)
+    const fn is_covered(&self, protection: Pages) -> bool {
+        protection.0 >= self.usage().0 && (protection.0 > 0 || self.charged().0 == 0)
+    }
+
+    /// How much of what it has a protection leaves to be taken.
+    #[must_use]
+    pub const fn beyond(&self, protection: Pages) -> Pages {
+        match self.is_covered(protection) {
+            true => Pages(0),
+            false => self.held().less(protection),
+        }
+    }
+
     /// The largest usage so far: memory.peak.
     #[must_use]
     pub const fn peak(&self) -> Pages {
@@ -251,13 +273,13 @@ impl Memcg {
     /// True when effective min covers all it uses: it loses nothing to reclaim from above.
     #[must_use]
     pub const fn below_min(&self) -> bool {
-        self.protection.min.0 >= self.usage().0
+        self.is_covered(self.protection.min)
     }
 
     /// True when effective low covers all it uses.
     #[must_use]
     pub const fn below_low(&self) -> bool {
-        self.protection.low.0 >= self.usage().0
+        self.is_covered(self.protection.low)
     }
 
     /// How long a task that has just charged `nr` pages must sleep for being above memory.high or

@@ -301,13 +301,13 @@ impl MemcgTree {
         self.update_parent(id, before);
     }
 
-    /// min(usage, setting) of `id`, for min and for low.
+    /// min(what it has, setting) of `id`, for min and for low.
     fn protected(&self, id: MemcgId) -> Protection {
         let memcg = self.get(id);
         let limits = memcg.limits();
         Protection {
-            min: memcg.usage().min(limits.min),
-            low: memcg.usage().min(limits.low),
+            min: memcg.held().min(limits.min),
+            low: memcg.held().min(limits.low),
         }
     }
 
@@ -328,7 +328,7 @@ impl MemcgTree {
         };
         let (memcg, parent) = (self.get(id), self.node(parent_id));
         let limits = memcg.limits();
-        if memcg.usage() == Pages(0) {
+        if memcg.held() == Pages(0) {
             return;
         }
         let own = Protection {
@@ -341,8 +341,8 @@ impl MemcgTree {
             let granted = parent.memcg.protection();
             let share = |setting, parent_effective, siblings_protected| {
                 effective_protection(ProtectionInput {
-                    usage: memcg.usage(),
-                    parent_usage: parent.memcg.usage(),
+                    usage: memcg.held(),
+                    parent_usage: parent.memcg.held(),
                     setting,
                     parent_effective,
                     siblings_protected,

@@ -20,7 +20,7 @@ mod shrink;
 mod watermark;
 
 pub(crate) use batch::Batch;
-pub use by_age::shrink_by_age;
+pub use by_age::{ByAgeVisit, shrink_by_age};
 pub use scan_control::{Kept, ScanControl, ScanReduction, Share, Shrunk, TryAgain};
 pub use settle::Settled;
 pub use shrink::{shrink_lruvec, usable_swappiness};
@@ -43,8 +43,7 @@ pub enum PageOut {
     Taken,
     /// It was accessed meanwhile.
     Referenced,
-    /// Reclaim by age asked for pages that were idle for longer: it waits for its time in a generation before the
-    /// youngest.
+    /// Reclaim by age asked for pages that were idle for longer: it stays where it was.
     TooYoung,
     /// Others map it, too, and the kernel skips such pages.
     Shared,

@@ -92,8 +92,11 @@ impl Lruvec {
                 self.set_flag(id, Flag::Unevictable, true);
                 Settled::Stayed
             }
+            PageOut::TooYoung => {
+                self.stay(id);
+                Settled::Stayed
+            }
             PageOut::Referenced
-            | PageOut::TooYoung
             | PageOut::Shared
             | PageOut::Locked
             | PageOut::LazyFree

@@ -36,6 +36,8 @@ pub struct Page {
     accessed: bool,
     /// A walk told so while it was isolated.
     told: bool,
+    /// The generation from which it was isolated.
+    was: u64,
     swap_cache: bool,
     pub dirty: bool,
     pub writeback: bool,
@@ -54,6 +56,7 @@ impl Page {
             reclaim: false,
             accessed: false,
             told: false,
+            was: 0,
             swap_cache: false,
             dirty: false,
             writeback: false,
@@ -332,18 +335,17 @@ impl Naive {
     }
 
     /// Section 6: one batch of up to `nr`; (scanned, isolated).
-    fn evict(&mut self, nr: usize, last: Option<u64>) -> (usize, Vec<u32>) {
+    fn evict(&mut self, nr: usize) -> (usize, Vec<u32>) {
         let first = self.control.choose(self.swappiness);
         let (mut scanned, mut out) = (0, Vec::new());
         for ty in [first, first.other()] {
-            let within = last.is_none_or(|last| self.min_seq[ty as usize] <= last);
-            if scanned == 0 && within {
+            if scanned == 0 {
                 (scanned, out) = self.scan(ty, nr);
             }
         }
         self.counts.scan += out.len() as u64;
         scanned += usize::from(self.advance());
-        if last.is_none() && self.min_seq[0].min(self.min_seq[1]) + 2 > self.max_seq {
+        if self.min_seq[0].min(self.min_seq[1]) + 2 > self.max_seq {
             scanned = 0;
         }
         (scanned, out)
@@ -356,14 +358,29 @@ impl Naive {
     /// Section 6.3.
     fn scan_with(&mut self, ty: FolioType, nr: usize, tier_idx: usize) -> (usize, Vec<u32>) {
         let oldest = self.min_seq[ty as usize];
-        let (mut looked, mut out) = (0, Vec::new());
         if self.max_seq - oldest + 1 == 2 {
-            return (0, out);
+            return (0, Vec::new());
         }
-        while out.len() < nr && looked < 4096 {
+        self.scan_of(ty, oldest, (nr, &mut usize::MAX.clone()), tier_idx)
+    }
+
+    /// The same of one generation, of whose list so many are to be met still.
+    fn scan_of(
+        &mut self,
+        ty: FolioType,
+        oldest: u64,
+        (nr, left): (usize, &mut usize),
+        tier_idx: usize,
+    ) -> (usize, Vec<u32>) {
+        let (mut looked, mut out) = (0, Vec::new());
+        while out.len() < nr && looked < 4096 && *left > 0 {
             let list = self.lists.entry((oldest, ty as usize)).or_default();
-            let Some(id) = list.pop_back() else { break };
+            let Some(id) = list.pop_back() else {
+                *left = 0;
+                break;
+            };
             looked += 1;
+            *left -= 1;
             let page = self.pages[id as usize].clone();
             let Place::Gen(seq) = page.place else {
                 panic!("{id} is on a list")
@@ -387,6 +404,7 @@ impl Naive {
                 page.field = if page.referenced { page.field } else { 0 };
                 page.reclaim = false;
                 page.place = Place::Off;
+                page.was = oldest;
                 out.push(id);
             }
         }
@@ -398,7 +416,7 @@ impl Naive {
     pub fn isolate(&mut self, nr: usize) -> Vec<u32> {
         let mut out = Vec::new();
         while out.len() < nr {
-            let (scanned, batch) = self.evict((nr - out.len()).min(64), None);
+            let (scanned, batch) = self.evict((nr - out.len()).min(64));
             out.extend(batch);
             if scanned == 0 {
                 break;
@@ -410,17 +428,23 @@ impl Naive {
     /// Of all generations but the two youngest.
     pub fn isolate_by_age(&mut self, nr: usize) -> Vec<u32> {
         let mut out = Vec::new();
-        while out.len() < nr {
-            let last = self.max_seq - 2;
-            if self.min_seq[0].min(self.min_seq[1]) > last {
-                break;
-            }
-            let (scanned, batch) = self.evict((nr - out.len()).min(64), Some(last));
-            out.extend(batch);
-            if scanned == 0 {
-                break;
+        let first = self.control.choose(self.swappiness);
+        for ty in [first, first.other()] {
+            for seq in self.min_seq[ty as usize]..self.max_seq - 1 {
+                let list = self.lists.get(&(seq, ty as usize));
+                let mut left = list.map_or(0, VecDeque::len);
+                while left > 0 {
+                    let (room, tier_idx) = ((nr - out.len()).min(64), self.control.tier_idx(ty));
+                    let (_, batch) = self.scan_of(ty, seq, (room, &mut left), tier_idx);
+                    self.counts.scan += batch.len() as u64;
+                    out.extend(batch);
+                    if out.len() == nr {
+                        return out;
+                    }
+                }
             }
         }
+        self.advance();
         out
     }
 
@@ -443,7 +467,21 @@ impl Naive {
                 };
             }
             PageOut::Gone => self.unmap(id),
+            PageOut::TooYoung => self.stay(id),
             _ => self.put_back(id, outcome),
+        }
+    }
+
+    /// Where it was, if that is a generation still, be it another one by now, and nobody told that it is young.
+    fn stay(&mut self, id: u32) {
+        let page = &self.pages[id as usize];
+        let mut all = self.min_seq[page.ty as usize]..=self.max_seq;
+        match all.find(|seq| seq % 4 == page.was % 4) {
+            Some(seq) if !page.told => {
+                self.pages[id as usize].place = Place::Gen(seq);
+                self.push(seq, id, true);
+            }
+            _ => self.put_back(id, PageOut::TooYoung),
         }
     }
 

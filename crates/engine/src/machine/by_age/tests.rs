@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::folio::{FolioId, FolioType};
-use crate::lruvec::Policy;
+use crate::lruvec::{FaultKind, Policy};
 use crate::machine::shrink::tests::{Scripted, cold};
 use crate::memcg::MemcgLimits;
 use crate::units::{Bytes, Limit, Swappiness};
@@ -151,4 +151,79 @@ fn a_child_below_its_min_keeps_its_pages() {
     assert_eq!(got.reclaimed, Pages(100));
     assert_eq!(machine.lruvec(ONE).out(FolioType::Anon), Pages(100));
     machine.check_invariants();
+}
+
+/// Two generations of a thousand pages, both old.
+fn generations() -> Machine {
+    let mut machine = cold(64, Policy::default(), [0, 0]);
+    machine.lruvec_mut(ONE).ensure(2000);
+    for first in [0, 1000] {
+        for id in (first..first + 1000).map(FolioId) {
+            machine.fault_in(ONE, id, FolioType::Anon, FaultKind::FirstTouch, true);
+        }
+        machine.age(ONE, Millis(u64::from(first) + 10));
+    }
+    machine
+}
+
+/// The story, of a reading: a policy in a dry run, which lets nothing leave, put all that was cold before the youngest generation at each look, and a limit
+/// took what had been used a minute ago.
+#[test]
+fn what_is_too_young_stays_where_it_was() {
+    let taken = |machine: &mut Machine| {
+        let mut out = Vec::new();
+        let mut memory = Scripted::new(|id| {
+            out.push(id.0);
+            PageOut::Stored
+        });
+        let request = ReclaimRequest {
+            reason: ScanReason::Proactive,
+            nr: Pages(1500),
+            swappiness: None,
+            now: Millis(9000),
+        };
+        let got = machine.proactive_reclaim(ONE, request, &mut memory);
+        assert!(got.is_ok_and(|got| got >= Pages(1500)), "{got:?}");
+        out
+    };
+    let (mut machine, mut other) = (generations(), generations());
+    let mut offered = 0;
+    let mut memory = Scripted::new(|_| {
+        offered += 1;
+        PageOut::TooYoung
+    });
+    for _ in 0..5 {
+        let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
+        assert_eq!(got.reclaimed, Pages(0));
+        machine.check_invariants();
+    }
+    assert_eq!(offered, 5 * 2000, "each page once");
+    assert_eq!(taken(&mut machine), taken(&mut other));
+}
+
+/// In slices, too, and where every other page leaves.
+#[test]
+fn a_pass_by_age_goes_on_where_it_bailed_out() {
+    let mut machine = generations();
+    let mut offered = Vec::new();
+    let mut memory = Scripted::new(|id| {
+        offered.push(id.0);
+        match id.0 % 2 {
+            0 => PageOut::TooYoung,
+            _ => PageOut::Stored,
+        }
+    });
+    memory.pauses = true;
+    let mut by_age = ByAge::own(ONE, ALL);
+    let mut slices = 1;
+    while !machine.go_on_by_age(&mut by_age, Millis(9), &mut memory) {
+        machine.check_invariants();
+        slices += 1;
+    }
+    assert!(slices > 10, "{slices}");
+    let mut all = offered.clone();
+    all.dedup();
+    assert!(offered.is_sorted(), "the oldest first");
+    assert_eq!(all.len(), offered.len(), "each page once");
+    assert_eq!(by_age.got.reclaimed, Pages(offered.len() as u64 / 2));
 }

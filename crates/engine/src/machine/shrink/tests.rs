@@ -17,6 +17,8 @@ pub(in crate::machine) struct Scripted<F> {
     pub(in crate::machine) of: F,
     pub(in crate::machine) batches: Vec<usize>,
     pub(in crate::machine) walks: u32,
+    /// It wants a pause after each batch.
+    pub(in crate::machine) pauses: bool,
 }
 
 impl<F: FnMut(FolioId) -> PageOut> Scripted<F> {
@@ -25,6 +27,7 @@ impl<F: FnMut(FolioId) -> PageOut> Scripted<F> {
             of,
             batches: Vec::new(),
             walks: 0,
+            pauses: false,
         }
     }
 }
@@ -33,6 +36,10 @@ impl<F: FnMut(FolioId) -> PageOut> Memory for Scripted<F> {
     fn walk(&mut self, _: MemcgId, lruvec: &mut Lruvec) {
         self.walks += 1;
         lruvec.walk_accessed();
+    }
+
+    fn wants_pause(&mut self) -> bool {
+        self.pauses
     }
 
     fn page_out(&mut self, _: MemcgId, batch: &[FolioId], outcome: &mut Vec<PageOut>) {

@@ -149,3 +149,33 @@ fn what_a_tenant_protects_is_no_reclaim_by_age_of_those_above() {
     let child = machine.create(ONE, Millis(0));
     assert_eq!(machine.unprotected_from(MemcgId::ROOT, child), Pages(0));
 }
+
+/// The story: a process was moved to a tenant, as the how-to says, and memory.reclaim took nothing, nor did a policy: it was charged elsewhere, and of
+/// nothing all was protected.
+#[test]
+fn what_is_charged_elsewhere_can_be_taken_and_protected() {
+    let mut machine = cold(64, Policy::default(), [1000, 0]);
+    machine.set_measured(ONE, Pages(0));
+    assert_eq!(machine.unprotected(ONE), Pages(1000));
+    let mut memory = Scripted::new(|_| PageOut::Stored);
+    let mut take = |machine: &mut Machine, now| {
+        let request = ReclaimRequest {
+            reason: ScanReason::Background,
+            nr: Pages(100),
+            swappiness: None,
+            now: Millis(now),
+        };
+        let got = machine.reclaim_root(request, &mut memory);
+        machine.check_invariants();
+        got.reclaimed
+    };
+    assert!(take(&mut machine, 10) >= Pages(100));
+    let limits = MemcgLimits {
+        min: Pages(2000),
+        ..MemcgLimits::default()
+    };
+    machine.set_limits(ONE, limits);
+    machine.set_measured(ONE, Pages(0));
+    assert_eq!(take(&mut machine, 11), Pages(0));
+    assert_eq!(machine.unprotected(ONE), Pages(0));
+}
