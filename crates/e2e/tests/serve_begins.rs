@@ -25,6 +25,11 @@ fn a_configuration_makes_tenants_and_is_read_once_more() {
     assert_eq!(tree.number("a/b/memory.max"), 64 * MIB);
     assert_eq!(tree.number("a/b/memory.low"), MIB);
     assert_eq!(tree.read("a/memory.max"), "max\n");
+    // (The story, of a reading: who removed a tenant and made it anew, as a runner does for each job, had one without limits.)
+    std::fs::remove_dir(tree.at("a/b")).expect("nobody is in it");
+    tree.make("a/b");
+    assert_eq!(tree.number("a/b/memory.max"), 64 * MIB);
+    assert_eq!(tree.number("a/b/memory.low"), MIB);
     tree.write("a/b/memory.high", "32m");
 
     let later = "age-every = \"500ms\"\n[tenants.\"a/b\"]\nmemory-max = \"96M\"\n[tenants.c]\n";

@@ -8,8 +8,8 @@ use e2e::guard::Run;
 use e2e::memcg::MemoryGroup;
 use e2e::page_cache::{file, read_by, reading};
 use e2e::sleeper::Sleeper;
-use e2e::temp::serial;
-use e2e::tenants::Tree;
+use e2e::temp::{TempDir, serial};
+use e2e::tenants::{Tree, configuration};
 use e2e::zram::Swap;
 use e2e::{pagetide, programs, wait};
 
@@ -152,6 +152,34 @@ fn where_it_is_allowed_they_are_as_if_made_here() {
     assert!(std::path::Path::new(&host.path()).join("x").is_dir());
     std::fs::remove_dir(tree.at("host/x")).expect("nobody is in it");
     assert!(!std::path::Path::new(&host.path()).join("x").exists());
+}
+
+/// The story, of a reading: with the right to change the host's groups a policy did nothing to them, and said nothing.
+#[test]
+fn a_policy_of_theirs_takes_what_is_cold_in_them() {
+    let _serial = serial();
+    let _swap = Swap::shared();
+    let (host, folder) = (MemoryGroup::new(), TempDir::new());
+    let (group, other) = (host.below(), host.below());
+    let cold = "policy = { by = \"cold-age\", older-than = \"1s\", every = \"1s\" }";
+    let text = format!(
+        "age-every = \"500ms\"\nmanage-host = true\n{cold}\n[tenants.\"host/{}\"]\n{cold}\n",
+        name(&group)
+    );
+    let config = configuration(&folder, &text);
+    let (theirs, others) = (inside(&group, 32), inside(&other, 32));
+    let tree = Tree::serve_host(&host, &["--config", &config]);
+    wait::until("what is cold has left", SOON, || {
+        theirs.status("VmSwap") > 30 * MIB
+    });
+    assert_eq!(
+        others.status("VmSwap"),
+        0,
+        "what all are given is not the host's"
+    );
+    let told = format!("pages of /host/{}", name(&group));
+    wait::until("it is said", SOON, || tree.said().contains(&told));
+    let _ = (theirs.touch(), others.touch());
 }
 
 /// The stories: one limit that was written below `host/` wrote all of them, so what the host had limited memory and swap together to was gone;

@@ -255,7 +255,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
             &["awake", "recompress"],
             &["file", "values", "near", "notify", "snapshot"],
             &["config", "inode", "reports", "metrics", "history"],
-            &["changes", "content", "keeper", "page"],
+            &["changes", "configured", "content", "keeper", "page"],
             &["desk", "site"],
             &["listen"],
             &["asked", "directory"],

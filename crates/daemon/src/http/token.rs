@@ -125,12 +125,20 @@ impl From<io::Error> for Unread {
 }
 
 fn read(path: &Path) -> Result<String, Unread> {
-    // A link may be somebody else's, a pipe would be waited for.
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let own = rustix::process::geteuid().as_raw();
+    // What a Secret is mounted as is a link; one of anybody else leads where he wants.
+    let link = std::fs::symlink_metadata(path)?;
+    if link.is_symlink() && link.uid() != own && link.uid() != 0 {
+        return Err(Unread::Kind(
+            "it is a link of another user's",
+            "give a file of yours with --token-file",
+        ));
+    }
+    // A pipe would be waited for.
+    let flags = rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     let meta = file.metadata()?;
-    let own = rustix::process::geteuid().as_raw();
     if !meta.is_file() {
         return Err(Unread::Kind(
             "it is no file",
@@ -220,7 +228,17 @@ mod tests {
         }
         let link = file("link");
         std::os::unix::fs::symlink(&path, &link).expect("a link");
-        assert!(Token::of_file(&link).is_err(), "a link");
+        let good = "0123456789abcdef0123456789abcdef";
+        std::fs::write(&path, good).expect("written");
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&path, private).expect("ours");
+        // (The story, of a reading: a token from a Kubernetes Secret, which is mounted as a link, was refused.)
+        assert!(Token::of_file(&link).expect("a link of ours").is(good));
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(&link, Some(65534), None).expect("root may");
+            let error = Token::of_file(&link).expect_err("somebody else's link");
+            assert!(error.to_string().contains("link"), "{error}");
+        }
         assert!(
             Token::of_file(&std::env::temp_dir()).is_err(),
             "a directory"

@@ -9,13 +9,14 @@ use engine::memcg::MemcgId;
 use engine::policy::WriteBudget;
 use engine::units::{Bytes, Limit};
 use host::manage::tenants::{
-    HostGroups, LookBudget, Noreuse, NoreuseFiles, Policies, Settings, Watermarks, WriteBackAges,
+    HostGroups, LookBudget, NoreuseOfTenants, Policies, Settings, Watermarks, WriteBackAges,
 };
 use host::manage::{PolicyAsked, WriteBackAsked};
 use host::system::PathPattern;
 use rustix::io::Errno;
 
-use super::config::{Age, Config, Global, Policy, Tenant};
+use super::config::{Age, Config, Global, Policy, Tenant, is_of_host};
+use super::configured::Configured;
 use super::desk::Tree;
 use super::listen::Wanted;
 use crate::control;
@@ -85,9 +86,10 @@ pub(super) struct Asked {
     budget: LookBudget,
     policies: Policies,
     write_back: WriteBack,
-    tenants: Vec<(String, Tenant)>,
-    /// Files that everybody uses once.
+    configured: Configured,
+    /// Files that everybody uses once, and those of tenants.
     noreuse_paths: Vec<PathPattern>,
+    noreuse: NoreuseOfTenants,
     total: Bytes,
 }
 
@@ -123,8 +125,13 @@ impl Given {
         self.limits_are_no_slips(&file, total)?;
         let policies = self.policies(&file);
         let write_back = self.write_back(&file);
-        let follow = self.host.clone().or(file.host).unwrap_or("/".to_owned());
+        let follow = self.host.clone().or(file.host.clone());
+        let follow = follow.unwrap_or("/".to_owned());
         let manage = self.manage_host || file.manage_host.unwrap_or(false);
+        host_is_to_be_changed(&file, manage && follow != "none")?;
+        let configured = Configured::new(&file.tenants, total);
+        let noreuse = by_path(&file, None, Tenant::noreuse_files);
+        let noreuse = noreuse.map(|(path, files)| (path, Some(files))).collect();
         let age_every = self.age_every.or(file.age_every).unwrap_or(AGE_EVERY);
         let root = self.root.clone().or(file.root);
         let root = root.unwrap_or("pagetide".into());
@@ -171,7 +178,8 @@ impl Given {
             )?,
             policies,
             write_back,
-            tenants: file.tenants.into_iter().collect(),
+            configured,
+            noreuse,
             noreuse_paths: file.noreuse_paths,
             total,
         })
@@ -230,6 +238,21 @@ impl Given {
                 .clone()
                 .or(file.write_back_from.clone()),
             dry_run: self.dry_run,
+        }
+    }
+}
+
+/// Where the host's own groups are not followed, or may not be changed, nothing can be given to them.
+fn host_is_to_be_changed(file: &Config, may_change: bool) -> Result<(), Error> {
+    let of_host = file.tenants.keys().find(|path| is_of_host(path));
+    match of_host.filter(|_| !may_change) {
+        None => Ok(()),
+        Some(path) => {
+            let what = format!(
+                "cannot give [tenants.\"{path}\"] anything: the host's own groups may not be changed"
+            );
+            let hint = "manage-host = true allows it";
+            Err(Error::ending(ExitCode::Usage, what, hint))
         }
     }
 }
@@ -371,27 +394,15 @@ impl Asked {
                 Error::failed(what, "may you write to that control group?")
             })?;
         }
-        let mut noreuse = Noreuse {
-            paths: self.noreuse_paths.clone(),
-            ..Noreuse::default()
-        };
+        let (paths, of_tenants) = (self.noreuse_paths.clone(), self.noreuse.clone());
+        tree.tenants.set_noreuse(paths, of_tenants);
         let mut first = Ok(());
-        for (path, tenant) in &self.tenants {
-            let at = match self.give(tree, path, tenant) {
-                Ok(at) => at,
-                Err(errno) => {
-                    first = first.and(Err(cannot_have(path, errno)));
-                    continue;
-                }
-            };
-            let files = match (tenant.noreuse, &tenant.noreuse_paths[..]) {
-                (true, _) => NoreuseFiles::All,
-                (false, []) => continue,
-                (false, paths) => NoreuseFiles::Like(paths.to_vec()),
-            };
-            noreuse.tenants.insert(at, files);
+        for path in self.configured.paths() {
+            if let Err(errno) = self.have(tree, path) {
+                first = first.and(Err(cannot_have(path, errno)));
+            }
         }
-        tree.tenants.set_noreuse(noreuse);
+        tree.configured = self.configured.clone();
         first
     }
 
@@ -402,7 +413,7 @@ impl Asked {
     }
 
     /// Makes a tenant that is not there, with those above it, and gives it its limits.
-    fn give(&self, tree: &mut Tree, path: &str, tenant: &Tenant) -> Result<MemcgId, Errno> {
+    fn have(&self, tree: &mut Tree, path: &str) -> Result<(), Errno> {
         let mut at = MemcgId::ROOT;
         let mut whole = PathBuf::new();
         for name in path.split('/') {
@@ -412,23 +423,7 @@ impl Asked {
                 None => tree.tenants.make(at, name)?,
             };
         }
-        let mut limits = tree.tenants.limits(at)?;
-        for (limit, size) in [
-            (&mut limits.min, tenant.memory_min),
-            (&mut limits.low, tenant.memory_low),
-            (&mut limits.high, tenant.memory_high),
-            (&mut limits.max, tenant.memory_max),
-            (&mut limits.swap_max, tenant.swap_max),
-        ] {
-            if let Some(size) = size {
-                *limit = size.of(self.total);
-            }
-        }
-        tree.tenants.set_limits(at, limits)?;
-        if let Some(size) = tenant.soft_limit {
-            tree.tenants.set_soft_limit(at, size.of(self.total))?;
-        }
-        Ok(at)
+        self.configured.give(&mut tree.tenants, (at, &whole))
     }
 }
 
@@ -447,6 +442,30 @@ mod tests {
         };
         assert_eq!(asked("8").err(), Some(2));
         assert!(asked("8G").is_ok() && asked("max").is_ok());
+    }
+
+    /// The story, of a reading: with the right to change the host's own groups a policy did nothing to them, and nobody was told.
+    #[test]
+    fn the_hosts_groups_are_given_something_where_they_may_be_changed() {
+        let folder = std::env::temp_dir().join(format!("pagetide-host-{}", std::process::id()));
+        let text = "[tenants.\"host/a\"]\npolicy = { by = \"cold-age\" }\nnoreuse = true\n";
+        std::fs::write(&folder, text).expect("a file");
+        let asked = |manage_host, host: Option<&str>| {
+            let given = Given {
+                config: Some(folder.clone()),
+                manage_host,
+                host: host.map(str::to_owned),
+                ..Given::default()
+            };
+            given.asked().map_err(|error| error.exit_code())
+        };
+        assert_eq!(asked(false, None).err(), Some(2));
+        assert_eq!(asked(true, Some("none")).err(), Some(2));
+        let asked = asked(true, None);
+        std::fs::remove_file(&folder).expect("it was written");
+        let asked = asked.expect("it may be");
+        assert_eq!((asked.policies.len(), asked.noreuse.len()), (1, 1));
+        assert_eq!(asked.configured.paths().count(), 0, "it is not made here");
     }
 
     #[test]

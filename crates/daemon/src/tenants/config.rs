@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use host::manage::tenants::Tenants;
+use host::manage::tenants::{NoreuseFiles, Tenants};
 use host::system::PathPattern;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, de};
@@ -198,6 +198,30 @@ impl TryFrom<BTreeMap<String, Value>> for Policy {
     }
 }
 
+impl Tenant {
+    /// The first limit that it is given.
+    fn limits(&self) -> Option<Size> {
+        let all = [
+            self.memory_min,
+            self.memory_low,
+            self.memory_high,
+            self.memory_max,
+            self.soft_limit,
+            self.swap_max,
+        ];
+        all.into_iter().flatten().next()
+    }
+
+    /// Which of its files are used once, if that is said.
+    pub(super) fn noreuse_files(&self) -> Option<NoreuseFiles> {
+        match (self.noreuse, &self.noreuse_paths[..]) {
+            (true, _) => Some(NoreuseFiles::All),
+            (false, []) => None,
+            (false, paths) => Some(NoreuseFiles::Like(paths.to_vec())),
+        }
+    }
+}
+
 impl Config {
     /// Reads a file.
     ///
@@ -219,7 +243,7 @@ impl Config {
     /// Where in it what is wrong.
     pub fn parse(text: &str) -> Result<Config, String> {
         let config: Config = toml::from_str(text).map_err(|error| explain(&error, text))?;
-        for path in config.tenants.keys() {
+        for (path, tenant) in &config.tenants {
             if let Some(part) = taken_name(path) {
                 return Err(format!(
                     "[tenants.\"{}\"]: no tenant can be called `{}`",
@@ -233,14 +257,19 @@ impl Config {
                     "[tenants.\"{path}\"]: a path is names with / between them"
                 ));
             }
-            if path.split('/').next() == Some("host") {
+            if is_of_host(path) && tenant.limits().is_some() {
                 return Err(format!(
-                    "[tenants.\"{path}\"]: `host` has the host's own groups, which are not made here"
+                    "[tenants.\"{path}\"]: `host` has the host's own groups, whose limits are not the configuration's: write them to the files below host/"
                 ));
             }
         }
         Ok(config)
     }
+}
+
+/// Whether a path is of one of the host's own groups.
+pub(super) fn is_of_host(path: &str) -> bool {
+    path.split('/').next() == Some("host")
 }
 
 /// What of a path no tenant can be called: walls of `run` have names of their own, files of a tenant's directory and the root's nodes are found by their names first, and the kernel's names
@@ -481,7 +510,10 @@ mod tests {
             ),
             ("[tenants.\"a/../b\"]", &["a/../b", "names"]),
             ("[tenants.\"/a\"]", &["/a", "names"]),
-            ("[tenants.\"host/a\"]", &["host"]),
+            (
+                "[tenants.\"host/a\"]\nmemory-max = \"1G\"",
+                &["host", "files below"],
+            ),
             ("[tenants.\"memory.low\"]", &["`memory.low`"]),
             ("[tenants.node0]", &["`node0`"]),
             ("[tenants.\"a\\nb\"]", &["`a\\nb`"]),

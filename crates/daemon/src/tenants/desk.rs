@@ -18,6 +18,7 @@ use host::manage::tenants::{Bell, Tenants};
 use rustix::io::Errno;
 
 use super::changes::Changes;
+use super::configured::Configured;
 use super::reports::Reports;
 use crate::rights::hex;
 
@@ -30,6 +31,8 @@ pub(super) struct Tree {
     pub(super) reports: Reports,
     pub(super) changes: Changes,
     pub(super) waiting: Waiting,
+    /// What tenants get that come.
+    pub(super) configured: Configured,
 }
 
 /// Whether a signal waits for a thread that it does not block.

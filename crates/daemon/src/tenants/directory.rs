@@ -190,6 +190,17 @@ pub(super) fn make(tree: &mut Tree, parent: Inode, name: &OsStr) -> Result<Entry
     // As the kernel: its names hold no line break.
     let name = name.to_str().filter(|name| !name.contains('\n'));
     let made = tree.tenants.make(above, name.ok_or(Errno::INVAL)?)?;
+    let path = tree.tenants.path(made)?.to_owned();
+    let Tree {
+        tenants,
+        configured,
+        ..
+    } = tree;
+    if let Err(errno) = configured.give(tenants, (made, &path)) {
+        // One that lacks what it was to have is not left behind.
+        tenants.remove(made)?;
+        return Err(errno);
+    }
     let serial = tree.tenants.serial(made).ok_or(Errno::NOENT)?;
     Ok(Entry::directory(Inode::Tenant(serial)))
 }

@@ -3,13 +3,14 @@
 //! Invariant: one thread has the tree ([`host::manage::tenants`]); whoever else wants something of it leaves a job at its
 //! desk. Ended in any way, it leaves the tenants, their processes and their limits as they are.
 //!
-//! Floors: `awake`, `recompress`; `file`, `values`, `near`, `notify`, `snapshot`; `config`, `inode`, `reports`, `metrics`, `history`; `content`, `changes`, `keeper`,
+//! Floors: `awake`, `recompress`; `file`, `values`, `near`, `notify`, `snapshot`; `config`, `inode`, `reports`, `metrics`, `history`; `content`, `changes`, `configured`, `keeper`,
 //! `page`; `desk`, `site`; `listen`; `asked`, `directory`; `opened`; `mount`, `talk`; here the loop.
 
 mod asked;
 mod awake;
 mod changes;
 pub mod config;
+mod configured;
 mod content;
 mod desk;
 mod directory;
@@ -44,6 +45,7 @@ use crate::serve::wake::Wake;
 pub use asked::Given;
 use asked::{Asked, Fixed};
 use changes::Changes;
+use configured::Configured;
 use desk::{Inbox, Shared, Tree, Waiting};
 use inode::Inode;
 use listen::Listening;
@@ -91,6 +93,7 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
         reports: Reports::default(),
         changes: Changes::default(),
         waiting: Waiting::default(),
+        configured: Configured::default(),
     });
     let begun = begin(&asked, &tree);
     let (mounted, mut ears) = match begun {

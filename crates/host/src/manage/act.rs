@@ -79,8 +79,8 @@ impl Manager {
         };
         let now = Millis(self.driver.watch.elapsed_ms());
         let how = minder.how(&order);
-        let most = order.most.min(self.driver.machine.unprotected(memcg));
-        let step = Ongoing::own_by_age(memcg, most, now);
+        let order = self.driver.unprotected(memcg, order);
+        let step = Ongoing::own_by_age(memcg, order.most, now);
         let took = own_cpu().saturating_sub(worked);
         self.ordered = Some(Ordered::new(order, how, step, took));
         self.go_on();

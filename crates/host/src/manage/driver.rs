@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use engine::lru_gen::LruGen;
 use engine::memcg::MemcgId;
-use engine::policy::AgeHistogram;
+use engine::policy::{AgeHistogram, Order};
 use engine::{Machine, Millis, Pages};
 
 use super::culled::Culled;
@@ -18,7 +18,7 @@ use super::homes::Homes;
 use super::host_memory::HostMemory;
 use super::ids::CHUNK_PAGES;
 use super::members::Members;
-use super::noreuse::Noreuse;
+use super::noreuse::{Noreuse, NoreuseFiles};
 use super::options::Ask;
 use super::out::Out;
 use super::pause::Pause;
@@ -335,6 +335,17 @@ impl Driver {
             let (ages, _) = self.watch.ages_and_proc();
             members.into_iter().for_each(|one| ages.read_again(one));
         }
+    }
+
+    /// The same of a tenant of which nothing was read yet.
+    pub(super) fn add_noreuse(&mut self, memcg: MemcgId, files: NoreuseFiles) {
+        self.homes.add_noreuse(memcg, files);
+    }
+
+    /// An order, as far as what it may take is not protected. (The story, of a reading: a dry run told of all that was cold, protected or not.)
+    pub(super) fn unprotected(&self, memcg: MemcgId, order: Order) -> Order {
+        let most = order.most.min(self.machine.unprotected(memcg));
+        Order { most, ..order }
     }
 
     /// How long ago the last look was.

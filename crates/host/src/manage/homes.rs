@@ -9,7 +9,7 @@ use engine::FolioId;
 use engine::memcg::MemcgId;
 
 use super::ids::Ids;
-use super::noreuse::Noreuse;
+use super::noreuse::{Noreuse, NoreuseFiles};
 use crate::books::Owner;
 use crate::system::Maps;
 
@@ -101,6 +101,11 @@ impl Homes {
         let is_change = noreuse != self.noreuse;
         self.noreuse = noreuse;
         is_change
+    }
+
+    /// The same of a tenant of which nothing was read yet.
+    pub(super) fn add_noreuse(&mut self, memcg: MemcgId, files: NoreuseFiles) {
+        self.noreuse.tenants.insert(memcg, files);
     }
 
     /// Whether an access to this address says that another is likely (`vma_has_recency`).

@@ -11,11 +11,11 @@ use crate::system::{Kind, PathPattern};
 
 /// All rules.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Noreuse {
+pub(super) struct Noreuse {
     /// Of whoever maps files with such paths.
-    pub paths: Vec<PathPattern>,
+    pub(super) paths: Vec<PathPattern>,
     /// Of tenants.
-    pub tenants: BTreeMap<MemcgId, NoreuseFiles>,
+    pub(super) tenants: BTreeMap<MemcgId, NoreuseFiles>,
 }
 
 /// Which files of a tenant.

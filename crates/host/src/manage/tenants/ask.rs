@@ -13,15 +13,16 @@ use engine::{Bytes, FolioType, Limit};
 use rustix::io::Errno;
 
 use super::super::minder::Minder;
-use super::super::noreuse::Noreuse;
+use super::super::noreuse::{Noreuse, NoreuseFiles};
 use super::super::options::Limits;
 use super::super::stall::{Stalls, swap_ins};
-use super::Tenants;
+use super::tenant::Tenant;
+use super::{NoreuseOfTenants, Tenants};
 use crate::ages::MemoryKind;
 use crate::report::{LimitsReport, Report};
-use crate::system::Identity;
 use crate::system::cgroup::{Cache, Version};
 use crate::system::pressure::{Pressure, parse};
+use crate::system::{Identity, PathPattern};
 use crate::wall::Wall;
 
 /// Processes by the tenant that they are in.
@@ -171,10 +172,18 @@ impl Tenants {
         Ok(())
     }
 
-    /// Says which files are used once, as POSIX_FADV_NOREUSE does, which cannot be seen from outside: these, and no others
-    /// from now on. What is said of a tenant goes with it.
-    pub fn set_noreuse(&mut self, noreuse: Noreuse) {
-        self.driver.set_noreuse(noreuse);
+    /// Says which files are used once, as POSIX_FADV_NOREUSE does, which cannot be seen from outside: those with such `paths`, and of
+    /// tenants and those below them these; no others from now on.
+    pub fn set_noreuse(&mut self, paths: Vec<PathPattern>, of_tenants: NoreuseOfTenants) {
+        self.noreuse = of_tenants;
+        let of = |one: &Tenant| Some((one.memcg, self.noreuse_of(one)?));
+        let tenants = self.tenants.values().filter_map(of).collect();
+        self.driver.set_noreuse(Noreuse { paths, tenants });
+    }
+
+    /// What is said of a tenant's files.
+    pub(super) fn noreuse_of(&self, tenant: &Tenant) -> Option<NoreuseFiles> {
+        tenant.given(&self.noreuse, self.may_change_host()).cloned()
     }
 
     /// Remembers what was asked of its reports: on its group, or, of a group of the host that may not be changed, on the tree's root. An

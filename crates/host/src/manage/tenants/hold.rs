@@ -113,6 +113,8 @@ impl Tenants {
             pages = wanted.pages;
         }
         if let Some(wait) = has_wall.then(|| self.left_to_wall(memcg, usage)).flatten() {
+            // (The story, of a reading: who polled the ages of a tenant that thrashed was woken before it did, and never while it lasted.)
+            self.pressed.insert(memcg);
             return wait;
         }
         self.driver.machine.set_measured(memcg, usage);

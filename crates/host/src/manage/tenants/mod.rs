@@ -45,7 +45,7 @@ use engine::memcg::MemcgId;
 use engine::{Machine, MachineConfig, Millis};
 use rustix::io::Errno;
 
-pub use super::noreuse::{Noreuse, NoreuseFiles};
+pub use super::noreuse::NoreuseFiles;
 pub use super::options::Limits;
 pub use ask::{Ages, MembersOf, NodeAges, NodeUsage, Usage};
 pub use budget::LookBudget;
@@ -65,12 +65,16 @@ use crate::system::family::Target;
 use crate::system::{Groups, Identity, Proc};
 use crate::wall::Wall;
 use crate::watch::{self, Watch, WatchError};
+use by_path::ByPath;
 use host::Host;
 use look::Looking;
 use pressure::Pressure;
 use protection::Claims;
 use tenant::Tenant;
 use under_way::UnderWay;
+
+/// Which files of tenants are used once, by path.
+pub type NoreuseOfTenants = ByPath<NoreuseFiles>;
 
 /// A slice of a look where nobody waits: then the socket is looked at.
 const SLICE: Duration = Duration::from_millis(20);
@@ -125,6 +129,8 @@ pub struct Tenants {
     /// Reports are to be no older than this, where anybody asked for them.
     refresh: Option<Duration>,
     policies: Policies,
+    /// Files of tenants that are used once.
+    noreuse: NoreuseOfTenants,
     /// What is out goes on to a disk: of whom, and how old.
     demoter: Option<Demoter>,
     write_back_ages: WriteBackAges,
@@ -205,6 +211,7 @@ impl Tenants {
             swap_in_cost: SwapInCost::default(),
             refresh: None,
             policies: Policies::new(),
+            noreuse: NoreuseOfTenants::new(),
             demoter: None,
             write_back_ages: WriteBackAges::new(),
             has_looked: false,
@@ -414,7 +421,7 @@ impl Tenants {
         self.next_serial += 1;
         self.came.push(serial);
         let mut tenant = Tenant::new((memcg, serial), path.clone(), wall, of_host);
-        let may_change = !of_host || self.host.as_ref().is_some_and(|host| host.manage);
+        let may_change = !of_host || self.may_change_host();
         let told = match may_change {
             true => {
                 let refused = tenant.apply();
@@ -429,6 +436,9 @@ impl Tenants {
         told.into_iter().for_each(|what| self.act(what));
         let limits = tenant.for_engine(may_change);
         self.driver.machine.set_limits(memcg, limits);
+        if let Some(files) = self.noreuse_of(&tenant) {
+            self.driver.add_noreuse(memcg, files);
+        }
         self.by_path.insert(path, memcg);
         self.by_serial.insert(serial, memcg);
         self.tenants.insert(memcg, tenant);
@@ -446,6 +456,11 @@ impl Tenants {
             self.driver.machine.offline(memcg);
             self.protect_without(&tenant);
         }
+    }
+
+    /// Whether the host's own groups may be changed.
+    fn may_change_host(&self) -> bool {
+        self.host.as_ref().is_some_and(|host| host.manage)
     }
 
     fn tenant(&self, memcg: MemcgId) -> Result<&Tenant, Errno> {

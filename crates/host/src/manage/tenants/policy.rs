@@ -2,7 +2,7 @@
 //!
 //! Invariant: a tenant without a policy of its own has that of the nearest tenant above it that has one, for itself: its own
 //! ages, its own threshold, and its own pages alone leave. A policy that goes by size does nothing for a tenant with others
-//! below it, whose memory counts to it. The host's own groups have none.
+//! below it, whose memory counts to it. The host's own groups have one only where they may be changed, and only what `host` or one below it is given.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::super::IDLE_MAX;
 use super::super::minder::{Asked, Measured, Minder};
 use super::super::tally::Tally;
 use super::Tenants;
-use super::by_path::{ByPath, nearest};
+use super::by_path::ByPath;
 use super::under_way::{PolicyOrder, Why};
 
 /// Who has which.
@@ -34,11 +34,11 @@ impl Tenants {
 
     /// A tenant gets the policy that is meant for it.
     pub(super) fn give_policy(&mut self, memcg: MemcgId) {
-        let now = self.now();
+        let (now, may_change) = (self.now(), self.may_change_host());
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
-        let asked = nearest(&self.policies, &tenant.path).filter(|_| !tenant.of_host);
+        let asked = tenant.given(&self.policies, may_change).copied();
         let has = tenant.minder.as_ref().map(Minder::asked);
         if has == asked {
             return;
@@ -110,6 +110,7 @@ impl Tenants {
         let order = measured.and_then(|measured| minder.decide(&mut self.driver, memcg, measured));
         // What was ordered before is done first.
         if let Some(order) = order.filter(|_| !self.is_minded(memcg)) {
+            let order = self.driver.unprotected(memcg, order);
             let ordered = PolicyOrder {
                 how: minder.how(&order),
                 order,
@@ -208,6 +209,7 @@ mod tests {
 
     use engine::policy::Settings;
 
+    use super::super::by_path::{nearest, nearest_of_host};
     use super::*;
 
     #[test]
@@ -235,5 +237,13 @@ mod tests {
             assert_eq!(of.map(|of| of.settings.name()), name, "{path}");
         }
         assert_eq!(nearest(&Policies::new(), Path::new("a")), None);
+        // The host's own groups have none of what all are given.
+        let mut policies = policies;
+        let of_host = |policies: &Policies| {
+            nearest_of_host(policies, Path::new("host/a")).map(|of| of.settings.name())
+        };
+        assert_eq!(of_host(&policies), None);
+        policies.insert("host".into(), Some(asked("pressure", false)));
+        assert_eq!(of_host(&policies), Some("pressure"));
     }
 }

@@ -17,6 +17,7 @@ use super::super::outrun::Outrun;
 use super::super::room::Room;
 use super::super::stall::Stalls;
 use super::super::thrash::Thrash;
+use super::by_path::{ByPath, nearest, nearest_of_host};
 use super::cache::NodeCache;
 use super::closing::{Closing, Resort};
 use super::seldom::Seldom;
@@ -101,6 +102,19 @@ impl Counted {
 const NOT_ASKED: &str = "-";
 
 impl Tenant {
+    /// What of `given` is meant for it: a group of the host's has nothing where those may not be changed, and nothing of what all are given.
+    pub(super) fn given<'a, T>(
+        &self,
+        given: &'a ByPath<T>,
+        may_change_host: bool,
+    ) -> Option<&'a T> {
+        match self.of_host {
+            false => nearest(given, &self.path),
+            true if may_change_host => nearest_of_host(given, &self.path),
+            true => None,
+        }
+    }
+
     /// One that begins with what stands on its group.
     pub(super) fn new(
         (memcg, serial): (MemcgId, u64),

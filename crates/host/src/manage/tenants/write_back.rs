@@ -1,6 +1,6 @@
 //! Whose pages go on to a disk, and how old those are.
 //!
-//! Invariant: a tenant has the age of the nearest one above it that is given one, itself first; the host's own groups have none. One
+//! Invariant: a tenant has the age of the nearest one above it that is given one, itself first; of the host's own groups only where these may be changed, and not what all are given. One
 //! budget is for all, the disk's; who has waited longest is served first, so that no tenant uses it up before the others are asked.
 
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::super::IDLE_MAX;
 use super::super::demote::Demoter;
 use super::super::options::WriteBackAsked;
 use super::Tenants;
-use super::by_path::{ByPath, nearest};
+use super::by_path::ByPath;
 
 /// What is out for so long goes on.
 pub type WriteBackAges = ByPath<Millis>;
@@ -53,12 +53,12 @@ impl Tenants {
 
     /// Tenants of which something goes on, those behind `last` first.
     fn demoted(&self, last: Option<MemcgId>) -> Vec<(MemcgId, PathBuf, Millis)> {
-        let own = self.tenants.values().filter(|tenant| !tenant.of_host);
-        let own = own.filter_map(|tenant| {
-            let age = nearest(&self.write_back_ages, &tenant.path)?;
+        let may_change = self.may_change_host();
+        let given = self.tenants.values().filter_map(|tenant| {
+            let age = *tenant.given(&self.write_back_ages, may_change)?;
             Some((tenant.memcg, tenant.path.clone(), age))
         });
-        let mut all: Vec<(MemcgId, PathBuf, Millis)> = own.collect();
+        let mut all: Vec<(MemcgId, PathBuf, Millis)> = given.collect();
         let first = all.partition_point(|(memcg, ..)| Some(*memcg) <= last);
         let all_of_them = all.len().max(1);
         all.rotate_left(first % all_of_them);
@@ -70,6 +70,7 @@ impl Tenants {
 mod tests {
     use std::path::Path;
 
+    use super::super::by_path::nearest;
     use super::*;
 
     #[test]
@@ -87,7 +88,8 @@ mod tests {
             ("web", Some(9)),
             ("cinema", None),
         ] {
-            assert_eq!(nearest(&ages, Path::new(path)), age.map(Millis), "{path}");
+            let found = nearest(&ages, Path::new(path)).copied();
+            assert_eq!(found, age.map(Millis), "{path}");
         }
     }
 }
