@@ -118,7 +118,7 @@ Examples:
 pub(super) const SIM: &str = "\
 Examples:
   pagetide sim --list
-  pagetide sim memcg-lru --scale 16
+  pagetide sim noreuse --scale 16
   pagetide sim memcg-lru --seed 7 --html report.html --csv results/
   pagetide sim memcg-lru --scale 64 --json | jq '.claims[] | select(.holds | not)'
   pagetide sim examples/half-memory.toml --set run.seed=3 --out results/";

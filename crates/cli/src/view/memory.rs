@@ -9,6 +9,7 @@ pub(crate) mod csv;
 mod curve;
 mod foot;
 mod history;
+mod managed;
 mod page;
 mod processes;
 mod reaccess;
@@ -35,6 +36,7 @@ pub(crate) fn human(report: &Report, style: Style) -> String {
     sheet.title(&words::about(report), &words::facts(report));
     sheet.blank();
     sizes(report, &mut sheet);
+    managed::managed(report, &mut sheet);
     ages::ages(report, &mut sheet);
     ages::unknown(report, &mut sheet);
     reaccess::reaccess(report, &mut sheet);

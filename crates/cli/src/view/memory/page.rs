@@ -15,7 +15,7 @@ use host::report::Report;
 
 use crate::view::text::{cut, escaped};
 
-use super::{History, cold, curve, per_cent, words};
+use super::{History, cold, curve, managed, per_cent, words};
 
 /// Columns of the heading: a command line may be pages long, and the whole of it is shown to who points at it.
 const HEADING: usize = 200;
@@ -46,6 +46,7 @@ pub(crate) fn html(report: &Report, history: &History) -> String {
         page += &section("Over time", &over_time::over_time(&track));
     }
     page += &section("Touched again", &bars::again(report));
+    page += &section("How it is managed", &managed::on_page(report));
     if let Some(found) = &report.curve {
         let cost = curve::cost(report, found);
         page += &section("What less memory would cost", &cost.html());

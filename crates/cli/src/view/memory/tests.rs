@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::samples::{HOSTILE, any_report, cooling, curved, everything, hostile, server, unknown};
 use super::*;
 use crate::view::text::{columns, json_line};
+use host::report::{ActionReport, LimitsReport, PolicyReport};
 
 const UNICODE: Style = Style {
     unicode: true,
@@ -322,4 +323,51 @@ fn fields(line: &str) -> usize {
         c == ',' && !quoted
     });
     commas.count() + 1
+}
+
+/// The story, of a reading: who asked what a manager does had it in the JSON alone.
+#[test]
+fn what_a_manager_holds_and_did_is_told() {
+    let action = ActionReport {
+        at_ms: 65_000,
+        pages: 1234,
+        is_dry: false,
+        why: "not accessed for <1m>".to_owned(),
+    };
+    let report = Report {
+        limits: LimitsReport {
+            max_bytes: Some(512 << 20),
+            ..LimitsReport::default()
+        },
+        policy: Some(PolicyReport {
+            name: "cold-age".to_owned(),
+            threshold_ms: Some(60_000),
+            evicted_pages: 1234,
+            actions: vec![action],
+            ..PolicyReport::default()
+        }),
+        actions: (0..5).map(|n| format!("paged out {n} pages")).collect(),
+        ..Report::default()
+    };
+    let text = human(&report, Style::PLAIN);
+    for part in [
+        "Managed\n",
+        "memory-max 512 MiB",
+        "cold-age: what was not accessed for 1m; 1,234 pages left, 0 came",
+        "paged out 4 pages",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("paged out 1 pages"), "the latest three");
+    let page = html(&report, &History::default());
+    for part in [
+        "<h2>How it is managed</h2>",
+        "<dt>memory-max</dt><dd>512 MiB</dd>",
+        "<li>1m 05s: 1,234 pages left: not accessed for &lt;1m&gt;</li>",
+        "<li>paged out 0 pages</li>",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let plain = human(&Report::default(), Style::PLAIN);
+    assert!(!plain.contains("Managed"), "{plain}");
 }

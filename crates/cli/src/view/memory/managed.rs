@@ -1,0 +1,112 @@
+//! What a manager holds of the target, and what it did: in the report for people and on the page.
+//!
+//! Invariant: of what nobody manages there is nothing, not even a heading.
+
+use std::fmt::Write;
+
+use daemon::options::{Bytes, Millis};
+use host::report::{PolicyReport, Report};
+
+use crate::view::sheet::Sheet;
+use crate::view::text::escaped;
+use crate::view::{clock, count};
+
+/// Lines of the latest actions that people are shown; the rest is on the page and in the JSON.
+const ACTIONS: usize = 3;
+
+/// Names and what stands behind them.
+fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let limits = report.limits;
+    let all = [
+        ("memory-min", limits.min_bytes),
+        ("memory-low", limits.low_bytes),
+        ("memory-high", limits.high_bytes),
+        ("memory-max", limits.max_bytes),
+        ("swap-max", limits.swap_max_bytes),
+    ];
+    let all = all.into_iter();
+    let mut facts: Vec<(&'static str, String)> = all
+        .filter_map(|(name, bytes)| Some((name, Bytes(bytes?).to_string())))
+        .collect();
+    facts.extend(report.policy.as_ref().map(|one| ("policy", policy(one))));
+    if let Some(written) = &report.write_back {
+        let pages = format!("{} pages went on to a disk", count(written.written_pages));
+        facts.push(("disk", pages));
+    }
+    facts
+}
+
+fn policy(one: &PolicyReport) -> String {
+    let mut text = one.name.clone();
+    if one.dry_run {
+        text += ", which only says what it would do";
+    }
+    if let Some(age) = one.threshold_ms {
+        let _ = write!(text, ": what was not accessed for {}", Millis(age));
+    }
+    if let Some(limit) = one.limit_bytes {
+        let _ = write!(text, ": what is above {}", Bytes(limit));
+    }
+    let _ = write!(
+        text,
+        "; {} pages left, {} came back",
+        count(one.evicted_pages),
+        count(one.came_back_pages)
+    );
+    text
+}
+
+/// For people.
+pub(super) fn managed(report: &Report, sheet: &mut Sheet) {
+    let facts = facts(report);
+    if facts.is_empty() {
+        return;
+    }
+    sheet.heading("Managed");
+    for (name, text) in facts {
+        sheet.row(name, &text);
+    }
+    let first = report.actions.len().saturating_sub(ACTIONS);
+    for action in &report.actions[first..] {
+        sheet.row("did", action);
+    }
+}
+
+/// The same on the page, with each action of the policy and when it was.
+pub(super) fn on_page(report: &Report) -> String {
+    let facts = facts(report);
+    if facts.is_empty() {
+        return String::new();
+    }
+    let row =
+        |(name, text): &(&str, String)| format!("<dt>{name}</dt><dd>{}</dd>\n", escaped(text));
+    let rows: String = facts.iter().map(row).collect();
+    let mut text = format!("<dl>\n{rows}</dl>\n");
+    let ordered = report
+        .policy
+        .iter()
+        .flat_map(|one| one.actions.iter().rev());
+    let ordered = ordered.map(|action| {
+        let what = if action.is_dry { "would leave" } else { "left" };
+        let why = escaped(&action.why);
+        format!(
+            "<li>{}: {} pages {what}: {why}</li>\n",
+            clock(action.at_ms),
+            count(action.pages)
+        )
+    });
+    let ordered: String = ordered.collect();
+    let done = report.actions.iter().rev();
+    let done: String = done
+        .map(|what| format!("<li>{}</li>\n", escaped(what)))
+        .collect();
+    for (heading, items) in [
+        ("The policy, the latest first", ordered),
+        ("What was done, the latest first", done),
+    ] {
+        if !items.is_empty() {
+            let _ = write!(text, "<h3>{heading}</h3>\n<ul>\n{items}</ul>\n");
+        }
+    }
+    text
+}
