@@ -27,7 +27,7 @@ const ALONE: [&str; 8] = [
 
 /// Files of the third lane, which begins when nobody needs swap of his own any more: they share it, too. As many as let it end
 /// with the others.
-const THIRD: [&str; 12] = [
+const THIRD: [&str; 13] = [
     "policies",
     "report_swapped",
     "recency",
@@ -39,6 +39,7 @@ const THIRD: [&str; 12] = [
     "notice_wrappers",
     "serve_cache",
     "tutorial",
+    "howtos",
     "groups",
 ];
 

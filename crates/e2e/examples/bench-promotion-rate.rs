@@ -1,4 +1,4 @@
-//! `cargo xtask bench promotion-rate [--keys 50000] [--per-second 2000] [--before 375] [--seconds 300] [--json]`: redis under the policy
+//! `cargo xtask bench promotion-rate [--keys 50000] [--per-second 2000] [--before 375] [--seconds 300] [--history 300] [--json]`: redis under the policy
 //! `promotion-rate`: what comes back in a minute, as a part of what is in use, by the kernel's count.
 //!
 //! Four servers at a time, of which two are asked for a half and for all of their keys in turn; of each kind one goes by all minutes as one
@@ -41,7 +41,11 @@ struct One {
 }
 
 impl One {
-    fn start((kind, asked): (&str, Asked), percentile: u64, pace: Pace) -> One {
+    fn start(
+        (kind, asked): (&str, Asked),
+        (percentile, history): (u64, Duration),
+        pace: Pace,
+    ) -> One {
         let program = Paced::redis(pace, asked);
         let pid = program.pid.to_string();
         let rule = format!(
@@ -50,7 +54,7 @@ impl One {
             MIN_AGE_MS / 1000,
             WINDOW.as_secs(),
             600 / FASTER,
-            3600 / FASTER
+            history.as_secs()
         );
         let manager = pagetide::command(["attach", "--evict-by", &rule, &pid]).start();
         One {
@@ -96,7 +100,8 @@ fn main() -> ExitCode {
         ("steady", Asked::All),
         ("doubles and halves", Asked::Doubling(EACH)),
     ];
-    let of = |kind| [0, 98].map(|percentile| One::start(kind, percentile, pace));
+    let history = args.seconds("--history", 3600 / FASTER);
+    let of = |kind| [0, 98].map(|percentile| One::start(kind, (percentile, history), pace));
     let mut all: Vec<One> = kinds.into_iter().flat_map(of).collect();
     std::thread::sleep(before);
     for one in &mut all {
@@ -127,6 +132,13 @@ fn told(one: &One, found: &mut Findings) {
         0 => found.at_least(&what, mean, "%", RATE * (1.0 - WITHIN)),
         _ => found.figure(&what, mean, "%"),
     }
+    // A window in which less is in use counts less.
+    let together: f64 = (one.came.iter().zip(&one.in_use))
+        .map(|(came, in_use)| came * in_use)
+        .sum();
+    let in_use: f64 = one.in_use.iter().sum();
+    let what = name("the same of all windows together");
+    found.figure(&what, together / in_use, "%");
     let above = one
         .came
         .iter()

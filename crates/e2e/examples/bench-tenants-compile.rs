@@ -18,6 +18,16 @@ use e2e::zram::Swap;
 
 const MIB: f64 = 1_048_576.0;
 const LIMIT: Duration = Duration::from_secs(1200);
+/// Lets go of the page cache of all files below a folder.
+const DROP: &str = "
+import os, sys
+for folder, _, names in os.walk(sys.argv[1]):
+    for path in (os.path.join(folder, name) for name in names):
+        if not os.path.islink(path):
+            file = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(file)
+";
 
 /// What one build came to.
 struct Built {
@@ -25,6 +35,8 @@ struct Built {
     peak: f64,
     /// What was charged, on average over time.
     mean: f64,
+    /// When most was charged, percent of the time.
+    most_at: f64,
     /// What the agent said, or what the policy did.
     said: String,
     /// How often the agent asked.
@@ -71,6 +83,12 @@ fn main() -> ExitCode {
             &format!("{name}: mean"),
             of(all, |one| one.mean) / MIB,
             "MiB",
+        );
+        let most_at = of(all, |one| one.most_at);
+        found.figure(
+            &format!("{name}: most was charged at"),
+            most_at,
+            "% of the time",
         );
     }
     let down = |what: fn(&Built) -> f64| 100.0 * (1.0 - of(&managed, what) / of(&alone, what));
@@ -124,15 +142,10 @@ impl Subject {
         let copied = Run::new(["cp", "-a", &format!("{folder}/."), &place]).finish(LIMIT);
         assert!(copied.status.success(), "{}", copied.stderr);
         // What was copied is nobody's: its cache would be the bench's own.
-        let script = format!(
-            "find . -type f -exec cat {{}} + >/dev/null; {command} >build.log 2>&1 || {{ tail build.log >&2; exit 1; }}"
-        );
+        let script = format!("{command} >build.log 2>&1 || {{ tail build.log >&2; exit 1; }}");
         let flush = Run::new(["sync"]).finish(LIMIT);
         assert!(flush.status.success(), "{}", flush.stderr);
-        let drop = format!(
-            "cd {place} && find . -type f -exec dd oflag=nocache conv=notrunc,fdatasync count=0 of={{}} status=none \\;"
-        );
-        let dropped = Run::new(["sh", "-c", &drop]).finish(LIMIT);
+        let dropped = Run::new(["python3", "-c", DROP, &place]).finish(LIMIT);
         assert!(dropped.status.success(), "{}", dropped.stderr);
         Run::new(["sh", "-c", &format!("cd {place} && {script}")])
     }
@@ -144,10 +157,11 @@ fn alone_built(subject: &Subject) -> Built {
     let own = subject.command(&target);
     let group = MemoryGroup::new();
     let running = group.run(&own).start();
-    let (seconds, mean) = watch(running, &mut || group.number("memory.usage_in_bytes"));
+    let course = watch(running, &mut || group.number("memory.usage_in_bytes"));
     Built {
-        seconds,
-        mean,
+        seconds: course.seconds,
+        mean: course.mean,
+        most_at: course.most_at,
         peak: group.number("memory.max_usage_in_bytes") as f64,
         said: String::new(),
         asked: 0,
@@ -161,7 +175,8 @@ fn managed_built(subject: &Subject, by: &Agent, by_policy: bool) -> Built {
     let own = subject.command(&target);
     let policy = match by_policy {
         true => format!(
-            "policy = {{ by = \"cold-age\", older-than = \"10s\", every = \"{}s\", cache-older-than = \"10s\" }}\n",
+            "policy = {{ by = \"cold-age\", older-than = \"{0}ms\", every = \"{1}s\", cache-older-than = \"{0}ms\" }}\n",
+            by.cold_ms(),
             by.every()
         ),
         false => String::new(),
@@ -173,7 +188,7 @@ fn managed_built(subject: &Subject, by: &Agent, by_policy: bool) -> Built {
     let agent = (!by_policy).then(|| by.start(&tree, "build", &[]));
     let running = own.under(tree.inside("build")).start();
     let (mut sums, mut last) = (Vec::new(), Instant::now());
-    let (seconds, mean) = watch(running, &mut || {
+    let course = watch(running, &mut || {
         if last.elapsed() > Duration::from_secs(5) {
             last = Instant::now();
             sums.extend(told_of_charged(&tree));
@@ -182,8 +197,9 @@ fn managed_built(subject: &Subject, by: &Agent, by_policy: bool) -> Built {
     });
     let said = agent.map_or_else(|| tree.said(), |agent| agent.stdout());
     Built {
-        seconds,
-        mean,
+        seconds: course.seconds,
+        mean: course.mean,
+        most_at: course.most_at,
         peak: tree.number("build/memory.peak") as f64,
         asked: by.times(&said),
         said,
@@ -202,18 +218,33 @@ fn told_of_charged(tree: &Tree) -> Option<f64> {
     (charged > 64 << 20).then(|| 100.0 * told as f64 / charged as f64)
 }
 
-/// Until it has ended well: how long it took, and what was charged on average.
-fn watch(mut running: Running, charged: &mut dyn FnMut() -> u64) -> (f64, f64) {
+/// How long it took, what was charged on average, and when the most.
+struct Course {
+    seconds: f64,
+    mean: f64,
+    most_at: f64,
+}
+
+/// Until it has ended well.
+fn watch(mut running: Running, charged: &mut dyn FnMut() -> u64) -> Course {
     let begin = Instant::now();
-    let (mut sum, mut samples) = (0.0, 0.0);
+    let (mut sum, mut samples, mut most) = (0.0, 0.0, (0, 0.0));
     while running.ended().is_none() {
         assert!(begin.elapsed() < LIMIT, "{}", running.stderr());
-        sum += charged() as f64;
+        let bytes = charged();
+        if bytes > most.0 {
+            most = (bytes, begin.elapsed().as_secs_f64());
+        }
+        sum += bytes as f64;
         samples += 1.0;
         std::thread::sleep(Duration::from_millis(200));
     }
     let seconds = begin.elapsed().as_secs_f64();
     let outcome = running.wait(LIMIT);
     assert!(outcome.status.success(), "{}", outcome.stderr);
-    (seconds, sum / samples)
+    Course {
+        seconds,
+        mean: sum / samples,
+        most_at: 100.0 * most.1 / seconds,
+    }
 }

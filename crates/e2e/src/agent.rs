@@ -37,6 +37,12 @@ impl Agent {
         self.every
     }
 
+    /// What was not used for so long is cold, milliseconds.
+    #[must_use]
+    pub fn cold_ms(&self) -> u64 {
+        self.cold_ms
+    }
+
     /// Has a tenant's ages told in its bins, refreshed each second.
     pub fn told(&self, tree: &Tree, tenant: &str) {
         tree.write("node0/workingset_report/page_age_intervals", &self.edges);

@@ -52,6 +52,7 @@ pub mod swap_turn;
 pub mod temp;
 pub mod tenants;
 pub mod terminal;
+pub mod typed;
 pub mod verdict;
 pub mod wait;
 pub mod web;
