@@ -267,6 +267,9 @@ pub struct KernelSays {
     pub pss_bytes: Option<u64>,
     /// Sum of `SwapPss`.
     pub swap_pss_bytes: Option<u64>,
+    /// What one of the processes has in memory that others map, too: of the one with the most.
+    #[serde(default)]
+    pub shared_bytes: Option<u64>,
     /// How long ago it was asked for these, milliseconds: it walks all tables for them, so it is asked for
     /// no more than a four-hundredth of the time.
     pub asked_ms_ago: u64,

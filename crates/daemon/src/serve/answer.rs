@@ -60,7 +60,10 @@ fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
         Request::Report {} => {
             let mut report = manager.report();
             let curve = manager.curve();
-            report.curve = curve.map(|curve| curve.with_kernel(report.kernel_bytes));
+            report.curve = curve.map(|curve| {
+                let curve = curve.with_kernel(report.kernel_bytes);
+                curve.with_shared(report.kernel_says.shared_bytes)
+            });
             Response::Report(Box::new(report))
         }
         Request::Stat {} => {

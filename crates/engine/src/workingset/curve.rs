@@ -36,8 +36,8 @@ pub struct CurveLook {
     pub back: Pages,
     /// All pages of known age that may leave, by their last access; oldest first.
     pub pages: Vec<Cohort>,
-    /// Pages that stay whatever the size, by their last access.
-    pub fixed: Vec<Cohort>,
+    /// Those of files among them, which stay where others map them, too.
+    pub of_files: Vec<Cohort>,
     /// Pages of unknown age. They may be in use, so they have room.
     pub unknown: Pages,
 }
@@ -46,13 +46,8 @@ pub struct CurveLook {
 const BLIND: u64 = 20;
 
 impl CurveLook {
-    /// Pages that have room in a memory of any size.
-    fn always_held(&self) -> u64 {
-        sum(&self.fixed) + self.unknown.0
-    }
-
     fn is_blind(&self) -> bool {
-        self.unknown.0 * BLIND > sum(&self.pages) + self.always_held()
+        self.unknown.0 * BLIND > sum(&self.pages) + self.unknown.0
     }
 }
 
@@ -145,7 +140,7 @@ impl RefaultCurve {
             let count = again.pages.0;
             match of.filter(|cohort| cohort.last > begin) {
                 Some(cohort) => {
-                    let above = below + self.last.always_held() + came / 2;
+                    let above = below + self.last.unknown.0 + came / 2;
                     let to = (above + cohort.pages.0).min(known);
                     self.refaults.spread(above.min(known), to, count);
                 }
@@ -167,13 +162,13 @@ impl RefaultCurve {
         let begin = self.begin.unwrap_or_default();
         let used = self.last.pages.iter().filter(|cohort| cohort.last > begin);
         let used: u64 = used.map(|cohort| cohort.pages.0).sum();
-        Pages(used + self.last.always_held())
+        Pages(used + self.last.unknown.0)
     }
 
     /// Pages that were not seen in use since the first look.
     #[must_use]
     pub fn untouched(&self) -> Pages {
-        let all = sum(&self.last.pages) + self.last.always_held();
+        let all = sum(&self.last.pages) + self.last.unknown.0;
         Pages(all - self.known().0)
     }
 
@@ -181,7 +176,7 @@ impl RefaultCurve {
     /// a look, and what is told of it is too little.
     #[must_use]
     pub fn in_use(&self) -> Pages {
-        Pages(self.touches.checked_div(self.looks).unwrap_or(0) + self.last.always_held())
+        Pages(self.touches.checked_div(self.looks).unwrap_or(0) + self.last.unknown.0)
     }
 
     /// Pages that were seen accessed within this time before the last look; those of unknown age with them.
@@ -190,8 +185,7 @@ impl RefaultCurve {
         let begin = self.begin.unwrap_or_default();
         let is_within =
             |cohort: &&Cohort| cohort.last > begin && self.last.now.since(cohort.last) < time;
-        let all = self.last.pages.iter().chain(&self.last.fixed);
-        let within = all.filter(is_within);
+        let within = self.last.pages.iter().filter(is_within);
         let within: u64 = within.map(|cohort| cohort.pages.0).sum();
         Pages(within + self.last.unknown.0)
     }
@@ -199,7 +193,7 @@ impl RefaultCurve {
     /// How long the oldest page that a memory of this size would hold has been idle.
     #[must_use]
     pub fn idle(&self, size: Pages) -> Millis {
-        let mut held = self.last.always_held();
+        let mut held = self.last.unknown.0;
         for cohort in self.last.pages.iter().rev() {
             held += cohort.pages.0;
             if held >= size.0 {
@@ -207,6 +201,15 @@ impl RefaultCurve {
             }
         }
         self.last.now.since(self.begin.unwrap_or_default())
+    }
+
+    /// Pages of files that a memory of this size would not hold.
+    #[must_use]
+    pub fn files_beyond(&self, size: Pages) -> Pages {
+        let idle = self.idle(size);
+        let is_older = |cohort: &&Cohort| self.last.now.since(cohort.last) > idle;
+        let older = self.last.of_files.iter().filter(is_older);
+        Pages(older.map(|cohort| cohort.pages.0).sum())
     }
 
     /// Time in which too many ages were unknown to say anything.
@@ -252,7 +255,7 @@ impl RefaultCurve {
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
         let last = &self.last;
-        let cohorts = last.again.capacity() + last.pages.capacity() + last.fixed.capacity();
+        let cohorts = last.again.capacity() + last.pages.capacity() + last.of_files.capacity();
         cohorts * size_of::<Cohort>()
             + self.refaults.memory_bytes()
             + self.touches_by_known.memory_bytes()

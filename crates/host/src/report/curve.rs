@@ -34,6 +34,8 @@ pub struct Curve {
     /// What the kernel itself has of the group's charge (stacks, page tables, slab): a limit counts it, and it never leaves. 0 where
     /// the group is not the target's own.
     pub kernel_bytes: u64,
+    /// What is mapped by others, too, and so stays in memory, used or not; none where nobody tells.
+    pub shared_bytes: Option<u64>,
     /// By size.
     pub points: Vec<CurvePoint>,
     /// What may come back in a minute at the size to choose, in tenths of a percent of the working set.
@@ -60,12 +62,14 @@ pub struct CurvePoint {
     /// How long memory of this size was full, milliseconds: before, nothing would have left it. Of the largest, all that was seen in use, it is the
     /// later half of the time, and what was used for the first time then.
     pub watched_ms: u64,
+    /// Pages of files that it would not hold, if they can leave.
+    pub idle_file_bytes: u64,
 }
 
 /// A size to choose.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Recommended {
-    /// What to give as `--memory-max`: that memory and the kernel's own, and as much more as is kept free of a limit, so that the program does
+    /// What to give as `--memory-max`: that memory, what of files stays beside it as others map it, too, the kernel's own, and as much more as is kept free of a limit, so that the program does
     /// not meet it.
     pub limit_bytes: u64,
     /// What to give as `--age-every`, milliseconds: beyond its four generations the engine keeps no order, and it takes
@@ -80,10 +84,13 @@ pub struct Recommended {
 }
 
 impl Recommended {
-    /// The recommendation for a point of the curve: its resident bytes and `kernel_bytes` (stacks, page tables), plus
-    /// the half percent that reclaim keeps free below a limit.
-    fn of(point: &CurvePoint, kernel_bytes: u64) -> Recommended {
-        let charged = u128::from(point.bytes) + u128::from(kernel_bytes);
+    /// The recommendation for a point of the curve: its resident bytes, what stays beside them, and `kernel_bytes` (stacks, page tables), plus
+    /// the half percent that reclaim keeps free below a limit. (The story: what others map, too, was taken to leave, and at a size to which 12
+    /// refaults a minute were promised there were 3,203.)
+    fn of(point: &CurvePoint, curve: &Curve) -> Recommended {
+        let stays = curve.shared_bytes.unwrap_or(u64::MAX);
+        let stays = point.idle_file_bytes.min(stays);
+        let charged = u128::from(point.bytes) + u128::from(stays) + u128::from(curve.kernel_bytes);
         let limit = charged * 1000 / u128::from(HELD_PER_MILLE);
         Recommended {
             limit_bytes: u64::try_from(limit)
@@ -124,7 +131,7 @@ impl Curve {
         let told = self.points.iter().rev().filter(is_told);
         let fits = |point: &&CurvePoint| point.refaults_per_minute <= allowed;
         let chosen = told.take_while(fits).last();
-        chosen.map(|point| Recommended::of(point, self.kernel_bytes))
+        chosen.map(|point| Recommended::of(point, self))
     }
 
     /// The point farthest below the straight line between both ends of the curve; none where nothing is below it.
@@ -145,13 +152,21 @@ impl Curve {
             .points
             .iter()
             .max_by(|one, other| below(one).total_cmp(&below(other)))?;
-        (below(farthest) > 0.0).then(|| Recommended::of(farthest, self.kernel_bytes))
+        (below(farthest) > 0.0).then(|| Recommended::of(farthest, self))
     }
 
     /// The same of a group in which the kernel has so much memory of its own, if that is known: sizes are chosen anew.
     #[must_use]
     pub fn with_kernel(mut self, kernel_bytes: Option<u64>) -> Curve {
         self.kernel_bytes = kernel_bytes.unwrap_or(0);
+        let rule = self.refaults_per_mille;
+        self.recommending(rule)
+    }
+
+    /// The same where so much of it is mapped by others, too.
+    #[must_use]
+    pub fn with_shared(mut self, shared_bytes: Option<u64>) -> Curve {
+        self.shared_bytes = shared_bytes;
         let rule = self.refaults_per_mille;
         self.recommending(rule)
     }
@@ -179,6 +194,7 @@ impl CurvePoint {
             miss_ratio: ratio(number(refaulted_pages), touched),
             refaulted_pages,
             watched_ms,
+            idle_file_bytes: 0,
         }
     }
 }
@@ -216,6 +232,18 @@ mod tests {
             chosen.limit_bytes,
             (23_u64 << 20) * 1000 / 995 / 4096 * 4096 + 4096
         );
+        // What of files stays, as far as the kernel says that others map it; all of it where it says nothing.
+        let mut files = curve.clone().recommending(2.0);
+        files.points[2].idle_file_bytes = 8 << 20;
+        for (shared, mib) in [(Some(0), 3_u64), (Some(5 << 20), 8), (None, 11)] {
+            let chosen = files.clone().with_shared(shared).recommended;
+            let limit = chosen.expect("as before").limit_bytes;
+            assert_eq!(
+                limit,
+                ((mib << 20) * 1000 / 995).next_multiple_of(4096),
+                "{shared:?}"
+            );
+        }
         let strict = curve.smallest(0.5).expect("25 a minute");
         assert_eq!(strict.bytes, 6 << 20);
     }

@@ -228,6 +228,7 @@ impl Watch {
         report.kernel_says = KernelSays {
             pss_bytes: sums.map(|sums| sums.pss),
             swap_pss_bytes: sums.map(|sums| sums.swap_pss),
+            shared_bytes: sums.map(|sums| sums.shared),
             asked_ms_ago: self.kernel.age_ms(),
             pressure_some_avg10: group::pressure(&self.proc, own),
         };

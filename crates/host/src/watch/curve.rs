@@ -16,11 +16,13 @@ const WORKING_SET: Millis = Millis(120_000);
 /// Steps between both ends of what is known.
 const STEPS: u64 = 128;
 
-/// What a look found of some owners: pages by the time of their last access, and of the access before. Pages of files stay:
-/// limits leave them to the kernel.
+/// What a look found of some owners: pages by the time of their last access, and of the access before. Those of files are among them, as
+/// limits take these, too. (The story: they were taken to stay, and under the limit that was named 39 MiB of node's program were 4, and as much more of
+/// its heap was there than had been said: 42% fewer came back.)
 #[derive(Clone, Default)]
 pub(crate) struct Seen {
     pages: BTreeMap<u64, u64>,
+    /// Those of files, once more: where others map them, too, nobody takes them.
     files: BTreeMap<u64, u64>,
     again: BTreeMap<u64, u64>,
     unknown: u64,
@@ -34,15 +36,12 @@ impl Seen {
     /// One more owner.
     pub(crate) fn add(&mut self, books: &Books, owner: Owner) {
         for (class, last, count) in books.ages(owner) {
-            let pages = match is_file(class) {
-                true => &mut self.files,
-                false => &mut self.pages,
-            };
-            *pages.entry(last).or_insert(0) += count;
+            *self.pages.entry(last).or_insert(0) += count;
+            if is_file(class) {
+                *self.files.entry(last).or_insert(0) += count;
+            }
         }
-        // (The story: whose index was read through every five minutes was told that at no size would so little come back.)
-        let again = books.again(owner);
-        for (_, last, count) in again.filter(|(class, _, _)| !is_file(*class)) {
+        for (_, last, count) in books.again(owner) {
             *self.again.entry(last).or_insert(0) += count;
         }
         let of = |class| books.unknown(owner, class);
@@ -76,7 +75,7 @@ impl Seen {
             again: cohorts(self.again),
             back: Pages(back),
             pages: cohorts(self.pages),
-            fixed: cohorts(self.files),
+            of_files: cohorts(self.files),
             unknown: Pages(self.unknown),
         }
     }
@@ -98,7 +97,10 @@ pub(crate) fn report_of(curve: &RefaultCurve) -> Option<Curve> {
         };
         let refaulted = (missed.refaults.0, missed.touches.0);
         let idle = curve.idle(size).0;
-        CurvePoint::new(bytes(size), idle, refaulted, missed.watched.0)
+        CurvePoint {
+            idle_file_bytes: bytes(curve.files_beyond(size)),
+            ..CurvePoint::new(bytes(size), idle, refaulted, missed.watched.0)
+        }
     };
     let span = to.less(from).0;
     let mut sizes: Vec<Pages> = (0..=STEPS)
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_a_file_that_is_used_again_would_not_have_left() {
+    fn a_page_of_a_file_is_as_any_other() {
         let mut books = Books::new(0);
         let owner = books.add_owner().expect("room");
         for (number, accessed) in [false, true, true].into_iter().enumerate() {
@@ -152,7 +154,7 @@ mod tests {
         let mut seen = Seen::default();
         seen.add(&books, owner);
         let again: u64 = seen.again.values().sum();
-        assert_eq!((again, seen.pages.len(), seen.files.len()), (1, 1, 1));
+        assert_eq!((again, seen.pages.values().sum()), (2, 2_u64));
     }
 
     /// The story: after 128 looks the first ones became one, whose time is that of its last, and all memory was said to have been in use.

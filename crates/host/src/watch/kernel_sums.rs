@@ -41,6 +41,8 @@ impl Member {
 pub(super) struct Sums {
     pub(super) pss: u64,
     pub(super) swap_pss: u64,
+    /// What one of them maps that others map, too: of the one with the most.
+    pub(super) shared: u64,
     /// Bytes of shared memory in swap, of each file once.
     pub(super) shared_swap: u64,
 }
@@ -107,6 +109,7 @@ impl KernelSums {
             };
             sums.pss += rollup.pss;
             sums.swap_pss += rollup.swap_pss;
+            sums.shared = sums.shared.max(rollup.shared);
             let private = proc
                 .status(pid)
                 .ok()

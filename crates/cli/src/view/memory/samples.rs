@@ -105,6 +105,7 @@ pub(crate) fn server() -> Report {
             asked_ms_ago: 0,
             pss_bytes: Some(1207 * MIB),
             swap_pss_bytes: Some(98 * MIB),
+            shared_bytes: Some(7 * MIB),
             pressure_some_avg10: Some(125),
         },
         ended: ENDED,

@@ -182,15 +182,16 @@ fn what_is_unknown_has_room() {
             again: vec![cohort(now.max(1000) - 1000, 10); usize::from(now > 0)],
             back: Pages(0),
             pages: vec![cohort(now, 1000)],
-            fixed: vec![cohort(0, 60)],
+            of_files: vec![cohort(0, 60), cohort(2000, 7)],
             unknown: Pages(30),
         });
     }
-    assert_eq!((curve.known(), curve.in_use()), (Pages(1090), Pages(1090)));
-    let all = curve.at(Pages(80)).refaults;
-    assert_eq!(all, Pages(20), "none of them is in the first 90 pages");
+    assert_eq!((curve.known(), curve.in_use()), (Pages(1030), Pages(1030)));
+    let all = curve.at(Pages(20)).refaults;
+    assert_eq!(all, Pages(20), "none of them is in the first 30 pages");
     assert_eq!(curve.untouched(), Pages(0));
     assert_eq!(curve.accessed_within(Millis(1)), Pages(1030));
+    assert_eq!(curve.files_beyond(Pages(500)), Pages(60));
 }
 
 /// The story: programs of 340 to 400 MiB whose bits could not be cleared within 5 ms were said to have working sets of all their

@@ -23,6 +23,8 @@ pub struct Rollup {
     pub pss_file: u64,
     /// The part of shared memory.
     pub pss_shmem: u64,
+    /// Mapped by others, too.
+    pub shared: u64,
     /// Accessed since bits were last cleared.
     pub referenced: u64,
     /// In swap; with shared memory where a mapping shows it.
@@ -47,6 +49,7 @@ pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
             b"Pss_Anon" => rollup.pss_anon = size(),
             b"Pss_File" => rollup.pss_file = size(),
             b"Pss_Shmem" => rollup.pss_shmem = size(),
+            b"Shared_Clean" | b"Shared_Dirty" => rollup.shared += size(),
             b"Referenced" => rollup.referenced = size(),
             b"Swap" => rollup.swap = size(),
             b"SwapPss" => rollup.swap_pss = size(),
