@@ -59,15 +59,6 @@ fn said(running: Running) -> Value {
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-/// Processor time of a process until now, in seconds: user and system.
-fn cpu_seconds(pid: u32) -> Option<f64> {
-    let text = proc::read(pid, "stat")?;
-    let (_, fields) = text.rsplit_once(')')?;
-    let field = |at: usize| -> Option<u64> { fields.split_whitespace().nth(at)?.parse().ok() };
-    // The kernel counts in hundredths of a second.
-    Some(float(field(11)? + field(12)?) / 100.0)
-}
-
 /// A program of 8 GiB, a fifth of it hot, looked at every 20 s.
 fn cost(args: &Args, found: &mut Findings) {
     let mib = args.number("--mib", 8192);
@@ -76,7 +67,8 @@ fn cost(args: &Args, found: &mut Findings) {
     let seconds = args.number("--window", 80);
     let looking = Looking::at(program.pid, seconds, 20_000);
     let (pid, mut cpu) = (looking.pid(), 0.0);
-    let report = looking.finish_while(|| cpu = cpu_seconds(pid).unwrap_or(cpu).max(cpu));
+    let report =
+        looking.finish_while(|| cpu = proc::processor_seconds(pid).unwrap_or(cpu).max(cpu));
     let report = report.report;
     let overhead = &report["overhead"];
     let told = |name: &str| float(number(overhead, name));

@@ -70,7 +70,7 @@ fn busy(names: &[String], seconds: Duration, found: &mut Findings) {
         let text = place.get("/metrics").body;
         let of = |name: &str| metric(&text, name);
         [
-            cpu(tree.pid()),
+            processor(tree.pid()),
             of("pagetide_overhead_cpu_seconds_total{part=\"look\"}"),
             of("pagetide_overhead_cpu_seconds_total{part=\"other\"}"),
             of("pagetide_walk_seconds_count"),
@@ -178,9 +178,9 @@ fn reads(tree: &Tree, names: &[String], found: &mut Findings) {
 fn idle(tree: &Tree, seconds: Duration, found: &mut Findings) {
     // One look at least, so that all have slept through one.
     std::thread::sleep(Duration::from_secs(21));
-    let before = cpu(tree.pid());
+    let before = processor(tree.pid());
     std::thread::sleep(seconds);
-    let share = (cpu(tree.pid()) - before) / seconds.as_secs_f64();
+    let share = (processor(tree.pid()) - before) / seconds.as_secs_f64();
     found.at_most("serve, idle", 100.0 * share, "% of a core", 1.0);
     let resident = proc::number(tree.pid(), "VmRSS").unwrap_or(0);
     found.at_most(
@@ -236,18 +236,6 @@ fn timed(work: impl FnOnce()) -> f64 {
 }
 
 /// Processor time of a process, seconds.
-fn cpu(pid: u32) -> f64 {
-    let text = proc::read(pid, "schedstat").unwrap_or_default();
-    // Of its first thread alone; the others of `serve` carry files.
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let of_threads = tasks.filter_map(|task| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<f64>().ok()
-    });
-    let all: f64 = of_threads.sum();
-    assert!(!text.is_empty(), "it runs");
-    all / 1e9
+fn processor(pid: u32) -> f64 {
+    proc::processor_seconds(pid).expect("it runs")
 }

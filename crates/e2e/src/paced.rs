@@ -162,11 +162,7 @@ impl Paced {
     /// If it is gone.
     #[must_use]
     pub fn major_faults(&self) -> u64 {
-        let stat = proc::read(self.pid, "stat").expect("it runs");
-        // Behind the name, which may hold anything: the state is the third field, this the twelfth.
-        let (_, fields) = stat.rsplit_once(')').expect("a name");
-        let field = fields.split_whitespace().nth(9);
-        field.and_then(|text| text.parse().ok()).expect("majflt")
+        proc::stat(self.pid, 12).expect("it runs")
     }
 }
 

@@ -33,6 +33,21 @@ pub fn number(pid: u32, name: &str) -> Option<u64> {
     })
 }
 
+/// A number of `/proc/PID/stat`, by its place as proc(5) counts them, from the fourth on: behind the name, which may hold anything.
+#[must_use]
+pub fn stat(pid: u32, field: usize) -> Option<u64> {
+    let text = read(pid, "stat")?;
+    let (_, behind) = text.rsplit_once(')')?;
+    behind.split_whitespace().nth(field - 3)?.parse().ok()
+}
+
+/// What it has used of processors, in seconds: those of its threads that have ended, too, in hundredths.
+#[must_use]
+pub fn processor_seconds(pid: u32) -> Option<f64> {
+    let ticks = stat(pid, 14)? + stat(pid, 15)?;
+    Some(std::time::Duration::from_millis(ticks * 10).as_secs_f64())
+}
+
 /// Whether it has a file open, by this name.
 #[must_use]
 pub fn has_open(pid: u32, path: &str) -> bool {

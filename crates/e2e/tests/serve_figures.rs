@@ -6,22 +6,11 @@ use std::time::Duration;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
-use e2e::wait;
 use e2e::web::{Place, float, listening, samples, value};
 use e2e::zram::Swap;
+use e2e::{proc, wait};
 
 const SOON: Duration = Duration::from_secs(60);
-
-/// What a process has used of processors, by the kernel.
-fn processor_seconds(pid: u32) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-    let behind = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = behind.split_whitespace().skip(11).take(2);
-    ticks
-        .filter_map(|ticks| ticks.parse::<f64>().ok())
-        .sum::<f64>()
-        / 100.0
-}
 
 /// Whatever is told of a tenant is what its processes have, in memory, by age and in swap.
 #[test]
@@ -97,6 +86,6 @@ fn shares_are_a_whole(tree: &Tree, place: &Place) {
         .iter()
         .filter(|(name, _)| name.starts_with("pagetide_overhead_cpu"));
     let cpu: f64 = cpu.map(|(_, seconds)| seconds).sum();
-    let kernels = processor_seconds(tree.pid());
+    let kernels = proc::processor_seconds(tree.pid()).expect("it runs");
     assert!(cpu > 0.0 && cpu <= kernels + 0.02, "{cpu} s of {kernels}");
 }

@@ -125,6 +125,26 @@ print('right' if right and os.wait()[1] == 0 else 'wrong', flush=True)
     assert!(outcome.stdout.contains("right"), "{outcome:?}");
 }
 
+/// (The story, of a reading: who polled the ages of a tenant that thrashed was woken before it did, and never while it lasted.)
+fn is_told_of_pressure(tree: &Tree, tenant: &str) {
+    let file = |name: &str| format!("{tenant}/memory.workingset.{name}");
+    tree.write(&file("refresh_interval"), "N0=60000");
+    tree.write(&file("report_threshold"), "N0=500");
+    let path = tree.at(&file("page_age")).display().to_string();
+    let waits = Run::new(["python3", "-c", WOKEN, &path]).finish(SOON);
+    assert_eq!(waits.stdout, "woken True\n", "{}", waits.stderr);
+}
+
+/// Reads a file, and waits for pressure as on the kernel's own.
+const WOKEN: &str = "
+import select, sys
+file = open(sys.argv[1])
+poll = select.poll()
+poll.register(file, select.POLLPRI)
+file.read()
+print('woken', bool(poll.poll(40000)))
+";
+
 /// Who needs more than it may have is left to the kernel: what our hand takes then is wanted again at once. (The story: two redis under one wall
 /// answered 64% of what they did under the kernel alone.)
 #[test]
@@ -154,6 +174,7 @@ fn who_thrashes_is_left_to_its_wall() {
     let (came, took) = (back() - came, ours() - took);
     assert!(took < came / 4, "{took} of {came} pages left by our hand");
     assert_eq!(tree.line("a/memory.events", "oom_kill"), 0);
+    is_told_of_pressure(&tree, "a");
     drop(looping);
 }
 

@@ -198,12 +198,7 @@ fn reclaim_takes_so_much() {
     wait::until("filled", LIMIT, filled);
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(wall.ask("max 314572800"), "ok");
-    let major = |pid| -> u64 {
-        let stat = proc::read(pid, "stat").unwrap_or_default();
-        let fields = stat.rsplit(')').next().unwrap_or_default();
-        let field = fields.split_whitespace().nth(9);
-        field.and_then(|text| text.parse().ok()).unwrap_or(0)
-    };
+    let major = |pid| proc::stat(pid, 12).unwrap_or(0);
     let (before, faults) = (wall.number("get", "charged"), major(wall.program));
     let begin = Instant::now();
     let fell = wall.number(&format!("reclaim {} 100", 100 * MIB), "fell");
