@@ -1,6 +1,7 @@
 //! Eviction by age instead of by need: what proactive reclaim asks for.
 //!
-//! Invariant: each page is offered once that is not in one of the two youngest generations, the oldest generation first. Whether it is old
+//! Invariant: each page is offered once that is not in one of the two youngest generations, the oldest generation first (again only as many as entries of
+//! pages that had gone are swept meanwhile, for these were counted). Whether it is old
 //! enough is not known here: generations are four, and whoever reclaims by age has one of each page. What is too young for that stays where it
 //! was, in its order ([`crate::PageOut::TooYoung`]): limits take from there, too.
 //!

@@ -153,8 +153,8 @@ impl LruGen {
         if self.nr_gens(ty) <= MIN_NR_GENS {
             return Isolated::default();
         }
-        let oldest = (ty, self.min_seq(ty), tier_idx);
-        self.scan_generation(folios, oldest, (budget, &mut usize::MAX.clone()), out)
+        let (oldest, mut all) = ((ty, self.min_seq(ty), tier_idx), usize::MAX);
+        self.scan_generation(folios, oldest, (budget, &mut all), out)
     }
 
     /// The same from generation `seq`, meeting as many `entries` of its list at most: so many fewer are left then.
