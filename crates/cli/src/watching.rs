@@ -118,11 +118,7 @@ struct Eyes(Watch);
 impl Watching for Eyes {
     fn next(&mut self) -> Result<Report, Failure> {
         let mut report = self.0.look()?;
-        let curve = self.0.curve();
-        report.curve = curve.map(|curve| {
-            let curve = curve.with_kernel(report.kernel_bytes);
-            curve.with_shared(report.kernel_says.shared_bytes)
-        });
+        report.tell_curve(self.0.curve());
         Ok(report)
     }
 

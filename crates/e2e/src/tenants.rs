@@ -22,6 +22,18 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// A look finds what is in a tenant in much less.
 const KNOWN: Duration = Duration::from_secs(60);
 
+/// As on the kernel's own files: who has not read yet is ready, who has waits for pressure.
+pub const WAITS: &str = "
+import select, sys
+file = open(sys.argv[1])
+poll = select.poll()
+poll.register(file, select.POLLPRI)
+print('at first', bool(poll.poll(0)), flush=True)
+file.read()
+print('read', bool(poll.poll(300)), flush=True)
+print('woken', bool(poll.poll(40000)), flush=True)
+";
+
 /// A tree of tenants.
 #[derive(Debug)]
 pub struct Tree {

@@ -9,7 +9,7 @@ use e2e::page_cache::{file, read_by};
 use e2e::sleeper::Sleeper;
 use e2e::swap_file::SwapFile;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::Tree;
+use e2e::tenants::{Tree, WAITS};
 use e2e::wait;
 use e2e::zram::Swap;
 use e2e::{proc, programs};
@@ -131,19 +131,9 @@ fn is_told_of_pressure(tree: &Tree, tenant: &str) {
     tree.write(&file("refresh_interval"), "N0=60000");
     tree.write(&file("report_threshold"), "N0=500");
     let path = tree.at(&file("page_age")).display().to_string();
-    let waits = Run::new(["python3", "-c", WOKEN, &path]).finish(SOON);
-    assert_eq!(waits.stdout, "woken True\n", "{}", waits.stderr);
+    let waits = Run::new(["python3", "-c", WAITS, &path]).finish(SOON);
+    assert_eq!(waits.stdout.lines().last(), Some("woken True"), "{waits:?}");
 }
-
-/// Reads a file, and waits for pressure as on the kernel's own.
-const WOKEN: &str = "
-import select, sys
-file = open(sys.argv[1])
-poll = select.poll()
-poll.register(file, select.POLLPRI)
-file.read()
-print('woken', bool(poll.poll(40000)))
-";
 
 /// Who needs more than it may have is left to the kernel: what our hand takes then is wanted again at once. (The story: two redis under one wall
 /// answered 64% of what they did under the kernel alone.)

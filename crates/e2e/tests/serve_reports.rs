@@ -9,24 +9,12 @@ use e2e::page_cache::{self, read_by};
 use e2e::programs;
 use e2e::sleeper::Sleeper;
 use e2e::temp::serial;
-use e2e::tenants::{Tree, known};
+use e2e::tenants::{Tree, WAITS, known};
 use e2e::wait;
 use e2e::zram::Swap;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
-
-/// As on the kernel's own files: who has not read yet is ready, who has waits for pressure.
-const WAITS: &str = "
-import select, sys
-file = open(sys.argv[1])
-poll = select.poll()
-poll.register(file, select.POLLPRI)
-print('at first', bool(poll.poll(0)), flush=True)
-file.read()
-print('read', bool(poll.poll(300)), flush=True)
-print('woken', bool(poll.poll(40000)), flush=True)
-";
 
 #[test]
 fn pressure_wakes_who_waits_for_a_report() {

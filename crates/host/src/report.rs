@@ -152,6 +152,14 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
+impl Report {
+    /// Tells a curve of the same target, with what of its memory stays beside.
+    pub fn tell_curve(&mut self, curve: Option<Curve>) {
+        let (kernel, shared) = (self.kernel_bytes, self.kernel_says.shared_bytes);
+        self.curve = curve.map(|curve| curve.beside(kernel, shared));
+    }
+}
+
 /// Pages that were to leave and did not. A page counts each time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

@@ -59,11 +59,7 @@ fn simple(manager: &mut Manager, request: &Request) -> Result<Response, Error> {
     Ok(match request {
         Request::Report {} => {
             let mut report = manager.report();
-            let curve = manager.curve();
-            report.curve = curve.map(|curve| {
-                let curve = curve.with_kernel(report.kernel_bytes);
-                curve.with_shared(report.kernel_says.shared_bytes)
-            });
+            report.tell_curve(manager.curve());
             Response::Report(Box::new(report))
         }
         Request::Stat {} => {

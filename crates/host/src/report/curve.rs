@@ -155,17 +155,11 @@ impl Curve {
         (below(farthest) > 0.0).then(|| Recommended::of(farthest, self))
     }
 
-    /// The same of a group in which the kernel has so much memory of its own, if that is known: sizes are chosen anew.
+    /// The same of a target of which so much stays beside what is held: what the kernel has of its group, and what others map, too, as far as these
+    /// are known. Sizes are chosen anew.
     #[must_use]
-    pub fn with_kernel(mut self, kernel_bytes: Option<u64>) -> Curve {
+    pub fn beside(mut self, kernel_bytes: Option<u64>, shared_bytes: Option<u64>) -> Curve {
         self.kernel_bytes = kernel_bytes.unwrap_or(0);
-        let rule = self.refaults_per_mille;
-        self.recommending(rule)
-    }
-
-    /// The same where so much of it is mapped by others, too.
-    #[must_use]
-    pub fn with_shared(mut self, shared_bytes: Option<u64>) -> Curve {
         self.shared_bytes = shared_bytes;
         let rule = self.refaults_per_mille;
         self.recommending(rule)
@@ -225,7 +219,7 @@ mod tests {
         );
         assert!((chosen.refaults_per_minute - 99.9).abs() < 1e-9);
         // The story: the limit is held against the group's charge, so what the kernel had of it was missing for pages.
-        let with_kernel = curve.clone().recommending(2.0).with_kernel(Some(20 << 20));
+        let with_kernel = curve.clone().recommending(2.0).beside(Some(20 << 20), None);
         let chosen = with_kernel.recommended.expect("as before");
         assert_eq!(chosen.bytes, 3 << 20);
         assert_eq!(
@@ -236,7 +230,7 @@ mod tests {
         let mut files = curve.clone().recommending(2.0);
         files.points[2].idle_file_bytes = 8 << 20;
         for (shared, mib) in [(Some(0), 3_u64), (Some(5 << 20), 8), (None, 11)] {
-            let chosen = files.clone().with_shared(shared).recommended;
+            let chosen = files.clone().beside(None, shared).recommended;
             let limit = chosen.expect("as before").limit_bytes;
             assert_eq!(
                 limit,

@@ -15,6 +15,19 @@ fn pages(n: u64) -> Limit {
     Limit::Bytes(Bytes(n * 4096))
 }
 
+/// What a reclaim of a hundred pages of all takes.
+fn take(machine: &mut Machine, now: u64) -> Pages {
+    let request = ReclaimRequest {
+        reason: ScanReason::Background,
+        nr: Pages(100),
+        swappiness: None,
+        now: Millis(now),
+    };
+    let got = machine.reclaim_root(request, &mut Scripted::new(|_| PageOut::Stored));
+    machine.check_invariants();
+    got.reclaimed
+}
+
 fn limited(max: u64, high: u64) -> Machine {
     let mut machine = cold(64, Policy::default(), [1000, 0]);
     let limits = MemcgLimits {
@@ -116,18 +129,6 @@ fn protection_goes_by_what_was_measured() {
         ..MemcgLimits::default()
     };
     machine.set_limits(ONE, limits);
-    let mut memory = Scripted::new(|_| PageOut::Stored);
-    let mut take = |machine: &mut Machine, now| {
-        let request = ReclaimRequest {
-            reason: ScanReason::Background,
-            nr: Pages(100),
-            swappiness: None,
-            now: Millis(now),
-        };
-        let got = machine.reclaim_root(request, &mut memory);
-        machine.check_invariants();
-        got.reclaimed
-    };
     assert_eq!(take(&mut machine, 10), Pages(0));
     machine.set_measured(ONE, Pages(1500));
     assert!(take(&mut machine, 11) >= Pages(100));
@@ -157,18 +158,6 @@ fn what_is_charged_elsewhere_can_be_taken_and_protected() {
     let mut machine = cold(64, Policy::default(), [1000, 0]);
     machine.set_measured(ONE, Pages(0));
     assert_eq!(machine.unprotected(ONE), Pages(1000));
-    let mut memory = Scripted::new(|_| PageOut::Stored);
-    let mut take = |machine: &mut Machine, now| {
-        let request = ReclaimRequest {
-            reason: ScanReason::Background,
-            nr: Pages(100),
-            swappiness: None,
-            now: Millis(now),
-        };
-        let got = machine.reclaim_root(request, &mut memory);
-        machine.check_invariants();
-        got.reclaimed
-    };
     assert!(take(&mut machine, 10) >= Pages(100));
     let limits = MemcgLimits {
         min: Pages(2000),

@@ -10,13 +10,20 @@ pub(super) type ByPath<T> = BTreeMap<PathBuf, Option<T>>;
 
 /// What the tenant at a path has.
 pub(super) fn nearest<'a, T>(given: &'a ByPath<T>, path: &Path) -> Option<&'a T> {
-    let found = path.ancestors().find_map(|at| given.get(at))?;
-    found.as_ref()
+    first(given, path.ancestors())
 }
 
 /// The same of a group of the host's own: what all tenants are given is not for it, but what `host` is, or a group below it.
 pub(super) fn nearest_of_host<'a, T>(given: &'a ByPath<T>, path: &Path) -> Option<&'a T> {
-    let below_root = path.ancestors().filter(|at| !at.as_os_str().is_empty());
-    let found = below_root.into_iter().find_map(|at| given.get(at))?;
-    found.as_ref()
+    first(
+        given,
+        path.ancestors().filter(|at| !at.as_os_str().is_empty()),
+    )
+}
+
+fn first<'a, 'p, T>(
+    given: &'a ByPath<T>,
+    mut paths: impl Iterator<Item = &'p Path>,
+) -> Option<&'a T> {
+    paths.find_map(|at| given.get(at))?.as_ref()
 }

@@ -51,6 +51,6 @@ impl Tenants {
     /// ENODEV.
     pub fn curve(&self, memcg: MemcgId, kernel: Option<u64>) -> Result<Option<Curve>, Errno> {
         let curve = report_of(&self.tenant(memcg)?.curve);
-        Ok(curve.map(|curve| curve.with_kernel(kernel)))
+        Ok(curve.map(|curve| curve.beside(kernel, None)))
     }
 }
