@@ -137,7 +137,16 @@ fn read(path: &Path) -> Result<String, Unread> {
     // A pipe would be waited for.
     let flags = rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
+        // Nothing can be made in its place. (The story, of a reading: of a Secret that lacks this key it said that the file exists.)
+        Err(error) if link.is_symlink() && error.kind() == io::ErrorKind::NotFound => {
+            return Err(Unread::Kind(
+                "it is a link to nothing",
+                "put the token where it leads, or remove the link",
+            ));
+        }
+        file => file?,
+    };
     let meta = file.metadata()?;
     if !meta.is_file() {
         return Err(Unread::Kind(
@@ -234,6 +243,9 @@ mod tests {
         std::fs::set_permissions(&path, private).expect("ours");
         // (The story, of a reading: a token from a Kubernetes Secret, which is mounted as a link, was refused.)
         assert!(Token::of_file(&link).expect("a link of ours").is(good));
+        std::fs::remove_file(&path).expect("ours");
+        let error = Token::of_file(&link).expect_err("there is nothing");
+        assert!(error.to_string().contains("a link to nothing"), "{error}");
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::lchown(&link, Some(65534), None).expect("root may");
             let error = Token::of_file(&link).expect_err("somebody else's link");
@@ -244,7 +256,6 @@ mod tests {
             "a directory"
         );
         std::fs::remove_file(link).expect("ours");
-        std::fs::remove_file(path).expect("ours");
     }
 
     #[test]

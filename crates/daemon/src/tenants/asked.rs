@@ -130,8 +130,7 @@ impl Given {
         let manage = self.manage_host || file.manage_host.unwrap_or(false);
         host_is_to_be_changed(&file, manage && follow != "none")?;
         let configured = Configured::new(&file.tenants, total);
-        let noreuse = by_path(&file, None, Tenant::noreuse_files);
-        let noreuse = noreuse.map(|(path, files)| (path, Some(files))).collect();
+        let noreuse = by_path(&file, None, Tenant::noreuse_files).collect();
         let age_every = self.age_every.or(file.age_every).unwrap_or(AGE_EVERY);
         let root = self.root.clone().or(file.root);
         let root = root.unwrap_or("pagetide".into());
@@ -251,7 +250,7 @@ fn host_is_to_be_changed(file: &Config, may_change: bool) -> Result<(), Error> {
             let what = format!(
                 "cannot give [tenants.\"{path}\"] anything: the host's own groups may not be changed"
             );
-            let hint = "manage-host = true allows it";
+            let hint = "manage-host = true allows it, unless host is \"none\"";
             Err(Error::ending(ExitCode::Usage, what, hint))
         }
     }

@@ -120,8 +120,8 @@ pub struct Tenant {
     /// What is out of it, and of those below it, goes on to a disk then.
     #[serde(deserialize_with = "age")]
     pub write_back_older_than: Option<Age>,
-    /// Its files are used once: accesses to them say nothing of the next ones.
-    pub noreuse: bool,
+    /// Its files are used once: accesses to them say nothing of the next ones. Or not, whatever is said of those above it.
+    pub noreuse: Option<bool>,
     /// Those of its files that are, by their paths.
     #[serde(deserialize_with = "texts")]
     pub noreuse_paths: Vec<PathPattern>,
@@ -212,12 +212,14 @@ impl Tenant {
         all.into_iter().flatten().next()
     }
 
-    /// Which of its files are used once, if that is said.
-    pub(super) fn noreuse_files(&self) -> Option<NoreuseFiles> {
+    /// Which of its files are used once, or that none is, if that is said. (The story, of a reading: tenants have the rule of the nearest above
+    /// them, and a `false` was taken for nothing said: a database below a tenant of streams had no way out.)
+    pub(super) fn noreuse_files(&self) -> Option<Option<NoreuseFiles>> {
         match (self.noreuse, &self.noreuse_paths[..]) {
-            (true, _) => Some(NoreuseFiles::All),
-            (false, []) => None,
-            (false, paths) => Some(NoreuseFiles::Like(paths.to_vec())),
+            (Some(true), _) => Some(Some(NoreuseFiles::All)),
+            (None, []) => None,
+            (Some(false), []) => Some(None),
+            (_, paths) => Some(Some(NoreuseFiles::Like(paths.to_vec()))),
         }
     }
 }
@@ -397,6 +399,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn noreuse_is_said_or_not_or_said_not_to_be() {
+        let files = |text: &str| {
+            let file = Config::parse(&format!("[tenants.a]\n{text}")).expect("it is right");
+            file.tenants["a"].noreuse_files()
+        };
+        assert_eq!(files("memory-max = \"1G\""), None, "as of the one above");
+        assert_eq!(files("noreuse = false"), Some(None));
+        assert_eq!(files("noreuse = true"), Some(Some(NoreuseFiles::All)));
+        let like = files("noreuse-paths = [\"/a\"]");
+        assert!(matches!(like, Some(Some(NoreuseFiles::Like(_)))));
+    }
+
+    #[test]
     fn the_sample_has_every_key_and_is_the_defaults() {
         let sample = include_str!("../../../../dist/pagetide.toml");
         assert_eq!(Config::parse(sample), Ok(Config::default()));
@@ -441,7 +456,7 @@ mod tests {
         let all = tenants.values().next().expect("a tenant");
         assert!(all.memory_min.is_some() && all.memory_low.is_some());
         assert!(all.memory_high.is_some() && all.memory_max.is_some() && all.swap_max.is_some());
-        assert!(all.noreuse && !all.noreuse_paths.is_empty());
+        assert!(all.noreuse == Some(true) && !all.noreuse_paths.is_empty());
         assert!(all.policy.is_some() && all.write_back_older_than == Some(Age::Never));
     }
 

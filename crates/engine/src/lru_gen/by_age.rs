@@ -6,7 +6,7 @@
 //! was, in its order ([`crate::PageOut::TooYoung`]): limits take from there, too.
 //!
 //! (The story, of a reading: a policy that only said what it would do put all that was cold before the youngest generation at each look, and a limit took
-//! what had been used a minute ago.)
+//! what had been used a minute ago. Mended, it was so still where all that was cold fitted into one batch: its generations had ended.)
 
 use super::{IsolateBudget, Isolated, LruGen, MIN_NR_GENS, list_of, slot_of};
 use crate::folio::{FolioId, FolioTable, FolioType};
@@ -46,12 +46,13 @@ impl LruGen {
         out: &mut Vec<FolioId>,
     ) -> Isolated {
         let mut done = Isolated::default();
+        // What the pass before has emptied ends here and not at its own end, when pages that may have to stay there are isolated.
+        if matches!(place.0, Place::Fresh) {
+            self.try_to_inc_min_seq(folios, swappiness);
+        }
         while done.isolated == 0 {
             let Some(mut at) = self.generation_at(place.0, swappiness) else {
-                if !matches!(place.0, Place::End) {
-                    place.0 = Place::End;
-                    self.try_to_inc_min_seq(folios, swappiness);
-                }
+                place.0 = Place::End;
                 done.scanned = 0;
                 break;
             };

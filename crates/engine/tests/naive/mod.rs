@@ -428,6 +428,7 @@ impl Naive {
     /// Of all generations but the two youngest.
     pub fn isolate_by_age(&mut self, nr: usize) -> Vec<u32> {
         let mut out = Vec::new();
+        self.advance();
         let first = self.control.choose(self.swappiness);
         for ty in [first, first.other()] {
             for seq in self.min_seq[ty as usize]..self.max_seq - 1 {
@@ -444,7 +445,6 @@ impl Naive {
                 }
             }
         }
-        self.advance();
         out
     }
 

@@ -382,11 +382,13 @@ impl Manager {
                 let _ = machine.proactive_reclaim(memcg, proactive(nr), kernel);
             }
         });
-        if let Take::Pages(nr, _) = take {
-            while tally.would.len() as u64 > nr.0 {
-                tally.would.pop_last();
-            }
-        }
+        // A dry run is bounded by nothing that leaves. (The story, of a reading: `reclaim --older-than` said all that was cold, protected or not.)
+        let most = match take {
+            Take::Pages(nr, _) => nr,
+            Take::Idle(_) => self.driver.machine.unprotected(memcg),
+            Take::All => Pages(u64::MAX),
+        };
+        tally.would_at_most(most);
         self.add(&tally);
         tally
     }

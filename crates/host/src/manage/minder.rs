@@ -167,9 +167,7 @@ impl Minder {
         (tally, dropped): (&mut Tally, Pages),
         took: Duration,
     ) {
-        while tally.would.len() as u64 > order.most.0 {
-            tally.would.pop_last();
-        }
+        tally.would_at_most(order.most);
         // By the clock, one pass on a busy host counted the others' time as its own work, and what was idle for 100 ms
         // stayed for 15 s.
         self.paused_until = Instant::now() + took * WORK_SHARE;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::memcg::MemcgId;
-use engine::{FolioId, PageOut};
+use engine::{FolioId, PageOut, Pages};
 
 use super::options::Kept;
 
@@ -76,6 +76,13 @@ impl Tally {
     /// In a dry run: this page would have left.
     pub(super) fn note_would(&mut self, memcg: MemcgId, id: FolioId) {
         self.would.insert(page(memcg, id));
+    }
+
+    /// No more than so many would have left.
+    pub(super) fn would_at_most(&mut self, most: Pages) {
+        while self.would.len() as u64 > most.0 {
+            self.would.pop_last();
+        }
     }
 
     /// What there is no use asking the kernel about once more. A page that is on its way to a list of the

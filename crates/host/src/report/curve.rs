@@ -62,7 +62,8 @@ pub struct CurvePoint {
     /// How long memory of this size was full, milliseconds: before, nothing would have left it. Of the largest, all that was seen in use, it is the
     /// later half of the time, and what was used for the first time then.
     pub watched_ms: u64,
-    /// Pages of files that it would not hold, if they can leave.
+    /// Pages of files that it would not hold, if they can leave. (A manager that runs since before there was this says nothing of it.)
+    #[serde(default)]
     pub idle_file_bytes: u64,
 }
 

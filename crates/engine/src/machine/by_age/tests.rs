@@ -153,21 +153,24 @@ fn a_child_below_its_min_keeps_its_pages() {
     machine.check_invariants();
 }
 
-/// Two generations of a thousand pages, both old.
-fn generations() -> Machine {
-    let mut machine = cold(64, Policy::default(), [0, 0]);
-    machine.lruvec_mut(ONE).ensure(2000);
+/// Two generations of a thousand pages, both old, and a hundred young ones; so many are isolated at a time.
+fn generations(batch: usize) -> Machine {
+    let mut machine = cold(batch, Policy::default(), [0, 0]);
+    machine.lruvec_mut(ONE).ensure(2100);
     for first in [0, 1000] {
         for id in (first..first + 1000).map(FolioId) {
             machine.fault_in(ONE, id, FolioType::Anon, FaultKind::FirstTouch, true);
         }
         machine.age(ONE, Millis(u64::from(first) + 10));
     }
+    for id in (2000..2100).map(FolioId) {
+        machine.fault_in(ONE, id, FolioType::Anon, FaultKind::FirstTouch, true);
+    }
     machine
 }
 
 /// The story, of a reading: a policy in a dry run, which lets nothing leave, put all that was cold before the youngest generation at each look, and a limit
-/// took what had been used a minute ago.
+/// took what had been used a minute ago. Mended, it was so still where all that was cold fitted into one batch.
 #[test]
 fn what_is_too_young_stays_where_it_was() {
     let taken = |machine: &mut Machine| {
@@ -186,25 +189,27 @@ fn what_is_too_young_stays_where_it_was() {
         assert!(got.is_ok_and(|got| got >= Pages(1500)), "{got:?}");
         out
     };
-    let (mut machine, mut other) = (generations(), generations());
-    let mut offered = 0;
-    let mut memory = Scripted::new(|_| {
-        offered += 1;
-        PageOut::TooYoung
-    });
-    for _ in 0..5 {
-        let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
-        assert_eq!(got.reclaimed, Pages(0));
-        machine.check_invariants();
+    for batch in [64, 4096] {
+        let (mut machine, mut other) = (generations(batch), generations(batch));
+        let mut offered = 0;
+        let mut memory = Scripted::new(|_| {
+            offered += 1;
+            PageOut::TooYoung
+        });
+        for _ in 0..5 {
+            let got = machine.reclaim_by_age(ONE, ALL, Millis(9), &mut memory);
+            assert_eq!(got.reclaimed, Pages(0));
+            machine.check_invariants();
+        }
+        assert_eq!(offered, 5 * 2000, "each page once");
+        assert_eq!(taken(&mut machine), taken(&mut other), "by {batch}");
     }
-    assert_eq!(offered, 5 * 2000, "each page once");
-    assert_eq!(taken(&mut machine), taken(&mut other));
 }
 
 /// In slices, too, and where every other page leaves.
 #[test]
 fn a_pass_by_age_goes_on_where_it_bailed_out() {
-    let mut machine = generations();
+    let mut machine = generations(64);
     let mut offered = Vec::new();
     let mut memory = Scripted::new(|id| {
         offered.push(id.0);

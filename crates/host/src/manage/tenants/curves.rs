@@ -31,7 +31,7 @@ impl Tenants {
         self.driver.machine.flush_stats();
         for (memcg, tenant) in &mut self.tenants {
             let stat = self.driver.machine.memory_stat(*memcg);
-            // Pages of files stay whatever the size.
+            // Those of files are new ones when they are read again, and nobody knows of it (docs/known-gaps.md).
             let refaults = stat.events.get(VmEvent::WorkingsetRefaultAnon);
             let back = refaults.saturating_sub(tenant.refaults);
             tenant.refaults = refaults;

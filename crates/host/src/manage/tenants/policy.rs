@@ -147,6 +147,11 @@ impl Tenants {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return;
         };
+        if ordered.how.dry_run {
+            // As much less as there is page cache that would have gone before. (The story, of a reading: both together were more than is not protected.)
+            let unprotected = self.driver.machine.unprotected(memcg);
+            tally.would_at_most(unprotected.less(ordered.dropped));
+        }
         let (path, why) = (tenant.path.display().to_string(), ordered.order.why);
         let minded = tenant.minder.as_ref().map(Minder::asked);
         if let Some(minder) = &mut tenant.minder {
