@@ -11,10 +11,10 @@ use e2e::bench::{Args, Findings, median};
 use e2e::guard::Run;
 use e2e::loaded::{Answered, Kind, Loaded};
 use e2e::memcg::MemoryGroup;
-use e2e::programs;
 use e2e::tenants::Tree;
 use e2e::wait::Chance;
 use e2e::zram::Swap;
+use e2e::{proc, programs};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(300);
@@ -38,6 +38,8 @@ struct Pair<'a> {
     charged: &'a dyn Fn() -> u64,
     /// How many pages of each came back from disk and swap.
     majors: &'a dyn Fn(usize) -> u64,
+    /// Processor time of who manages both, seconds: none of the kernel's, which spends it in them.
+    spent: &'a dyn Fn() -> f64,
 }
 
 /// What a program came to.
@@ -48,6 +50,13 @@ struct Told {
     least: f64,
     /// Of a thousand touches or answers.
     missed: f64,
+}
+
+/// What a round came to: both programs, the most that was charged (bytes), and what managing took of a processor.
+struct Came {
+    told: [Told; 2],
+    most: u64,
+    spent: f64,
 }
 
 /// What one side came to.
@@ -65,6 +74,8 @@ struct Side {
     least: Vec<f64>,
     /// The most that was charged to both, of the wall, percent.
     peak: Vec<f64>,
+    /// What managing took while they were asked, or, with touchers, in all; percent of a processor.
+    spent: Vec<f64>,
 }
 
 fn main() -> ExitCode {
@@ -110,6 +121,7 @@ fn compared(kernel: &Side, ours: &Side, found: &mut Findings) {
             ("the slower of the two", &side.even, "% of the other"),
             ("the fewest answers in a tenth of the time", &side.least, ""),
             ("the most that was charged", &side.peak, "% of the wall"),
+            ("managing took", &side.spent, "% of a processor"),
         ] {
             found.figure(&format!("{name}: {what}"), median(values), unit);
         }
@@ -159,6 +171,7 @@ fn by_kernel(plan: &Plan, side: &mut Side) {
             .map(|group| group.run(&nobody).argv().to_vec()),
         charged: &|| parent.number("memory.usage_in_bytes"),
         majors: &|at| groups[at].line("memory.stat", "total_pgmajfault "),
+        spent: &|| 0.0,
     };
     side.add(plan, &pair);
     let kills = groups
@@ -183,6 +196,7 @@ fn by_us(plan: &Plan, side: &mut Side) {
         inside: NAMES.map(|name| tree.inside(name)),
         charged: &|| tree.number("both/memory.current").max(of_kernel()),
         majors: &|at| tree.of_kernel(NAMES[at], "total_pgmajfault"),
+        spent: &|| proc::processor_seconds(tree.pid()).expect("it runs"),
     };
     side.add(plan, &pair);
     let kills = NAMES.map(|name| tree.line(&format!("{name}/memory.events"), "oom_kill"));
@@ -210,7 +224,7 @@ fn both<T: Send>(
 
 /// Two servers, filled and then asked, each by a thread of its own. Who was killed has answered nothing; who says that an answer
 /// was wrong has not either, so that progress is missed.
-fn served(kinds: [Kind; 2], plan: &Plan, pair: &Pair<'_>) -> ([Told; 2], u64) {
+fn served(kinds: [Kind; 2], plan: &Plan, pair: &Pair<'_>) -> Came {
     let (mut most, limit) = (0, FILLED);
     let fill = [0, 1].map(|at| {
         let inside = &pair.inside[at];
@@ -219,6 +233,7 @@ fn served(kinds: [Kind; 2], plan: &Plan, pair: &Pair<'_>) -> ([Told; 2], u64) {
     });
     let mut servers = both(fill, &mut most, pair.charged, limit);
     let before = [0, 1].map(|at| (pair.majors)(at));
+    let (spent, begin) = ((pair.spent)(), Instant::now());
     let time = Duration::from_secs(plan.seconds);
     let mut chances = [1, 2].map(Chance::new);
     let asked = servers.iter_mut().zip(&mut chances);
@@ -228,6 +243,7 @@ fn served(kinds: [Kind; 2], plan: &Plan, pair: &Pair<'_>) -> ([Told; 2], u64) {
     });
     let work = [0, 1].map(|_| work.next().expect("there are two"));
     let answered = both(work, &mut most, pair.charged, time + limit);
+    let spent = ((pair.spent)() - spent) / begin.elapsed().as_secs_f64();
     let told = [0, 1].map(|at| {
         let answered = answered[at].flatten().unwrap_or_default();
         let majors = (pair.majors)(at).saturating_sub(before[at]);
@@ -237,12 +253,13 @@ fn served(kinds: [Kind; 2], plan: &Plan, pair: &Pair<'_>) -> ([Told; 2], u64) {
             missed: 1000.0 * majors as f64 / answered.all.max(1.0),
         }
     });
-    (told, most)
+    Came { told, most, spent }
 }
 
 /// Two touchers, until both have ended.
-fn touched(plan: &Plan, pair: &Pair<'_>) -> ([Told; 2], u64) {
+fn touched(plan: &Plan, pair: &Pair<'_>) -> Came {
     let (begin, mut most) = (Instant::now(), 0);
+    let before = (pair.spent)();
     let mut running = [0, 1].map(|at| {
         let program = program(plan.sizes[at], plan.seconds);
         program.under(pair.inside[at].iter().cloned()).start()
@@ -251,6 +268,7 @@ fn touched(plan: &Plan, pair: &Pair<'_>) -> ([Told; 2], u64) {
         most = most.max((pair.charged)());
         std::thread::sleep(Duration::from_millis(50));
     }
+    let spent = ((pair.spent)() - before) / begin.elapsed().as_secs_f64();
     let told = running.map(|one| {
         let said = one.wait(Duration::from_secs(10)).stdout;
         let touches = number(&said, "touches");
@@ -260,13 +278,13 @@ fn touched(plan: &Plan, pair: &Pair<'_>) -> ([Told; 2], u64) {
             missed: 1000.0 * number(&said, "majors") / touches.max(1.0),
         }
     });
-    (told, most)
+    Came { told, most, spent }
 }
 
 impl Side {
     /// One round.
     fn add(&mut self, plan: &Plan, pair: &Pair<'_>) {
-        let (told, most) = match plan.kinds {
+        let Came { told, most, spent } = match plan.kinds {
             Some(kinds) => served(kinds, plan, pair),
             None => touched(plan, pair),
         };
@@ -276,6 +294,7 @@ impl Side {
         let speeds = told.each_ref().map(|told| told.per_second);
         let [slow, fast] = [speeds[0].min(speeds[1]), speeds[0].max(speeds[1])];
         self.speed.push(speeds.iter().sum());
+        self.spent.push(100.0 * spent);
         for (all, one) in self.each.iter_mut().zip(speeds) {
             all.push(one);
         }

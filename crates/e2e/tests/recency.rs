@@ -187,27 +187,21 @@ fn a_stream_leaves_before_what_is_used_again() {
         if name != "ruled" {
             tree.make(name);
         }
-        let size = HOT.to_string();
-        let words = [
-            &programs::c("hotset"),
-            &size,
-            &size,
-            "600",
-            "--rate",
-            "3000",
-        ];
-        let hot = Run::new(words).under(tree.inside(name)).start();
+        let (size, inside) = (HOT.to_string(), tree.inside(name));
+        let words = [&size, &size, "600", "--rate", "3000"].map(String::from);
+        let hot = Run::new([programs::c("hotset")].into_iter().chain(words));
+        let hot = hot.under(inside.clone()).start();
         wait::until("it is filled", SOON, || hot.stderr().contains("ready"));
         wait::until("its pages are known", SOON, || {
             tree.line(&format!("{name}/memory.stat"), "anon") >= HOT * MIB
         });
         let file = page_cache::file(&folders[at], 4 * usize::try_from(HOT).expect("small"));
         let advice = if name == "ruled" { "none" } else { name };
-        let words = ["python3", &programs::source("stream.py"), &file, advice];
-        (hot, Run::new(words).under(tree.inside(name)).start())
+        let stream = Run::new([&programs::c("stream"), &file, advice]);
+        (hot, stream.under(inside).start())
     };
     let running = [0, 1, 2, 3].map(start);
-    let passes = |stream: &Running| stream.stdout().lines().count();
+    let passes = |stream: &Running| stream.stdout().matches("read\n").count();
     wait::until("each has gone through its file some times", SOON, || {
         running.iter().all(|(_, stream)| passes(stream) >= 4)
     });

@@ -5,12 +5,78 @@ use std::time::Duration;
 
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
-use e2e::tenants::Tree;
+use e2e::tenants::{Tree, known};
 use e2e::web::{Place, float, listening, samples, value};
 use e2e::zram::Swap;
 use e2e::{proc, wait};
 
 const SOON: Duration = Duration::from_secs(60);
+
+/// What is told of one tenant alone, and with all below it: a parent's own and its children's are its whole, of what is there, what left and what came
+/// back. On its node it has what the kernel says, too.
+#[test]
+fn what_is_a_tenants_own_and_what_is_below_it() {
+    let _serial = serial();
+    let _swap = Swap::shared();
+    let tree = Tree::serve(&["--age-every", "500ms"]);
+    ["web", "web/a", "web/b"]
+        .iter()
+        .for_each(|name| tree.make(name));
+    let all = [("web", 32), ("web/a", 48), ("web/b", 16)]
+        .map(|(name, mib)| (name, known(&tree, name, mib)));
+    for (name, size) in [("web/a", "24m"), ("web/b", "8m")] {
+        tree.write(&format!("{name}/memory.reclaim"), size);
+    }
+    tree.write("web/memory.reclaim", "16m");
+    let _ = all[1].1.touch();
+    let names = [
+        "anon",
+        "pgsteal",
+        "pgsteal_proactive",
+        "workingset_refault_anon",
+    ];
+    let of = |file: &str| names.map(|name| tree.line(file, name));
+    wait::until("what came back is seen", SOON, || {
+        of("web/a/memory.stat")[3] * 4096 >= 24 << 20
+    });
+    let [own, whole] = ["web/memory.stat.local", "web/memory.stat"].map(of);
+    let below = ["web/a/memory.stat", "web/b/memory.stat"].map(of);
+    for (at, name) in names.into_iter().enumerate() {
+        let sum = own[at] + below[0][at] + below[1][at];
+        assert!(
+            whole[at] == sum && sum > 0,
+            "{name}: {} of {sum}",
+            whole[at]
+        );
+        assert_eq!(
+            of("web/a/memory.stat.local")[at],
+            below[0][at],
+            "{name}: it has none below"
+        );
+    }
+    let out: u64 = all.iter().map(|(_, one)| one.status("VmSwap")).sum();
+    let stolen = (whole[1] - whole[3]) * 4096;
+    assert!(
+        stolen.abs_diff(out) * 50 <= out,
+        "{stolen} left for good, of {out} in swap"
+    );
+    for (name, one) in &all {
+        let told = tree.read(&format!("{name}/memory.numa_stat"));
+        let anon = told.lines().find_map(|line| line.strip_prefix("anon N0="));
+        let anon: u64 = anon
+            .and_then(|bytes| bytes.trim().parse().ok())
+            .expect("a number");
+        let below: u64 = all
+            .iter()
+            .filter(|(at, _)| at.starts_with(name))
+            .map(|(_, one)| one.status("RssAnon"))
+            .sum();
+        assert!(
+            anon.abs_diff(below) * 50 <= below + (8 << 20),
+            "{name}: {anon} of {below}, {one:?}"
+        );
+    }
+}
 
 /// Whatever is told of a tenant is what its processes have, in memory, by age and in swap.
 #[test]

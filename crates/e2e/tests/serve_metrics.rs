@@ -306,23 +306,21 @@ fn another_user_is_told_nothing_on_a_unix_socket() {
         "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('{socket}')\n\
          s.sendall(b'GET /metrics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\nprint(s.makefile().read())"
     );
-    let nobody = [
-        "setpriv",
-        "--reuid",
-        "65534",
-        "--regid",
-        "65534",
-        "--clear-groups",
-    ];
-    let ask = || {
-        Run::new(
-            nobody
-                .into_iter()
-                .chain(["/usr/bin/python3", "-c", &script]),
-        )
-        .finish(SOON)
+    let ask = |who: &[&'static str]| {
+        let who = ["setpriv"].iter().chain(who).copied();
+        Run::new(who.chain(["/usr/bin/python3", "-c", &script])).finish(SOON)
     };
-    let outcome = ask();
+    // Root that may trace nobody may not be told ages either.
+    let untraced = ["--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"];
+    let outcome = ask(&untraced);
+    assert!(
+        outcome.stdout.contains("403 Forbidden") && !outcome.stdout.contains("secret"),
+        "{}{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let outcome = ask(&nobody);
     assert!(
         !outcome.status.success() && outcome.stderr.contains("PermissionError"),
         "{}",
@@ -330,7 +328,7 @@ fn another_user_is_told_nothing_on_a_unix_socket() {
     );
     let open = std::fs::Permissions::from_mode(0o666);
     std::fs::set_permissions(&socket, open).expect("ours");
-    let outcome = ask();
+    let outcome = ask(&nobody);
     assert!(
         outcome.stdout.contains("403 Forbidden"),
         "{}{}",

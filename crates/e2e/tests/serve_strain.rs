@@ -200,6 +200,90 @@ fn all_that_are_listed_can_be_removed_meanwhile() {
     assert_eq!(tenants.count(), 0);
 }
 
+/// Reads all files of all that there is, again and again, until all is done: how many were read whole, how many of somebody who had gone, and how
+/// long one took at most.
+fn read_all(tree: &Tree, is_done: &AtomicBool) -> (u64, u64, Duration) {
+    let (mut whole, mut gone, mut longest) = (0, 0, Duration::ZERO);
+    while !is_done.load(Ordering::Relaxed) {
+        let mut folders = vec![tree.at("")];
+        while let Some(folder) = folders.pop() {
+            let Ok(entries) = std::fs::read_dir(&folder) else {
+                gone += 1;
+                continue;
+            };
+            for entry in entries.flatten().map(|entry| entry.path()) {
+                if entry.is_dir() {
+                    folders.push(entry);
+                    continue;
+                }
+                let begin = Instant::now();
+                let read = std::fs::read_to_string(&entry);
+                longest = longest.max(begin.elapsed());
+                match read.as_ref().map_err(std::io::Error::raw_os_error) {
+                    Ok(text) => {
+                        let is_line = text.is_empty() || text.ends_with('\n');
+                        assert!(is_line, "{}: {text:?}", entry.display());
+                        whole += 1;
+                    }
+                    // ENOENT, ENODEV: of one that is removed, before and after it was opened.
+                    Err(Some(2 | 19)) => gone += 1,
+                    // EACCES, EINVAL: what is only written.
+                    Err(Some(13 | 22)) if entry.ends_with("memory.reclaim") => {}
+                    Err(errno) => panic!("{}: {errno:?}", entry.display()),
+                }
+            }
+        }
+    }
+    (whole, gone, longest)
+}
+
+/// A tenant with one below it, limits, and a process that is moved from one to the other and out again; then nothing of it.
+fn lives(tree: &Tree, number: u32, mover: u32) {
+    let name = format!("t{number}");
+    let below = format!("{name}/below");
+    [&name, &below].into_iter().for_each(|name| tree.make(name));
+    tree.write(&format!("{name}/memory.low"), "4m");
+    tree.write(&format!("{below}/memory.max"), "64m");
+    tree.write(
+        &format!("{below}/memory.workingset.refresh_interval"),
+        "N0=1000",
+    );
+    for place in [&below, &name, "kept"] {
+        tree.write(&format!("{place}/cgroup.procs"), &mover.to_string());
+    }
+    for name in [&below, &name] {
+        std::fs::remove_dir(tree.at(name)).expect("nobody is in it");
+    }
+}
+
+/// Three read everything there is while tenants come and go with limits and a process in them: what is read is whole or of somebody who has gone, and
+/// nothing stays open.
+#[test]
+fn files_are_read_while_the_tree_changes() {
+    let _serial = serial();
+    let tree = Tree::serve(&["--age-every", "200ms"]);
+    tree.make("kept");
+    let mover = Sleeper::start(tree.inside("kept"), 16);
+    let open = open_files(&tree);
+    let is_done = AtomicBool::new(false);
+    let told = std::thread::scope(|scope| {
+        let readers = [0, 1, 2].map(|_| scope.spawn(|| read_all(&tree, &is_done)));
+        (0..200).for_each(|number| lives(&tree, number, mover.pid()));
+        is_done.store(true, Ordering::Relaxed);
+        readers.map(|reader| reader.join().expect("all was as it should be"))
+    });
+    eprintln!("whole, gone, longest: {told:?}");
+    for (whole, _, longest) in told {
+        assert!(whole > 500 && longest < HELD_UP, "{told:?}");
+    }
+    let gone: u64 = told.iter().map(|(_, gone, _)| gone).sum();
+    assert!(gone > 0, "nothing changed meanwhile: {told:?}");
+    wait::until("descriptors are as before", SOON, || {
+        open_files(&tree) <= open
+    });
+    let _ = mover.touch();
+}
+
 /// All files below a directory.
 fn files(of: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(of).expect("it is there").flatten();

@@ -21,6 +21,8 @@ const MIB: u64 = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(30);
 /// Starts of a program that is killed each time where nobody keeps the counters fresh.
 const ROUNDS: usize = 6;
+/// Of a scene that others may end.
+const TURNS: usize = 5;
 /// A guard that lives would have lifted its wall so long after its manager's end.
 const PROMPT: Duration = Duration::from_secs(1);
 
@@ -94,6 +96,22 @@ impl Managed {
     fn limit(&self) -> u64 {
         limit(&self.dir)
     }
+
+    /// Whether another start has it now, by the mark on it. A wall of dead ones is anybody's, and lanes beside this one start managers.
+    fn is_anothers(&self) -> bool {
+        let mut mark = [0; 128];
+        let length = rustix::fs::getxattr(&self.dir, "trusted.pagetide.wall", &mut mark[..]);
+        let mark = &mark[..length.expect("it is marked")];
+        let own = format!("{} ", self.manager.id());
+        !mark.starts_with(own.as_bytes())
+    }
+}
+
+/// Does what is told with a wall whose manager and guard are dead, once more where another start has taken it up meanwhile. (The story:
+/// in a check of all, one of the next lane lifted it in these 300 ms, as it should.)
+fn undisturbed(scene: impl Fn() -> Option<()>) {
+    let done = (0..TURNS).find_map(|_| scene());
+    done.expect("nobody else took it up");
 }
 
 impl Drop for Managed {
@@ -282,6 +300,10 @@ fn a_manager_killed_at_any_moment_leaves_no_limit() {
 
 #[test]
 fn of_a_killed_guard_too_the_wall_stays_until_it_is_taken_up() {
+    undisturbed(killed_guard);
+}
+
+fn killed_guard() -> Option<()> {
     let mut wall = Managed::start(&["sleep", "300"]);
     assert_eq!(wall.ask("max 67108864"), "ok");
     send(wall.guard, Signal::KILL);
@@ -289,27 +311,45 @@ fn of_a_killed_guard_too_the_wall_stays_until_it_is_taken_up() {
     assert_eq!(wall.ask("guard"), "false", "its manager can tell");
     wall.kill_manager();
     std::thread::sleep(PROMPT);
-    assert_eq!(wall.limit(), 64 * MIB);
+    let limit = wall.limit();
+    if wall.is_anothers() {
+        return None;
+    }
+    assert_eq!(limit, 64 * MIB);
     // The number of the dead manager is now that of a living process.
     let later = wall
         .dir
         .with_file_name(format!("pagetide-{}-1", std::process::id()));
     std::fs::rename(&wall.dir, &later).expect("version 1 renames groups");
     wall.dir = later;
-    let said = left(&wall.dir, true).expect("it is left");
-    assert_eq!(said, "pids 1 max 67108864 gone false");
+    let said = left(&wall.dir, true);
+    // Another start has it, or had it before this one.
+    if said.as_deref().is_none_or(|said| said.contains("max none")) {
+        return None;
+    }
+    assert_eq!(said.as_deref(), Some("pids 1 max 67108864 gone false"));
     assert!(is_lifted(&wall.dir) && proc::is_alive(wall.program));
+    Some(())
 }
 
 #[test]
 fn a_guard_that_was_sent_away_leaves_the_wall() {
+    undisturbed(sent_away);
+}
+
+fn sent_away() -> Option<()> {
     let mut wall = Managed::start(&["sleep", "300"]);
     assert_eq!(wall.ask("max 67108864"), "ok");
     assert_eq!(wall.ask("dismiss"), "ok");
     wait::until("the guard's end", LIMIT, || !proc::is_alive(wall.guard));
     wall.kill_manager();
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(wall.limit(), 64 * MIB);
+    let limit = wall.limit();
+    if wall.is_anothers() {
+        return None;
+    }
+    assert_eq!(limit, 64 * MIB);
+    Some(())
 }
 
 #[test]

@@ -1,0 +1,122 @@
+//! `cargo xtask bench installs [--json]`: what is built anew to be installed, as a user does it, and what becomes of it: `cargo install`, the
+//! static program in a root where there is nothing else. (The .deb has tests: `package`.)
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use e2e::bench::{Args, Findings};
+use e2e::guard::Run;
+use e2e::root::Root;
+use e2e::sleeper::Sleeper;
+use e2e::temp::{TempDir, target_dir};
+use serde_json::Value;
+
+/// A whole release build, linked as one.
+const BUILT: Duration = Duration::from_secs(1800);
+const SOON: Duration = Duration::from_secs(60);
+/// Of the program that is reported on, MiB.
+const HAS: u64 = 32;
+
+fn main() -> ExitCode {
+    let mut found = Findings::new("installs", &Args::from_env());
+    let folder = TempDir::new();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let sources = sources.to_string_lossy().into_owned();
+    let (installed, took) = timed(|| by_cargo(&sources, &folder));
+    found.figure("cargo install took", took, "s");
+    found.figure("the program of cargo install", size(&installed), "MiB");
+    let (alone, took) = timed(|| in_one_file(&sources, &folder));
+    found.figure("the static program took", took, "s");
+    found.figure("the static program", size(&alone), "MiB");
+
+    let sleeper = Sleeper::start([], HAS);
+    let pid = sleeper.pid().to_string();
+    let words = [
+        "report",
+        &pid,
+        "--for",
+        "2s",
+        "--age-every",
+        "500ms",
+        "--json",
+    ];
+    let root = Root::empty();
+    let inside = root.at("pagetide");
+    std::fs::copy(&alone, &inside).expect("it fits");
+    let installed = installed.to_string_lossy().into_owned();
+    let of_installed = Run::new([installed.as_str()].iter().chain(&words).copied());
+    let of_alone = root.command(&[&["/pagetide"], &words[..]].concat());
+    for (name, run) in [
+        ("cargo install", &of_installed),
+        ("an empty root", &of_alone),
+    ] {
+        let what = format!("what a report from {name} says, of what the kernel says");
+        let share = told(run) / sleeper.status("VmRSS") as f64;
+        found.at_least(&what, share, "", 0.98);
+        found.at_most(&what, share, "", 1.02);
+    }
+    found.finish()
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let begin = Instant::now();
+    let done = work();
+    (done, begin.elapsed().as_secs_f64())
+}
+
+fn size(file: &Path) -> f64 {
+    let meta = std::fs::metadata(file).expect("it is there");
+    meta.len() as f64 / f64::from(1 << 20)
+}
+
+/// A command of the sources that ends well, and the last line that it says.
+fn last_line(sources: &str, words: &[&str]) -> String {
+    let cargo = std::env::var("CARGO").unwrap_or("cargo".to_owned());
+    let words = words.iter().copied();
+    let run = Run::new(
+        ["env", "-C", sources, cargo.as_str()]
+            .into_iter()
+            .chain(words),
+    );
+    let outcome = run.finish(BUILT);
+    assert!(
+        outcome.status.success(),
+        "{}{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    outcome.stdout.lines().last().unwrap_or_default().to_owned()
+}
+
+/// `cargo install`, into a folder.
+fn by_cargo(sources: &str, folder: &TempDir) -> PathBuf {
+    let (root, target) = (folder.file("installed"), target_dir().join("e2e/installs"));
+    let words = [
+        "install",
+        "--locked",
+        "--path",
+        "crates/cli",
+        "--root",
+        &root,
+    ];
+    let target = target.to_string_lossy().into_owned();
+    let _ = last_line(sources, &[&words[..], &["--target-dir", &target]].concat());
+    PathBuf::from(root).join("bin/pagetide")
+}
+
+/// The program that needs no library.
+fn in_one_file(sources: &str, folder: &TempDir) -> PathBuf {
+    let out = folder.file("static");
+    let said = last_line(sources, &["xtask", "package", "static", "--out", &out]);
+    PathBuf::from(said)
+}
+
+/// What a report says is resident, bytes.
+fn told(run: &Run) -> f64 {
+    let outcome = run.finish(SOON);
+    let report: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
+    let bytes = report["resident_bytes"].as_u64();
+    bytes.unwrap_or_else(|| panic!("{}{}", outcome.stdout, outcome.stderr)) as f64
+}

@@ -1,0 +1,46 @@
+/* A file read from begin to end by mmap, again and again, 2 MiB each 20 ms, and what is said of it.
+ *
+ *   stream FILE none|sequential|random
+ *
+ * Prints `ready` when it is mapped, and `read` each time that it has come to the end. */
+#include "common.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define PIECE (2 * MIB)
+
+static int advice(const char *word)
+{
+    if (strcmp(word, "none") == 0)
+        return MADV_NORMAL;
+    if (strcmp(word, "sequential") == 0)
+        return MADV_SEQUENTIAL;
+    if (strcmp(word, "random") == 0)
+        return MADV_RANDOM;
+    FAIL(2, "%s is neither none, sequential nor random", word);
+}
+
+int main(int argc, char **argv)
+{
+    static volatile char sum;
+    struct stat file;
+    if (argc != 3)
+        FAIL(2, "usage: stream FILE none|sequential|random");
+    int fd = open(argv[1], O_RDONLY);
+    if (fd < 0 || fstat(fd, &file) != 0)
+        FAIL(97, "%s: %s", argv[1], strerror(errno));
+    size_t length = (size_t)file.st_size;
+    const volatile char *at = mmap(NULL, length, PROT_READ, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED || madvise((void *)at, length, advice(argv[2])) != 0)
+        FAIL(97, "%s cannot be mapped: %s", argv[1], strerror(errno));
+    for (const char *word = "ready";; word = "read") {
+        puts(word);
+        fflush(stdout);
+        for (size_t page = 0; page < length; page += PAGE) {
+            sum += at[page];
+            if (page % PIECE == 0)
+                sleep_us(20000);
+        }
+    }
+}
