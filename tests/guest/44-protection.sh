@@ -1,6 +1,6 @@
 #!/bin/sh
 # Protection of nested tenants that claim more than those above them have, dealt out by the kernel and by pagetide: the same
-# groups and programs, once with memory.min of the kernel and its memory.reclaim, once with ours. It is a group that is
+# groups and programs, once with memory.min or memory.low of the kernel and its memory.reclaim, once with ours. It is a group that is
 # reclaimed from: of the root 6.12 takes whatever is protected, as shrink_one relies on what only kswapd computes.
 . /suite/lib
 
@@ -9,9 +9,9 @@
 # Unclaimed protection is shared out below whoever has it, as systemd mounts it.
 mount -o remount,memory_recursiveprot /sys/fs/cgroup || { echo "FAILED mount: it cannot be remounted"; exit 1; }
 
-# Paths, MiB of memory.min, MiB of the program inside.
+# Paths, MiB that are protected, MiB of the program inside.
 rows="over:32:0 over/p:48:0 over/p/a:32:32 over/p/b:16:16 over/p/c:0:8 over/q:16:16 most:24:0 most/a:8:32 most/b:0:16 none:0:16"
-# stand DIR: groups below it, programs in them; then what is protected.
+# stand DIR: groups below it, programs in them; then what is protected, by memory.$kind.
 stand() {
     : >stand.pids
     for row in $rows; do
@@ -27,14 +27,21 @@ stand() {
     done
     for row in $rows; do
         path=${row%%:*} mib=${row#*:}
-        echo ${mib%:*}m >$1/$path/memory.min || return 1
+        echo ${mib%:*}m >$1/$path/memory.$kind || return 1
     done
 }
-# squeeze FILE: in small steps, until there is no more to be had.
+# squeeze DIR: in small steps, until there is no more to be had; of low, as much as is not protected, for then what is protected goes, too. (A little is
+# charged for tables, and never goes.)
 squeeze() {
-    for step in $(seq 200); do
-        echo 1m >$1 2>/dev/null || return 0
+    steps=200
+    [ $kind = low ] && steps=$((($(cat $1/memory.current) >> 20) - 57))
+    for step in $(seq $steps); do
+        echo 1m >$1/memory.reclaim 2>/dev/null && continue
+        [ $kind = min ] && return 0
+        echo "step $step of $steps: nothing is to be had"
+        return 1
     done
+    [ $kind = low ] && return 0
     echo "it gives without end"
     return 1
 }
@@ -48,38 +55,40 @@ end_all() {
     : >stand.pids
 }
 
-mkdir $groups/kernel
-test_that the_kernel_has_them stand $groups/kernel
-test_that it_takes_what_it_may squeeze $groups/kernel/memory.reclaim
-kept $groups/kernel >kernel.kept
-test_that the_kernel_keeps_the_sums sums kernel.kept
-test_that they_end end_all $groups/kernel
-
 test_that it_serves serve
-mkdir $dir/t
-test_that pagetide_has_them stand $dir/t
-known() { at_least anon "$(word $dir/t/memory.stat anon)" 142606336; }
-test_that all_is_known wait_for 60 known
-test_that it_takes_what_it_may_too squeeze $dir/t/memory.reclaim
-kept $groups/pagetide/t >ours.kept
-test_that pagetide_keeps_the_sums sums ours.kept
+for kind in min low; do
+    mkdir $groups/kernel
+    test_that the_kernel_has_them_by_$kind stand $groups/kernel
+    test_that it_takes_what_it_may_by_$kind squeeze $groups/kernel
+    kept $groups/kernel >kernel.kept
+    test_that the_kernel_keeps_the_sums_by_$kind sums kernel.kept
+    test_that they_end_by_$kind end_all $groups/kernel
 
-## What each of those that claim too much keeps depends on who was met when, in the kernel as here: who loses claims less, and
-## the others' shares grow. Nobody is left with nothing. Shares of the formula at first, KiB, beside what was kept.
-shares="over/p:24576 over/p/a:16384 over/p/b:8192 over/q:8192 most/a:18432 most/b:6144"
-for share in $shares; do
-    path=${share%:*}
-    echo "$path: formula ${share#*:}, kernel $(word kernel.kept $path), ours $(word ours.kept $path)"
-done
-some() {
+    mkdir $dir/t
+    test_that pagetide_has_them_by_$kind stand $dir/t
+    known() { at_least anon "$(word $dir/t/memory.stat anon)" 142606336; }
+    test_that all_is_known_by_$kind wait_for 60 known
+    test_that it_takes_what_it_may_too_by_$kind squeeze $dir/t
+    kept $groups/pagetide/t >ours.kept
+    test_that pagetide_keeps_the_sums_by_$kind sums ours.kept
+
+    ## What each of those that claim too much keeps depends on who was met when, in the kernel as here: who loses claims less, and
+    ## the others' shares grow. Nobody is left with nothing. Shares of the formula at first, KiB, beside what was kept.
+    shares="over/p:24576 over/p/a:16384 over/p/b:8192 over/q:8192 most/a:18432 most/b:6144"
     for share in $shares; do
-        at_least "$1 ${share%:*}" "$(word $1.kept ${share%:*})" $((${share#*:} / 4)) || return 1
+        path=${share%:*}
+        echo "$path: formula ${share#*:}, kernel $(word kernel.kept $path), ours $(word ours.kept $path)"
     done
-}
-test_that all_have_some_by_the_kernel some kernel
-test_that all_have_some_by_pagetide some ours
-test_that ours_end end_all $dir/t
-# (The story: 47-many counted it among its own.)
-gone() { rmdir $dir/t && rmdir $groups/kernel; }
-test_that nothing_is_left gone
+    some() {
+        for share in $shares; do
+            at_least "$1 ${share%:*}" "$(word $1.kept ${share%:*})" $((${share#*:} / 4)) || return 1
+        done
+    }
+    test_that all_have_some_by_the_kernel_by_$kind some kernel
+    test_that all_have_some_by_pagetide_by_$kind some ours
+    test_that ours_end_by_$kind end_all $dir/t
+    # (The story: 47-many counted it among its own.)
+    gone() { rmdir $dir/t && rmdir $groups/kernel; }
+    test_that nothing_is_left_by_$kind gone
+done
 exit 0

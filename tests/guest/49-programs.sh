@@ -1,19 +1,15 @@
 #!/bin/sh
+# real: all
 # A database, a pre-fork server, a compile and a program in Go on version 2, on the multi-gen LRU too: right while everything cold leaves, behind a
 # wall, and as tenants that are reclaimed, limited and served on after a kill. By the kernel's figures.
 . /suite/lib
 
 [ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
-export PATH=$PATH:/usr/bin:/usr/lib/postgresql/15/bin
 disk 192 && cd $where
 policy="--evict-older-than 300ms --age-every 100ms --every 100ms"
 out() { awk '$1 == "pswpout" { print $2 }' /proc/vmstat; }
 
-cat >compile.sh <<'END'
-for one in /files/sources/*.i; do
-    cc -O1 -c -fpreprocessed $one -o unit.o && md5sum <unit.o || exit 1
-done
-END
+compiling
 echo "exec gc 12 8000" >go.sh
 # alone NAME: `sh NAME.sh`.
 alone() { sh $1.sh >$1.alone 2>$1.err && [ -s $1.alone ] || { tail -n 3 $1.err; return 1; }; }
@@ -33,14 +29,7 @@ for one in compile go; do
 done
 test_that a_compile_in_a_wall as_alone compile --memory-max 8M
 
-## The database is its own witness: what was booked is on both sides of the books.
-mkdir pg && chown nobody pg && chmod 700 pg
-as_nobody() { su -s /bin/sh nobody -c "cd $where/pg && $*" >as.out 2>&1 || { tail -n 3 as.out; return 1; }; }
-server="exec postgres -D $where/pg/data -k $where/pg -h '' -F -c shared_buffers=24MB -c autovacuum=off"
-ask() { psql -U nobody -h $where/pg -Atc "$1" postgres; }
-up() { wait_for 90 pg_isready -q -U nobody -h $where/pg; }
-pgbench_by() { pgbench -U nobody -h $where/pg "$@" postgres >bench.out 2>&1 || { tail -n 3 bench.out; return 1; }; }
-initialised() { as_nobody initdb -D data -A trust --no-sync --wal-segsize=1 -E UTF8 --locale=C; }
+database
 test_that a_database_is_made initialised
 begin_server() {
     pagetide run $policy --report db.json -- su -s /bin/sh nobody -c "$server" >server.out 2>&1 &
@@ -51,11 +40,6 @@ before=$(out)
 test_that it_runs_by_age begin_server
 work() { pgbench_by -n -c 2 -t "$1"; }
 test_that it_works_by_age work 30
-booked() {
-    is "$(ask 'select count(*) from pgbench_history')" "$1" &&
-        is "$(ask 'select count(distinct s) from (select sum(abalance) s from pgbench_accounts union all select sum(bbalance) from pgbench_branches
-            union all select sum(tbalance) from pgbench_tellers union all select sum(delta) from pgbench_history) a')" 1
-}
 test_that its_books_are_right booked 60
 test_that its_pages_left at_least pswpout $(($(out) - before)) 1000
 echo "$(($(out) - before)) pages left of the database"
@@ -65,12 +49,6 @@ test_that it_ends ended
 ## Tenants. A tenant's processes start in its group.
 test_that it_serves serve
 group_of() { echo $groups/pagetide/$1; }
-# begin TENANT COMMAND
-begin() {
-    mkdir $dir/$1 && echo N0=1000 >$dir/$1/memory.workingset.refresh_interval
-    sh -c "echo 0 >$dir/$1/cgroup.procs; $2" >$1.out 2>&1 &
-    echo $! >$1.pid
-}
 # Each page once, those of programs' files, too, which are in memory for all (a guest has no disk).
 counted() {
     group=$(group_of $1)

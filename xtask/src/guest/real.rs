@@ -35,19 +35,33 @@ pub(super) fn files() -> Result<Vec<GuestFile>, String> {
         .map(|name| Path::new(POSTGRES).join(name))
         .collect();
     dynamic.extend(compiler()?);
-    let mut files = Vec::new();
-    let mut wanted = BTreeSet::new();
-    for program in &dynamic {
+    let mut files = with_libraries(&dynamic)?;
+    below(Path::new(SHARED), &mut files)?;
+    files.extend(sources()?);
+    files.push(built("workers", "cc", &["-O2", "-static"], "workers.c")?);
+    files.push(built("gc", "go", &["build"], "gc.go")?);
+    Ok(files)
+}
+
+/// Programs of these names, of the search path.
+pub(super) fn installed(names: &BTreeSet<String>) -> Result<Vec<GuestFile>, String> {
+    let programs: Vec<PathBuf> = names
+        .iter()
+        .map(|name| Path::new("/usr/bin").join(name))
+        .collect();
+    with_libraries(&programs)
+}
+
+/// Programs, and the libraries that they name, each once.
+fn with_libraries(programs: &[PathBuf]) -> Result<Vec<GuestFile>, String> {
+    let (mut files, mut wanted) = (Vec::new(), BTreeSet::new());
+    for program in programs {
         wanted.extend(libraries(program)?);
         files.push(at_its_place(program)?);
     }
     for library in &wanted {
         files.push(at_its_place(Path::new(library))?);
     }
-    below(Path::new(SHARED), &mut files)?;
-    files.extend(sources()?);
-    files.push(built("workers", "cc", &["-O2", "-static"], "workers.c")?);
-    files.push(built("gc", "go", &["build"], "gc.go")?);
     Ok(files)
 }
 

@@ -1,7 +1,8 @@
 //! `cargo xtask guest suite`: the scripts of tests/guest, in one boot of each kernel and number of memory
 //! nodes. A script prints `ok NAME` or `FAILED NAME: why` for each of its tests, and ends with status 0; one
 //! that needs several nodes says so in a line `# nodes: N`, one that needs programs of tests/programs in a line
-//! `# programs: NAME...`. What scripts share is in the file `lib` beside them.
+//! `# programs: NAME...`, of this machine in a line `# installed: NAME...`, and one that needs real ones with their files a
+//! line `# real:`. What scripts share is in the file `lib` beside them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -23,6 +24,10 @@ const ZRAM_MIB: u32 = 256;
 const NODES: &str = "# nodes:";
 /// Begins the line of a script that names programs of the end-to-end tests.
 const PROGRAMS: &str = "# programs:";
+/// Begins the line of a script that names programs of this machine.
+const INSTALLED: &str = "# installed:";
+/// Begins the line of a script that needs what is in [`real`].
+const REAL: &str = "# real:";
 /// What the scripts share.
 const LIBRARY: &str = "lib";
 
@@ -78,11 +83,9 @@ fn nodes_of(script: &[u8]) -> u32 {
         .unwrap_or(1)
 }
 
-/// The programs of the end-to-end tests that scripts say they need, each once.
-fn programs_of(scripts: &[GuestFile]) -> BTreeSet<String> {
-    let said = scripts
-        .iter()
-        .filter_map(|file| said(&file.bytes, PROGRAMS));
+/// The programs that scripts say they need behind this, each once.
+fn programs_of(scripts: &[GuestFile], begin: &str) -> BTreeSet<String> {
+    let said = scripts.iter().filter_map(|file| said(&file.bytes, begin));
     said.flat_map(|names| {
         names
             .split_whitespace()
@@ -113,9 +116,6 @@ fn scripts(wanted: &[String]) -> Result<Vec<String>, String> {
     Ok(names.into_iter().map(|name| name + ".sh").collect())
 }
 
-/// The script that needs what is in [`real`].
-const REAL: &str = "49-programs";
-
 fn stem(name: &str) -> String {
     name.strip_suffix(".sh").unwrap_or(name).to_owned()
 }
@@ -128,13 +128,15 @@ fn files(names: &[String], options: &Options) -> Result<Vec<GuestFile>, String> 
         let path = format!("{}/{name}", runner::FOLDER);
         files.push(GuestFile::read(&folder.join(name), &path)?);
     }
-    let programs = programs_of(&files);
+    let programs = programs_of(&files, PROGRAMS);
+    let installed = programs_of(&files, INSTALLED);
     files.extend(build::programs_of_tests()?);
     files.extend(build::c_programs(&folder)?);
     files.extend(build::shared_programs(&programs)?);
-    if names.iter().any(|name| stem(name) == REAL) {
+    if files.iter().any(|file| said(&file.bytes, REAL).is_some()) {
         files.extend(real::files()?);
     }
+    files.extend(real::installed(&installed)?);
     files.extend(options.files()?);
     // The C library is one for all.
     let mut places = BTreeSet::new();
@@ -207,7 +209,9 @@ mod tests {
             "# programs: checked notice\n",
         ];
         let files = texts.map(|text| GuestFile::text("a", text));
-        let named = programs_of(&files).into_iter().collect::<Vec<_>>();
+        let named = programs_of(&files, PROGRAMS)
+            .into_iter()
+            .collect::<Vec<_>>();
         assert_eq!(named, ["checked", "hostile", "notice"]);
     }
 }

@@ -1,0 +1,56 @@
+#!/bin/sh
+# programs: hotset stream
+# Recency on version 2, on the multi-gen LRU too: a stream that goes through a file again and again, beside a set of which each page is used
+# each eight seconds, in five tenants. MADV_SEQUENTIAL, MADV_RANDOM, and rules by tenant and by path for what nobody can see from outside. By VmSwap.
+. /suite/lib
+
+[ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
+disk 256
+mib=10
+names="none sequential random ruled named"
+for name in $names; do
+    # What zram keeps of it is little: this is of pages that are read, not of a device.
+    dd if=/dev/zero of=$where/$name bs=1M count=$((4 * mib)) 2>/dev/null
+done
+sync
+echo 3 >/proc/sys/vm/drop_caches
+printf '[tenants.ruled]\nnoreuse = true\n[tenants.named]\nnoreuse-paths = ["%s/n*d"]\n' $where >serve.toml
+# (By the usual budget looks are rarer in here than what is used again.)
+test_that it_serves serve --config $PWD/serve.toml --look-budget 90%
+# begin TENANT ADVICE
+begin() {
+    [ -d $dir/$1 ] || mkdir $dir/$1
+    echo N0=1000 >$dir/$1/memory.workingset.refresh_interval
+    inside $1 hotset $mib $mib 600 --rate $((mib * 32)) && mv $1.pid $1.hot && inside $1 stream $where/$1 $2 || return 1
+}
+for name in $names; do
+    case $name in sequential | random) advice=$name ;; *) advice=none ;; esac
+    test_that it_runs_in_$name begin $name $advice
+done
+passed() { for name in $names; do at_least "passes of $name" "$(grep -c '^read$' $name.out)" 6 || return 1; done; }
+test_that all_have_been_through_their_files wait_for 90 passed
+known() { for name in $names; do at_least "anon of $name" "$(word $dir/$name/memory.stat anon)" $((mib << 20)) || return 1; done; }
+test_that all_is_known wait_for 30 known
+
+# As much as the set is leaves of each: of what is used again only where nobody says anything of the stream.
+all() { for name in $names; do kill -$1 $(cat $name.hot $name.pid); done; }
+taken() { echo ${mib}m >$dir/$1/memory.reclaim || { tail -n 3 serve.out; return 1; }; }
+all STOP
+for one in $names; do
+    test_that ${one}_gives_so_much taken $one
+done
+for name in $names; do
+    echo "$name: of $((mib << 10)) KiB that are used again $(status $(cat $name.hot) VmSwap) KiB are out; pgsteal_file $(word $dir/$name/memory.stat pgsteal_file)"
+done
+stays() { at_most VmSwap "$(status $(cat $1.hot) VmSwap)" 1024; }
+for one in sequential random ruled named; do
+    test_that what_is_used_again_stays_in_$one stays $one
+done
+leaves() { at_least VmSwap "$(status $(cat none.hot) VmSwap)" 2048; }
+test_that it_leaves_where_nobody_says_anything leaves
+all CONT
+alive() { for name in $names; do kill -0 $(cat $name.hot) && kill -0 $(cat $name.pid) || return 1; done; }
+test_that all_go_on alive
+all KILL
+umount -l $where
+exit 0
