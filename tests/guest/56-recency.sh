@@ -34,10 +34,9 @@ test_that all_is_known wait_for 30 known
 
 # As much as the set is leaves of each: of what is used again only where nobody says anything of the stream.
 all() { for name in $names; do kill -$1 $(cat $name.hot $name.pid); done; }
-taken() { echo ${mib}m >$dir/$1/memory.reclaim || { tail -n 3 serve.out; return 1; }; }
 all STOP
 for one in $names; do
-    test_that ${one}_gives_so_much taken $one
+    test_that ${one}_gives_so_much asks $one $mib
 done
 for name in $names; do
     echo "$name: of $((mib << 10)) KiB that are used again $(status $(cat $name.hot) VmSwap) KiB are out; pgsteal_file $(word $dir/$name/memory.stat pgsteal_file)"

@@ -1,5 +1,6 @@
 #!/bin/sh
 # programs: sleeper
+# installed: setpriv
 # Who waits, watches and scrapes on version 2: poll of files, `top`, metrics on TCP with a token, and on a socket with none.
 . /suite/lib
 
@@ -60,6 +61,16 @@ refused() {
     is "$(stat -c %a token)" 600 && is "$(stat -c %a metrics)" 600
 }
 test_that none_without_it refused
+
+## Root that may trace nobody is told nothing, by files and by the control socket.
+untraced() { /usr/bin/setpriv --bounding-set -sys_ptrace --inh-caps -sys_ptrace "$@"; }
+told_nothing() {
+    for words in "cat $dir/a/memory.stat" "cat $dir/a/memory.workingset.page_age" "pagetide stat /a" "pagetide report /a" "pagetide reclaim /a 1M"; do
+        untraced $words >untraced.out 2>&1 && { echo "$words: $(head -n 2 untraced.out)"; return 1; }
+    done
+    untraced cat /proc/$a/status >/dev/null
+}
+test_that root_that_may_not_trace_is_told_nothing told_nothing
 
 ## A table of tenants, as `serve` has them.
 watched() { pagetide top --by tenant --once >top.out 2>&1 && grep /a top.out && grep -q "$1" top.out; }

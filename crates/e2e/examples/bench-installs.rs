@@ -1,5 +1,5 @@
 //! `cargo xtask bench installs [--json]`: what is built anew to be installed, as a user does it, and what becomes of it: `cargo install`, the
-//! static program in a root where there is nothing else. (The .deb has tests: `package`.)
+//! static programs (glibc, and musl where Rust has its standard library for that) in a root where there is nothing else. (The .deb has tests: `package`.)
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use serde_json::Value;
 /// A whole release build, linked as one.
 const BUILT: Duration = Duration::from_secs(1800);
 const SOON: Duration = Duration::from_secs(60);
+const MUSL: &str = "x86_64-unknown-linux-musl";
 /// Of the program that is reported on, MiB.
 const HAS: u64 = 32;
 
@@ -27,10 +28,6 @@ fn main() -> ExitCode {
     let (installed, took) = timed(|| by_cargo(&sources, &folder));
     found.figure("cargo install took", took, "s");
     found.figure("the program of cargo install", size(&installed), "MiB");
-    let (alone, took) = timed(|| in_one_file(&sources, &folder));
-    found.figure("the static program took", took, "s");
-    found.figure("the static program", size(&alone), "MiB");
-
     let sleeper = Sleeper::start([], HAS);
     let pid = sleeper.pid().to_string();
     let words = [
@@ -42,20 +39,27 @@ fn main() -> ExitCode {
         "500ms",
         "--json",
     ];
-    let root = Root::empty();
-    let inside = root.at("pagetide");
-    std::fs::copy(&alone, &inside).expect("it fits");
-    let installed = installed.to_string_lossy().into_owned();
-    let of_installed = Run::new([installed.as_str()].iter().chain(&words).copied());
-    let of_alone = root.command(&[&["/pagetide"], &words[..]].concat());
-    for (name, run) in [
-        ("cargo install", &of_installed),
-        ("an empty root", &of_alone),
-    ] {
+    let checked = |name: &str, run: &Run, found: &mut Findings| {
         let what = format!("what a report from {name} says, of what the kernel says");
         let share = told(run) / sleeper.status("VmRSS") as f64;
         found.at_least(&what, share, "", 0.98);
         found.at_most(&what, share, "", 1.02);
+    };
+    let installed = installed.to_string_lossy().into_owned();
+    let run = Run::new([installed.as_str()].iter().chain(&words).copied());
+    checked("cargo install", &run, &mut found);
+    for kind in ["static", "musl"] {
+        if kind == "musl" && !has_musl() {
+            eprintln!("no musl: rustup target add {MUSL}; apt install musl-tools");
+            continue;
+        }
+        let (alone, took) = timed(|| in_one_file(kind, &sources, &folder));
+        found.figure(&format!("package {kind} took"), took, "s");
+        found.figure(&format!("its program ({kind})"), size(&alone), "MiB");
+        let root = Root::empty();
+        std::fs::copy(&alone, root.at("pagetide")).expect("it fits");
+        let run = root.command(&[&["/pagetide"], &words[..]].concat());
+        checked(&format!("an empty root ({kind})"), &run, &mut found);
     }
     found.finish()
 }
@@ -106,10 +110,16 @@ fn by_cargo(sources: &str, folder: &TempDir) -> PathBuf {
     PathBuf::from(root).join("bin/pagetide")
 }
 
+/// Whether Rust has its standard library for musl.
+fn has_musl() -> bool {
+    let asked = Run::new(["rustc", "--print", "target-libdir", "--target", MUSL]).finish(SOON);
+    Path::new(asked.stdout.trim()).exists()
+}
+
 /// The program that needs no library.
-fn in_one_file(sources: &str, folder: &TempDir) -> PathBuf {
-    let out = folder.file("static");
-    let said = last_line(sources, &["xtask", "package", "static", "--out", &out]);
+fn in_one_file(kind: &str, sources: &str, folder: &TempDir) -> PathBuf {
+    let out = folder.file(kind);
+    let said = last_line(sources, &["xtask", "package", kind, "--out", &out]);
     PathBuf::from(said)
 }
 

@@ -14,12 +14,15 @@ mod third_party;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use standalone::Libc;
+
 use crate::{e2e, root};
 
 const USAGE: &str = "\
 usage: cargo xtask package KIND [--binary FILE] [--out DIR]
   deb     Debian's package; of FILE, or of a release build
   static  one program that needs no library, linked with glibc
+  musl    the same, linked with musl: needs `rustup target add x86_64-unknown-linux-musl` and musl-tools
 What is built is in DIR, target/package if none is given.";
 
 /// Builds a package, and prints its path; whether that went well.
@@ -41,7 +44,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Deb,
-    Static,
+    Static(Libc),
 }
 
 /// What the command line asks for.
@@ -58,7 +61,8 @@ impl Asked {
         let (kind, mut rest) = words.split_first()?;
         let kind = match *kind {
             "deb" => Kind::Deb,
-            "static" => Kind::Static,
+            "static" => Kind::Static(Libc::Gnu),
+            "musl" => Kind::Static(Libc::Musl),
             _ => return None,
         };
         let mut asked = Asked {
@@ -81,7 +85,7 @@ impl Asked {
         std::fs::create_dir_all(&self.out)
             .map_err(|error| format!("cannot make the folder {}: {error}", self.out.display()))?;
         match self.kind {
-            Kind::Static => standalone::build(&self.out),
+            Kind::Static(libc) => standalone::build(libc, &self.out),
             Kind::Deb => {
                 let binary = match self.binary {
                     Some(binary) => binary,
@@ -168,6 +172,7 @@ mod tests {
             &["deb", "--binary"],
             &["deb", "x"],
             &["static", "--binary", "b"],
+            &["musl", "--binary", "b"],
         ] {
             assert_eq!(Asked::of(words), None, "{words:?}");
         }

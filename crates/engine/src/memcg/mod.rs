@@ -137,17 +137,22 @@ impl Memcg {
         self.memory.usage()
     }
 
-    /// Pages that it has: as many as it uses, or more where others are charged for some: for those of a process that was moved here, say.
+    /// Pages that it has, by which it is protected: what it uses, or, where others are charged for more than half of it, all. (The stories: of a process
+    /// that was moved to a tenant nothing could be reclaimed, as it was charged elsewhere, and nothing of nothing was protected. Then all had whatever
+    /// they map: programs' text, which is charged to whoever had it first, was more than a parent uses, and who was below its min lost all it had.)
     #[must_use]
     pub const fn held(&self) -> Pages {
         let (usage, charged) = (self.usage(), self.charged());
-        if usage.0 < charged.0 { charged } else { usage }
+        if usage.0 < charged.0 / 2 {
+            charged
+        } else {
+            usage
+        }
     }
 
-    /// Whether so much protection covers all it uses. What uses nothing is covered by any, and by none only if it has nothing either. (The story: of
-    /// a process that was moved to a tenant nothing could be reclaimed, as it was charged elsewhere, and nothing of nothing was protected.)
+    /// Whether so much protection covers all it has.
     const fn is_covered(&self, protection: Pages) -> bool {
-        protection.0 >= self.usage().0 && (protection.0 > 0 || self.charged().0 == 0)
+        protection.0 >= self.held().0
     }
 
     /// How much of what it has a protection leaves to be taken.

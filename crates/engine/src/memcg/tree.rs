@@ -301,22 +301,39 @@ impl MemcgTree {
         self.update_parent(id, before);
     }
 
-    /// min(what it has, setting) of `id`, for min and for low.
-    fn protected(&self, id: MemcgId) -> Protection {
-        let memcg = self.get(id);
-        let limits = memcg.limits();
+    /// What `id` has, for min and for low: no less than its children claim of it. (With measured usage, and with processes that were moved here, they
+    /// may claim more than it uses.)
+    fn has(&self, id: MemcgId) -> Protection {
+        let node = self.node(id);
+        let held = node.memcg.held();
         Protection {
-            min: memcg.held().min(limits.min),
-            low: memcg.held().min(limits.low),
+            min: held.max(node.children_min),
+            low: held.max(node.children_low),
         }
     }
 
+    /// min(what it has, setting) of `id`, for min and for low.
+    fn protected(&self, id: MemcgId) -> Protection {
+        let (has, limits) = (self.has(id), self.get(id).limits());
+        Protection {
+            min: has.min.min(limits.min),
+            low: has.low.min(limits.low),
+        }
+    }
+
+    /// What `id` claims was `before`; those above it claim more or less with it, as far as that changes anything.
     fn update_parent(&mut self, id: MemcgId, before: Protection) {
-        let after = self.protected(id);
-        if let (Some(parent), true) = (self.parent(id), before != after) {
-            let parent = self.node_mut(parent);
+        let (mut id, mut before) = (id, before);
+        loop {
+            let after = self.protected(id);
+            let Some(parent_id) = self.parent(id).filter(|_| before != after) else {
+                return;
+            };
+            let parents = self.protected(parent_id);
+            let parent = self.node_mut(parent_id);
             parent.children_min.0 = parent.children_min.0 + after.min.0 - before.min.0;
             parent.children_low.0 = parent.children_low.0 + after.low.0 - before.low.0;
+            (id, before) = (parent_id, parents);
         }
     }
 
@@ -328,7 +345,8 @@ impl MemcgTree {
         };
         let (memcg, parent) = (self.get(id), self.node(parent_id));
         let limits = memcg.limits();
-        if memcg.held() == Pages(0) {
+        let (has, parent_has) = (self.has(id), self.has(parent_id));
+        if has.min == Pages(0) && has.low == Pages(0) {
             return;
         }
         let own = Protection {
@@ -339,10 +357,10 @@ impl MemcgTree {
             own
         } else {
             let granted = parent.memcg.protection();
-            let share = |setting, parent_effective, siblings_protected| {
+            let share = |(usage, parent_usage), setting, parent_effective, siblings_protected| {
                 effective_protection(ProtectionInput {
-                    usage: memcg.held(),
-                    parent_usage: parent.memcg.held(),
+                    usage,
+                    parent_usage,
                     setting,
                     parent_effective,
                     siblings_protected,
@@ -350,8 +368,18 @@ impl MemcgTree {
                 })
             };
             Protection {
-                min: share(own.min, granted.min, parent.children_min),
-                low: share(own.low, granted.low, parent.children_low),
+                min: share(
+                    (has.min, parent_has.min),
+                    own.min,
+                    granted.min,
+                    parent.children_min,
+                ),
+                low: share(
+                    (has.low, parent_has.low),
+                    own.low,
+                    granted.low,
+                    parent.children_low,
+                ),
             }
         };
         self.node_mut(id).memcg.set_protection(protection);

@@ -6,8 +6,9 @@
 /// Source: sched(7), sched_setscheduler(2): thread 0 is the calling one.
 #[must_use]
 pub fn run_before_others() -> bool {
-    let priority = libc::sched_param { sched_priority: 1 };
+    let priority: libc::c_int = 1;
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: `priority` is a whole sched_param that lives until the call has returned; nothing else is read or written.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const priority) == 0 }
+    // Asked of the kernel: musl's function of this name refuses.
+    // SAFETY: the kernel reads one sched_param, which is one int that lives for the call; 0 is this thread.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) == 0 }
 }

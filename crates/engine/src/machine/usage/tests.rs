@@ -167,4 +167,13 @@ fn what_is_charged_elsewhere_can_be_taken_and_protected() {
     machine.set_measured(ONE, Pages(0));
     assert_eq!(take(&mut machine, 11), Pages(0));
     assert_eq!(machine.unprotected(ONE), Pages(0));
+    // (The story, of a reading: any protection covered all of it.)
+    let limits = MemcgLimits {
+        low: Pages(400),
+        ..MemcgLimits::default()
+    };
+    machine.set_limits(ONE, limits);
+    let has = machine.tree().get(ONE).charged();
+    assert!(has > Pages(700), "{has:?}");
+    assert_eq!(machine.unprotected(ONE), has.less(Pages(400)));
 }

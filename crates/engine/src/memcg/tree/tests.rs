@@ -233,3 +233,65 @@ fn canary_protection_that_is_not_summed() {
     root.children_low = Pages(0);
     tree.check_invariants();
 }
+
+/// `over` above `p` above `a` and `b`, each with what it uses (measured) and what its processes have, and protected by so much low, or min; what of each is
+/// covered then.
+fn covered(rows: [(u64, u64, u64); 4], recursive: bool) -> [bool; 4] {
+    let mut tree = MemcgTree::new(recursive, 1, 1);
+    let over = tree.create(MemcgId::ROOT);
+    let p = tree.create(over);
+    let ids = [over, p, tree.create(p), tree.create(p)];
+    for (id, (usage, charged, protected)) in ids.into_iter().zip(rows).rev() {
+        let below: u64 = tree.children(id).map(|id| tree.get(id).charged().0).sum();
+        tree.charge_forced(id, Pages(charged - below));
+        tree.set_measured(id, Some(Pages(usage)));
+        let limits = MemcgLimits {
+            min: Pages(protected),
+            ..low(protected)
+        };
+        tree.set_limits(id, limits);
+        tree.check_invariants();
+    }
+    ids.map(|id| {
+        tree.calculate_path(MemcgId::ROOT, id);
+        let memcg = tree.get(id);
+        assert_eq!(memcg.below_min(), memcg.below_low());
+        memcg.below_min()
+    })
+}
+
+/// The story: programs' text is charged to whoever had it first, and some have tables that nobody maps. Each child claimed the larger of both figures of its
+/// own, together more than both of the parent's: of who was below its min a part stood beyond it at each step, until all it had was gone.
+#[test]
+fn children_that_map_more_than_they_use_claim_no_more_than_their_parent_has() {
+    let rows = [
+        (720, 730, 800),
+        (720, 730, 2000),
+        (400, 430, 1000),
+        (320, 300, 500),
+    ];
+    for recursive in [true, false] {
+        assert_eq!(covered(rows, recursive), [true; 4], "{recursive}");
+    }
+}
+
+/// One with a process that was moved here and is charged elsewhere, beside one that is not.
+#[test]
+fn who_was_moved_here_takes_nothing_from_its_siblings_protection() {
+    let rows = [
+        (900, 1500, 2000),
+        (900, 1500, 2000),
+        (0, 600, 600),
+        (900, 900, 900),
+    ];
+    for recursive in [true, false] {
+        assert_eq!(covered(rows, recursive), [true; 4], "{recursive}");
+    }
+    let less = [
+        (900, 1500, 2000),
+        (900, 1500, 2000),
+        (0, 600, 400),
+        (900, 900, 900),
+    ];
+    assert_eq!(covered(less, false), [true, true, false, true]);
+}
