@@ -47,8 +47,12 @@ squeeze() {
 }
 # kept DIR: what the kernel charges to each, KiB.
 kept() { for row in $rows; do path=${row%%:*}; echo "$path $(($(cat $1/$path/memory.current) >> 10))"; done; }
-# sums KEPT: what is right below keeps what is set for it, and who has nothing set there has nothing.
-sums() { near over "$(word $1 over)" 32768 3 256 && near most "$(word $1 most)" 24576 3 256 && at_most none "$(word $1 none)" 1024; }
+# sums KEPT: what is right below keeps what is set for it, and who has nothing set there has nothing, or, of low, no more than was not asked for.
+sums() {
+    left=1024
+    [ $kind = low ] && left=2048
+    near over "$(word $1 over)" 32768 3 256 && near most "$(word $1 most)" 24576 3 256 && at_most none "$(word $1 none)" $left
+}
 end_all() {
     kill -9 $(cat stand.pids)
     for row in $(echo $rows | tr ' ' '\n' | tac); do wait_for 20 rmdir $1/${row%%:*} || return 1; done

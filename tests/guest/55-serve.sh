@@ -115,4 +115,6 @@ test_that nobody_was_killed_for_it nobody
 # What is asked for stays with the tenants' root: the next one would hold it.
 echo max >$dir/memory.max
 kill -9 $(cat t*.pid)
+removed() { for n in $(seq 16); do wait_for 20 rmdir $dir/t$n || return 1; done; }
+test_that they_are_removed removed
 exit 0

@@ -20,7 +20,6 @@ resident() { status $(cat serve.pid) VmRSS; }
 answers() { at_least anon "$(word $dir/kept/memory.stat anon)" 16000000; }
 wait_for 60 answers
 open=$(fds)
-ls -l /proc/$(cat serve.pid)/fd | sed 's/.* -> //' | sort >open.before
 # The one that keeps processors awake is closed a moment later.
 closed() { at_most descriptors "$(fds)" $open; }
 
@@ -57,8 +56,9 @@ bomb() {
 }
 all_there() { is "$(wc -l <$dir/bomb/cgroup.procs)" 501; }
 test_that five_hundred_are_of_their_tenant bomb
-# (What one such bomb took is kept for the next.)
-memory=$(resident)
+# (What one such bomb took is kept for the next: memory, and what another thread reads by.)
+open=$(fds) memory=$(resident)
+ls -l /proc/$(cat serve.pid)/fd | sed 's/.* -> //' | sort >open.before
 test_that five_hundred_come_once_more bomb
 
 ## Files are read while tenants come and go with a process.
@@ -68,7 +68,7 @@ churn() {
         readers="$readers $!"
     done
     for n in $(seq 40); do
-        mkdir $dir/t$n $dir/t$n/b && echo 4m >$dir/t$n/memory.low && once t$n/b true && rmdir $dir/t$n/b $dir/t$n || { kill $readers; return 1; }
+        mkdir $dir/c$n $dir/c$n/b && echo 4m >$dir/c$n/memory.low && once c$n/b true && rmdir $dir/c$n/b $dir/c$n || { kill $readers; return 1; }
     done
     kill $readers
     answers

@@ -65,7 +65,7 @@ kept() {
     after=$(cat $all/db/memory.swap.current)
     gave=$(($(cat $all/web/memory.swap.current) + $(cat $all/build/memory.swap.current) - others))
     echo "low: the database had $before bytes in swap, and $after; the others gave $gave" >&3
-    at_most "swap of the database" $after $((before + 65536)) && at_least "what others gave" $gave 4000000
+    at_most "swap of the database" $after $((before + 262144)) && at_least "what others gave" $gave 4000000
 }
 exec 3>&1
 test_that who_is_low_keeps_it kept

@@ -1,4 +1,4 @@
-//! What tenants wait for, and who gives first: `memory.pressure` and `memory.soft_limit`.
+//! What tenants wait for: `memory.pressure`; what becomes of `memory.soft_limit`; that swap is full.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -52,31 +52,6 @@ fn who_waits_for_swap_is_under_pressure() {
     assert_eq!(total(&tree.read("idle/memory.pressure")), 0);
     assert!(total(&tree.read("memory.pressure")) > 0, "the root's");
     let _ = idle.touch();
-}
-
-/// Of two that are alike, when all are asked, the one above its soft limit; and both without one.
-#[test]
-fn who_is_above_a_soft_limit_gives_first() {
-    let _serial = serial();
-    let _swap = Swap::shared();
-    for soft in [Some("8m"), None] {
-        let tree = Tree::serve(&["--age-every", "500ms"]);
-        ["over", "under"].iter().for_each(|name| tree.make(name));
-        let [over, under] = ["over", "under"].map(|name| known(&tree, name, 48));
-        if let Some(soft) = soft {
-            tree.write("over/memory.soft_limit", soft);
-        }
-        for _ in 0..4 {
-            tree.write("memory.reclaim", "8m");
-        }
-        let out = [&over, &under].map(|one| one.status("VmSwap"));
-        eprintln!("soft limit {soft:?}: out {out:?}");
-        match soft {
-            Some(_) => assert!(out[0] >= 31 * MIB && out[1] <= MIB, "{out:?}"),
-            None => assert!(out.iter().all(|out| *out >= 4 * MIB), "{out:?}"),
-        }
-        let _ = (over.touch(), under.touch());
-    }
 }
 
 /// The story: swap filled up in the second week; policies and limits had no effect any more, and nobody was told.
