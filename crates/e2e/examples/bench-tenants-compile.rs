@@ -8,6 +8,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use e2e::aged::rollup;
 use e2e::agent::Agent;
 use e2e::bench::{Args, Findings, median};
 use e2e::guard::{Run, Running};
@@ -41,7 +42,7 @@ struct Built {
     said: String,
     /// How often the agent asked.
     asked: usize,
-    /// What page_age summed up to, of what the kernel charged for pages of users, percent, every five seconds.
+    /// What page_age summed up to, of users' pages by the kernel, percent, every five seconds.
     sums: Vec<f64>,
 }
 
@@ -108,7 +109,7 @@ fn main() -> ExitCode {
 
 /// What page_age summed up to; of what was never compared nothing is met.
 fn told(sums: &[f64], found: &mut Findings) {
-    let what = "page_age, of what is charged for pages";
+    let what = "page_age, of users' pages";
     for (name, value) in [
         (
             "the least",
@@ -191,7 +192,7 @@ fn managed_built(subject: &Subject, by: &Agent, by_policy: bool) -> Built {
     let course = watch(running, &mut || {
         if last.elapsed() > Duration::from_secs(5) {
             last = Instant::now();
-            sums.extend(told_of_charged(&tree));
+            sums.extend(told_of_users(&tree));
         }
         tree.number("build/memory.current")
     });
@@ -207,15 +208,21 @@ fn managed_built(subject: &Subject, by: &Agent, by_policy: bool) -> Built {
     }
 }
 
-/// All bins of page_age, of what the kernel charges for pages of users, percent; none while there is hardly anything.
-fn told_of_charged(tree: &Tree) -> Option<f64> {
+/// All bins of page_age, of what users' pages there are by the kernel, percent; none while there is hardly anything. What is charged to the group, and what
+/// its processes map of files beyond that: a compiler that somebody ran before is charged to him.
+fn told_of_users(tree: &Tree) -> Option<f64> {
     let text = tree.read("build/memory.workingset.page_age");
     let words = text.split([' ', '\n']);
     let told: u64 = words
         .filter_map(|word| word.split_once('=')?.1.parse::<u64>().ok())
         .sum();
-    let charged = tree.of_kernel("build", "total_rss") + tree.of_kernel("build", "total_cache");
-    (charged > 64 << 20).then(|| 100.0 * told as f64 / charged as f64)
+    let of = |name: &str| tree.of_kernel("build", name);
+    let charged = of("total_rss") + of("total_cache");
+    let pids = std::fs::read_to_string(tree.group("build").join("cgroup.procs")).ok()?;
+    let pids: Vec<u32> = pids.lines().filter_map(|pid| pid.parse().ok()).collect();
+    let mapped = rollup(&pids, "Pss_File");
+    let users = charged + mapped.saturating_sub(of("total_mapped_file"));
+    (charged > 64 << 20).then(|| 100.0 * told as f64 / users as f64)
 }
 
 /// How long it took, what was charged on average, and when the most.
