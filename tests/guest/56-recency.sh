@@ -1,7 +1,7 @@
 #!/bin/sh
 # programs: hotset stream
 # Recency on version 2, on the multi-gen LRU too: a stream that goes through a file again and again, beside a set of which each page is used
-# each eight seconds, in five tenants. MADV_SEQUENTIAL, MADV_RANDOM, and rules by tenant and by path for what nobody can see from outside. By VmSwap.
+# each half a minute, in five tenants. MADV_SEQUENTIAL, MADV_RANDOM, and rules by tenant and by path for what nobody can see from outside. By VmSwap.
 . /suite/lib
 
 [ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
@@ -21,7 +21,7 @@ test_that it_serves serve --config $PWD/serve.toml --look-budget 90%
 begin() {
     [ -d $dir/$1 ] || mkdir $dir/$1
     echo N0=1000 >$dir/$1/memory.workingset.refresh_interval
-    inside $1 hotset $mib $mib 600 --rate $((mib * 32)) && mv $1.pid $1.hot && inside $1 stream $where/$1 $2 || return 1
+    inside $1 hotset $mib $mib 600 --rate 100 && mv $1.pid $1.hot && inside $1 stream $where/$1 $2 || return 1
 }
 for name in $names; do
     case $name in sequential | random) advice=$name ;; *) advice=none ;; esac

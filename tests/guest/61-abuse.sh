@@ -56,6 +56,8 @@ bomb() {
 }
 all_there() { is "$(wc -l <$dir/bomb/cgroup.procs)" 501; }
 test_that five_hundred_are_of_their_tenant bomb
+few() { at_most descriptors "$(fds)" $((open + 20)); }
+test_that they_are_let_go_of wait_for 30 few
 # (What one such bomb took is kept for the next: memory, and what another thread reads by.)
 open=$(fds) memory=$(resident)
 ls -l /proc/$(cat serve.pid)/fd | sed 's/.* -> //' | sort >open.before
@@ -92,7 +94,7 @@ test_that who_dies_while_it_gives_leaves_nothing dies
 
 test_that nothing_stays_open_at_the_end wait_for 30 closed
 ls -l /proc/$(cat serve.pid)/fd | sed 's/.* -> //' | sort >open.after
-diff open.before open.after
+diff open.before open.after | head -n 20
 echo "descriptors $open before, $(fds) after; resident $memory and $(resident) KiB"
 grown() { at_most "KiB of serve" "$(resident)" $((memory + 8192)); }
 test_that it_has_not_grown grown
