@@ -1,5 +1,6 @@
 //! `cargo xtask bench tenants-share [--program toucher|redis|mixed] [--mib 2048] [--first MIB] [--second MIB] [--rounds 3] [--seconds 60]
-//! [--json]`: two tenants under one wall, each with as much memory as the wall is high unless told otherwise, most of it rarely used; beside
+//! [--age-every 10s] [--look-budget 10%] [--json]`: two tenants under one wall, each with as much memory as the wall is high unless told
+//! otherwise, most of it rarely used; beside
 //! the kernel with a control group of that size. Both on zram of their own. `redis` are two servers with a client each, `mixed` is one beside
 //! `PostgreSQL` ([`e2e::loaded`]). Of one that is large the bits cannot be cleared in time: its ages are unknown.
 #![forbid(unsafe_code)]
@@ -29,6 +30,9 @@ struct Plan {
     wall: u64,
     sizes: [u64; 2],
     seconds: u64,
+    /// Of `serve`.
+    age_every: String,
+    look_budget: String,
 }
 
 /// The two tenants of a side, as whoever holds the wall has them: what puts a program into each, and what the kernel says.
@@ -93,6 +97,8 @@ fn main() -> ExitCode {
         wall,
         sizes: ["--first", "--second"].map(|name| args.number(name, wall)),
         seconds: args.number("--seconds", 60),
+        age_every: args.text("--age-every").unwrap_or("10s".to_owned()),
+        look_budget: args.text("--look-budget").unwrap_or("10%".to_owned()),
     };
     let [mut kernel, mut ours] = [Side::default(), Side::default()];
     for _ in 0..args.number("--rounds", 3) {
@@ -182,7 +188,13 @@ fn by_kernel(plan: &Plan, side: &mut Side) {
 
 fn by_us(plan: &Plan, side: &mut Side) {
     let _swap = Swap::new(plan.wall * 2);
-    let tree = Tree::serve(&["--age-every", "2s"]);
+    let options = [
+        "--age-every",
+        &plan.age_every,
+        "--look-budget",
+        &plan.look_budget,
+    ];
+    let tree = Tree::serve(&options);
     tree.make("both");
     NAMES.iter().for_each(|name| tree.make(name));
     tree.write("both/memory.max", &format!("{}m", plan.wall));
