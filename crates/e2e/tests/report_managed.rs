@@ -1,12 +1,14 @@
-//! Reports of what is managed already.
+//! Reports of what is managed already, and the end of who reports and manages.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
 use e2e::aged::number;
 use e2e::guard::Run;
+use e2e::sleeper::Sleeper;
 use e2e::zram::serial_with_swap;
-use e2e::{pagetide, programs, wait};
+use e2e::{pagetide, proc, programs, wait};
+use rustix::process::Signal;
 use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -54,4 +56,33 @@ fn the_manager_tells() {
     let series = pagetide::command(["report", &child, "--watch=500ms", "--json"]).start();
     let lines = || series.stdout().lines().count();
     wait::until("four lines", SOON, || lines() >= 4);
+}
+
+/// timeout(1) sends its signal to its command, and then to its process group: where both were heard, `attach` and `report` ended without their report.
+/// One that comes later ends what does not end.
+#[test]
+fn a_signal_that_comes_twice_at_once_is_one() {
+    let _turn = serial_with_swap();
+    let idle = Sleeper::start([], 16);
+    for words in [["attach", "--age-every=500ms"], ["report", "--for=10m"]] {
+        for gap in [0, 1, 5, 20] {
+            let pid = idle.pid().to_string();
+            let running = pagetide::command(words.iter().copied().chain([pid.as_str()])).start();
+            let is_heard = || {
+                let status = proc::read(running.pid(), "status").unwrap_or_default();
+                let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+                let caught = caught.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+                caught.is_some_and(|set| set & 0b10 != 0)
+            };
+            wait::until("it hears of signals", SOON, is_heard);
+            std::thread::sleep(Duration::from_millis(600));
+            running.signal(Signal::INT);
+            std::thread::sleep(Duration::from_millis(gap));
+            running.signal(Signal::INT);
+            let outcome = running.wait(SOON);
+            let text = format!("{words:?}, {gap} ms: {}{}", outcome.stdout, outcome.stderr);
+            assert_eq!(outcome.status.code(), Some(0), "{text}");
+            assert!(outcome.stdout.contains("Page age"), "{text}");
+        }
+    }
 }

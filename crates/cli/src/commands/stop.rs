@@ -1,5 +1,7 @@
 //! ^C and its kin.
 
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,15 +10,26 @@ use host::system::start::ending_signals;
 
 use crate::failure::Failure;
 
-/// Set by the first SIGINT, SIGTERM or SIGHUP that was not ignored; the second one ends the process.
+/// A signal that comes so soon after the first is the same one: timeout(1) sends it to its command, and then to its process group.
+const TWICE: Duration = Duration::from_millis(100);
+
+/// Set by the first SIGINT, SIGTERM or SIGHUP that was not ignored; one that comes [`TWICE`] later ends the process.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
+    let [flag, is_last] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let (mut heard, tell) = UnixStream::pair().map_err(|error| refused(0, &error))?;
     for signal in ending_signals() {
-        let armed = Arc::clone(&flag);
-        signal_hook::flag::register_conditional_shutdown(signal, 1, armed)
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&is_last))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .and_then(|_| signal_hook::low_level::pipe::register(signal, tell.try_clone()?))
             .map_err(|error| refused(signal, &error))?;
     }
+    std::thread::spawn(move || {
+        // The end of the line would be no signal: it lives as long as we do.
+        if heard.read(&mut [0]).is_ok() {
+            std::thread::sleep(TWICE);
+            is_last.store(true, Ordering::Relaxed);
+        }
+    });
     Ok(flag)
 }
 

@@ -1,7 +1,8 @@
 //! Where a manager waits: commands, signals, and the end of the first process.
 //!
 //! Invariant: one wait; each of these ends it at once. The first SIGINT, SIGTERM or SIGHUP says to let go
-//! in order, the second ends us, which the target does not notice. What was ignored when we were started stays so.
+//! in order; one that comes [`TWICE`] after it was heard ends us, which the target does not notice. What was ignored when we were
+//! started stays so.
 
 use std::io::Read;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -17,11 +18,17 @@ use signal_hook::consts::SIGHUP;
 
 use crate::error::Error;
 
+/// A signal that comes so soon after the first is the same one. (The story: timeout(1) sends it to its command, and then to its process group: now and
+/// then both were heard, and `attach` ended without its report.)
+const TWICE: Duration = Duration::from_millis(100);
+
 /// What ends a wait.
 #[derive(Debug)]
 pub(crate) struct Wake {
     signals: UnixStream,
     stop: Arc<AtomicBool>,
+    /// The next signal ends us.
+    is_last: Arc<AtomicBool>,
     /// SIGHUP came, where that does not end us.
     reload: Arc<AtomicBool>,
     /// The first process, until it has ended.
@@ -40,8 +47,8 @@ impl Wake {
     }
 
     fn make(first: Option<u32>, reloads: bool) -> Result<Wake, Error> {
-        let [stop, reload] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-        let signals = listen(&stop, reloads.then_some(&reload)).map_err(|error| {
+        let [stop, is_last, reload] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+        let signals = listen((&stop, &is_last), reloads.then_some(&reload)).map_err(|error| {
             let what = format!("cannot listen for signals: {error}");
             Error::failed(what, "this should not happen; please report it")
         })?;
@@ -49,15 +56,21 @@ impl Wake {
         Ok(Wake {
             signals,
             stop,
+            is_last,
             reload,
             // Without (Linux before 5.3), its end is found by the next look.
             first: first.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
         })
     }
 
-    /// Whether a signal said to let go.
+    /// Whether a signal said to let go. When it did, the next one does not wait for that.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        let is_stopped = self.stop.load(Ordering::Relaxed);
+        if is_stopped && !self.is_last.load(Ordering::Relaxed) {
+            std::thread::sleep(TWICE);
+            self.is_last.store(true, Ordering::Relaxed);
+        }
+        is_stopped
     }
 
     /// Whether SIGHUP came since the last call.
@@ -104,7 +117,10 @@ impl<T: std::os::fd::AsFd> AsBorrowed for T {
     }
 }
 
-fn listen(stop: &Arc<AtomicBool>, reload: Option<&Arc<AtomicBool>>) -> std::io::Result<UnixStream> {
+fn listen(
+    (stop, is_last): (&Arc<AtomicBool>, &Arc<AtomicBool>),
+    reload: Option<&Arc<AtomicBool>>,
+) -> std::io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let mut ending = ending_signals();
@@ -115,7 +131,7 @@ fn listen(stop: &Arc<AtomicBool>, reload: Option<&Arc<AtomicBool>>) -> std::io::
         signal_hook::low_level::pipe::register(SIGHUP, theirs.try_clone()?)?;
     }
     for signal in ending {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(stop))?;
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(is_last))?;
         signal_hook::flag::register(signal, Arc::clone(stop))?;
         signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
     }
