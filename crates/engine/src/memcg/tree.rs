@@ -5,7 +5,7 @@
 //!   own pages and what its workers have in stock;
 //! - usage beyond that is in `measured.rs`;
 //! - `children_min` and `children_low` of a node are the sums over its children of
-//!   min(usage, setting), which effective protection divides;
+//!   min(what each has, setting), which effective protection divides; nobody has less than its children claim;
 //! - an offline memcg has no protection; its id is reused only after it is released.
 
 use super::order::Links;
