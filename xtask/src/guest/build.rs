@@ -130,16 +130,11 @@ pub(super) fn c_programs(sources: &Path) -> Result<Vec<GuestFile>, String> {
     Ok(built)
 }
 
-/// Programs of the end-to-end tests, each a folder of sources, one of them, or a script.
+/// Programs of the end-to-end tests, each a folder of sources or one.
 pub(super) fn shared_programs(wanted: &BTreeSet<String>) -> Result<Vec<GuestFile>, String> {
     let mut built = Vec::new();
     for name in wanted {
         let sources = root().join("tests/programs").join(name);
-        let script = sources.with_extension("sh");
-        if script.exists() {
-            built.push(GuestFile::read(&script, &format!("files/{name}.sh"))?);
-            continue;
-        }
         let files: Vec<PathBuf> = match sources.is_dir() {
             true => (names(&sources, ".c")?.into_iter())
                 .map(|one| sources.join(one + ".c"))
