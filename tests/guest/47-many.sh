@@ -4,10 +4,6 @@
 
 [ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
 
-stopped() {
-    kill $(cat serve.pid)
-    wait_for 20 sh -c "! kill -0 $(cat serve.pid) 2>/dev/null"
-}
 
 ## The host's groups are refused, and taken where that is allowed; another user reads nothing.
 test_that it_serves serve

@@ -6,10 +6,6 @@
 [ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
 
 ours=$groups/pagetide
-stopped() {
-    kill $(cat serve.pid)
-    wait_for 20 sh -c "! kill -0 $(cat serve.pid) 2>/dev/null"
-}
 
 ## A configuration, and what is made anew later.
 configured() { printf '[tenants."a/b"]\nmemory-max = "%s"\n%s' "$1" "$2" >serve.toml; }

@@ -44,8 +44,6 @@ is_gone() { ! [ -e $dir/host/later ]; }
 test_that it_is_gone_with_the_group left
 
 ## Where they may be changed.
-stopped() { kill $(cat serve.pid) && wait_for 20 is_ended; }
-is_ended() { ! kill -0 $(cat serve.pid) 2>/dev/null; }
 test_that it_ends stopped
 test_that it_manages_the_host serve --manage-host
 test_that its_pages_are_known_again wait_for 60 sizes

@@ -5,8 +5,6 @@
 
 [ "$GUEST_ZRAM_MIB" -gt 0 ] || { echo "skip all: there is no swap"; echo "ok nothing"; exit 0; }
 
-stopped() { kill $(cat serve.pid) && wait_for 20 is_ended; }
-is_ended() { ! kill -0 $(cat serve.pid) 2>/dev/null; }
 # two NAME NAME: tenants with 16 MiB each that are known.
 two() {
     for one in $1 $2; do

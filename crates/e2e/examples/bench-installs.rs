@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use e2e::bench::{Args, Findings};
 use e2e::guard::Run;
+use e2e::packages::done_within;
 use e2e::root::Root;
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, target_dir};
@@ -84,13 +85,7 @@ fn last_line(sources: &str, words: &[&str]) -> String {
             .into_iter()
             .chain(words),
     );
-    let outcome = run.finish(BUILT);
-    assert!(
-        outcome.status.success(),
-        "{}{}",
-        outcome.stdout,
-        outcome.stderr
-    );
+    let outcome = done_within(&run, BUILT);
     outcome.stdout.lines().last().unwrap_or_default().to_owned()
 }
 

@@ -63,7 +63,17 @@ pub fn deb(folder: &Path) -> PathBuf {
 #[must_use]
 #[track_caller]
 pub fn done(run: &Run) -> Outcome {
-    let outcome = run.finish(LIMIT);
+    done_within(run, LIMIT)
+}
+
+/// The same, within a time of its own.
+///
+/// # Panics
+/// As [`done`].
+#[must_use]
+#[track_caller]
+pub fn done_within(run: &Run, limit: Duration) -> Outcome {
+    let outcome = run.finish(limit);
     let told = format!("{}{}", outcome.stdout, outcome.stderr);
     assert!(outcome.status.success(), "{:?}: {told}", run.argv());
     outcome
