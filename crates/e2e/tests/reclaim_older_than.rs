@@ -13,7 +13,7 @@ use e2e::guard::{Run, Running};
 use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::zram::Swap;
-use e2e::{pagetide, proc, wait};
+use e2e::{pagetide, proc, programs, wait};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -146,6 +146,51 @@ fn all_of_a_sleeper_leaves() {
         let left = proc::number(running.pid(), "RssAnon").expect("it sleeps");
         assert!(left <= 8 * 4096, "{left} bytes stayed: {}", reclaim.stdout);
     }
+}
+
+/// (The story: of a daemon that sleeps, whose memory is all from the parent that had started it and ended, a manager knew 9 MB of 77: the
+/// rest had been its parent's, and did not leave until something else had.)
+#[test]
+fn what_a_sleeper_has_from_its_parent_is_known_when_that_has_ended() {
+    let _serial = serial();
+    let _swap = Swap::shared();
+    let script = format!("{} 32 3; sleep 60", programs::c("orphan"));
+    let own = pagetide::binary();
+    let words = [
+        &own,
+        "run",
+        "--age-every",
+        "500ms",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ];
+    let managed = Run::new(words).start();
+    wait::until("it has forked", LIMIT, || managed.stdout().ends_with('\n'));
+    let child: u32 = managed.stdout().trim().parse().expect("its child");
+    let report = || pagetide::report(managed.pid());
+    let listens = || pagetide::on("stat", managed.pid()).status.success();
+    wait::until("the manager", LIMIT, listens);
+    wait::until("its parent has ended", LIMIT, || {
+        number(&report()["ended"], "processes") == 1
+    });
+    let looks = number(&report(), "walks");
+    wait::until("it is looked at", LIMIT, || {
+        number(&report(), "walks") >= looks + 4
+    });
+    let known = number(&report(), "resident_bytes");
+    assert!(known >= 32 << 20, "{known} bytes: {}", report());
+    let pid = managed.pid().to_string();
+    let leaves = || {
+        let words = ["reclaim", &pid, "--older-than", "1s"];
+        assert_eq!(
+            pagetide::command(words).finish(LIMIT).status.code(),
+            Some(0)
+        );
+        swapped(child) > 30 << 20
+    };
+    wait::until("it leaves", LIMIT, leaves);
 }
 
 /// With `--evict-older-than 10s` pages left when they had been idle for up to thirty seconds: the engine's generations were

@@ -51,6 +51,28 @@ fn descendants_stay_whatever_they_do() {
     assert!(number(&report, "resident_bytes") >= 64 * MIB, "{report}");
 }
 
+/// (The story: of a daemon that sleeps, whose memory is all from the parent that had started it and ended, a report told of 9 MB of 77,
+/// for as long as it slept. What nobody reads twice was its parent's.)
+#[test]
+fn what_a_sleeper_has_from_its_parent_stays_when_that_ends() {
+    let _serial = serial();
+    let script = format!("{} 32 4; sleep 60", programs::c("orphan"));
+    let shell = Run::new(["sh", "-c", &script]).start();
+    wait::until("it has forked", SOON, || shell.stdout().ends_with('\n'));
+    let child: u32 = shell.stdout().trim().parse().expect("its child");
+    let report = Looking::at(shell.pid(), 14, 1000).finish().report;
+    assert_eq!(
+        number(&report["ended"], "processes"),
+        1,
+        "its parent: {report}"
+    );
+    let process = aged::process(&report, child).unwrap_or_else(|| panic!("{report}"));
+    assert!(number(process, "resident_bytes") >= 32 * MIB, "{report}");
+    // As old as it was known to be. (Beside others bits cannot be cleared in time now and then.)
+    let old = ["older_than_10s_bytes", "unknown_age_bytes"].map(|name| number(process, name));
+    assert!(old.iter().sum::<u64>() >= 32 * MIB, "{report}");
+}
+
 /// A compile is hundreds of processes that live for milliseconds: none of them is lost.
 #[test]
 fn the_short_lived_processes_of_a_compile_are_counted() {

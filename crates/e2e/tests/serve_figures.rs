@@ -61,16 +61,26 @@ fn what_is_a_tenants_own_and_what_is_below_it() {
         "{stolen} left for good, of {out} in swap"
     );
     // A look later, for all of one has just come back.
-    wait::until("what is on the node is as the kernel says", SOON, || {
-        all.iter().all(|(name, _)| {
+    let on_node = || {
+        all.each_ref().map(|(name, _)| {
             let told = tree.read(&format!("{name}/memory.numa_stat"));
             let anon = told.lines().find_map(|line| line.strip_prefix("anon N0="));
             let anon = anon.and_then(|bytes| bytes.trim().parse::<u64>().ok());
             let those = all.iter().filter(|(at, _)| at.starts_with(name));
             let kernels: u64 = those.map(|(_, one)| one.status("RssAnon")).sum();
-            anon.expect("a number").abs_diff(kernels) * 50 <= kernels
+            (anon.expect("a number"), kernels)
         })
+    };
+    let same = wait::poll(SOON, || {
+        let is = |(told, kernels): (u64, u64)| told.abs_diff(kernels) * 50 <= kernels;
+        on_node().into_iter().all(is).then_some(())
     });
+    assert!(
+        same.is_some(),
+        "told of the node, and the kernel's: {:?} in {:?}",
+        on_node(),
+        all.each_ref().map(|(name, _)| name)
+    );
 }
 
 /// Whatever is told of a tenant is what its processes have, in memory, by age and in swap.

@@ -365,7 +365,8 @@ impl Ages {
             // whenever the process wakes.
             let is_left = space.spared && !self.spares_files;
             let (books, owner) = (&self.books, space.owner);
-            let may_sleep = slept && space.is_same_size(resident) && !is_left;
+            let may_sleep =
+                slept && space.is_same_size(resident) && !is_left && !books.is_due(owner);
             if may_sleep && !space.is_due_asleep(|| books.has_unknown(owner)) {
                 space.at_most = self.pauses.asleep();
                 return Step::Slept;

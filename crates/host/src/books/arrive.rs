@@ -68,7 +68,8 @@ impl Books {
         let begun = before.into_new_round();
         let word = begun
             .after(observed, true, now)
-            .seen_by_owner(class, self.mark);
+            .seen_by_owner(class, self.mark)
+            .taken_over();
         let (owner, pages) = (self.reader(), word.size().pages());
         self.put(frame, owner, word, true);
         self.tallies[tally_of(owner, class)].add(cohort_of(&self.time, word), pages);
@@ -159,6 +160,9 @@ impl Books {
             left &= left - 1;
             let (word, owner) = (chunk.words[at], chunk.owners[at]);
             let pages = word.size().pages();
+            if word.is_shared() {
+                self.owners.lose(owner);
+            }
             let cohort = cohort_of(&self.time, word);
             self.tallies[tally_of(owner, word.class())].take(cohort, pages);
             self.pages -= pages;

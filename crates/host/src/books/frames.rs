@@ -22,6 +22,10 @@ pub(super) struct Head {
     /// The owner of all records, unless they have several.
     pub(super) sole: u16,
     pub(super) mixed: bool,
+    /// In `round`, somebody saw a frame of an owner that had not been read yet.
+    pub(super) early: bool,
+    /// The last reading of some record's owner missed it, and the record is still there.
+    pub(super) stale: bool,
 }
 
 const EMPTY: Head = Head {
@@ -31,6 +35,8 @@ const EMPTY: Head = Head {
     round: NEVER,
     sole: 0,
     mixed: false,
+    early: false,
+    stale: false,
 };
 
 /// 64 chunks. What a sweep reads stands together.
@@ -81,6 +87,7 @@ impl Head {
         if self.round != now {
             self.round = now;
             self.seen = 0;
+            self.early = false;
         }
     }
 

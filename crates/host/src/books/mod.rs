@@ -161,6 +161,13 @@ impl Books {
         debug_assert!(!self.owners.is_alive(owner.0));
     }
 
+    /// Whether this owner, though it slept, is to be read at the next round rather than skipped: frames that it has seen were owned by
+    /// another, who has lost some such frames or is gone.
+    #[must_use]
+    pub fn is_due(&self, owner: Owner) -> bool {
+        self.owners.is_due(owner)
+    }
+
     /// Pages of the frames that this owner owns, of one class. This and all other figures are those of
     /// the last `end_round`: within a round some of its looks may be missing.
     #[must_use]

@@ -1,8 +1,9 @@
 //! The begin and the end of a round.
 //!
-//! Invariant: after the end, each record was seen in this round or belongs to an owner that was skipped.
-//! Only chunks with a record that was not seen are read for this, and of those none whose one owner
-//! was skipped. Rounds have 16 bits in a record: each 65536 rounds all records are renumbered once.
+//! Invariant: after the end, each record was seen in this round, belongs to an owner that was skipped, or
+//! waits for somebody else who was skipped and may map it, and is due. Only chunks with a record that was
+//! not seen are read for this, and of those none whose one owner was skipped; and chunks of which somebody
+//! saw a record before its owner was read. Rounds have 16 bits in a record: each 65536 rounds all records are renumbered once.
 
 use super::frames::NEVER;
 use super::word::{ROUND_MAX, Size};
@@ -49,14 +50,20 @@ impl Books {
         assert!(self.open, "a round ends once");
         let now = self.time.now();
         self.flush_run();
+        self.owners.end_readings(now);
         for id in 0..self.frames.ids() {
             let Some(chunk) = self.frames.chunk(id) else {
                 continue;
             };
             let unseen = chunk.head.live & !chunk.head.seen_in(now);
-            let stays = !chunk.head.mixed && self.owners.is_skipped(chunk.head.sole, now);
+            let is_plain = !chunk.head.mixed && !chunk.head.stale;
+            let stays = is_plain && self.owners.is_skipped(chunk.head.sole, now);
+            let early = chunk.head.early && chunk.head.round == now;
             if unseen != 0 && !stays {
                 self.forget(id, unseen);
+            }
+            if early {
+                self.look_for_lost(id);
             }
         }
         // By the age that they had when they could have been put out: at the round before. (The story: what each look found in use had been "1s untouched".)
@@ -66,7 +73,7 @@ impl Books {
             self.reaccessed.add(age, pages);
         }
         let (tallies, owners) = (&self.tallies, &mut self.owners);
-        owners.end_round(now, |owner| {
+        owners.end_round(|owner| {
             tallies[owner * CLASSES..][..CLASSES]
                 .iter()
                 .all(|tally| tally.pages() == 0)
@@ -76,7 +83,29 @@ impl Books {
         debug_assert_eq!(self.counted_pages(), self.pages);
     }
 
-    /// Of the unseen records of a chunk, those go whose owners were not skipped.
+    /// Records that somebody saw before their owners were read, of owners that turned out not to map them: who saw them is due, and
+    /// takes them over. (The story: frames that had left one tenant and come to another were told to be the first one's for
+    /// as long as both slept.)
+    #[inline(never)]
+    fn look_for_lost(&mut self, id: u32) {
+        let now = self.time.now();
+        let Some(chunk) = self.frames.chunk(id) else {
+            return;
+        };
+        let seen = chunk.head.live & chunk.head.seen_in(now);
+        for at in (0..64).filter(|at| seen >> at & 1 == 1) {
+            let (owner, word) = (chunk.owners[at], chunk.words[at]);
+            let is_missed = self.owners.missed(owner, word.mark());
+            if is_missed {
+                self.owners.lose(owner);
+                chunk.head.stale = true;
+            }
+        }
+    }
+
+    /// Of the unseen records of a chunk, those go whose owners were not skipped or had not seen them before, but for what others have seen who
+    /// were. (The story: what
+    /// a program had from its parent was forgotten for as long as it slept when its parent ended.)
     #[inline(never)]
     fn forget(&mut self, id: u32, unseen: u64) {
         let now = self.time.now();
@@ -85,9 +114,19 @@ impl Books {
         };
         assert_eq!(unseen & chunk.head.seen_in(now), 0, "what was seen stays");
         let (mut gone, mut mixed, mut sole) = (0, false, None);
+        chunk.head.stale = false;
         for at in (0..64).filter(|at| chunk.head.live >> at & 1 == 1) {
             let owner = chunk.owners[at];
-            if unseen >> at & 1 == 1 && !self.owners.is_skipped(owner, now) {
+            let word = chunk.words[at];
+            let is_missed =
+                || !self.owners.is_skipped(owner, now) || self.owners.missed(owner, word.mark());
+            let is_left = unseen >> at & 1 == 1 && is_missed();
+            let waits = is_left && word.is_shared() && self.owners.is_awaited(owner);
+            if waits {
+                self.owners.lose(owner);
+                chunk.head.stale = true;
+            }
+            if is_left && !waits {
                 gone |= 1 << at;
             } else {
                 mixed |= *sole.get_or_insert(owner) != owner;

@@ -100,8 +100,16 @@ impl Books {
         let takes_over = owner != reader && self.owners.missed(owner, before.mark());
         if takes_over || owner == reader {
             word = word.seen_by_owner(class, self.mark);
+        } else {
+            word = word.seen_by_another();
+            chunk.head.early |= !self.owners.was_read(owner, now);
+            self.owners.note_sharing(reader, owner);
         }
         if takes_over {
+            if before.is_shared() {
+                self.owners.lose(owner);
+            }
+            word = word.taken_over();
             chunk.owners[at] = reader;
             chunk.head.owned_by(reader);
         }

@@ -26,6 +26,8 @@ const BIT_BEFORE: u32 = 1 << 27;
 const UNKNOWN_BEFORE: u32 = 1 << 28;
 /// Some mapping was young in this round.
 const YOUNG: u32 = 1 << 29;
+/// Somebody but its owner has seen this frame since it has this owner.
+const SHARED: u32 = 1 << 30;
 
 /// How many frames one record stands for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -127,6 +129,21 @@ impl Word {
     pub(super) const fn seen_by_owner(self, class: u8, mark: u8) -> Word {
         let fields = (class as u32) << CLASS_SHIFT | (mark as u32) << MARK_SHIFT;
         Word(self.0 & !(CLASS | MARK) | fields)
+    }
+
+    /// Seen by somebody but its owner.
+    pub(super) const fn seen_by_another(self) -> Word {
+        Word(self.0 | SHARED)
+    }
+
+    /// Whether somebody but its owner has seen it since it has this one.
+    pub(super) const fn is_shared(self) -> bool {
+        self.0 & SHARED != 0
+    }
+
+    /// Taken over: nobody but the new owner has seen it as its own yet.
+    pub(super) const fn taken_over(self) -> Word {
+        Word(self.0 & !SHARED)
     }
 
     /// Whether both are counted at the same place of the same owner.

@@ -24,14 +24,18 @@ struct Record {
     /// The owner's reading that saw it.
     reading: u64,
     huge: bool,
+    /// Somebody else has seen it.
+    shared: bool,
 }
 
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Mm {
     alive: bool,
     readings: u64,
     read: bool,
     skipped: bool,
+    /// Whose frames its last reading saw.
+    sees: BTreeSet<usize>,
 }
 
 /// What one owner has of one class.
@@ -101,6 +105,7 @@ impl Naive {
         if !mm.read {
             mm.read = true;
             mm.readings += 1;
+            mm.sees.clear();
         }
         let group = frame / 512 * 512..frame / 512 * 512 + 512;
         let was_huge = self.frames.get(&frame).is_some_and(|record| record.huge);
@@ -131,11 +136,18 @@ impl Naive {
             class,
             reading,
             huge: false,
+            shared: false,
         };
         let record = self.frames.entry(frame).or_insert(fresh);
-        let holder = self.mms[&record.owner];
-        if record.owner == owner || !holder.alive || holder.readings != record.reading {
+        let holder = &self.mms[&record.owner];
+        let is_own = record.owner == owner;
+        if is_own || !holder.alive || holder.readings != record.reading {
+            record.shared &= is_own;
             (record.owner, record.class, record.reading) = (owner, class, reading);
+        } else {
+            record.shared = true;
+            let of = record.owner;
+            self.mms.get_mut(&owner).unwrap().sees.insert(of);
         }
         record.looks.push(look);
     }
@@ -158,6 +170,7 @@ impl Naive {
             class,
             reading,
             huge: true,
+            shared: false,
         };
         self.frames
             .extend((head..head + 512).map(|frame| (frame, joined.clone())));
@@ -170,10 +183,17 @@ impl Naive {
             .filter(|mm| mm.alive && !mm.read && !mm.skipped)
         {
             mm.readings += 1;
+            mm.sees.clear();
         }
         let mms = &self.mms;
-        self.frames
-            .retain(|_, record| !record.looks.is_empty() || mms[&record.owner].skipped);
+        let asleep = mms.values().filter(|mm| mm.skipped);
+        let awaited: BTreeSet<usize> = asleep.flat_map(|mm| mm.sees.iter().copied()).collect();
+        self.frames.retain(|_, record| {
+            let waits = record.shared && awaited.contains(&record.owner);
+            let holder = &mms[&record.owner];
+            let stays = holder.skipped && holder.readings == record.reading;
+            !record.looks.is_empty() || stays || waits
+        });
         let now = self.times.len() - 1;
         self.again_now.clear();
         for record in self

@@ -1,7 +1,7 @@
 //! Some hundred rounds of address spaces that come, go, sleep, share, split and join: the books say
 //! what the model says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -43,9 +43,45 @@ struct World {
     books: Books,
     naive: Naive,
     spaces: BTreeMap<Owner, Space>,
+    /// Only who did nothing is skipped.
+    honest: bool,
+    /// Those whose mappings have changed since they were read.
+    changed: BTreeSet<Owner>,
 }
 
 impl World {
+    fn new(seed: u64, limit: u32, honest: bool) -> World {
+        World {
+            dice: Dice(seed),
+            books: Books::with_round_limit(0, limit),
+            naive: Naive::new(),
+            spaces: BTreeMap::new(),
+            honest,
+            changed: BTreeSet::new(),
+        }
+    }
+
+    /// Each frame that somebody maps is owned by one who does, and no other frame is in the books.
+    fn compare_with_mappings(&self) {
+        let of = |space: &Space| -> Vec<u64> {
+            let frames = space.maps.iter();
+            let all = frames.flat_map(|(frame, huge)| *frame..frame + if *huge { 512 } else { 1 });
+            all.collect()
+        };
+        let maps: BTreeMap<Owner, BTreeSet<u64>> = self
+            .spaces
+            .iter()
+            .map(|(owner, space)| (*owner, of(space).into_iter().collect()))
+            .collect();
+        let all: BTreeSet<u64> = maps.values().flatten().copied().collect();
+        assert_eq!(self.books.pages(), all.len() as u64);
+        for frame in all {
+            let (owner, _) = self.books.look_up(frame).expect("it is mapped");
+            let is_mapped = maps.get(&owner).is_some_and(|maps| maps.contains(&frame));
+            assert!(is_mapped, "{frame} is {owner:?}'s, who does not map it");
+        }
+    }
+
     fn change_mappings(&mut self) {
         if self.spaces.len() < 5 && self.dice.percent(20) {
             let owner = self.books.add_owner().unwrap();
@@ -59,7 +95,7 @@ impl World {
                 },
             );
         }
-        for space in self.spaces.values_mut() {
+        for (owner, space) in &mut self.spaces {
             let region = REGIONS[self.dice.pick(4)];
             let is_huge = space.maps.get(&region) == Some(&true);
             match self.dice.below(60) {
@@ -83,8 +119,9 @@ impl World {
                         .maps
                         .extend((region..region + 512).map(|frame| (frame, false)));
                 }
-                _ => {}
+                _ => continue,
             }
+            self.changed.insert(*owner);
         }
     }
 
@@ -98,10 +135,14 @@ impl World {
     }
 
     fn read(&mut self, owner: Owner) {
-        if self.dice.percent(20) {
+        // One that is honest is skipped only if it did nothing since it was read, and nothing else made it due.
+        let may_sleep =
+            !self.honest || (!self.changed.contains(&owner) && !self.books.is_due(owner));
+        if may_sleep && self.dice.percent(if self.honest { 60 } else { 20 }) {
             self.books.skip(owner);
             return self.naive.skip(owner.index());
         }
+        self.changed.remove(&owner);
         let (trusted, busy) = (self.dice.percent(70), self.dice.below(100));
         let (space, file) = (&self.spaces[&owner], self.dice.percent(5));
         let hidden = space.hidden && self.dice.percent(80);
@@ -133,6 +174,12 @@ impl World {
         if self.dice.percent(2) {
             self.remove_one();
         }
+        let removes = self.dice.percent(2).then(|| self.dice.below(5));
+        self.look(removes);
+    }
+
+    /// One round of looks; after so many of them one space is removed.
+    fn look(&mut self, removes: Option<u64>) {
         let interval = [0, 900, 1000, 1000, 1100, 5000][self.dice.pick(6)];
         let now_ms = self.naive.times.last().unwrap() + interval;
         self.naive.times.push(now_ms);
@@ -141,7 +188,6 @@ impl World {
         for at in 1..order.len() {
             order.swap(at, self.dice.pick(at + 1));
         }
-        let removes = self.dice.percent(2).then(|| self.dice.below(5));
         for (at, owner) in (0..).zip(order) {
             if self.spaces.contains_key(&owner) {
                 self.read(owner);
@@ -263,14 +309,26 @@ proptest! {
 
     #[test]
     fn books_say_what_the_model_says(seed in 1_u64.., limit in 230_u32..500) {
-        let naive = Naive::new();
-        let books = Books::with_round_limit(0, limit);
-        let mut world = World { dice: Dice(seed), books, naive, spaces: BTreeMap::new() };
+        let mut world = World::new(seed, limit, false);
         for _ in 0..400 {
             world.round();
             world.compare();
             world.compare_again();
         }
         world.compare_reaccessed();
+    }
+
+    /// Whatever was mapped, unmapped and skipped: once nothing changes, two looks are enough.
+    #[test]
+    fn books_come_to_say_what_is_mapped(seed in 1_u64..) {
+        let mut world = World::new(seed, 500, true);
+        for _ in 0..60 {
+            for _ in 0..world.dice.below(6) {
+                world.round();
+                world.compare();
+            }
+            (0..3).for_each(|_| world.look(None));
+            world.compare_with_mappings();
+        }
     }
 }

@@ -98,6 +98,75 @@ fn who_no_longer_maps_a_frame_loses_it_to_who_does() {
     assert_eq!(rounds.ages(b), [(3000, 2)], "the age stays");
 }
 
+/// (The story: what a program had from its parent, 64 MiB, was forgotten for as long as it slept when its parent ended.)
+#[test]
+fn what_a_sleeper_has_from_one_that_ends_becomes_its_own() {
+    for in_round in [false, true] {
+        let mut rounds = Rounds::new();
+        let (parent, child, other) = (rounds.owner(), rounds.owner(), rounds.owner());
+        rounds.round(&[(parent, 1, 1, OLD), (parent, 2, 1, OLD), (child, 1, 1, OLD)]);
+        rounds.round_but(&[parent, child, other], &[]);
+        assert!(![parent, child].iter().any(|one| rounds.books.is_due(*one)));
+        if in_round {
+            rounds.books.begin_round(3000);
+            for one in [child, other] {
+                rounds.books.skip(one);
+            }
+            rounds.books.remove_owner(parent);
+            rounds.books.end_round();
+        } else {
+            rounds.books.remove_owner(parent);
+        }
+        assert!(rounds.books.is_due(child), "it is read at once");
+        assert!(
+            !rounds.books.is_due(other),
+            "nothing of it was the parent's"
+        );
+        rounds.round_but(&[other], &[(child, 1, 1, OLD)]);
+        assert_eq!((rounds.resident(child), rounds.books.pages()), (1, 1));
+        assert_eq!(rounds.ages(child).len(), 1);
+        assert!(rounds.ages(child)[0].0 >= 2000, "the age stays");
+        assert!(!rounds.books.is_due(child));
+        rounds.round_but(&[child, other], &[]);
+        assert_eq!((rounds.resident(child), rounds.books.pages()), (1, 1));
+    }
+}
+
+/// What a program has of its parent stays as old as it is when the parent writes it and so gets another frame for it.
+#[test]
+fn what_an_owner_lets_go_of_waits_for_who_sleeps() {
+    let mut rounds = Rounds::new();
+    let (parent, child) = (rounds.owner(), rounds.owner());
+    rounds.round(&[(parent, 1, 1, OLD), (parent, 2, 1, OLD), (child, 1, 1, OLD)]);
+    rounds.round_but(&[child], &[(parent, 3, 1, YOUNG)]);
+    // Frame 2 was the parent's alone.
+    assert_eq!(rounds.books.pages(), 2);
+    assert!(rounds.books.is_due(child) && !rounds.books.is_due(parent));
+    rounds.round(&[(parent, 3, 1, OLD), (child, 1, 1, OLD)]);
+    assert_eq!(rounds.ages(child), [(2000, 1)]);
+    rounds.round_but(&[child, parent], &[]);
+    assert_eq!((rounds.resident(parent), rounds.resident(child)), (1, 1));
+    assert!(!rounds.books.is_due(child));
+    // Nobody maps it any more: it does not wait for those who are awake.
+    rounds.round(&[(parent, 3, 1, OLD)]);
+    assert_eq!(rounds.books.pages(), 1);
+}
+
+/// (The story: frames that had been one tenant's, left for swap and came to another's were told to be the first one's for as long as
+/// both slept, 1.6 of 6.4 MB: the second one had been read before the first.)
+#[test]
+fn a_frame_that_goes_to_one_that_was_read_before_becomes_its_own() {
+    let mut rounds = Rounds::new();
+    let (a, b) = (rounds.owner(), rounds.owner());
+    rounds.round(&[(b, 1, 1, OLD), (b, 2, 1, OLD), (a, 65, 1, OLD)]);
+    rounds.round(&[(a, 65, 1, OLD), (a, 1, 1, YOUNG), (b, 2, 1, OLD)]);
+    assert!(rounds.books.is_due(a) && !rounds.books.is_due(b));
+    rounds.round_but(&[b], &[(a, 65, 1, OLD), (a, 1, 1, OLD)]);
+    assert_eq!((rounds.resident(a), rounds.resident(b)), (2, 1));
+    rounds.round_but(&[a, b], &[]);
+    assert!(![a, b].iter().any(|one| rounds.books.is_due(*one)));
+}
+
 #[test]
 fn a_sleeper_stays_the_owner() {
     let mut rounds = Rounds::new();
