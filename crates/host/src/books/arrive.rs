@@ -5,6 +5,8 @@
 //! parts. What is joined goes to who sees it joined, unless a part was already seen in this round:
 //! then some address space maps the parts and another the whole, and the look is at each of the parts.
 
+use std::collections::BTreeSet;
+
 use super::word::{Size, Word};
 use super::{Books, Observation, cohort_of, tally_of};
 
@@ -34,7 +36,7 @@ impl Books {
             }
             return;
         }
-        let joined = self.join(&chunks, size);
+        let joined = self.join(class, &chunks, size);
         self.place(class, frame, joined.unwrap_or(fresh), observed);
     }
 
@@ -68,8 +70,7 @@ impl Books {
         let begun = before.into_new_round();
         let word = begun
             .after(observed, true, now)
-            .seen_by_owner(class, self.mark)
-            .taken_over();
+            .seen_by_owner(class, self.mark);
         let (owner, pages) = (self.reader(), word.size().pages());
         self.put(frame, owner, word, true);
         self.tallies[tally_of(owner, class)].add(cohort_of(&self.time, word), pages);
@@ -114,6 +115,8 @@ impl Books {
             "nothing is under a huge leaf"
         );
         let seen = chunk.head.seen_in(now) & bit != 0;
+        let early = chunk.head.early && chunk.head.round == now;
+        let stale = chunk.head.stale;
         (chunk.head.live, chunk.head.seen) = (0, 0);
         self.large -= 1;
         let part = size.part();
@@ -125,28 +128,52 @@ impl Books {
                 seen,
             );
         }
+        for number in 0..8 {
+            // What was noted of the whole holds for each part: of a smaller leaf, in eight chunks.
+            let at = head + number * size.pages() / 8;
+            if let Some(chunk) = self.frames.find(at >> 6) {
+                chunk.head.early |= early;
+                chunk.head.stale |= stale;
+            }
+        }
         debug_assert_eq!(part.pages() * 512, size.pages(), "no frame comes or goes");
     }
 
     /// Takes all records of these chunks out of the books, and makes one of them; none if some frame
     /// of the leaf had no record, for then part of it is fresh.
-    fn join(&mut self, chunks: &[u32], size: Size) -> Option<Word> {
+    fn join(&mut self, class: u8, chunks: &[u32], size: Size) -> Option<Word> {
         let (mut joined, mut pages): (Option<Word>, u64) = (None, 0);
+        let (reader, mut before) = (self.reader(), BTreeSet::new());
         for &id in chunks {
             let gone = self.frames.chunk(id).map_or(0, |chunk| chunk.head.live);
-            self.drop_records(id, gone, |word| {
-                joined = Some(joined.map_or(word, |other| other.joined(word)));
+            self.drop_records(id, gone, |owner, word| {
+                let all = joined.map_or(word, |other: Word| other.joined(word));
+                // Who had a part may map it as before: it was not read yet.
+                joined = Some(if owner == reader {
+                    all
+                } else {
+                    all.seen_by_another()
+                });
+                before.insert((owner, word.class()));
                 pages += word.size().pages();
             });
         }
         assert!(pages <= size.pages(), "each frame is under one record");
-        joined
-            .filter(|_| pages == size.pages())
-            .map(|word| word.with_size(size))
+        for from in before {
+            if from.0 != reader {
+                self.owners.call(from.0);
+            }
+            self.owners.hand_over(from, (reader, class));
+        }
+        let is_shared = joined.is_some_and(Word::is_shared);
+        let whole = joined.filter(|_| pages == size.pages());
+        let fresh = || Word::fresh(self.time.now(), size).seen_by_another();
+        let fresh = is_shared.then(fresh);
+        whole.map(|word| word.with_size(size)).or(fresh)
     }
 
     /// Takes some records of a chunk out of the books; `told` gets each.
-    pub(super) fn drop_records(&mut self, id: u32, gone: u64, mut told: impl FnMut(Word)) {
+    pub(super) fn drop_records(&mut self, id: u32, gone: u64, mut told: impl FnMut(u16, Word)) {
         self.flush_run();
         let Some(chunk) = self.frames.chunk(id) else {
             return;
@@ -160,14 +187,11 @@ impl Books {
             left &= left - 1;
             let (word, owner) = (chunk.words[at], chunk.owners[at]);
             let pages = word.size().pages();
-            if word.is_shared() {
-                self.owners.lose(owner);
-            }
             let cohort = cohort_of(&self.time, word);
             self.tallies[tally_of(owner, word.class())].take(cohort, pages);
             self.pages -= pages;
             self.large -= u64::from(word.size() != Size::One);
-            told(word);
+            told(owner, word);
         }
         if chunk.head.live == 0 && gone != 0 {
             self.frames.release(id);

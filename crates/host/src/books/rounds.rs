@@ -73,7 +73,7 @@ impl Books {
             self.reaccessed.add(age, pages);
         }
         let (tallies, owners) = (&self.tallies, &mut self.owners);
-        owners.end_round(|owner| {
+        owners.end_round(now, |owner| {
             tallies[owner * CLASSES..][..CLASSES]
                 .iter()
                 .all(|tally| tally.pages() == 0)
@@ -96,8 +96,10 @@ impl Books {
         for at in (0..64).filter(|at| seen >> at & 1 == 1) {
             let (owner, word) = (chunk.owners[at], chunk.words[at]);
             let is_missed = self.owners.missed(owner, word.mark());
-            if is_missed {
-                self.owners.lose(owner);
+            if is_missed && word.is_shared() {
+                self.owners.lose_early((owner, word.class()));
+                let mark = self.owners.mark_before(owner);
+                chunk.words[at] = word.seen_by_owner(word.class(), mark);
                 chunk.head.stale = true;
             }
         }
@@ -121,9 +123,12 @@ impl Books {
             let is_missed =
                 || !self.owners.is_skipped(owner, now) || self.owners.missed(owner, word.mark());
             let is_left = unseen >> at & 1 == 1 && is_missed();
-            let waits = is_left && word.is_shared() && self.owners.is_awaited(owner);
+            let part = (owner, word.class());
+            let waits = is_left && word.is_shared() && self.owners.is_awaited(part);
             if waits {
-                self.owners.lose(owner);
+                let mark = self.owners.mark_before(owner);
+                chunk.words[at] = word.waiting().seen_by_owner(word.class(), mark);
+                self.owners.lose(part, word.waits());
                 chunk.head.stale = true;
             }
             if is_left && !waits {
@@ -134,7 +139,7 @@ impl Books {
         }
         // What has only one owner left is skipped the next time.
         (chunk.head.mixed, chunk.head.sole) = (mixed, sole.unwrap_or_default());
-        self.drop_records(id, gone, |_| ());
+        self.drop_records(id, gone, |_, _| ());
     }
 
     /// Old rounds become one, in the timeline and in all counts.

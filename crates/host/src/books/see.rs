@@ -102,16 +102,16 @@ impl Books {
             word = word.seen_by_owner(class, self.mark);
         } else {
             word = word.seen_by_another();
-            chunk.head.early |= !self.owners.was_read(owner, now);
-            self.owners.note_sharing(reader, owner);
+            chunk.head.early |= self.owners.is_to_come(owner, now);
+            self.owners.note_sharing(reader, (owner, before.class()));
         }
         if takes_over {
-            if before.is_shared() {
-                self.owners.lose(owner);
-            }
-            word = word.taken_over();
             chunk.owners[at] = reader;
             chunk.head.owned_by(reader);
+        }
+        if before.is_shared() {
+            let to = (chunk.owners[at], word.class());
+            self.owners.hand_over((owner, before.class()), to);
         }
         chunk.words[at] = word;
         if takes_over || !word.counts_like(before) {

@@ -26,8 +26,10 @@ const BIT_BEFORE: u32 = 1 << 27;
 const UNKNOWN_BEFORE: u32 = 1 << 28;
 /// Some mapping was young in this round.
 const YOUNG: u32 = 1 << 29;
-/// Somebody but its owner has seen this frame since it has this owner.
+/// Somebody but its owner has seen this frame.
 const SHARED: u32 = 1 << 30;
+/// Nobody saw it in the last round: who may map it slept, and is read in this one.
+const WAITS: u32 = 1 << 31;
 
 /// How many frames one record stands for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -131,19 +133,26 @@ impl Word {
         Word(self.0 & !(CLASS | MARK) | fields)
     }
 
+    /// Nobody saw it in this round, and it waits: for one round, in which some of those are read who may map it, then for another, in
+    /// which all of them are, and which is the last.
+    pub(super) const fn waiting(self) -> Word {
+        let kept = if self.waits() { !SHARED } else { !0 };
+        Word((self.0 | WAITS) & kept)
+    }
+
+    /// Whether nobody saw it since it began to wait.
+    pub(super) const fn waits(self) -> bool {
+        self.0 & WAITS != 0
+    }
+
     /// Seen by somebody but its owner.
     pub(super) const fn seen_by_another(self) -> Word {
         Word(self.0 | SHARED)
     }
 
-    /// Whether somebody but its owner has seen it since it has this one.
+    /// Whether somebody but its owner has seen it.
     pub(super) const fn is_shared(self) -> bool {
         self.0 & SHARED != 0
-    }
-
-    /// Taken over: nobody but the new owner has seen it as its own yet.
-    pub(super) const fn taken_over(self) -> Word {
-        Word(self.0 & !SHARED)
     }
 
     /// Whether both are counted at the same place of the same owner.
@@ -154,13 +163,13 @@ impl Word {
     /// As this round's first look finds it: what was of this round is now of the one before.
     pub(super) const fn into_new_round(self) -> Word {
         let before = (self.0 & BIT) << 1 | (self.0 & UNKNOWN) << 4;
-        Word(self.0 & !(BIT | BIT_BEFORE | UNKNOWN_BEFORE | YOUNG) | before)
+        Word(self.0 & !(BIT | BIT_BEFORE | UNKNOWN_BEFORE | YOUNG | WAITS) | before)
     }
 
     /// Two records of the round before become one: as young as the younger, unknown if either is.
     pub(super) fn joined(self, other: Word) -> Word {
         let last = self.last().max(other.last());
-        let flags = (self.0 | other.0) & (UNKNOWN | HIDDEN | BIT);
+        let flags = (self.0 | other.0) & (UNKNOWN | HIDDEN | BIT | SHARED);
         Word(self.0 & !(LAST | UNKNOWN | HIDDEN | BIT) | last | flags)
     }
 

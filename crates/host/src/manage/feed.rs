@@ -50,6 +50,8 @@ pub(super) enum Page {
     Out,
     /// Not there, or another's.
     Gone,
+    /// Memory without a file in a frame that the books tell to be another's: shared with that one, or that one's until a moment ago.
+    Anothers,
 }
 
 /// What a page's accesses say.
@@ -253,18 +255,10 @@ impl<'a> Feed<'a> {
             present = false;
         }
         match page {
+            Page::In(ty, Seen { recency, .. }) if out => self.came_back((id, ty), recency),
             Page::In(ty, Seen { young, recency }) => {
                 if !present {
-                    let kind = if out {
-                        FaultKind::Refault
-                    } else {
-                        FaultKind::FirstTouch
-                    };
-                    self.noticed.came_back += u64::from(out);
-                    self.noticed.anon_back += u64::from(out && ty == FolioType::Anon);
-                    if let Some(returns) = self.returns.as_mut().filter(|_| out) {
-                        returns.came_back(self.memcg, id);
-                    }
+                    let kind = FaultKind::FirstTouch;
                     self.machine.fault_in(self.memcg, id, ty, kind, recency);
                 } else if young && recency {
                     self.machine.lruvec_mut(self.memcg).seen_in_use(id);
@@ -279,12 +273,28 @@ impl<'a> Feed<'a> {
                 self.machine.left(self.memcg, id);
             }
             Page::Out => {}
-            Page::Gone => {
+            Page::Gone | Page::Anothers => {
+                // (The story: what had come back to a frame of another tenant's, which the look had not reached yet, was forgotten
+                // as if it had been removed, and not counted.)
+                if out && page == Page::Anothers {
+                    self.came_back((id, FolioType::Anon), false);
+                }
                 if present || out {
                     self.forget(id, 1);
                 }
             }
         }
+    }
+
+    /// What was out is in memory.
+    fn came_back(&mut self, (id, ty): (FolioId, FolioType), recency: bool) {
+        self.noticed.came_back += 1;
+        self.noticed.anon_back += u64::from(ty == FolioType::Anon);
+        if let Some(returns) = &mut self.returns {
+            returns.came_back(self.memcg, id);
+        }
+        let kind = FaultKind::Refault;
+        self.machine.fault_in(self.memcg, id, ty, kind, recency);
     }
 
     fn tell_pages(&mut self, told: &Told<'_>, start: u64, entries: &[Entry]) {
@@ -419,8 +429,10 @@ pub(super) fn classify(told: &Told<'_>, entry: Entry, offset: u64) -> Page {
     if backed || !entry.is_writable() {
         let frame = (entry.physical(told.mask) + offset) >> 12;
         let owner = told.books.look_up(frame).map(|(owner, _)| owner);
-        if owner != Some(told.owner) {
-            return Page::Gone;
+        match owner {
+            Some(owner) if owner == told.owner => {}
+            Some(_) if !backed => return Page::Anothers,
+            _ => return Page::Gone,
         }
     }
     let ty = match mapping.kind {

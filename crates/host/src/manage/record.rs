@@ -165,7 +165,7 @@ impl Recorder {
                 }
                 // An empty entry of a file's mapping may never have been touched.
                 Page::Out => now.out[word] |= bit & (before.present[word] | before.out[word]),
-                Page::Gone => {}
+                Page::Gone | Page::Anothers => {}
             }
         }
         if !now.is_empty() {

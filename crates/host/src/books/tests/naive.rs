@@ -26,6 +26,8 @@ struct Record {
     huge: bool,
     /// Somebody else has seen it.
     shared: bool,
+    /// Nobody saw it in the last round.
+    waits: bool,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -35,8 +37,11 @@ struct Mm {
     read: bool,
     skipped: bool,
     /// Whose frames its last reading saw.
-    sees: BTreeSet<usize>,
+    sees: BTreeSet<Part>,
 }
+
+/// An owner's frames of one class.
+type Part = (usize, u8);
 
 /// What one owner has of one class.
 #[derive(Default, PartialEq, Eq, Debug)]
@@ -50,6 +55,8 @@ pub(super) struct Owned {
 pub(super) struct Naive {
     frames: BTreeMap<u64, Record>,
     mms: BTreeMap<usize, Mm>,
+    /// Whose frames that others have seen became whose in this round.
+    handed_over: Vec<(Part, Part)>,
     pub(super) times: Vec<u64>,
     /// Pages accessed again, by age before.
     pub(super) again: BTreeMap<u64, u64>,
@@ -64,6 +71,7 @@ impl Naive {
         Naive {
             frames,
             mms,
+            handed_over: Vec::new(),
             times: vec![0],
             again: BTreeMap::new(),
             again_now: BTreeMap::new(),
@@ -137,17 +145,19 @@ impl Naive {
             reading,
             huge: false,
             shared: false,
+            waits: false,
         };
         let record = self.frames.entry(frame).or_insert(fresh);
         let holder = &self.mms[&record.owner];
-        let is_own = record.owner == owner;
-        if is_own || !holder.alive || holder.readings != record.reading {
-            record.shared &= is_own;
+        let (from, to) = ((record.owner, record.class), (owner, class));
+        if record.owner == owner || !holder.alive || holder.readings != record.reading {
             (record.owner, record.class, record.reading) = (owner, class, reading);
+            if record.shared && from != to {
+                self.handed_over.push((from, to));
+            }
         } else {
             record.shared = true;
-            let of = record.owner;
-            self.mms.get_mut(&owner).unwrap().sees.insert(of);
+            self.mms.get_mut(&owner).unwrap().sees.insert(from);
         }
         record.looks.push(look);
     }
@@ -162,6 +172,18 @@ impl Naive {
             hidden: states.iter().any(|state| state.hidden),
             bit: states.iter().any(|state| state.bit),
         });
+        let parts: BTreeSet<Part> = self
+            .frames
+            .range(head..head + 512)
+            .map(|(_, record)| (record.owner, record.class))
+            .collect();
+        let was_shared = self
+            .frames
+            .range(head..head + 512)
+            .any(|(_, record)| record.shared || record.owner != owner);
+        let to = (owner, class);
+        self.handed_over
+            .extend(parts.into_iter().map(|from| (from, to)));
         let reading = self.mms[&owner].readings;
         let joined = Record {
             state,
@@ -170,7 +192,8 @@ impl Naive {
             class,
             reading,
             huge: true,
-            shared: false,
+            shared: was_shared,
+            waits: false,
         };
         self.frames
             .extend((head..head + 512).map(|frame| (frame, joined.clone())));
@@ -187,11 +210,18 @@ impl Naive {
         }
         let mms = &self.mms;
         let asleep = mms.values().filter(|mm| mm.skipped);
-        let awaited: BTreeSet<usize> = asleep.flat_map(|mm| mm.sees.iter().copied()).collect();
+        let awaited: BTreeSet<Part> = asleep.flat_map(|mm| mm.sees.iter().copied()).collect();
         self.frames.retain(|_, record| {
-            let waits = record.shared && awaited.contains(&record.owner);
+            let is_awaited = awaited.contains(&(record.owner, record.class));
+            let waits = record.shared && is_awaited;
             let holder = &mms[&record.owner];
             let stays = holder.skipped && holder.readings == record.reading;
+            if !record.looks.is_empty() || stays {
+                record.waits &= record.looks.is_empty();
+            } else {
+                record.shared &= !record.waits;
+                record.waits = true;
+            }
             !record.looks.is_empty() || stays || waits
         });
         let now = self.times.len() - 1;
@@ -223,6 +253,15 @@ impl Naive {
         let owners: BTreeSet<usize> = self.frames.values().map(|record| record.owner).collect();
         self.mms
             .retain(|owner, mm| mm.alive || owners.contains(owner));
+        let handed_over = std::mem::take(&mut self.handed_over);
+        // As often as a chain may be long.
+        for (from, to) in handed_over.iter().flat_map(|_| &handed_over) {
+            for (owner, mm) in &mut self.mms {
+                if *owner != to.0 && mm.sees.contains(from) {
+                    mm.sees.insert(*to);
+                }
+            }
+        }
         self.mms
             .values_mut()
             .for_each(|mm| (mm.read, mm.skipped) = (false, false));

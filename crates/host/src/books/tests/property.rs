@@ -318,7 +318,7 @@ proptest! {
         world.compare_reaccessed();
     }
 
-    /// Whatever was mapped, unmapped and skipped: once nothing changes, two looks are enough.
+    /// Whatever was mapped, unmapped and skipped: once nothing changes, four looks are enough.
     #[test]
     fn books_come_to_say_what_is_mapped(seed in 1_u64..) {
         let mut world = World::new(seed, 500, true);
@@ -327,7 +327,7 @@ proptest! {
                 world.round();
                 world.compare();
             }
-            (0..3).for_each(|_| world.look(None));
+            (0..4).for_each(|_| world.look(None));
             world.compare_with_mappings();
         }
     }

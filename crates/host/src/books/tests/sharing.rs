@@ -167,6 +167,87 @@ fn a_frame_that_goes_to_one_that_was_read_before_becomes_its_own() {
     assert!(![a, b].iter().any(|one| rounds.books.is_due(*one)));
 }
 
+/// Whoever maps 512 frames as one page, while another, who sleeps, maps them one by one: they do not become the first one's alone.
+#[test]
+fn what_is_joined_while_its_owner_sleeps_is_told_of_both() {
+    let mut rounds = Rounds::new();
+    let (a, b) = (rounds.owner(), rounds.owner());
+    let parts = |of| (512..1024).map(move |frame| (of, frame, 1, OLD));
+    rounds.round(&parts(a).collect::<Vec<_>>());
+    rounds.round_but(&[a], &[(b, 512, 512, OLD)]);
+    assert_eq!((rounds.resident(a), rounds.resident(b)), (0, 512));
+    assert!(rounds.books.is_due(a));
+    // It reads, and sees that they are the other's.
+    let all: Vec<_> = parts(a).chain([(b, 512, 512, OLD)]).collect();
+    rounds.round(&all);
+    rounds.round_but(&[a, b], &[]);
+    assert!(![a, b].iter().any(|one| rounds.books.is_due(*one)));
+    rounds.books.remove_owner(b);
+    assert!(rounds.books.is_due(a));
+    rounds.round(&parts(a).collect::<Vec<_>>());
+    assert_eq!((rounds.resident(a), rounds.books.pages()), (512, 512));
+}
+
+/// Two of those who have frames of one are read for what it has lost; if they do not have it, all.
+#[test]
+fn what_few_have_is_found_all_the_same() {
+    let mut rounds = Rounds::new();
+    let parent = rounds.owner();
+    let children = [rounds.owner(), rounds.owner(), rounds.owner()];
+    let mut looks = vec![(parent, 1, 1, OLD), (parent, 2, 1, OLD)];
+    looks.extend(children.map(|one| (one, 1, 1, OLD)));
+    looks.push((children[2], 2, 1, OLD));
+    rounds.round(&looks);
+    let due = |rounds: &Rounds| children.map(|one| rounds.books.is_due(one));
+    rounds.round_but(&children, &[(parent, 1, 1, OLD)]);
+    assert_eq!(due(&rounds), [true, true, false]);
+    let looks = [
+        (parent, 1, 1, OLD),
+        (children[0], 1, 1, OLD),
+        (children[1], 1, 1, OLD),
+    ];
+    rounds.round_but(&children[2..], &looks);
+    assert_eq!(due(&rounds), [false, false, true]);
+    let looks = [
+        (parent, 1, 1, OLD),
+        (children[2], 1, 1, OLD),
+        (children[2], 2, 1, OLD),
+    ];
+    rounds.round_but(&children[..2], &looks);
+    assert_eq!(due(&rounds), [false; 3]);
+    assert_eq!(
+        (rounds.resident(children[2]), rounds.ages(children[2])),
+        (1, vec![(3000, 1)])
+    );
+    // Nobody has it any more: it waits for two looks.
+    rounds.round_but(
+        &children[..2],
+        &[(parent, 1, 1, OLD), (children[2], 1, 1, OLD)],
+    );
+    assert_eq!(rounds.books.pages(), 1);
+}
+
+/// Many sleep beside one that is busy: what it frees of its own, what it takes from others, and huge pages that one of them has split
+/// have nobody read.
+#[test]
+fn sleepers_are_read_for_what_they_may_map_alone() {
+    let mut rounds = Rounds::new();
+    let (busy, other) = (rounds.owner(), rounds.owner());
+    let sleepers = [rounds.owner(), rounds.owner(), rounds.owner()];
+    let whole = |of| (of, 512, 512, OLD);
+    let mut looks = vec![whole(busy), (busy, 1, 1, OLD), (busy, 2, 1, OLD)];
+    looks.extend([(other, 3, 1, OLD)]);
+    looks.extend(sleepers.map(|one| (one, 1, 1, OLD)));
+    looks.extend((512..1024).map(|frame| (sleepers[0], frame, 1, OLD)));
+    rounds.round(&looks);
+    // Frame 2 is gone, 3 is another's now.
+    for _ in 0..4 {
+        let looks = [(busy, 3, 1, OLD), (busy, 1, 1, OLD), whole(busy)];
+        rounds.round_but(&sleepers, &[&looks[..], &[(other, 4, 1, OLD)]].concat());
+        assert!(!sleepers.iter().any(|one| rounds.books.is_due(*one)));
+    }
+}
+
 #[test]
 fn a_sleeper_stays_the_owner() {
     let mut rounds = Rounds::new();

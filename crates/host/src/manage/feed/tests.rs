@@ -27,6 +27,7 @@ struct World {
     homes: Homes,
     members: Members,
     looks: u64,
+    kind: Kind,
 }
 
 impl World {
@@ -41,6 +42,7 @@ impl World {
             homes: Homes::default(),
             members: Members::default(),
             looks: 0,
+            kind: Kind::File,
         }
     }
 
@@ -89,7 +91,7 @@ impl World {
             offset: 0,
             device: Device { major: 0, minor: 0 },
             inode: 5,
-            kind: Kind::File,
+            kind: self.kind,
         };
         let told = Told {
             owner: self.owner,
@@ -130,6 +132,29 @@ impl World {
     fn counted(&self, event: VmEvent) -> u64 {
         self.machine.lruvec(ONE).stat().get(event)
     }
+}
+
+/// (The story: a swap-in was not counted where its frame had been another tenant's until then, and that tenant was looked at later.)
+#[test]
+fn what_comes_back_to_a_frame_of_anothers_is_counted() {
+    let mut world = World::new();
+    world.kind = Kind::Anon;
+    world.look(&[READ; 4]);
+    let noticed = world.look(&[OUT, OUT, READ, READ]);
+    assert_eq!((noticed.left, world.resident()), (2, [2, 0]));
+    // The other is read in no look: the frames stay its until its next one.
+    let other = world.books.add_owner().expect("room");
+    let owner = std::mem::replace(&mut world.owner, other);
+    world.entries(&[READ, READ]);
+    world.owner = owner;
+    let noticed = world.look(&[READ; 4]);
+    assert_eq!((noticed.came_back, noticed.anon_back), (2, 2));
+    assert_eq!(world.resident(), [2, 0], "whose they are is not known yet");
+    assert_eq!(world.counted(VmEvent::WorkingsetRefaultAnon), 2);
+    world.books.remove_owner(other);
+    let noticed = world.look(&[READ; 4]);
+    assert_eq!((noticed.came_back, world.resident()), (0, [4, 0]));
+    assert_eq!(world.counted(VmEvent::WorkingsetRefaultAnon), 2);
 }
 
 /// What a program had read of a file that it maps privately, and wrote later, counted as the file's for ever: memory.stat told of no
