@@ -52,4 +52,4 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -48,6 +48,16 @@ pub fn processor_seconds(pid: u32) -> Option<f64> {
     Some(std::time::Duration::from_millis(ticks * 10).as_secs_f64())
 }
 
+/// How many files it has open.
+///
+/// # Panics
+/// If it is gone.
+#[must_use]
+pub fn open_files(pid: u32) -> usize {
+    let open = fs::read_dir(format!("/proc/{pid}/fd"));
+    open.expect("it runs").count()
+}
+
 /// Whether it has a file open, by this name.
 #[must_use]
 pub fn has_open(pid: u32, path: &str) -> bool {

@@ -91,6 +91,8 @@ fn what_is_refused_is_refused_as_by_the_kernel() {
         ("a/cgroup.procs", "4194305", 3),
         ("a/memory.reclaim", "1g", TRY_AGAIN),
         ("a/memory.max", "\0", INVALID),
+        // What is only read, to root: as of the kernel's own (`tests/guest/63-begins.sh`).
+        ("a/memory.stat", "1", INVALID),
         // A file that we do not have, and controllers. (FUSE says ENOSYS of itself.)
         ("a/memory.oom.group", "1", 13),
         ("a/cgroup.subtree_control", "+cpu", 2),
@@ -100,6 +102,9 @@ fn what_is_refused_is_refused_as_by_the_kernel() {
         let text = if text.is_empty() { "\n" } else { text };
         assert_eq!(tree.try_write(file, text), Err(errno), "{text:?} > {file}");
     }
+    // And what is only written.
+    let read = std::fs::read(tree.at("a/memory.reclaim")).map_err(|error| error.raw_os_error());
+    assert_eq!(read, Err(Some(INVALID)));
     let renamed = std::fs::rename(tree.at("a"), tree.at("b"));
     assert_eq!(renamed.map_err(|error| error.raw_os_error()), Err(Some(1)));
     tree.write("a/cgroup.subtree_control", "+memory -cpu");

@@ -23,12 +23,6 @@ fn resident(tree: &Tree) -> u64 {
     proc::number(tree.pid(), "VmRSS").unwrap_or(0)
 }
 
-/// How many descriptors it has open.
-fn open_files(tree: &Tree) -> usize {
-    let open = std::fs::read_dir(format!("/proc/{}/fd", tree.pid()));
-    open.expect("it runs").count()
-}
-
 /// What it says is of what it was asked for, a line at most each, and how it began; not of everybody who has gone. It complains of nothing.
 fn says_little(tree: &Tree, asked: usize) {
     let (said, complained) = (tree.said(), tree.complained());
@@ -258,11 +252,11 @@ fn who_ends_at_any_moment_leaves_nothing() {
         // What it opens at its first looks stays open.
         if number == 2 {
             drop(next);
-            before = open_files(&tree);
+            before = proc::open_files(tree.pid());
         }
     }
     wait::until("nothing of them is open", SOON, || {
-        open_files(&tree) <= before
+        proc::open_files(tree.pid()) <= before
     });
     wait::until("nothing of them is told", SOON, || {
         tree.line("memory.stat", "anon") < MIB

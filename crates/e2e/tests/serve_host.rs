@@ -12,6 +12,7 @@ use e2e::temp::{TempDir, serial};
 use e2e::tenants::{Tree, configuration};
 use e2e::zram::Swap;
 use e2e::{pagetide, programs, wait};
+use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
@@ -163,12 +164,20 @@ fn a_policy_of_theirs_takes_what_is_cold_in_them() {
     let (group, other) = (host.below(), host.below());
     let cold = "policy = { by = \"cold-age\", older-than = \"1s\", every = \"1s\" }";
     let text = format!(
-        "age-every = \"500ms\"\nmanage-host = true\n{cold}\n[tenants.\"host/{}\"]\n{cold}\n",
+        "age-every = \"500ms\"\nmanage-host = true\n{cold}\n[tenants.\"host/{}\"]\n{cold}\n[tenants.\"host/misspelt\"]\n{cold}\n",
         name(&group)
     );
     let config = configuration(&folder, &text);
     let (theirs, others) = (inside(&group, 32), inside(&other, 32));
     let tree = Tree::serve_host(&host, &["--config", &config]);
+    // One that is not there is told of as such, when it begins and when it reads that once more.
+    let is_missing = "/host/misspelt is not there";
+    let said = |times| tree.said().matches(is_missing).count() == times;
+    assert!(said(1), "{}", tree.said());
+    let is_there = format!("/host/{} is not there", name(&group));
+    assert!(!tree.said().contains(&is_there), "{}", tree.said());
+    e2e::guard::send(tree.pid(), Signal::HUP);
+    wait::until("it is told once more", SOON, || said(2));
     wait::until("what is cold has left", SOON, || {
         theirs.status("VmSwap") > 30 * MIB
     });

@@ -66,12 +66,6 @@ fn who_never_reads_holds_nobody_up() {
 /// So long nobody is kept waiting by others who make and remove tenants, on the busiest machine.
 const HELD_UP: Duration = Duration::from_secs(5);
 
-/// How many descriptors it has open.
-fn open_files(tree: &Tree) -> usize {
-    let open = std::fs::read_dir(format!("/proc/{}/fd", tree.pid()));
-    open.expect("it runs").count()
-}
-
 /// Asks a tenant until all is done: how often it was answered, and how long that took at most.
 fn asked(tree: &Tree, is_done: &AtomicBool) -> (u64, Duration) {
     let (mut answers, mut longest) = (0, Duration::ZERO);
@@ -126,7 +120,7 @@ fn ten_thousand_come_and_go() {
         wait::until("only one is left", SOON, || left() == 1);
         resident(&tree)
     };
-    let (first, open) = (churn(0..1000), open_files(&tree));
+    let (first, open) = (churn(0..1000), proc::open_files(tree.pid()));
     let is_done = AtomicBool::new(false);
     let begin = Instant::now();
     let (last, (answers, longest)) = std::thread::scope(|scope| {
@@ -146,7 +140,7 @@ fn ten_thousand_come_and_go() {
     );
     // The one that keeps processors awake is closed a moment later.
     wait::until("descriptors are as before", SOON, || {
-        open_files(&tree) <= open
+        proc::open_files(tree.pid()) <= open
     });
     assert!(answers > 10 && longest < HELD_UP, "{answers}, {longest:?}");
     let _ = kept.touch();
@@ -267,7 +261,7 @@ fn files_are_read_while_the_tree_changes() {
     let mover = Sleeper::start(tree.inside("kept"), 16);
     // What is opened once for several that are read at a time stays open.
     (0..50).for_each(|number| lives(&tree, number, mover.pid()));
-    let open = open_files(&tree);
+    let open = proc::open_files(tree.pid());
     let is_done = AtomicBool::new(false);
     let told = std::thread::scope(|scope| {
         let readers = [0, 1, 2].map(|_| scope.spawn(|| read_all(&tree, &is_done)));
@@ -282,7 +276,7 @@ fn files_are_read_while_the_tree_changes() {
     let gone: u64 = told.iter().map(|(_, gone, _)| gone).sum();
     assert!(gone > 0, "nothing changed meanwhile: {told:?}");
     wait::until("descriptors are as before", SOON, || {
-        open_files(&tree) <= open
+        proc::open_files(tree.pid()) <= open
     });
     let _ = mover.touch();
 }

@@ -26,13 +26,7 @@ pub(super) fn doctor(json: bool) -> Result<u8, Failure> {
     };
     let mut out = std::io::stdout().lock();
     if json {
-        let value = serde_json::json!({
-            "ready": health.ready(),
-            "age_source": health.age_source,
-            "paging": health.paging,
-            "findings": health.findings,
-        });
-        writeln!(out, "{value:#}")?;
+        writeln!(out, "{:#}", health.json())?;
     } else {
         write!(out, "{}", text(&health, Style::of_stdout()))?;
     }

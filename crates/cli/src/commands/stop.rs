@@ -6,12 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use host::system::start::ending_signals;
+use host::system::start::{TWICE, ending_signals};
 
 use crate::failure::Failure;
-
-/// A signal that comes so soon after the first is the same one: timeout(1) sends it to its command, and then to its process group.
-const TWICE: Duration = Duration::from_millis(100);
 
 /// Set by the first SIGINT, SIGTERM or SIGHUP that was not ignored; one that comes [`TWICE`] later ends the process.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {

@@ -52,6 +52,16 @@ pub(crate) struct Health {
 }
 
 impl Health {
+    /// As `--json` prints it.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "ready": self.ready(),
+            "age_source": self.age_source,
+            "paging": self.paging,
+            "findings": self.findings,
+        })
+    }
+
     fn of(&self, part: Part) -> impl Iterator<Item = &Finding> {
         self.findings
             .iter()
@@ -122,7 +132,7 @@ fn verdict(health: &Health) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn finding(topic: &str, state: State, remedy: Option<&str>) -> Finding {
@@ -135,7 +145,7 @@ mod tests {
         }
     }
 
-    fn health() -> Health {
+    pub(crate) fn health() -> Health {
         Health {
             findings: vec![
                 finding("page tables", State::Limited, Some("sudo")),

@@ -11,16 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use host::system::start::ending_signals;
+use host::system::start::{TWICE, ending_signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::SIGHUP;
 
 use crate::error::Error;
-
-/// A signal that comes so soon after the first is the same one. (The story: timeout(1) sends it to its command, and then to its process group: now and
-/// then both were heard, and `attach` ended without its report.)
-const TWICE: Duration = Duration::from_millis(100);
 
 /// What ends a wait.
 #[derive(Debug)]

@@ -90,6 +90,8 @@ pub(super) struct Asked {
     /// Files that everybody uses once, and those of tenants.
     noreuse_paths: Vec<PathPattern>,
     noreuse: NoreuseOfTenants,
+    /// The host's own groups that the file names.
+    of_host: Vec<PathBuf>,
     total: Bytes,
 }
 
@@ -130,6 +132,7 @@ impl Given {
         let manage = self.manage_host || file.manage_host.unwrap_or(false);
         host_is_to_be_changed(&file, manage && follow != "none")?;
         let configured = Configured::new(&file.tenants, total);
+        let of_host = of_host(&file).map(PathBuf::from).collect();
         let noreuse = by_path(&file, None, Tenant::noreuse_files).collect();
         let age_every = self.age_every.or(file.age_every).unwrap_or(AGE_EVERY);
         let root = self.root.clone().or(file.root);
@@ -180,6 +183,7 @@ impl Given {
             configured,
             noreuse,
             noreuse_paths: file.noreuse_paths,
+            of_host,
             total,
         })
     }
@@ -243,8 +247,7 @@ impl Given {
 
 /// Where the host's own groups are not followed, or may not be changed, nothing can be given to them.
 fn host_is_to_be_changed(file: &Config, may_change: bool) -> Result<(), Error> {
-    let of_host = file.tenants.keys().find(|path| is_of_host(path));
-    match of_host.filter(|_| !may_change) {
+    match of_host(file).next().filter(|_| !may_change) {
         None => Ok(()),
         Some(path) => {
             let what = format!(
@@ -254,6 +257,11 @@ fn host_is_to_be_changed(file: &Config, may_change: bool) -> Result<(), Error> {
             Err(Error::ending(ExitCode::Usage, what, hint))
         }
     }
+}
+
+/// Those of the host's own groups that the file names.
+fn of_host(file: &Config) -> impl Iterator<Item = &String> {
+    file.tenants.keys().filter(|path| is_of_host(path))
 }
 
 /// What is meant for all tenants, at the empty path, and what the file has for single ones.
@@ -403,6 +411,19 @@ impl Asked {
         }
         tree.configured = self.configured.clone();
         first
+    }
+
+    /// The host's groups that the file names and the host does not have; a line each. (Others are made. The story: one whose name was
+    /// misspelt was given a policy, and nobody was told that it does nothing.)
+    pub(super) fn missing(&self, tree: &Tree) -> Vec<String> {
+        let is_missing = |path: &&PathBuf| tree.tenants.find(path).is_none();
+        let line = |path: &PathBuf| {
+            let path = path.display();
+            format!(
+                "/{path} is not there: what [tenants.\"{path}\"] says holds once the host has that group"
+            )
+        };
+        self.of_host.iter().filter(is_missing).map(line).collect()
     }
 
     fn limit_all(&self, tree: &mut Tree, max: Limit) -> Result<(), Errno> {

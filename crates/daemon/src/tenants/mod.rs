@@ -103,6 +103,7 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
             return Err(error);
         }
     };
+    notes.extend(asked.missing(&tree.lock()));
     let listens = ears.listening.as_ref().map_or(&[][..], |one| &one.places);
     log.ready(asked.fixed.mount.as_deref(), listens, &notes);
     ears.notify.ready();
@@ -306,8 +307,10 @@ fn reload(asked: Result<Asked, Error>, fixed: &Fixed, tree: &mut Tree) -> String
     if let Err(error) = asked.apply(tree) {
         return format!("not all is changed: {error}; {}", error.hint());
     }
-    match asked.fixed == *fixed {
+    let done = match asked.fixed == *fixed {
         true => "the configuration is read once more".to_owned(),
         false => "the configuration is read once more; some of it takes a restart, as the sample says (`mount`, `root`, `host`, `manage-host`, `global`, `age-every`, `listen`, `token-file`, `history`, `recompress-older-than`)".to_owned(),
-    }
+    };
+    let all = [vec![done], asked.missing(tree)].concat();
+    all.join("; ")
 }

@@ -1,6 +1,8 @@
 //! How this process was started, and becoming another program the same way; the calls are `pagetables`',
 //! where all unsafe code of the product is.
 
+use std::time::Duration;
+
 use pagetables::is_ignored;
 pub use pagetables::{
     Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found, peer,
@@ -16,6 +18,10 @@ pub const NAME: &str = "pagetide";
 pub fn take_name() {
     let _ = rustix::thread::set_name(c"pagetide");
 }
+
+/// A signal that tells us to end and comes so soon after the first is the same one. (The story: timeout(1) sends it to its command, and then to
+/// its process group: now and then both were heard, and `attach` ended without its report.)
+pub const TWICE: Duration = Duration::from_millis(100);
 
 /// The numbers of the signals that tell us to end in order: SIGTERM, which whoever sends it means for us, and SIGINT and SIGHUP, which all
 /// who share a terminal get, unless whoever started us had them ignored (nohup, a shell that runs a script's job in the background). To be

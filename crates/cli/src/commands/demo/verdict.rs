@@ -316,6 +316,19 @@ mod tests {
         }
     }
 
+    /// (The story: what stands in `measured` stood in no page.)
+    #[test]
+    fn what_json_has_stands_in_a_page() {
+        let pages = [
+            include_str!("../../../../../docs/usage.md"),
+            include_str!("../../../../../docs/demo.md"),
+        ];
+        let told = serde_json::to_value(good().verdict()).expect("it is JSON");
+        let mut all = crate::view::tests::names(&told);
+        all.retain(|name| !pages.iter().any(|page| page.contains(&format!("`{name}`"))));
+        assert!(all.is_empty(), "no page has {all:?}");
+    }
+
     #[test]
     fn each_claim_can_fail() {
         assert!(good().verdict().ok && good().verdict().complaint().is_none());
