@@ -38,6 +38,22 @@ keeps() { is "$(swapped min)" 0; }
 test_that who_has_min_keeps_it keeps
 kswapd() { at_least pgsteal_kswapd "$(word $dir/memory.stat pgsteal_kswapd)" 3400; }
 test_that it_is_told_as_the_background kswapd
+
+## While tasks wait for memory it begins at the high mark already, though there is enough by the low one. (Others', in a group of the guest's own: they thrash.)
+stalls() {
+    printf '[pressure]\navailable-low = "1%%"\navailable-high = "100%%"\n' >serve.toml && kill -HUP $(cat serve.pid) || return 1
+    wait_for 60 is_calm && mkdir $dir/calm && inside calm mem kept 16 && wait_for 60 known calm && sleep 12 && is "$(swapped calm)" 0 || return 1
+    new_group others && echo 24M >$group/memory.max && start sweep 48 && wait_for 60 leaves_calm
+    status=$?
+    awk '$1 == "some"' /proc/pressure/memory >&3
+    return $status
+}
+is_calm() { awk '$1 == "some" { split($2, ten, "="); exit !(ten[2] < 5) }' /proc/pressure/memory; }
+leaves_calm() { at_least VmSwap "$(swapped calm)" 14000000; }
+exec 3>&1
+test_that it_gives_while_others_wait_for_memory stalls
+test_that others_are_ended kill_group
+test_that all_of_it_is_right_too right calm
 ends() { lacks 0 && kill -HUP $(cat serve.pid); }
 test_that it_ends ends
 test_that all_is_right right plain min

@@ -129,6 +129,39 @@ pub fn lives(root: &Root, deb: &Path) {
     let kept = std::fs::read_to_string(root.at("etc/pagetide.toml"));
     assert_eq!(kept.ok().as_deref(), Some(changed));
     apt(&["remove", "pagetide"]);
+    std::fs::remove_file(root.at("etc/pagetide.toml")).expect("it is there");
+    upgrades(root, changed);
+    apt(&["remove", "pagetide"]);
+    std::fs::remove_file(root.at("etc/pagetide.toml")).expect("it is there");
+    assert_eq!(left(), [""; 0]);
+}
+
+/// A newer one over it: a service that runs is started anew, a configuration that nobody has changed is the newer one's, and another stays.
+fn upgrades(root: &Root, changed: &str) {
+    let newer = "dpkg-deb -R /tmp/pagetide.deb /tmp/newer &&
+        sed -i 's/^Version: .*/&+newer/' /tmp/newer/DEBIAN/control &&
+        echo '# newer' >>/tmp/newer/usr/share/pagetide/pagetide.toml &&
+        dpkg-deb --build /tmp/newer /tmp/newer.deb && rm -r /tmp/newer";
+    let _ = done(&root.command(&["sh", "-c", newer]));
+    let configured = || std::fs::read_to_string(root.at("etc/pagetide.toml")).unwrap_or_default();
+    apt(root, &["install", "/tmp/pagetide.deb"]);
+    std::fs::write(root.at("var/log/systemd"), "").expect("it is there");
+    apt(root, &["install", "/tmp/newer.deb"]);
+    assert!(configured().ends_with("# newer\n"), "{}", configured());
+    let told = std::fs::read_to_string(root.at("var/log/systemd")).unwrap_or_default();
+    let told: Vec<&str> = told.lines().collect();
+    assert_eq!(
+        told,
+        ["--system daemon-reload", "try-restart pagetide.service"]
+    );
+    std::fs::write(root.at("etc/pagetide.toml"), changed).expect("it is there");
+    apt(
+        root,
+        &["install", "--allow-downgrades", "/tmp/pagetide.deb"],
+    );
+    apt(root, &["install", "/tmp/newer.deb"]);
+    assert_eq!(configured(), changed);
+    std::fs::remove_file(root.at("tmp/newer.deb")).expect("it was made");
 }
 
 #[track_caller]
