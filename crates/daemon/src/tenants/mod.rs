@@ -311,6 +311,10 @@ fn reload(asked: Result<Asked, Error>, fixed: &Fixed, tree: &mut Tree) -> String
         true => "the configuration is read once more".to_owned(),
         false => "the configuration is read once more; some of it takes a restart, as the sample says (`mount`, `root`, `host`, `manage-host`, `global`, `age-every`, `listen`, `token-file`, `history`, `recompress-older-than`)".to_owned(),
     };
-    let all = [vec![done], asked.missing(tree)].concat();
-    all.join("; ")
+    // Of groups that are not followed yet nothing can be said.
+    let missing = match asked.fixed == *fixed {
+        true => asked.missing(tree),
+        false => Vec::new(),
+    };
+    [vec![done], missing].concat().join("; ")
 }

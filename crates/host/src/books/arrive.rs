@@ -120,17 +120,9 @@ impl Books {
         (chunk.head.live, chunk.head.seen) = (0, 0);
         self.large -= 1;
         let part = size.part();
-        for number in 0..512 {
-            self.put(
-                head + number * part.pages(),
-                owner,
-                word.with_size(part),
-                seen,
-            );
-        }
-        for number in 0..8 {
-            // What was noted of the whole holds for each part: of a smaller leaf, in eight chunks.
-            let at = head + number * size.pages() / 8;
+        for at in (0..512).map(|number| head + number * part.pages()) {
+            self.put(at, owner, word.with_size(part), seen);
+            // What was noted of the whole holds for each part.
             if let Some(chunk) = self.frames.find(at >> 6) {
                 chunk.head.early |= early;
                 chunk.head.stale |= stale;
@@ -147,29 +139,31 @@ impl Books {
         for &id in chunks {
             let gone = self.frames.chunk(id).map_or(0, |chunk| chunk.head.live);
             self.drop_records(id, gone, |owner, word| {
-                let all = joined.map_or(word, |other: Word| other.joined(word));
-                // Who had a part may map it as before: it was not read yet.
-                joined = Some(if owner == reader {
-                    all
-                } else {
-                    all.seen_by_another()
-                });
-                before.insert((owner, word.class()));
+                joined = Some(joined.map_or(word, |other: Word| other.joined(word)));
+                before.insert(((owner, word.class()), word.is_shared()));
                 pages += word.size().pages();
             });
         }
         assert!(pages <= size.pages(), "each frame is under one record");
-        for from in before {
-            if from.0 != reader {
-                self.owners.call(from.0);
+        let now = self.time.now();
+        let mut is_shared = joined.is_some_and(Word::is_shared);
+        for (from, was_shared) in before {
+            // Who had a part and was not read in this round may map it as before.
+            if from.0 != reader && self.owners.call(from.0, now) {
+                is_shared = true;
             }
-            self.owners.hand_over(from, (reader, class));
+            if was_shared {
+                self.owners.hand_over(from, (reader, class));
+            }
         }
-        let is_shared = joined.is_some_and(Word::is_shared);
         let whole = joined.filter(|_| pages == size.pages());
-        let fresh = || Word::fresh(self.time.now(), size).seen_by_another();
-        let fresh = is_shared.then(fresh);
-        whole.map(|word| word.with_size(size)).or(fresh)
+        let fresh = is_shared.then(|| Word::fresh(now, size));
+        let all = whole.map(|word| word.with_size(size)).or(fresh)?;
+        Some(if is_shared {
+            all.seen_by_another(false)
+        } else {
+            all
+        })
     }
 
     /// Takes some records of a chunk out of the books; `told` gets each.

@@ -45,7 +45,12 @@ struct Mm {
     awaited: u16,
     /// It is to be read the next time.
     due: bool,
+    /// It was, when it was read last.
+    was_due: bool,
 }
+
+/// So many pairs of owners between which shared frames move in a round are followed: each is looked up for each frame that moves.
+const PAIRS_MAX: usize = 256;
 
 /// An owner's frames of one class.
 type Part = (u16, u8);
@@ -83,6 +88,7 @@ impl Owners {
             early: 0,
             awaited: 0,
             due: false,
+            was_due: false,
         };
         let owner = match self.free.pop() {
             Some(free) => Owner(free),
@@ -139,9 +145,15 @@ impl Owners {
     #[inline]
     pub(super) fn hand_over(&mut self, from: Part, to: Part) {
         let pair = (from, to);
-        let is_noted = self.handed_over.last() == Some(&pair) || self.handed_over.contains(&pair);
-        if from != to && !is_noted {
+        if from == to || self.handed_over.last() == Some(&pair) || self.handed_over.contains(&pair)
+        {
+            return;
+        }
+        if self.handed_over.len() < PAIRS_MAX {
             self.handed_over.push(pair);
+        } else {
+            // All who have seen frames of the first are read instead.
+            self.lose(from, true);
         }
     }
 
@@ -162,19 +174,23 @@ impl Owners {
         self.some_lost = true;
     }
 
-    /// It is to be read the next time.
-    pub(super) fn call(&mut self, owner: u16) {
+    /// It is to be read the next time, if it was not read in this round; whether that is so.
+    pub(super) fn call(&mut self, owner: u16, now: u32) -> bool {
         let mm = &mut self.all[usize::from(owner)];
-        mm.due |= mm.state == State::Alive;
+        let may_map = mm.state == State::Alive && mm.read != now;
+        mm.due |= may_map;
+        may_map
     }
 
     /// Those are due who may map what was lost in this round: of what nobody saw those who were not read, of what somebody saw early those who
-    /// were. Most often whoever has seen frames of an owner has all that others have: two are asked before all are. (Of 200
+    /// were, once. Most often whoever has seen frames of an owner has all that others have: two are asked before all are, those that came last,
+    /// which have the most of what a fork gives. (Of 200
     /// idle workers whose parent wrote another page each tenth of a second each look read all: 2.4 s in 20 s, .5 s when they were skipped.)
     fn call_sharers(&mut self, now: u32) {
         for part in std::mem::take(&mut self.fresh) {
             let has_seen = |at: &usize| self.all[*at].read != now && self.sees[*at].contains(&part);
-            let first: Vec<usize> = (0..self.all.len()).filter(has_seen).take(2).collect();
+            let all = (0..self.all.len()).rev();
+            let first: Vec<usize> = all.filter(has_seen).take(2).collect();
             for at in first {
                 self.all[at].due = true;
             }
@@ -183,10 +199,12 @@ impl Owners {
             return;
         }
         for (at, sees) in self.sees.iter().enumerate() {
-            let was_read = self.all[at].read == now;
+            let mm = self.all[at];
             let is_lost = |&(owner, class): &Part| {
                 let of = &self.all[usize::from(owner)];
-                bit(class) & (if was_read { of.early } else { of.lost }) != 0
+                // Of one that was read again for what it saw early the rest is found as what nobody saw is.
+                let early = if mm.was_due { 0 } else { of.early };
+                bit(class) & (if mm.read == now { early } else { of.lost }) != 0
             };
             self.all[at].due |= sees.iter().any(is_lost);
         }
@@ -246,7 +264,7 @@ impl Owners {
         if mm.read != now {
             mm.read = now;
             mm.mark = (mm.mark + 1) & 3;
-            mm.due = false;
+            (mm.was_due, mm.due) = (mm.due, false);
             self.sees[owner.index()].clear();
         }
         mm.mark

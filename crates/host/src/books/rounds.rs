@@ -96,10 +96,11 @@ impl Books {
         for at in (0..64).filter(|at| seen >> at & 1 == 1) {
             let (owner, word) = (chunk.owners[at], chunk.words[at]);
             let is_missed = self.owners.missed(owner, word.mark());
+            chunk.words[at] = word.settled(is_missed);
             if is_missed && word.is_shared() {
                 self.owners.lose_early((owner, word.class()));
                 let mark = self.owners.mark_before(owner);
-                chunk.words[at] = word.seen_by_owner(word.class(), mark);
+                chunk.words[at] = chunk.words[at].seen_by_owner(word.class(), mark);
                 chunk.head.stale = true;
             }
         }

@@ -101,8 +101,9 @@ impl Books {
         if takes_over || owner == reader {
             word = word.seen_by_owner(class, self.mark);
         } else {
-            word = word.seen_by_another();
-            chunk.head.early |= self.owners.is_to_come(owner, now);
+            let is_early = self.owners.is_to_come(owner, now);
+            word = word.seen_by_another(is_early);
+            chunk.head.early |= is_early;
             self.owners.note_sharing(reader, (owner, before.class()));
         }
         if takes_over {

@@ -28,7 +28,8 @@ const UNKNOWN_BEFORE: u32 = 1 << 28;
 const YOUNG: u32 = 1 << 29;
 /// Somebody but its owner has seen this frame.
 const SHARED: u32 = 1 << 30;
-/// Nobody saw it in the last round: who may map it slept, and is read in this one.
+/// Of what nobody saw in the last round: who may map it slept, and is read in this one. Of what was seen in this round: `SHARED` is new, by one
+/// look of somebody who was read before its owner.
 const WAITS: u32 = 1 << 31;
 
 /// How many frames one record stands for.
@@ -145,9 +146,18 @@ impl Word {
         self.0 & WAITS != 0
     }
 
-    /// Seen by somebody but its owner.
-    pub(super) const fn seen_by_another(self) -> Word {
-        Word(self.0 | SHARED)
+    /// Seen by somebody but its owner; `early` if the owner may still be read in this round.
+    pub(super) const fn seen_by_another(self, early: bool) -> Word {
+        if early && !self.is_shared() {
+            return Word(self.0 | SHARED | WAITS);
+        }
+        Word((self.0 | SHARED) & !WAITS)
+    }
+
+    /// The round ends, in which it was seen. Where its owner turned out not to map it, one who saw it early has it alone.
+    pub(super) const fn settled(self, missed: bool) -> Word {
+        let kept = if missed && self.waits() { !SHARED } else { !0 };
+        Word(self.0 & !WAITS & kept)
     }
 
     /// Whether somebody but its owner has seen it.

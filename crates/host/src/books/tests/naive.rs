@@ -28,6 +28,8 @@ struct Record {
     shared: bool,
     /// Nobody saw it in the last round.
     waits: bool,
+    /// That it is shared is known by one look alone, of somebody who was read before its owner.
+    early: bool,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -146,6 +148,7 @@ impl Naive {
             huge: false,
             shared: false,
             waits: false,
+            early: false,
         };
         let record = self.frames.entry(frame).or_insert(fresh);
         let holder = &self.mms[&record.owner];
@@ -156,6 +159,7 @@ impl Naive {
                 self.handed_over.push((from, to));
             }
         } else {
+            record.early = !record.shared && !holder.read && !holder.skipped;
             record.shared = true;
             self.mms.get_mut(&owner).unwrap().sees.insert(from);
         }
@@ -172,18 +176,17 @@ impl Naive {
             hidden: states.iter().any(|state| state.hidden),
             bit: states.iter().any(|state| state.bit),
         });
-        let parts: BTreeSet<Part> = self
-            .frames
-            .range(head..head + 512)
-            .map(|(_, record)| (record.owner, record.class))
+        let parts = self.frames.range(head..head + 512);
+        let parts: BTreeSet<(Part, bool)> = parts
+            .map(|(_, record)| ((record.owner, record.class), record.shared))
             .collect();
-        let was_shared = self
-            .frames
-            .range(head..head + 512)
-            .any(|(_, record)| record.shared || record.owner != owner);
+        let may_map = |from: usize| from != owner && self.mms[&from].alive && !self.mms[&from].read;
+        let was_shared = parts
+            .iter()
+            .any(|(from, is_shared)| *is_shared || may_map(from.0));
         let to = (owner, class);
-        self.handed_over
-            .extend(parts.into_iter().map(|from| (from, to)));
+        let shared = parts.into_iter().filter(|(_, is_shared)| *is_shared);
+        self.handed_over.extend(shared.map(|(from, _)| (from, to)));
         let reading = self.mms[&owner].readings;
         let joined = Record {
             state,
@@ -194,6 +197,7 @@ impl Naive {
             huge: true,
             shared: was_shared,
             waits: false,
+            early: false,
         };
         self.frames
             .extend((head..head + 512).map(|frame| (frame, joined.clone())));
@@ -208,22 +212,7 @@ impl Naive {
             mm.readings += 1;
             mm.sees.clear();
         }
-        let mms = &self.mms;
-        let asleep = mms.values().filter(|mm| mm.skipped);
-        let awaited: BTreeSet<Part> = asleep.flat_map(|mm| mm.sees.iter().copied()).collect();
-        self.frames.retain(|_, record| {
-            let is_awaited = awaited.contains(&(record.owner, record.class));
-            let waits = record.shared && is_awaited;
-            let holder = &mms[&record.owner];
-            let stays = holder.skipped && holder.readings == record.reading;
-            if !record.looks.is_empty() || stays {
-                record.waits &= record.looks.is_empty();
-            } else {
-                record.shared &= !record.waits;
-                record.waits = true;
-            }
-            !record.looks.is_empty() || stays || waits
-        });
+        self.let_go();
         let now = self.times.len() - 1;
         self.again_now.clear();
         for record in self
@@ -265,6 +254,31 @@ impl Naive {
         self.mms
             .values_mut()
             .for_each(|mm| (mm.read, mm.skipped) = (false, false));
+    }
+
+    /// Frames go that nobody saw, but for those of who was skipped, and those that wait for who was.
+    fn let_go(&mut self) {
+        let mms = &self.mms;
+        let asleep = mms.values().filter(|mm| mm.skipped);
+        let awaited: BTreeSet<Part> = asleep.flat_map(|mm| mm.sees.iter().copied()).collect();
+        self.frames.retain(|_, record| {
+            let is_awaited = awaited.contains(&(record.owner, record.class));
+            let waits = record.shared && is_awaited;
+            let holder = &mms[&record.owner];
+            let stays = holder.skipped && holder.readings == record.reading;
+            if !record.looks.is_empty() || stays {
+                record.waits &= record.looks.is_empty();
+            } else {
+                record.shared &= !record.waits;
+                record.waits = true;
+            }
+            !record.looks.is_empty() || stays || waits
+        });
+        for record in self.frames.values_mut().filter(|record| record.early) {
+            let holder = &mms[&record.owner];
+            record.early = false;
+            record.shared = holder.alive && holder.readings == record.reading;
+        }
     }
 
     /// What each owner has, by class.
