@@ -115,7 +115,7 @@ impl Books {
             "nothing is under a huge leaf"
         );
         let seen = chunk.head.seen_in(now) & bit != 0;
-        let early = chunk.head.early && chunk.head.round == now;
+        let early = chunk.head.early_in(now);
         let stale = chunk.head.stale;
         (chunk.head.live, chunk.head.seen) = (0, 0);
         self.large -= 1;
@@ -124,7 +124,7 @@ impl Books {
             self.put(at, owner, word.with_size(part), seen);
             // What was noted of the whole holds for each part.
             if let Some(chunk) = self.frames.find(at >> 6) {
-                chunk.head.early |= early;
+                chunk.head.early = chunk.head.early.or(early);
                 chunk.head.stale |= stale;
             }
         }

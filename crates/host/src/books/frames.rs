@@ -10,6 +10,13 @@ use super::word::{Size, Word};
 /// A round that never is.
 pub(super) const NEVER: u32 = u32::MAX;
 
+/// Who saw frames of a chunk before their owners were read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Seer {
+    One(u16),
+    Several,
+}
+
 /// A chunk without its records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
@@ -22,8 +29,8 @@ pub(super) struct Head {
     /// The owner of all records, unless they have several.
     pub(super) sole: u16,
     pub(super) mixed: bool,
-    /// In `round`, somebody saw a frame of an owner that had not been read yet.
-    pub(super) early: bool,
+    /// Who saw in `round` a frame of an owner that had not been read yet.
+    pub(super) early: Option<Seer>,
     /// The last reading of some record's owner missed it, and the record is still there.
     pub(super) stale: bool,
 }
@@ -35,7 +42,7 @@ const EMPTY: Head = Head {
     round: NEVER,
     sole: 0,
     mixed: false,
-    early: false,
+    early: None,
     stale: false,
 };
 
@@ -87,8 +94,22 @@ impl Head {
         if self.round != now {
             self.round = now;
             self.seen = 0;
-            self.early = false;
+            self.early = None;
         }
+    }
+
+    /// This one has seen a frame before its owner was read.
+    pub(super) fn seen_early_by(&mut self, reader: u16) {
+        let is_other = |seer: Seer| seer != Seer::One(reader);
+        self.early = match self.early {
+            Some(seer) if is_other(seer) => Some(Seer::Several),
+            _ => Some(Seer::One(reader)),
+        };
+    }
+
+    /// Who did so in this round.
+    pub(super) fn early_in(&self, now: u32) -> Option<Seer> {
+        self.early.filter(|_| self.round == now)
     }
 
     /// What was seen in this round.

@@ -6,7 +6,7 @@
 //! Who sleeps and has seen frames of an owner that has lost such frames since is due: it is to be read,
 //! for these may be its own now.
 
-use super::frames::NEVER;
+use super::frames::{NEVER, Seer};
 
 /// The number of an address space in the books. Numbers of removed ones are given out again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -45,8 +45,6 @@ struct Mm {
     awaited: u16,
     /// It is to be read the next time.
     due: bool,
-    /// It was, when it was read last.
-    was_due: bool,
 }
 
 /// So many pairs of owners between which shared frames move in a round are followed: each is looked up for each frame that moves.
@@ -88,7 +86,6 @@ impl Owners {
             early: 0,
             awaited: 0,
             due: false,
-            was_due: false,
         };
         let owner = match self.free.pop() {
             Some(free) => Owner(free),
@@ -168,10 +165,20 @@ impl Owners {
         }
     }
 
-    /// A frame that somebody saw who was read before it turned out not to be this one's.
-    pub(super) fn lose_early(&mut self, (owner, class): Part) {
-        self.all[usize::from(owner)].early |= bit(class);
-        self.some_lost = true;
+    /// A frame that this one saw, who was read before, turned out not to be its owner's. Of several nobody knows which have seen it: all
+    /// who were read are due. (Were that so of one, too, each look would read whoever was read once, as long as what an owner gives back goes to
+    /// another who is read before it.)
+    pub(super) fn lose_early(&mut self, (owner, class): Part, seer: Seer) {
+        match seer {
+            Seer::One(reader) => {
+                let mm = &mut self.all[usize::from(reader)];
+                mm.due |= mm.state == State::Alive;
+            }
+            Seer::Several => {
+                self.all[usize::from(owner)].early |= bit(class);
+                self.some_lost = true;
+            }
+        }
     }
 
     /// It is to be read the next time, if it was not read in this round; whether that is so.
@@ -183,9 +190,9 @@ impl Owners {
     }
 
     /// Those are due who may map what was lost in this round: of what nobody saw those who were not read, of what somebody saw early those who
-    /// were, once. Most often whoever has seen frames of an owner has all that others have: two are asked before all are, those that came last,
-    /// which have the most of what a fork gives. (Of 200
-    /// idle workers whose parent wrote another page each tenth of a second each look read all: 2.4 s in 20 s, .5 s when they were skipped.)
+    /// were. Most often whoever has seen frames of an owner has all that others have: two are asked before all are, those that came last,
+    /// which have the most of what a fork gives. (Of 200 idle workers whose parent wrote another page each tenth of a second each look read
+    /// all: 2.4 s in 20 s, .5 s when they were skipped.)
     fn call_sharers(&mut self, now: u32) {
         for part in std::mem::take(&mut self.fresh) {
             let has_seen = |at: &usize| self.all[*at].read != now && self.sees[*at].contains(&part);
@@ -202,9 +209,7 @@ impl Owners {
             let mm = self.all[at];
             let is_lost = |&(owner, class): &Part| {
                 let of = &self.all[usize::from(owner)];
-                // Of one that was read again for what it saw early the rest is found as what nobody saw is.
-                let early = if mm.was_due { 0 } else { of.early };
-                bit(class) & (if mm.read == now { early } else { of.lost }) != 0
+                bit(class) & (if mm.read == now { of.early } else { of.lost }) != 0
             };
             self.all[at].due |= sees.iter().any(is_lost);
         }
@@ -264,7 +269,7 @@ impl Owners {
         if mm.read != now {
             mm.read = now;
             mm.mark = (mm.mark + 1) & 3;
-            (mm.was_due, mm.due) = (mm.due, false);
+            mm.due = false;
             self.sees[owner.index()].clear();
         }
         mm.mark

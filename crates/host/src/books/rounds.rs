@@ -5,7 +5,7 @@
 //! not seen are read for this, and of those none whose one owner was skipped; and chunks of which somebody
 //! saw a record before its owner was read. Rounds have 16 bits in a record: each 65536 rounds all records are renumbered once.
 
-use super::frames::NEVER;
+use super::frames::{NEVER, Seer};
 use super::word::{ROUND_MAX, Size};
 use super::{Books, CLASSES, NOBODY, Owner};
 
@@ -58,12 +58,12 @@ impl Books {
             let unseen = chunk.head.live & !chunk.head.seen_in(now);
             let is_plain = !chunk.head.mixed && !chunk.head.stale;
             let stays = is_plain && self.owners.is_skipped(chunk.head.sole, now);
-            let early = chunk.head.early && chunk.head.round == now;
+            let early = chunk.head.early_in(now);
             if unseen != 0 && !stays {
                 self.forget(id, unseen);
             }
-            if early {
-                self.look_for_lost(id);
+            if let Some(seer) = early {
+                self.look_for_lost(id, seer);
             }
         }
         // By the age that they had when they could have been put out: at the round before. (The story: what each look found in use had been "1s untouched".)
@@ -87,7 +87,7 @@ impl Books {
     /// takes them over. (The story: frames that had left one tenant and come to another were told to be the first one's for
     /// as long as both slept.)
     #[inline(never)]
-    fn look_for_lost(&mut self, id: u32) {
+    fn look_for_lost(&mut self, id: u32, seer: Seer) {
         let now = self.time.now();
         let Some(chunk) = self.frames.chunk(id) else {
             return;
@@ -98,7 +98,7 @@ impl Books {
             let is_missed = self.owners.missed(owner, word.mark());
             chunk.words[at] = word.settled(is_missed);
             if is_missed && word.is_shared() {
-                self.owners.lose_early((owner, word.class()));
+                self.owners.lose_early((owner, word.class()), seer);
                 let mark = self.owners.mark_before(owner);
                 chunk.words[at] = chunk.words[at].seen_by_owner(word.class(), mark);
                 chunk.head.stale = true;
@@ -107,8 +107,7 @@ impl Books {
     }
 
     /// Of the unseen records of a chunk, those go whose owners were not skipped or had not seen them before, but for what others have seen who
-    /// were. (The story: what
-    /// a program had from its parent was forgotten for as long as it slept when its parent ended.)
+    /// were. (The story: what a program had from its parent was forgotten for as long as it slept when its parent ended.)
     #[inline(never)]
     fn forget(&mut self, id: u32, unseen: u64) {
         let now = self.time.now();

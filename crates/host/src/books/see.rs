@@ -103,7 +103,9 @@ impl Books {
         } else {
             let is_early = self.owners.is_to_come(owner, now);
             word = word.seen_by_another(is_early);
-            chunk.head.early |= is_early;
+            if is_early {
+                chunk.head.seen_early_by(reader);
+            }
             self.owners.note_sharing(reader, (owner, before.class()));
         }
         if takes_over {

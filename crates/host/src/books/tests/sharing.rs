@@ -248,6 +248,38 @@ fn sleepers_are_read_for_what_they_may_map_alone() {
     }
 }
 
+/// One that was read because it was due sees a frame early that its owner has given back: it is due once more, and has it then.
+#[test]
+fn who_is_read_again_and_sees_a_frame_early_has_it_in_the_end() {
+    let mut rounds = Rounds::new();
+    let (a, parent) = (rounds.owner(), rounds.owner());
+    rounds.round(&[
+        (parent, 1, 1, OLD),
+        (parent, 2, 1, OLD),
+        (parent, 70, 1, OLD),
+        (a, 1, 1, OLD),
+        (a, 2, 1, OLD),
+    ]);
+    rounds.round_but(&[a], &[(parent, 2, 1, OLD), (parent, 70, 1, OLD)]);
+    assert!(rounds.books.is_due(a), "for frame 1");
+    rounds.round(&[
+        (a, 1, 1, OLD),
+        (a, 2, 1, OLD),
+        (a, 70, 1, YOUNG),
+        (parent, 2, 1, OLD),
+    ]);
+    assert!(rounds.books.is_due(a), "for frame 70");
+    rounds.round(&[
+        (a, 1, 1, OLD),
+        (a, 2, 1, OLD),
+        (a, 70, 1, OLD),
+        (parent, 2, 1, OLD),
+    ]);
+    assert!(!rounds.books.is_due(a));
+    rounds.round_but(&[a], &[(parent, 2, 1, OLD)]);
+    assert_eq!((rounds.resident(a), rounds.resident(parent)), (2, 1));
+}
+
 /// What is private of one goes to another at each look, and is seen early there: those who sleep and have other frames of both are not
 /// read for it, but for the first time.
 #[test]
