@@ -109,8 +109,24 @@ pub(crate) fn bpf_array(bytes: u32) -> io::Result<OwnedFd> {
         .descriptor(MAP_CREATE)
 }
 
-/// Loads a program of type SYSCALL; `log` takes the verifier's words if it refuses.
+/// How often a program is loaded that signals interrupt.
+const LOADS_MAX: u32 = 100;
+
+/// Loads a program of type SYSCALL; `log` takes the verifier's words if it refuses. While a signal is pending the verifier ends with EAGAIN: it is
+/// tried again once that was heard. (The story: of a manager that was asked to end as it began `attach` said that page tables cannot be read.)
 pub(crate) fn bpf_load(code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
+    let mut loaded = bpf_load_once(code, log);
+    for _ in 1..LOADS_MAX {
+        match &loaded {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+            _ => break,
+        }
+        loaded = bpf_load_once(code, log);
+    }
+    loaded
+}
+
+fn bpf_load_once(code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
     // The program only calls helpers that any GPL-compatible licence may call.
     let licence = c"Dual MIT/GPL";
     let count = u32::try_from(code.len()).map_err(io::Error::other)?;
