@@ -40,11 +40,12 @@ fn who_waits_for_swap_is_under_pressure() {
     let waits = known(&tree, "waits/below", 64);
     let idle = known(&tree, "idle", 16);
     tree.write("waits/memory.reclaim", "48m");
-    assert_eq!(total(&tree.read("waits/memory.pressure")), 0, "only out");
+    // (A page may come back meanwhile, of those that lie about the program: once 3 us were told.)
+    let only_out = total(&tree.read("waits/memory.pressure"));
     let _ = waits.touch();
     // The kernel sums its counters every two seconds.
     wait::until("it has waited", SOON, || {
-        total(&tree.read("waits/memory.pressure")) > 0
+        total(&tree.read("waits/memory.pressure")) > 100 * only_out
     });
     let waited = total(&tree.read("waits/memory.pressure"));
     assert!(u128::from(waited) < begin.elapsed().as_micros());
