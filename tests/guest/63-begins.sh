@@ -76,11 +76,6 @@ rmdir $groups/own
 ## An upgrade: another file in its place, the old one killed or asked to end, and the next goes on.
 test_that a_program_is_inside inside u sleeper 24
 kept=$(cat u.pid)
-touched() {
-    lines=$(wc -l <u.out)
-    kill -USR1 $kept && wait_for 60 says_more
-}
-says_more() { at_least lines "$(wc -l <u.out)" $((lines + 1)); }
 limit=16777216
 limited() { echo $limit >$dir/u/memory.max && wait_for 60 below; }
 below() { at_most charge "$(cat $groups/pagetide/u/memory.current)" $limit; }
@@ -88,17 +83,17 @@ test_that a_limit_is_held limited
 own=$(which pagetide)
 # upgraded SIGNAL
 upgraded() {
-    cp $own $PWD/new && mv $PWD/new $PWD/pagetide && kill -$1 $(cat serve.pid) && wait_for 20 is_ended && touched || return 1
+    cp $own $PWD/new && mv $PWD/new $PWD/pagetide && kill -$1 $(cat serve.pid) && wait_for 20 is_ended && checked u || return 1
     umount -l $dir 2>/dev/null
     PATH=$PWD:$PATH serve || return 1
     is "$(readlink /proc/$(cat serve.pid)/exe)" $PWD/pagetide && is "$(cat $dir/u/memory.max)" $limit &&
-        is "$(cat $dir/u/cgroup.procs)" $kept && wait_for 60 below && touched
+        is "$(cat $dir/u/cgroup.procs)" $kept && wait_for 60 below && checked u
 }
 test_that killed_it_is_followed_by_another_file upgraded KILL
 test_that it_is_followed_again upgraded KILL
 swapped() { at_least VmSwap "$(status $kept VmSwap)" 4096; }
 test_that the_limit_is_held_by_what_leaves wait_for 60 swapped
-lifted() { echo max >$dir/u/memory.max && touched; }
+lifted() { echo max >$dir/u/memory.max && checked u; }
 test_that all_of_it_is_right lifted
 
 ## It ends, and says so.

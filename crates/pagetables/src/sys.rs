@@ -115,15 +115,13 @@ const LOADS_MAX: u32 = 100;
 /// Loads a program of type SYSCALL; `log` takes the verifier's words if it refuses. While a signal is pending the verifier ends with EAGAIN: it is
 /// tried again once that was heard. (The story: of a manager that was asked to end as it began `attach` said that page tables cannot be read.)
 pub(crate) fn bpf_load(code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
-    let mut loaded = bpf_load_once(code, log);
     for _ in 1..LOADS_MAX {
-        match &loaded {
+        match bpf_load_once(code, log) {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
-            _ => break,
+            done => return done,
         }
-        loaded = bpf_load_once(code, log);
     }
-    loaded
+    bpf_load_once(code, log)
 }
 
 fn bpf_load_once(code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {

@@ -307,14 +307,12 @@ fn reload(asked: Result<Asked, Error>, fixed: &Fixed, tree: &mut Tree) -> String
     if let Err(error) = asked.apply(tree) {
         return format!("not all is changed: {error}; {}", error.hint());
     }
-    let done = match asked.fixed == *fixed {
-        true => "the configuration is read once more".to_owned(),
+    match asked.fixed == *fixed {
+        true => {
+            let done = "the configuration is read once more".to_owned();
+            [vec![done], asked.missing(tree)].concat().join("; ")
+        }
+        // Of groups that are not followed yet nothing can be said.
         false => "the configuration is read once more; some of it takes a restart, as the sample says (`mount`, `root`, `host`, `manage-host`, `global`, `age-every`, `listen`, `token-file`, `history`, `recompress-older-than`)".to_owned(),
-    };
-    // Of groups that are not followed yet nothing can be said.
-    let missing = match asked.fixed == *fixed {
-        true => asked.missing(tree),
-        false => Vec::new(),
-    };
-    [vec![done], missing].concat().join("; ")
+    }
 }
