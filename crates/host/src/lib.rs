@@ -5,11 +5,13 @@
 //! changes where its pages are and, for what enters a wall, its control group. Modules stand on floors:
 //! [`system`] reads what the kernel says; [`books`] keeps ages and knows no process; [`ages`] brings both
 //! together; [`watch`] keeps a pace and makes a [`report`]. Beside `ages`, [`swap`] makes the room that memory
-//! can leave to, and [`wall`] a control group; on all of them, [`manage`] has cold pages leave.
+//! can leave to, and [`wall`] a control group; on all of them, [`manage`] has cold pages leave. [`confine`] takes rights from a
+//! thread of ours.
 #![forbid(unsafe_code)]
 
 pub mod ages;
 pub mod books;
+pub mod confine;
 pub mod doctor;
 pub mod manage;
 pub mod report;

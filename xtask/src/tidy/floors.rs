@@ -138,7 +138,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
     (
         "crates/host/src",
         &[
-            &["report", "system", "books"],
+            &["report", "system", "books", "confine"],
             &["ages", "swap", "wall"],
             &["watch"],
             &["doctor", "manage"],
@@ -240,7 +240,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
     (
         "crates/daemon/src/http",
         &[
-            &["address", "date", "query", "stream", "token"],
+            &["address", "date", "door", "query", "stream", "token"],
             &["answer"],
             &["head"],
             &["gate"],

@@ -17,10 +17,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_w
 use super::address::Address;
 use super::answer::{Answer, Status};
 use super::client::Client;
+use super::door::Door;
 use super::gate::Gate;
 use super::stream::Stream;
 use super::token::Token;
-use crate::control::Peer;
 use crate::error::Error;
 
 /// Clients that the kernel keeps until we ask for them, as the standard library's listeners have it.
@@ -39,6 +39,7 @@ enum Socket {
     Unix {
         listener: UnixListener,
         path: OwnPath,
+        door: Door,
     },
     Tcp {
         listener: TcpListener,
@@ -70,7 +71,7 @@ impl Listener {
         let owner = rustix::process::geteuid().as_raw();
         let (socket, gate) = match address {
             Address::Unix(path) => (
-                bind_unix(path).map_err(|error| cannot(address, &error))?,
+                bind_unix(path, owner).map_err(|error| cannot(address, &error))?,
                 Gate::Unix,
             ),
             Address::Tcp(at) => {
@@ -114,10 +115,10 @@ impl Listener {
                 let _ = stream.set_nodelay(true);
                 Ok(Client::new(Stream::Tcp(stream), gate, now))
             }
-            Socket::Unix { listener, .. } => {
+            Socket::Unix { listener, door, .. } => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                let may_ask = Peer::of(&stream)?.may_ask(self.owner);
+                let may_ask = door.lets(&stream)?;
                 let stream = Stream::Unix(stream);
                 if may_ask {
                     return Ok(Client::new(stream, gate, now));
@@ -176,7 +177,7 @@ fn bind_free(at: &SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn bind_unix(path: &Path) -> io::Result<Socket> {
+fn bind_unix(path: &Path, owner: u32) -> io::Result<Socket> {
     let path = std::path::absolute(path)?;
     if let Some(above) = path.parent() {
         std::fs::create_dir_all(above)?;
@@ -197,7 +198,12 @@ fn bind_unix(path: &Path) -> io::Result<Socket> {
     };
     // Until here the kernel's word for the peer was all there was.
     std::fs::set_permissions(&path.path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(Socket::Unix { listener, path })
+    let door = Door::open(owner)?;
+    Ok(Socket::Unix {
+        listener,
+        path,
+        door,
+    })
 }
 
 /// A socket whose listener has died.

@@ -66,7 +66,7 @@ impl Server {
     }
 
     /// Answers until the other end of `bell` is closed; whenever it rings, `site` is woken.
-    pub fn run(mut self, bell: &UnixStream, site: &mut dyn Site) {
+    pub fn run(&mut self, bell: &UnixStream, site: &mut dyn Site) {
         // Without it a wait would never end.
         let _ = bell.set_nonblocking(true);
         loop {

@@ -1,12 +1,11 @@
-//! Who puts the history on disk, now and then.
+//! Puts the history on disk every few minutes.
 //!
-//! Invariant: nobody who asks for a page waits for the disk: a thread of its own writes, one at a time. What is lost when we are
-//! killed is what came since.
+//! Invariant: no request waits for the disk: a thread of its own writes, one history at a time. That thread reads nothing that came from
+//! outside and keeps no right but those to files. After a kill, what came since the last write is lost.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,81 +18,84 @@ const EVERY: Duration = Duration::from_secs(300);
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    /// None where it is not kept.
-    path: Option<PathBuf>,
+    /// `None` if the history is not kept.
+    writer: Option<Writer>,
     next: Instant,
-    writing: Option<JoinHandle<()>>,
-    /// Who is told that it cannot be written: once.
-    notes: Sender<String>,
-    has_failed: Arc<AtomicBool>,
+}
+
+/// The thread that writes; it ends when `bytes` is dropped.
+#[derive(Debug)]
+struct Writer {
+    /// One history waits at most.
+    bytes: SyncSender<Vec<u8>>,
+    thread: JoinHandle<()>,
 }
 
 impl Keeper {
-    pub(super) fn new(path: Option<PathBuf>, notes: Sender<String>) -> Keeper {
-        Keeper {
-            path,
+    /// Starts the thread. `notes` is sent one line when the file cannot be written.
+    ///
+    /// # Errors
+    /// No thread is to be had.
+    pub(super) fn new(path: Option<PathBuf>, notes: Sender<String>) -> io::Result<Keeper> {
+        let start = |path: PathBuf| {
+            let (bytes, histories) = sync_channel(1);
+            let thread = std::thread::Builder::new().name("history".to_owned());
+            let thread = thread.spawn(move || write_all(&path, &histories, &notes))?;
+            Ok::<_, io::Error>(Writer { bytes, thread })
+        };
+        Ok(Keeper {
+            writer: path.map(start).transpose()?,
             // At once: of a place that cannot be written is told while somebody looks.
             next: Instant::now(),
-            writing: None,
-            notes,
-            has_failed: Arc::default(),
-        }
+        })
     }
 
-    /// How long nothing is due.
+    /// Time until the next write is pending.
     pub(super) fn pause(&self) -> Duration {
-        match self.path {
+        match self.writer {
             Some(_) => self.next.saturating_duration_since(Instant::now()),
             None => EVERY,
         }
     }
 
-    /// Has it written if that is due.
+    /// Has the history written if that is pending.
     pub(super) fn work(&mut self, history: &mut History) {
-        if self.path.is_some() && self.pause().is_zero() {
+        if let (Some(writer), true) = (&self.writer, self.pause().is_zero()) {
             self.next = Instant::now() + EVERY;
-            // A disk that is slow is not asked for more.
-            if self.writing.as_ref().is_none_or(JoinHandle::is_finished) {
-                self.write(history);
-            }
+            // A disk that is slow is given no more: the next write has it all.
+            let _ = writer.bytes.try_send(encoded(history));
         }
     }
 
-    /// Has it written now, and waits for that.
-    pub(super) fn finish(mut self, history: &mut History) {
-        self.wait();
-        self.write(history);
-        self.wait();
-    }
-
-    fn wait(&mut self) {
-        if let Some(writing) = self.writing.take() {
-            let _ = writing.join();
+    /// Has the history written now, and waits for that.
+    pub(super) fn finish(self, history: &mut History) {
+        if let Some(Writer { bytes, thread }) = self.writer {
+            let _ = bytes.send(encoded(history));
+            drop(bytes);
+            let _ = thread.join();
         }
     }
+}
 
-    fn write(&mut self, history: &mut History) {
-        let Some(path) = self.path.clone() else {
-            return;
-        };
-        history.forget_names();
-        let (bytes, notes) = (history.encode(), self.notes.clone());
-        let has_failed = Arc::clone(&self.has_failed);
-        let write = move || match save(&path, &bytes) {
-            Ok(()) => has_failed.store(false, Ordering::Relaxed),
-            Err(error) => {
-                let place = path.display();
-                let note = format!(
-                    "cannot keep the history in {place}: {error}; give another file with --history, or `none`"
-                );
-                if !has_failed.swap(true, Ordering::Relaxed) {
-                    // Nobody may be there to hear it any more.
-                    let _ = notes.send(note);
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("history".to_owned());
-        self.writing = thread.spawn(write).ok();
+fn encoded(history: &mut History) -> Vec<u8> {
+    history.forget_names();
+    history.encode()
+}
+
+/// The thread's work, until no history comes any more. A lack is told once, and once more after a success.
+fn write_all(path: &Path, histories: &Receiver<Vec<u8>>, notes: &Sender<String>) {
+    host::confine::keep_rights_to_files();
+    let mut has_failed = false;
+    for bytes in histories {
+        let written = save(path, &bytes);
+        let failed_before = std::mem::replace(&mut has_failed, written.is_err());
+        if let (Err(error), false) = (written, failed_before) {
+            let place = path.display();
+            // Nobody may be there to hear it any more.
+            let _ = notes.send(format!(
+                "cannot keep the history in {place}: {error}; give another file with --history, or `none`"
+            ));
+        }
     }
 }
 
@@ -106,12 +108,14 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_told_once() {
         let (sender, notes) = channel();
-        let mut keeper = Keeper::new(Some("/proc/pagetide/history".into()), sender);
+        let keeper = |path: PathBuf, sender| Keeper::new(Some(path), sender).expect("a thread");
+        let nowhere = keeper("/proc/pagetide/history".into(), sender);
         let mut history = History::default();
+        let writer = nowhere.writer.as_ref().expect("it is kept");
         for _ in 0..3 {
-            keeper.write(&mut history);
-            keeper.wait();
+            writer.bytes.send(encoded(&mut history)).expect("it runs");
         }
+        nowhere.finish(&mut history);
         let note = notes.try_recv().expect("it is told");
         assert!(
             note.contains("/proc/pagetide/history") && note.contains("--history"),
@@ -120,7 +124,7 @@ mod tests {
         assert!(notes.try_recv().is_err(), "once");
         let path = std::env::temp_dir().join(format!("pagetide-keeper-{}", std::process::id()));
         let (sender, notes) = channel();
-        Keeper::new(Some(path.clone()), sender).finish(&mut history);
+        keeper(path.clone(), sender).finish(&mut history);
         assert!(notes.try_recv().is_err());
         let loaded = crate::tenants::history::file::load(&path);
         assert_eq!(loaded.expect("ours"), (history, None));

@@ -1,7 +1,7 @@
 //! `--listen`: metrics and a page by HTTP.
 //!
 //! Invariant: its thread decides nothing and reads nothing of the tree: it has what the owner gave it ([`crate::http::Site`]). It can
-//! change nothing, and its end is waited for.
+//! change nothing, has no rights but those of its open descriptors ([`host::confine`]), and its end is waited for.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -28,7 +28,8 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) poster: Poster,
-    thread: JoinHandle<()>,
+    /// Its sockets go when it has ended: to remove a path takes rights that the thread has not.
+    thread: JoinHandle<Server>,
     /// For people.
     pub(super) places: Vec<String>,
     /// What went wrong since.
@@ -48,7 +49,7 @@ pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
     let token = has_tcp
         .then(|| Token::of_file(&wanted.token_file))
         .transpose()?;
-    let server = Server::bind(&wanted.addresses, token.as_ref())?;
+    let mut server = Server::bind(&wanted.addresses, token.as_ref())?;
     let places = server
         .addresses()
         .map(|address| told(&address, &wanted.token_file));
@@ -68,10 +69,20 @@ pub(super) fn start(wanted: &Wanted) -> Result<Option<Listening>, Error> {
         .map_or(Ok(Default::default()), earlier)?;
     places.extend(note);
     let bell = board.bell.try_clone().map_err(failed)?;
-    let mut shown = Shown::new(board, history, Keeper::new(wanted.history.clone(), sender));
+    let keeper = Keeper::new(wanted.history.clone(), sender.clone()).map_err(failed)?;
+    let mut shown = Shown::new(board, history, keeper);
     let run = move || {
+        let confined = host::confine::confine_to_open_descriptors();
+        if !confined.lacks.is_empty() {
+            let lacks = confined.lacks.join("; ");
+            // Nobody may be there to read it.
+            let _ = sender.send(format!(
+                "the thread that listens keeps rights that it does not need: {lacks}"
+            ));
+        }
         server.run(&bell, &mut shown);
         shown.end();
+        server
     };
     let thread = std::thread::Builder::new()
         .name("listen".to_owned())
@@ -120,5 +131,77 @@ impl Listening {
     pub(super) fn end(self) {
         drop(self.poster);
         let _ = self.thread.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// For a thread to start or to end.
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    /// The status of this process's thread that has this name and has given up its rights by now.
+    fn confined(name: &str) -> String {
+        let begin = Instant::now();
+        loop {
+            let threads = std::fs::read_dir("/proc/self/task")
+                .expect("ours")
+                .flatten();
+            let mut all = threads
+                .filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+            let is_it = |status: &String| {
+                let has = |line: &str| status.lines().any(|one| one == line);
+                has(&format!("Name:\t{name}")) && has("Seccomp:\t2")
+            };
+            if let Some(found) = all.find(is_it) {
+                return found;
+            }
+            assert!(
+                begin.elapsed() < LIMIT,
+                "no thread {name} gave up its rights"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn capabilities(status: &str) -> u64 {
+        crate::rights::hex(status, "CapEff:").expect("the kernel tells it")
+    }
+
+    /// Regression: the thread that answers strangers by HTTP had all of root's capabilities, and each file of the host was open to it.
+    #[test]
+    fn the_thread_that_listens_has_no_rights_and_answers() {
+        let name = format!("pagetide-listen-{}", std::process::id());
+        let at = std::env::temp_dir().join(name);
+        let history = at.with_extension("history");
+        let wanted = Wanted {
+            addresses: vec![Address::Unix(at.clone())],
+            token_file: PathBuf::new(),
+            history: Some(history.clone()),
+        };
+        let listening = start(&wanted).expect("it listens").expect("it is wanted");
+        let status = confined("listen");
+        // CAP_IPC_LOCK is kept where locked memory has a limit that cannot be lifted.
+        let locks = 1 << 14;
+        assert_eq!(capabilities(&status) & !locks, 0, "{status}");
+        let mut stream = UnixStream::connect(&at).expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+        let head = b"GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stream.write_all(head).expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it answers");
+        assert!(text.starts_with("HTTP/1.1 404"), "{text}");
+        let notes: Vec<String> = listening.notes.try_iter().collect();
+        assert!(notes.is_empty(), "{notes:?}");
+        listening.end();
+        assert!(!at.exists(), "its socket goes with it");
+        let kept = load(&history).expect("ours");
+        assert_eq!(kept.1, None);
+        std::fs::remove_file(history).expect("it was written");
     }
 }

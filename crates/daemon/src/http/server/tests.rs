@@ -56,7 +56,7 @@ impl Running {
             Address::Unix(socket),
             "127.0.0.1:0".parse().expect("an address"),
         ];
-        let server = Server::bind(&wanted, Some(&token)).expect("free");
+        let mut server = Server::bind(&wanted, Some(&token)).expect("free");
         let addresses = server.addresses().collect();
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let run = move || server.run(&theirs, &mut Echo { woken: 0 });
