@@ -221,6 +221,23 @@ impl<const N: usize> Lists<N> {
         }
     }
 
+    /// The listed page `from` is known as `to` from now on, an id without a page. It stands at the
+    /// head of `list`, with all that its word says.
+    pub(crate) fn rename(
+        &mut self,
+        folios: &mut FolioTable,
+        list: usize,
+        (from, to): (FolioId, FolioId),
+    ) {
+        let word = folios.get(to).renamed_from(folios.get(from));
+        let is_accessed = folios.is_accessed(from);
+        self.remove(folios, from, State::Absent, None);
+        self.push(folios, list, (to, word), End::Head);
+        if is_accessed {
+            folios.touch(to);
+        }
+    }
+
     /// Takes pages that follow each other off the list where all of them are, for good; see
     /// [`Self::remove`].
     pub(crate) fn remove_run(

@@ -194,6 +194,17 @@ impl Word {
         Self(self.0 & (STATE | ENTRIES | SHADOW_FILE) | SHADOW_GONE)
     }
 
+    /// What is known of the page of `other`, under this id's own versions; for an id without a page.
+    #[must_use]
+    pub(crate) fn renamed_from(self, other: Self) -> Self {
+        debug_assert_eq!(self.state(), State::Absent);
+        let own = match other.state() {
+            State::Shadow => ENTRIES,
+            _ => ENTRIES | LIVE,
+        };
+        Self(self.0 & own | other.0 & !own)
+    }
+
     /// False when the page is out and its shadow was reclaimed; only for [`State::Shadow`].
     #[must_use]
     pub(crate) const fn has_shadow(self) -> bool {

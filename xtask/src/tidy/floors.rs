@@ -331,6 +331,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
         "crates/engine/src/lruvec",
         &[
             &["policy", "reclaim", "shadow_bound", "unmap"],
+            &["rename"],
             &["classic", "fault", "multi_gen"],
         ],
     ),

@@ -198,6 +198,17 @@ impl ActiveInactive {
         self.lists.remove_run(folios, run, hint);
     }
 
+    /// A listed page is known by another id from now on, on the same list; no size changes.
+    pub(crate) fn rename(&mut self, folios: &mut FolioTable, from: FolioId, to: FolioId) {
+        let list = list_of(folios.get(from));
+        self.lists.rename(folios, list, (from, to));
+    }
+
+    /// A page that is out is known by another id from now on.
+    pub(crate) fn rename_shadow(&mut self, from: FolioId, to: FolioId) {
+        self.names.set(to, self.names.get(from));
+    }
+
     pub(crate) fn bound_tombstones(&mut self, folios: &mut FolioTable) {
         self.lists.bound_tombstones(folios);
     }

@@ -107,6 +107,12 @@ impl LruGen {
         self.lists.remove_run(folios, run, hint);
     }
 
+    /// A listed page is known by another id from now on, in the same generation; no size changes.
+    pub(crate) fn rename(&mut self, folios: &mut FolioTable, from: FolioId, to: FolioId) {
+        let list = Self::list_of(folios.get(from));
+        self.lists.rename(folios, list, (from, to));
+    }
+
     /// A page taken off for something else than reclaim comes back as young as it left.
     fn off_list_flags(&self, word: Word) -> Word {
         let seq = self.seq_of(word.generation(), word.folio_type());

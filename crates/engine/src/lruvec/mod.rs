@@ -12,6 +12,7 @@ mod fault;
 mod multi_gen;
 mod policy;
 mod reclaim;
+mod rename;
 mod shadow_bound;
 mod unmap;
 

@@ -130,6 +130,21 @@ impl Lru {
         }
     }
 
+    /// A listed page is known by another id from now on, at the same place.
+    pub(super) fn rename(&mut self, folios: &mut FolioTable, from: FolioId, to: FolioId) {
+        match self {
+            Self::MultiGen(lru) => lru.rename(folios, from, to),
+            Self::Classic(lru) => lru.rename(folios, from, to),
+        }
+    }
+
+    /// The same of a page that is out.
+    pub(super) fn rename_shadow(&mut self, from: FolioId, to: FolioId) {
+        if let Self::Classic(lru) = self {
+            lru.rename_shadow(from, to);
+        }
+    }
+
     pub(super) fn bound_tombstones(&mut self, folios: &mut FolioTable) {
         match self {
             Self::MultiGen(lru) => lru.bound_tombstones(folios),

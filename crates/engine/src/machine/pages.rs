@@ -60,6 +60,12 @@ impl Machine {
         gone
     }
 
+    /// A tenant's page is known by another id from now on; false where it keeps its own (see
+    /// [`crate::Lruvec::rename`]).
+    pub fn rename(&mut self, memcg: MemcgId, from: FolioId, to: FolioId) -> bool {
+        self.lruvec_mut(memcg).rename(from, to)
+    }
+
     /// A tenant's page left memory by another's hand: the kernel's own reclaim swapped it out. What it
     /// leaves is what an eviction leaves, a shadow and a charge of swap; but nobody stole it. False when
     /// it was not there.

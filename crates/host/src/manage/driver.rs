@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 use engine::lru_gen::LruGen;
 use engine::memcg::MemcgId;
 use engine::policy::{AgeHistogram, Order};
-use engine::{Machine, Millis, Pages};
+use engine::{FolioId, Machine, Millis, Pages};
 
 use super::culled::Culled;
 use super::feed::{Back, Feed, Noticed, Returns};
 use super::flags::Flags;
 use super::homes::Homes;
 use super::host_memory::HostMemory;
-use super::ids::CHUNK_PAGES;
 use super::members::Members;
 use super::noreuse::{Noreuse, NoreuseFiles};
 use super::options::Ask;
@@ -169,7 +168,7 @@ impl Driver {
             &mut self.machine,
             (&mut self.homes, home_of),
             &mut self.members,
-            (self.looks, returns),
+            returns,
         );
         let answer = match &mut self.recorder {
             None => look(&mut self.watch, &mut feed)?,
@@ -231,9 +230,8 @@ impl Driver {
             out.drop_tenant(memcg);
         }
         self.untrack_refaults(memcg);
-        for first in self.homes.evacuate(memcg) {
-            self.machine.unmap_range(memcg, first, CHUNK_PAGES as usize);
-        }
+        let ids = self.homes.evacuate(memcg);
+        self.machine.unmap_range(memcg, FolioId(0), ids);
     }
 
     /// From now on it is known how old what leaves is.

@@ -15,7 +15,7 @@ use engine::{FaultKind, FolioId, FolioType, Machine, Millis, Pages};
 use pagetables::{Entry, Kind as EntryKind, Piece};
 
 use super::homes::Homes;
-use super::ids::{CHUNK, CHUNK_PAGES, Ids, chunk_of, pages_within};
+use super::ids::{self, Ids, Known, STRETCH, STRETCH_PAGES, stretch_of};
 use super::members::Members;
 use super::out::Out;
 use crate::ages::{Listener, Told};
@@ -63,16 +63,6 @@ pub(super) struct Seen {
     pub(super) recency: bool,
 }
 
-/// A chunk some of whose pages were told.
-struct Open {
-    owner: Owner,
-    start: u64,
-    /// None until a page is found that needs ids.
-    first: Option<FolioId>,
-    /// One bit a page.
-    told: [u64; 8],
-}
-
 /// Tells a machine.
 pub(super) struct Feed<'a> {
     machine: &'a mut Machine,
@@ -82,13 +72,8 @@ pub(super) struct Feed<'a> {
     /// The tenant of the address space that is being told.
     memcg: MemcgId,
     members: &'a mut Members,
-    /// The number of this reading.
-    reading: u64,
-    /// The chunk that the last page was told of.
-    open: Option<Open>,
-    /// Further chunks of this address space of which pages were told, by their first address. They stay open until all is told:
-    /// pieces come in any order, and several mappings may lie in one chunk.
-    others: BTreeMap<u64, Open>,
+    /// What ids the stretch has that is being told.
+    known: Known,
     /// Huge pages of files and shared memory that this address space was told to have, by where they lie in memory: each counts where it is mapped
     /// first. (The story: one that was mapped 65,000 times was 33 million pages.)
     told_whole: HashSet<u64>,
@@ -132,12 +117,11 @@ impl Returns<'_> {
 }
 
 impl<'a> Feed<'a> {
-    /// `reading` is another number than that of any look before.
     pub(super) fn new(
         machine: &'a mut Machine,
         (homes, home_of): (&'a mut Homes, &'a dyn Fn(Identity) -> MemcgId),
         members: &'a mut Members,
-        (reading, returns): (u64, Option<Returns<'a>>),
+        returns: Option<Returns<'a>>,
     ) -> Feed<'a> {
         Feed {
             machine,
@@ -145,105 +129,84 @@ impl<'a> Feed<'a> {
             home_of,
             memcg: MemcgId::ROOT,
             members,
-            reading,
-            open: None,
-            others: BTreeMap::new(),
+            known: Known::default(),
             told_whole: HashSet::new(),
             noticed: Noticed::default(),
             returns,
         }
     }
 
-    /// The chunk at `start` is the one that pages are told of.
-    fn turn_to(&mut self, owner: Owner, start: u64) {
-        let is_open = |open: &Open| open.owner == owner && open.start == start;
-        if self.open.as_ref().is_some_and(is_open) {
-            return;
-        }
-        if let Some(other) = self.open.take() {
-            self.others.insert(other.start, other);
-        }
-        let known = self.others.remove(&start).filter(is_open);
-        self.open = Some(known.unwrap_or_else(|| {
-            Open {
-                owner,
-                start,
-                first: self
-                    .homes
-                    .ids_mut(self.memcg)
-                    .find(owner, start, self.reading),
-                told: [0; 8],
-            }
-        }));
-    }
-
-    /// All chunks are told: pages of theirs that were not are not mapped any more.
-    fn close(&mut self) {
-        let open = self.open.take().into_iter();
-        let all: Vec<Open> = open
-            .chain(std::mem::take(&mut self.others).into_values())
-            .collect();
-        for Open { first, told, .. } in all {
-            let Some(first) = first else {
-                continue;
-            };
-            for (word, bits) in (0_u32..).zip(told) {
-                for bit in (0..64).filter(|bit| bits >> bit & 1 == 0) {
-                    self.forget(FolioId(first.0 + word * 64 + bit), 1);
-                }
-            }
-        }
-    }
-
-    /// Nothing is concluded from what was not told.
-    fn drop_open(&mut self) {
-        self.open = None;
-        self.others.clear();
-    }
-
     fn ids(&self) -> &Ids {
         self.homes.ids(self.memcg)
     }
 
+    /// The ids of this tenant, to change, and what follows their changes.
+    fn ids_and_pages(&mut self) -> (&mut Ids, Followers<'_>, &mut Known) {
+        let followers = Followers {
+            machine: &mut *self.machine,
+            out: self.returns.as_mut().map(|returns| &mut *returns.out),
+            memcg: self.memcg,
+        };
+        (self.homes.ids_mut(self.memcg), followers, &mut self.known)
+    }
+
     /// Pages of this owner are none of its tenant's any more.
-    fn forget_all(&mut self, owner: Owner, chunks: Vec<(u64, FolioId)>) {
-        for (start, first) in chunks {
-            self.forget(first, CHUNK_PAGES);
-            self.homes.ids_mut(self.memcg).release(owner, start);
-        }
+    fn forget_all(&mut self, owner: Owner) {
+        let (ids, mut followers, _) = self.ids_and_pages();
+        ids.release(owner, &mut followers);
     }
 
     fn forget(&mut self, first: FolioId, pages: u32) {
-        if let Some(returns) = &mut self.returns {
-            returns.out.forget(self.memcg, first, pages);
-        }
-        self.machine.unmap_range(self.memcg, first, pages as usize);
+        let (_, mut followers, _) = self.ids_and_pages();
+        ids::Pages::forget(&mut followers, first, pages);
     }
 
-    /// Page number `at` of the open chunk.
-    fn tell(&mut self, at: u32, page: Page) {
-        let Some(open) = &mut self.open else {
+    /// Pages `which` of the stretch at `start`; about `likely` of them are in memory.
+    fn tell_stretch(
+        &mut self,
+        (owner, start): (Owner, u64),
+        (which, likely): (Range<u32>, usize),
+        page: impl Fn(u32) -> Page,
+    ) {
+        let (ids, _, known) = self.ids_and_pages();
+        ids.look_up(owner, start, known);
+        if likely == 0 && known.is_empty() {
             return;
-        };
-        open.told[(at / 64) as usize] |= 1 << (at % 64);
-        let first = match (open.first, page) {
-            (Some(first), _) => first,
-            (None, Page::In(..)) => {
-                let ids = self.homes.ids_mut(self.memcg);
-                let made = ids.find_or_make(open.owner, open.start, self.reading);
-                let Some(first) = made else {
-                    return;
-                };
-                open.first = Some(first);
-                self.machine.lruvec_mut(self.memcg).ensure(ids.len());
-                first
+        }
+        let likely = u32::try_from(likely).unwrap_or(STRETCH_PAGES);
+        // One bit a page of the block.
+        let mut found = 0_u64;
+        for at in which {
+            let page = page(at);
+            let id = match (self.known.id(at), page) {
+                (None, Page::In(..)) => self.make((owner, start), (at, likely)),
+                (id, _) => id,
+            };
+            if let Some(id) = id
+                && self.tell_engine(id, page)
+            {
+                match self.known.block {
+                    Some(first) if first.0 + at == id.0 => found |= 1 << at,
+                    _ => self.homes.ids_mut(self.memcg).note_single(owner, id),
+                }
             }
-            (None, _) => return,
-        };
-        self.tell_engine(FolioId(first.0 + at), page);
+        }
+        if let Some(first) = self.known.block.filter(|_| found != 0) {
+            let ids = self.homes.ids_mut(self.memcg);
+            ids.note_block(owner, first, found);
+        }
     }
 
-    fn tell_engine(&mut self, id: FolioId, page: Page) {
+    fn make(&mut self, stretch: (Owner, u64), page: (u32, u32)) -> Option<FolioId> {
+        let (ids, mut followers, known) = self.ids_and_pages();
+        let id = ids.make(stretch, page, known, &mut followers);
+        let ids = ids.len();
+        self.machine.lruvec_mut(self.memcg).ensure(ids);
+        id
+    }
+
+    /// Whether the engine has the page then, in memory or out.
+    fn tell_engine(&mut self, id: FolioId, page: Page) -> bool {
         let word = self.machine.lruvec(self.memcg).folios().get(id);
         let (mut present, out) = (word.is_present(), word.state() == State::Shadow);
         if let Page::In(ty, _) = page
@@ -255,7 +218,10 @@ impl<'a> Feed<'a> {
             present = false;
         }
         match page {
-            Page::In(ty, Seen { recency, .. }) if out => self.came_back((id, ty), recency),
+            Page::In(ty, Seen { recency, .. }) if out => {
+                self.came_back((id, ty), recency);
+                true
+            }
             Page::In(ty, Seen { young, recency }) => {
                 if !present {
                     let kind = FaultKind::FirstTouch;
@@ -263,6 +229,7 @@ impl<'a> Feed<'a> {
                 } else if young && recency {
                     self.machine.lruvec_mut(self.memcg).seen_in_use(id);
                 }
+                true
             }
             Page::Out if present => {
                 self.noticed.left += 1;
@@ -270,9 +237,9 @@ impl<'a> Feed<'a> {
                     // Its frame is another's by now: it may have been used until a moment ago.
                     returns.out.note(self.memcg, id, returns.now_ms);
                 }
-                self.machine.left(self.memcg, id);
+                self.machine.left(self.memcg, id)
             }
-            Page::Out => {}
+            Page::Out => out,
             Page::Gone | Page::Anothers => {
                 // (The story: what had come back to a frame of another tenant's, which the look had not reached yet, was forgotten
                 // as if it had been removed, and not counted.)
@@ -282,6 +249,7 @@ impl<'a> Feed<'a> {
                 if present || out {
                     self.forget(id, 1);
                 }
+                false
             }
         }
     }
@@ -298,24 +266,20 @@ impl<'a> Feed<'a> {
     }
 
     fn tell_pages(&mut self, told: &Told<'_>, start: u64, entries: &[Entry]) {
-        let chunk = chunk_of(start);
-        self.turn_to(told.owner, chunk);
-        for (at, entry) in pages_within(&(start..chunk + CHUNK), chunk).zip(entries) {
-            let page = classify(told, *entry, 0);
-            self.tell(at, page);
-        }
-    }
-
-    /// What could not be read stays as it was.
-    fn leave(&mut self, owner: Owner, range: Range<u64>) {
-        for (chunk, _) in self.ids().within(owner, chunk_of(range.start)..range.end) {
-            self.turn_to(owner, chunk);
-            let Some(open) = &mut self.open else {
-                continue;
-            };
-            for at in pages_within(&range, chunk) {
-                open.told[(at / 64) as usize] |= 1 << (at % 64);
-            }
+        let (mut start, mut rest) = (start, entries);
+        while !rest.is_empty() {
+            let stretch = stretch_of(start);
+            let first = page_of(start - stretch);
+            let pages = rest.len().min((STRETCH_PAGES - first) as usize);
+            let (now, later) = rest.split_at(pages);
+            let is_in = |entry: &&Entry| entry.is_present() && !entry.is_special();
+            let likely = now.iter().filter(is_in).count();
+            let which = first..first + u32::try_from(pages).unwrap_or(0);
+            self.tell_stretch((told.owner, stretch), (which, likely), |at| {
+                classify(told, now[(at - first) as usize], 0)
+            });
+            start = stretch + STRETCH;
+            rest = later;
         }
     }
 
@@ -327,24 +291,59 @@ impl<'a> Feed<'a> {
                 return;
             }
         }
-        let from = chunk_of(whole.start);
-        let chunks: Vec<u64> = if entry.is_present() {
-            (from / CHUNK..whole.end.div_ceil(CHUNK))
-                .map(|number| number * CHUNK)
+        let is_in = entry.is_present() && !entry.is_special();
+        let stretches: Vec<u64> = if is_in {
+            let from = stretch_of(whole.start);
+            (from..whole.end)
+                .step_by(STRETCH_PAGES as usize * 4096)
                 .collect()
+        } else if classify(told, entry, 0) == Page::Gone {
+            // What is not told is gone.
+            return;
         } else {
-            let known = self.ids().within(told.owner, from..whole.end);
-            known.into_iter().map(|(start, _)| start).collect()
+            self.ids().stretches(told.owner, whole)
         };
-        for chunk in chunks {
-            self.turn_to(told.owner, chunk);
-            for at in pages_within(whole, chunk) {
-                let address = chunk + u64::from(at) * 4096;
-                let page = classify(told, entry, address & (span - 1));
-                self.tell(at, page);
-            }
+        for stretch in stretches {
+            let page = |address: u64| page_of(address.clamp(stretch, stretch + STRETCH) - stretch);
+            let which = page(whole.start)..page(whole.end);
+            let likely = if is_in { which.len() } else { 0 };
+            self.tell_stretch((told.owner, stretch), (which, likely), |at| {
+                let address = stretch + u64::from(at) * 4096;
+                classify(told, entry, address & (span - 1))
+            });
         }
     }
+}
+
+/// What ids stand for elsewhere: pages of the engine, and times when pages left.
+struct Followers<'a> {
+    machine: &'a mut Machine,
+    out: Option<&'a mut Out>,
+    memcg: MemcgId,
+}
+
+impl ids::Pages for Followers<'_> {
+    fn forget(&mut self, first: FolioId, pages: u32) {
+        if let Some(out) = &mut self.out {
+            out.forget(self.memcg, first, pages);
+        }
+        self.machine.unmap_range(self.memcg, first, pages as usize);
+    }
+
+    fn rename(&mut self, from: FolioId, to: FolioId) -> bool {
+        let end = (to.0 / STRETCH_PAGES + 1) * STRETCH_PAGES;
+        self.machine.lruvec_mut(self.memcg).ensure(end as usize);
+        let is_renamed = self.machine.rename(self.memcg, from, to);
+        if let Some(out) = self.out.as_mut().filter(|_| is_renamed) {
+            out.rename(self.memcg, from, to);
+        }
+        is_renamed
+    }
+}
+
+/// So many bytes as pages.
+fn page_of(bytes: u64) -> u32 {
+    u32::try_from(bytes / 4096).unwrap_or(u32::MAX)
 }
 
 impl Listener for Feed<'_> {
@@ -353,12 +352,13 @@ impl Listener for Feed<'_> {
         if let Some(before) = self.homes.of(owner).filter(|before| *before != home) {
             // It was moved, with all its pages: there they are new, and the books know their ages.
             self.memcg = before;
-            self.forget_all(owner, self.ids().within(owner, 0..u64::MAX));
+            self.forget_all(owner);
         }
         self.told_whole.clear();
         self.homes.set_home(owner, home);
         self.homes.begin_recency(owner, maps);
         self.memcg = home;
+        self.homes.ids_mut(home).begin_scan(owner);
     }
 
     fn hear(&mut self, told: Told<'_>, piece: Piece<'_>) {
@@ -383,26 +383,27 @@ impl Listener for Feed<'_> {
             } => {
                 self.tell_whole(&told, &(start..start + bytes), span, entry);
             }
-            Piece::Unsure { start, bytes } => self.leave(told.owner, start..start + bytes),
+            // What could not be read stays as it was.
+            Piece::Unsure { start, bytes } => {
+                let ids = self.homes.ids_mut(self.memcg);
+                ids.keep(told.owner, &(start..start + bytes));
+            }
         }
     }
 
     fn end(&mut self, owner: Owner, identity: Identity, whole: bool) {
         self.members.note(owner, identity);
-        if !whole {
-            // What was not told may be there all the same.
-            self.drop_open();
-            return;
+        // Else what was not told may be there all the same.
+        if whole {
+            let (ids, mut followers, _) = self.ids_and_pages();
+            ids.sweep(owner, &mut followers);
         }
-        self.close();
-        self.forget_all(owner, self.ids().untold(owner, self.reading));
     }
 
     fn gone(&mut self, owner: Owner) {
-        self.drop_open();
         if let Some(home) = self.homes.of(owner) {
             self.memcg = home;
-            self.forget_all(owner, self.ids().within(owner, 0..u64::MAX));
+            self.forget_all(owner);
             self.homes.forget(owner);
         }
         self.members.forget(owner);

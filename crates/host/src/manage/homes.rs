@@ -55,8 +55,9 @@ impl Homes {
         self.homes.insert(owner, home);
     }
 
-    /// A tenant's address spaces and the first ids of all their chunks, none of which are its own any more.
-    pub(super) fn evacuate(&mut self, memcg: MemcgId) -> Vec<FolioId> {
+    /// A tenant's address spaces and their pages are none of its own any more; all its ids were below the
+    /// number that is returned.
+    pub(super) fn evacuate(&mut self, memcg: MemcgId) -> usize {
         self.noreuse.tenants.remove(&memcg);
         let owners: Vec<Owner> = self
             .all()
@@ -64,11 +65,7 @@ impl Homes {
             .map(|(owner, _)| owner)
             .collect();
         owners.iter().for_each(|owner| self.forget(*owner));
-        let ids = std::mem::take(self.ids_mut(memcg));
-        let all = ids.owners().into_iter();
-        all.flat_map(|owner| ids.within(owner, 0..u64::MAX))
-            .map(|(_, first)| first)
-            .collect()
+        std::mem::take(self.ids_mut(memcg)).len()
     }
 
     /// An address space with these mappings is about to be read, at its home: what has no recency is told anew.

@@ -30,6 +30,8 @@ use crate::ages::Ages;
 use crate::books::Owner;
 use crate::system::Proc;
 
+/// Address ranges that one walk asks for at once.
+const RANGES: usize = 4096;
 /// Pages of one step.
 const STEP: usize = 512;
 
@@ -406,6 +408,42 @@ impl HostMemory<'_> {
     }
 }
 
+/// The engine learns which pages of this piece were accessed.
+fn note_young(
+    (homes, memcg, owner): (&Homes, MemcgId, Owner),
+    piece: Piece<'_>,
+    mut in_use: Option<&mut InUse>,
+    lruvec: &mut Lruvec,
+) {
+    let ids = homes.ids(memcg);
+    let is_young = |entry: &Entry| entry.is_present() && entry.is_accessed();
+    let mut tell = |range: Range<u64>, is_young: &dyn Fn(u64) -> bool| {
+        for (address, id) in ids.pages(owner, range) {
+            if is_young(address) && homes.has_recency_of(memcg, id) {
+                lruvec.young(id);
+            }
+        }
+    };
+    match piece {
+        Piece::Pages { start, entries } => {
+            let entry = |address: u64| &entries[((address - start) / 4096) as usize];
+            let end = start + entries.len() as u64 * 4096;
+            if let Some(in_use) = &mut in_use {
+                let addresses = (start..end).step_by(4096);
+                let young = addresses.filter(|address| is_young(entry(*address)));
+                young.for_each(|address| in_use.note(address));
+            }
+            if entries.iter().any(is_young) {
+                tell(start..end, &|address| is_young(entry(address)));
+            }
+        }
+        Piece::Whole { entry, .. } if !is_young(&entry) => {}
+        Piece::Whole { start, bytes, .. } | Piece::Unsure { start, bytes } => {
+            tell(start..start + bytes, &|_| true);
+        }
+    }
+}
+
 impl Memory for HostMemory<'_> {
     /// Which pages were accessed since the last look. Bits stay as they are, for the next look tells ages by them; who has no
     /// ages may get a second chance.
@@ -423,33 +461,17 @@ impl Memory for HostMemory<'_> {
                 continue;
             }
             let mut in_use = self.has_second_chance(owner).then(InUse::default);
-            // A process that is gone has nothing young.
-            let _ = self
-                .ages
-                .peek(pid, &ids.ranges(owner), &mut |_, piece| match piece {
-                    // All of it lies in one chunk.
-                    Piece::Pages { start, entries } => {
-                        let Some(first) = ids.id_of(owner, start) else {
-                            return;
-                        };
-                        let addresses = (0..).map(|at| start + at * 4096);
-                        for ((page, entry), address) in (first.0..).zip(entries).zip(addresses) {
-                            let is_young = entry.is_present() && entry.is_accessed();
-                            if let Some(in_use) = in_use.as_mut().filter(|_| is_young) {
-                                in_use.note(address);
-                            }
-                            if is_young && homes.has_recency_of(memcg, FolioId(page)) {
-                                lruvec.young(FolioId(page));
-                            }
-                        }
-                    }
-                    Piece::Whole { entry, .. } if !(entry.is_present() && entry.is_accessed()) => {}
-                    Piece::Whole { start, bytes, .. } | Piece::Unsure { start, bytes } => {
-                        let all = ids.of_range(owner, start..start + bytes);
-                        all.filter(|id| homes.has_recency_of(memcg, *id))
-                            .for_each(|id| lruvec.young(id));
-                    }
+            let mut ranges = ids.ranges(owner);
+            loop {
+                let some: Vec<Range<u64>> = ranges.by_ref().take(RANGES).collect();
+                if some.is_empty() {
+                    break;
+                }
+                // A process that is gone has nothing young.
+                let _ = self.ages.peek(pid, &some, &mut |_, piece| {
+                    note_young((homes, memcg, owner), piece, in_use.as_mut(), lruvec);
                 });
+            }
             if let Some(in_use) = in_use.filter(|in_use| !in_use.is_empty()) {
                 self.give_second_chance(owner, in_use);
             }

@@ -53,6 +53,10 @@ const fn place(id: FolioId) -> (usize, usize) {
 impl Out {
     /// A page has left that was last used then (milliseconds of the books).
     pub(super) fn note(&mut self, memcg: MemcgId, id: FolioId, last_ms: u64) {
+        self.put(memcg, id, step_of(last_ms));
+    }
+
+    fn put(&mut self, memcg: MemcgId, id: FolioId, last: u32) {
         let (chunk, at) = place(id);
         if self.tenants.len() <= memcg.index() {
             self.tenants.resize_with(memcg.index() + 1, Vec::new);
@@ -69,7 +73,7 @@ impl Out {
         };
         let chunk = chunks[chunk].get_or_insert_with(fresh);
         chunk.pages += usize::from(chunk.last[at] == 0);
-        chunk.last[at] = step_of(last_ms);
+        chunk.last[at] = last;
     }
 
     /// Where a page's time is kept, if there is room for it.
@@ -92,6 +96,16 @@ impl Out {
             *slot = None;
         }
         Some(ms_of(last))
+    }
+
+    /// A page is known by another id from now on.
+    pub(super) fn rename(&mut self, memcg: MemcgId, from: FolioId, to: FolioId) {
+        let (_, at) = place(from);
+        let chunk = self.chunk(memcg, from).and_then(Option::as_mut);
+        let last = chunk.map_or(0, |chunk| chunk.last[at]);
+        if self.take(memcg, from).is_some() {
+            self.put(memcg, to, last);
+        }
     }
 
     /// So many pages from this one on are its tenant's no more.
@@ -202,6 +216,26 @@ mod tests {
         assert_eq!(out.take(ONE, FolioId(4)), None);
         out.note(ONE, FolioId(700), 6400);
         assert_eq!(of(&out), [(3, 640), (5, 1280), (700, 6400)]);
+    }
+
+    #[test]
+    fn a_page_with_another_id_is_as_old_and_was_asked_as_before() {
+        let mut out = Out::default();
+        out.note(ONE, FolioId(3), 640);
+        out.note(ONE, FolioId(4), 1280);
+        out.note_asked(ONE, FolioId(4));
+        for id in 3..6 {
+            out.rename(ONE, FolioId(id), FolioId(id + 1000));
+        }
+        assert_eq!(
+            out.not_asked(ONE).collect::<Vec<_>>(),
+            [(FolioId(1003), Millis(640))]
+        );
+        assert_eq!(out.take(ONE, FolioId(1004)), Some(1280));
+        assert_eq!(
+            (out.take(ONE, FolioId(3)), out.take(ONE, FolioId(1005))),
+            (None, None)
+        );
     }
 
     #[test]

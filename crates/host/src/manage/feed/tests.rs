@@ -4,6 +4,7 @@ use engine::MachineConfig;
 use engine::memcg::MemcgLimits;
 use engine::vmstat::VmEvent;
 
+use super::super::ids::CHUNK;
 use super::*;
 use crate::books::{Books, Class, Observation};
 use crate::system::Device;
@@ -113,7 +114,7 @@ impl World {
             &mut self.machine,
             (&mut self.homes, &home_of),
             &mut self.members,
-            (self.looks, None),
+            None,
         );
         feed.begin(self.owner, IDENTITY, &Maps::default());
         feed.hear(told, piece);

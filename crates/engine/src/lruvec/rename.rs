@@ -1,0 +1,141 @@
+//! Pages that get another id: an embedder that packs its ids moves pages from a block of which few
+//! are left.
+//!
+//! Invariant: a rename changes no size, no counter and nothing that is known of a page, but for its
+//! place within its list: it is the last there that eviction meets.
+
+use super::Lruvec;
+use crate::folio::FolioId;
+use crate::word::State;
+
+impl Lruvec {
+    /// The page `from` is known as `to` from now on. False, and nothing changes, when `from` is no
+    /// page, or is isolated or unevictable: whoever holds it knows it by its id.
+    ///
+    /// # Panics
+    /// When `to` is a page, or is beyond what [`Self::ensure`] made valid.
+    pub fn rename(&mut self, from: FolioId, to: FolioId) -> bool {
+        let word = self.folios.get(from);
+        let free = self.folios.get(to);
+        assert_eq!(free.state(), State::Absent, "{to:?} is a page already");
+        match word.state() {
+            State::Absent | State::OffList => return false,
+            State::Listed => {
+                self.note_removed(from, word);
+                self.note_page_in(to, free);
+                self.lru.rename(&mut self.folios, from, to);
+                self.lru.bound_tombstones(&mut self.folios);
+            }
+            State::Shadow => {
+                if word.has_shadow() {
+                    self.note_removed(from, word);
+                    self.note_page_in(to, free);
+                    self.note_evicted(to);
+                }
+                self.lru.rename_shadow(from, to);
+                self.folios.forget(from.0..from.0 + 1);
+                self.folios.set(to, free.renamed_from(word));
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folio::FolioType;
+    use crate::lruvec::{FaultKind, Policy};
+    use crate::units::{Millis, Pages, Swappiness};
+    use crate::vmstat::ScanReason;
+    use alloc::vec::Vec;
+
+    /// Pages 0..64 of both types in several generations, some isolated, some out; ids up to 200.
+    fn mixed(policy: Policy) -> Lruvec {
+        let mut lruvec = Lruvec::new(policy, Millis(0));
+        lruvec.bound_shadows();
+        lruvec.ensure(200);
+        for id in 0..64 {
+            let ty = FolioType::ALL[id as usize % 2];
+            lruvec.fault_in(FolioId(id), ty, FaultKind::FirstTouch, true, true);
+            if id % 16 == 15 && lruvec.multi_gen().is_some() {
+                let seq = lruvec.lru_gen().max_seq();
+                lruvec.inc_max_seq(seq, Swappiness::default(), Millis(u64::from(id)));
+            }
+        }
+        for id in (0..64).step_by(5).map(FolioId) {
+            lruvec.left(id);
+        }
+        lruvec
+    }
+
+    fn facts(lruvec: &Lruvec) -> Vec<u64> {
+        let mut facts: Vec<u64> = FolioType::ALL
+            .iter()
+            .flat_map(|&ty| {
+                let (active, inactive) = lruvec.active_inactive(ty);
+                [
+                    active.0,
+                    inactive.0,
+                    lruvec.out(ty).0,
+                    lruvec.off_list(ty).0,
+                ]
+            })
+            .collect();
+        facts.push(lruvec.resident().0);
+        facts
+    }
+
+    #[test]
+    fn a_renamed_page_is_what_it_was() {
+        for policy in [
+            Policy::default(),
+            Policy::ActiveInactive(crate::active_inactive::Stage::default(), Pages(1000)),
+        ] {
+            let mut lruvec = mixed(policy);
+            lruvec.touch(FolioId(7));
+            let before = facts(&lruvec);
+            let shape = |lruvec: &Lruvec, id: u32| {
+                let word = lruvec.folios().get(FolioId(id));
+                let known = word.raw() & !0xfc;
+                (known, lruvec.folios().is_accessed(FolioId(id)))
+            };
+            let was: Vec<_> = (0..64).map(|id| shape(&lruvec, id)).collect();
+            for id in 0..64 {
+                assert!(lruvec.rename(FolioId(id), FolioId(id + 100)));
+                lruvec.check_invariants(Swappiness::default());
+            }
+            assert_eq!(facts(&lruvec), before);
+            let is: Vec<_> = (100..164).map(|id| shape(&lruvec, id)).collect();
+            assert_eq!(is, was);
+            assert!((0..64).all(|id| lruvec.folios().get(FolioId(id)).state() == State::Absent));
+            // What was out comes back as a refault, under its new id.
+            let kind = FaultKind::Refault;
+            let came = lruvec.fault_in(FolioId(105), FolioType::File, kind, true, true);
+            assert!(came.is_some(), "its shadow is known");
+            // And back to ids whose entries are tombstones.
+            for id in 0..64 {
+                assert!(lruvec.rename(FolioId(id + 100), FolioId(id)));
+            }
+            lruvec.check_invariants(Swappiness::default());
+        }
+    }
+
+    #[test]
+    fn what_somebody_holds_keeps_its_id() {
+        let mut lruvec = mixed(Policy::default());
+        let mut held = Vec::new();
+        lruvec.isolate_by_age(
+            Swappiness::default(),
+            (4, &mut crate::lru_gen::ByAgePlace::default()),
+            &mut held,
+        );
+        let held = *held.first().expect("some are old");
+        assert!(!lruvec.rename(held, FolioId(150)));
+        assert!(!lruvec.rename(FolioId(199), FolioId(150)));
+        assert_eq!(lruvec.folios().get(FolioId(150)).state(), State::Absent);
+        lruvec.evicted(held, ScanReason::Proactive);
+        assert!(lruvec.rename(held, FolioId(150)));
+        lruvec.check_invariants(Swappiness::default());
+    }
+}
