@@ -47,7 +47,7 @@ const THIRD: [&str; 13] = [
 const REST: usize = 1;
 
 /// Files whose tests need no swap.
-const SECOND: [&str; 15] = [
+const SECOND: [&str; 16] = [
     "poor_hosts",
     "package",
     "shipped",
@@ -60,6 +60,7 @@ const SECOND: [&str; 15] = [
     "serve_metrics",
     "serve_begins",
     "serve_strain",
+    "serve_group_shapes",
     "report_page",
     "serve_page",
     // It builds the package, which takes long on a busy machine: what is short does not wait for it.

@@ -25,6 +25,9 @@ const WAITING_MAX: usize = 64;
 /// A client that has not sent its line and read its answer by then is dropped.
 const CLIENT_TIME: Duration = Duration::from_secs(2);
 
+/// After a connection that could not be accepted, so long none is.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// What a question is answered with.
 #[derive(Debug)]
 pub enum Answer {
@@ -42,6 +45,8 @@ pub struct ControlServer {
     clients: Vec<Client>,
     /// See [`ControlServer::hung_up`].
     hung_up: Vec<u64>,
+    /// No connection is accepted before this: one could not be.
+    accepts_from: Option<Instant>,
     owner: u32,
 }
 
@@ -87,6 +92,7 @@ impl ControlServer {
             listener: Some(listener),
             clients: Vec::new(),
             hung_up: Vec::new(),
+            accepts_from: None,
             owner: rustix::process::geteuid().as_raw(),
         })
     }
@@ -98,6 +104,7 @@ impl ControlServer {
             listener: None,
             clients: Vec::new(),
             hung_up: Vec::new(),
+            accepts_from: None,
             owner: rustix::process::geteuid().as_raw(),
         }
     }
@@ -106,17 +113,28 @@ impl ControlServer {
     pub fn fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         // Who comes while there is no room stays in the backlog, and would end each wait at once.
         let has_room = self.clients.len() < CLIENTS_MAX;
-        let listener = self.listener.as_ref().filter(|_| has_room);
+        let listener = self.listener.as_ref();
+        let listener = listener.filter(|_| has_room && !self.is_pausing());
         let listener = listener.map(|one| PollFd::new(one, PollFlags::IN));
         let clients = self.clients.iter().map(Client::awaited);
         listener.into_iter().chain(clients)
     }
 
-    /// How long to wait for these at most: until the first client has had its time.
+    /// How long to wait for these at most: until the first client has had its time, or connections
+    /// are accepted again.
     #[must_use]
     pub fn patience(&self) -> Duration {
         let left = |client: &Client| CLIENT_TIME.saturating_sub(client.since.elapsed());
-        self.clients.iter().map(left).min().unwrap_or(Duration::MAX)
+        let pause = self
+            .accepts_from
+            .map(|from| from.saturating_duration_since(Instant::now()));
+        let times = self.clients.iter().map(left).chain(pause);
+        times.min().unwrap_or(Duration::MAX)
+    }
+
+    /// Whether no connection is accepted for a moment.
+    fn is_pausing(&self) -> bool {
+        self.accepts_from.is_some_and(|from| Instant::now() < from)
     }
 
     /// Takes what has arrived, answers what is complete, drops what is late. Never waits; `handler`
@@ -186,12 +204,22 @@ impl ControlServer {
         let Some(listener) = &self.listener else {
             return;
         };
+        if self.is_pausing() {
+            return;
+        }
+        self.accepts_from = None;
         let is_waiting = |client: &&Client| matches!(client.phase, Phase::Waiting(_));
         let waiting = self.clients.iter().filter(is_waiting).count();
         while self.clients.len() < CLIENTS_MAX + waiting.min(WAITING_MAX) {
-            // Any error ends the round: WouldBlock is the normal one, EMFILE and the like pass.
-            let Ok((stream, _)) = listener.accept() else {
-                return;
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // No descriptor is left, or the like: who comes stays in the backlog, and would end
+                // each wait at once.
+                Err(_) => {
+                    self.accepts_from = Some(Instant::now() + ACCEPT_PAUSE);
+                    return;
+                }
             };
             if let Some(client) = Client::admit(stream, self.owner) {
                 self.clients.push(client);

@@ -46,7 +46,7 @@ impl Wake {
         let [stop, is_last, reload] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
         let signals = listen((&stop, &is_last), reloads.then_some(&reload)).map_err(|error| {
             let what = format!("cannot listen for signals: {error}");
-            Error::failed(what, "this should not happen; please report it")
+            Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
         })?;
         let first = first.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         Ok(Wake {

@@ -100,6 +100,12 @@ impl Page<'_> {
         let help = "What the kernel charges to the tenant's control group, page cache and kernel memory included.";
         self.family(name, "gauge", help);
         self.by_tenant(name, |figures| figures.charged);
+        let name = "pagetide_left_out_groups";
+        let help = "Control groups below a tenant that have no figures of their own and are part of it, as far as they are known; none where there are none.";
+        self.family(name, "gauge", help);
+        self.by_tenant(name, |figures| {
+            Some(figures.left_out_groups).filter(|count| *count > 0)
+        });
         let name = "pagetide_unknown_age_bytes";
         let help =
             "Resident memory whose age is not known; in no bucket of pagetide_page_age_bytes.";

@@ -8,10 +8,11 @@ mod hierarchy;
 mod members;
 mod resolve;
 mod usage;
+pub(crate) mod walk;
 
 use std::path::PathBuf;
 
-pub(crate) use members::parse_procs;
+pub(crate) use members::{own_processes, parse_procs};
 pub use usage::{
     Cache, Usage, parse_cache, parse_dirty, parse_idle_cache, parse_node_caches, parse_sum,
     parse_written,

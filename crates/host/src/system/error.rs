@@ -79,6 +79,9 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
+            Error::Unreadable { .. } if self.lack().is_some() => {
+                super::descriptors::LACK_HINT.to_owned()
+            }
             Error::Unreadable { .. } => "check that /proc and /sys are mounted".to_owned(),
             Error::Denied { .. } => {
                 "run as root or as the process' own user; CAP_SYS_PTRACE allows it too".to_owned()
@@ -93,6 +96,16 @@ impl Error {
             Error::NoGroup { hint, .. } => hint.clone(),
             Error::NoEvents { hint, .. } => (*hint).to_owned(),
         }
+    }
+
+    /// What is lacking, if descriptors or memory are: the same may succeed later.
+    #[must_use]
+    pub(crate) fn lack(&self) -> Option<rustix::io::Errno> {
+        let Error::Unreadable { why, .. } = self else {
+            return None;
+        };
+        let errno = rustix::io::Errno::from_raw_os_error(why.raw_os_error()?);
+        super::descriptors::is_lack(errno).then_some(errno)
     }
 
     /// Whether more rights would help.

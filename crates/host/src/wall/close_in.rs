@@ -34,8 +34,9 @@ impl Wall {
 
     fn close_in_v1(&self, goal: u64, mut is_due: impl FnMut() -> bool) -> io::Result<()> {
         let turn = self.turn();
+        let dir = self.opened()?;
         let limit = self.max()?;
-        lowered::note(&self.0.dir, limit, self.swappiness()?);
+        lowered::note(&dir, limit, self.swappiness()?);
         // With fresh counters the kernel always finds something of a program that brings it back, and never answers.
         self.keep_fresh(false);
         let (mut low, mut step) = (None, STEP);
@@ -60,7 +61,7 @@ impl Wall {
         // What may be in swap is what both are apart by, as before.
         let both = low.map_or(Ok(()), |low| self.put_max_v1(limit, Some(low)));
         self.keep_fresh(low.or(limit).is_some());
-        lowered::forget(&self.0.dir);
+        lowered::forget(&dir);
         ended.and(both)
     }
 

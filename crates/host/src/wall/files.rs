@@ -4,11 +4,12 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
+use crate::system::cgroup::walk;
 use crate::system::proc::read_all;
 
 /// Others may go through the directory of a group of ours and read its files by name, and not open it: whoever can, can lock it, and who holds
@@ -17,8 +18,7 @@ pub(super) const PASSED_THROUGH: u32 = 0o711;
 
 /// Opened by itself, so that a lock on it is nobody else's.
 pub(super) fn open_dir(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(CWD, path, flags, Mode::empty())
+    walk::open(path)
 }
 
 /// The same directory, opened once more: locks of the first are not held through it.
@@ -41,15 +41,6 @@ pub(super) fn write(dir: &OwnedFd, name: &str, text: &str) -> Result<(), Errno> 
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(dir, name, flags, Mode::empty())?;
     rustix::io::write(&file, text.as_bytes()).map(drop)
-}
-
-/// The groups right below a directory; none where it cannot be read.
-pub(super) fn folders(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| entry.path())
-        .collect()
 }
 
 /// A group that was removed while it is open has no device (ENODEV): it is not found.

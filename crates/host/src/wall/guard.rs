@@ -54,7 +54,7 @@ pub fn start(wall: &Wall, exe: &Path) -> io::Result<Guard> {
     }
     let pidfd = pidfd_of(manager)?;
     let (ours, theirs) = UnixStream::pair()?;
-    let group = files::open_again(wall.dir())?;
+    let group = files::open_again(&*wall.dir()?)?;
     let mut child = Command::new(exe)
         .arg0(NAME)
         .arg(ARGUMENT)

@@ -213,7 +213,7 @@ impl Wall {
     pub fn set_swap_max(&self, bytes: Option<u64>) -> io::Result<()> {
         if self.version() == Version::V2 {
             let bytes = least(bytes, self.0.ceiling.swap_max);
-            return match files::write(&self.0.dir, V2_SWAP, &word(bytes)) {
+            return match self.put(V2_SWAP, &word(bytes)) {
                 Err(Errno::NOENT) if self.is_there() => {
                     Err(unsupported("the kernel does not count swap"))
                 }
@@ -244,7 +244,7 @@ impl Wall {
     /// The first refusal, if there is one.
     pub fn lift(&self) -> io::Result<()> {
         let _turn = self.turn();
-        let lifted = lift(&self.0.dir, self.version(), self.0.ceiling);
+        let lifted = lift(&*self.opened()?, self.version(), self.0.ceiling);
         self.keep_fresh(self.0.ceiling.max.is_some());
         lifted.map_err(|(file, errno)| self.io_error(file, errno))
     }
@@ -255,7 +255,8 @@ impl Wall {
         match keep {
             true if fresh.is_none() => {
                 let max = self.max().ok().flatten();
-                *fresh = Fresh::watch(&self.0.dir, self.version(), max);
+                let dir = self.dir().ok();
+                *fresh = dir.and_then(|dir| Fresh::watch(&dir, self.version(), max));
             }
             true => {}
             false => *fresh = None,
@@ -291,7 +292,7 @@ impl Wall {
 
     /// Version 1's limit of memory and swap together; `None` where swap is not counted.
     pub(super) fn both(&self) -> io::Result<Option<Option<u64>>> {
-        match files::read(&self.0.dir, V1_BOTH) {
+        match self.file(V1_BOTH) {
             Ok(text) => Ok(Some(limit(&text))),
             Err(Errno::NOENT | Errno::OPNOTSUPP) => Ok(None),
             Err(errno) => Err(self.io_error(V1_BOTH, errno)),
@@ -309,7 +310,7 @@ impl Wall {
         if self.version() == Version::V1 {
             return self.number("memory.usage_in_bytes");
         }
-        match files::read(&self.0.dir, V2_USAGE) {
+        match self.file(V2_USAGE) {
             Err(Errno::NOENT) => {
                 let sum = parse_sum(&self.read("memory.stat")?);
                 sum.ok_or_else(|| self.io_error("memory.stat", Errno::INVAL))
@@ -464,7 +465,7 @@ impl Wall {
 
     /// Version 1's hard limit, for a moment.
     pub(super) fn set_max_v1(&self, bytes: Option<u64>) -> Result<(), Errno> {
-        files::write(&self.0.dir, V1_MAX, &word_v1(bytes))
+        self.put(V1_MAX, &word_v1(bytes))
     }
 }
 

@@ -15,6 +15,7 @@ mod error;
 mod files;
 mod fresh;
 pub mod guard;
+mod handle;
 mod limits;
 mod lowered;
 mod mark;
@@ -36,16 +37,19 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::system::cgroup::Version;
+use crate::system::cgroup::walk::{Most, Next, is_gone, walk};
 use crate::system::{Group, Groups, Identity, Proc};
 
 pub use due::{Due, Refused};
 pub use error::WallError;
 pub(crate) use error::make_room;
 use fresh::Fresh;
+use handle::{Handle, Opened};
 use limits::Limits;
 use mark::Mark;
 use place::{Leaf, Place, Request};
 pub(crate) use scope::is_there as has_systemd;
+pub use tenant::Below;
 
 /// One control group of ours. A clone is the same group; dropping the last one removes nothing, but gives
 /// up the claim on it, as if the manager had ended.
@@ -56,8 +60,9 @@ pub struct Wall(Arc<Inner>);
 struct Inner {
     groups: Groups,
     group: Group,
-    /// Locked (flock(2)) for as long as the manager lives: who can lock it has no living manager before it.
-    dir: OwnedFd,
+    /// One of our own is locked (flock(2)) for as long as the manager lives: who can lock it has no
+    /// living manager before it.
+    dir: Handle,
     manager: Identity,
     /// Limits of groups that are beside the wall and not above it, which hold for it all the same.
     ceiling: Limits,
@@ -131,7 +136,7 @@ impl Wall {
         };
         let wall = open().map_err(failed).and_then(|dir| {
             let group = group_of(&groups, &path).ok_or(WallError::Unseen)?;
-            let wall = Wall::of(groups, group, dir, &mark, place.leaf.clone());
+            let wall = Wall::of(groups, group, Handle::Held(dir), &mark, place.leaf.clone());
             // Also tells whether memory is counted there at all.
             wall.lift()
                 .and_then(|()| wall.charged())
@@ -147,7 +152,7 @@ impl Wall {
         wall
     }
 
-    fn of(groups: Groups, group: Group, dir: OwnedFd, mark: &Mark, leaf: Option<Leaf>) -> Wall {
+    fn of(groups: Groups, group: Group, dir: Handle, mark: &Mark, leaf: Option<Leaf>) -> Wall {
         Wall(Arc::new(Inner {
             groups,
             group,
@@ -170,15 +175,25 @@ impl Wall {
         Ok(Wall::claim_below(&groups, manager))
     }
 
+    /// (At each start of a `run`: so this takes a bounded time, however many groups anybody has
+    /// made.)
     fn claim_below(groups: &Groups, manager: Identity) -> Vec<Wall> {
+        const MOST: Most = Most {
+            groups: 20_000,
+            below_each: 1000,
+        };
         let mut found = Vec::new();
-        let mut folders = vec![groups.mount.clone()];
-        while let Some(folder) = folders.pop() {
-            for path in files::folders(&folder) {
+        let Ok(top) = files::open_dir(&groups.mount) else {
+            return found;
+        };
+        // What cannot be read is not taken up.
+        let _ = walk::<Errno>(top, MOST, &mut |visited| {
+            if visited.name().is_some_and(Wall::is_of_run) {
+                let path = visited.path(&groups.mount);
                 found.extend(Wall::claim(groups, &path, manager));
-                folders.push(path);
             }
-        }
+            Ok(Next::Below)
+        });
         found
     }
 
@@ -196,7 +211,13 @@ impl Wall {
         mark.set(&dir).ok()?;
         let group = group_of(groups, path)?;
         let leaf = Leaf::left_beside(path);
-        Some(Wall::of(groups.clone(), group, dir, &mark, leaf))
+        Some(Wall::of(
+            groups.clone(),
+            group,
+            Handle::Held(dir),
+            &mark,
+            leaf,
+        ))
     }
 
     /// The group, for reports and messages.
@@ -223,8 +244,18 @@ impl Wall {
         self.0.manager
     }
 
-    fn dir(&self) -> &OwnedFd {
-        &self.0.dir
+    fn dir(&self) -> Result<Opened<'_>, Errno> {
+        self.0.dir.open(&self.0.group.dir)
+    }
+
+    /// The same for several uses in a row.
+    fn opened(&self) -> io::Result<Opened<'_>> {
+        self.dir().map_err(|errno| self.io_error("", errno))
+    }
+
+    /// Writes one of its files.
+    fn put(&self, file: &str, text: &str) -> Result<(), Errno> {
+        files::write(&*self.dir()?, file, text)
     }
 
     /// Moves a process with all its threads in. What it was charged for before stays where it was, so this
@@ -278,11 +309,10 @@ impl Wall {
         Ok(true)
     }
 
-    /// Whether there are groups below it.
+    /// Whether there are groups below it; what cannot be read may have some.
     fn has_below(&self) -> bool {
-        let entries = std::fs::read_dir(&self.0.group.dir).into_iter().flatten();
-        let mut kinds = entries.flatten().filter_map(|entry| entry.file_type().ok());
-        kinds.any(|kind| kind.is_dir())
+        self.below(1)
+            .map_or_else(|errno| !is_gone(errno), |below| below.count > 0)
     }
 
     /// What was made beside it goes, too.
@@ -296,17 +326,18 @@ impl Wall {
     /// and started anew, and the events of the one that was gone were told to be none.)
     #[must_use]
     pub fn is_there(&self) -> bool {
-        let procs = files::read(&self.0.dir, "cgroup.procs");
+        let procs = self.file("cgroup.procs");
         !matches!(procs, Err(Errno::NODEV | Errno::NOENT))
             && self.0.group.dir.join("cgroup.procs").exists()
     }
 
     fn read(&self, file: &str) -> io::Result<Vec<u8>> {
-        files::read(&self.0.dir, file).map_err(|errno| self.io_error(file, errno))
+        self.file(file).map_err(|errno| self.io_error(file, errno))
     }
 
     fn write(&self, file: &str, text: &str) -> io::Result<()> {
-        files::write(&self.0.dir, file, text).map_err(|errno| self.io_error(file, errno))
+        self.put(file, text)
+            .map_err(|errno| self.io_error(file, errno))
     }
 
     /// What the kernel said, and of which file.

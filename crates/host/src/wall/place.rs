@@ -13,6 +13,8 @@
 //! 4. beside our own group, below the nearest group above that hands memory down and that we may write: root
 //!    without systemd.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,7 @@ use super::error::WallError;
 use super::files;
 use super::limits::Limits;
 use crate::system::cgroup::Version;
+use crate::system::cgroup::walk::names_below;
 use crate::system::proc::read_path;
 use crate::system::text::{lines, words};
 use crate::system::{Group, Groups, Proc};
@@ -178,13 +181,23 @@ impl Leaf {
         dir.is_dir().then_some(Leaf { dir, enabled })
     }
 
+    /// Whether no other group is right below the one that it is in.
+    fn is_alone_below(&self, above: &Path) -> bool {
+        let below = files::open_dir(above).and_then(|above| names_below(&above, 2));
+        let name = self.dir.file_name().map(OsStr::as_bytes);
+        below.is_ok_and(|below| {
+            let mut names = below.names.iter().map(|name| Some(name.to_bytes()));
+            names.len() == 1 && names.all(|found| found == name)
+        })
+    }
+
     /// Back to the group that it is in, if no other group below that needs memory counted. What does not
     /// succeed is left: it limits nothing.
     pub(super) fn undo(&self) {
         let Some(above) = self.dir.parent() else {
             return;
         };
-        if self.enabled && files::folders(above) == [self.dir.clone()] {
+        if self.enabled && self.is_alone_below(above) {
             let _ = hand_down_no_more(above);
             let inside = read_path(&self.dir.join("cgroup.procs"));
             for pid in lines(&inside.ok().flatten().unwrap_or_default()) {

@@ -9,7 +9,7 @@ use std::io;
 use rustix::io::Errno;
 
 use super::limits::V1_SWAPPINESS;
-use super::{Wall, files, lowered};
+use super::{Wall, lowered};
 use crate::system::cgroup::Version;
 use crate::system::text::number;
 
@@ -93,7 +93,7 @@ impl Wall {
     /// One step; whether the kernel got all of it.
     pub(super) fn ask_v2(&self, bytes: u64, swappiness: Option<u8>) -> io::Result<bool> {
         const FILE: &str = "memory.reclaim";
-        let write = |text: &str| files::write(&self.0.dir, FILE, text);
+        let write = |text: &str| self.put(FILE, text);
         let plain = bytes.to_string();
         let done = match swappiness {
             Some(swappiness) => match write(&format!("{plain} swappiness={swappiness}")) {
@@ -113,8 +113,9 @@ impl Wall {
 
     fn reclaim_v1(&self, before: u64, bytes: u64, swappiness: Option<u8>) -> io::Result<u64> {
         let _turn = self.turn();
+        let dir = self.opened()?;
         let limit = self.max()?;
-        lowered::note(&self.0.dir, limit, self.swappiness()?);
+        lowered::note(&dir, limit, self.swappiness()?);
         let usual = swappiness.map(|swappiness| self.replace_swappiness(swappiness));
         let usual = usual.transpose()?;
         // With fresh counters the kernel always finds something of a program that brings it back, and never answers.
@@ -123,7 +124,7 @@ impl Wall {
             .map(|usual| self.replace_swappiness(usual))
             .transpose();
         if done.is_ok() && back.is_ok() {
-            lowered::forget(&self.0.dir);
+            lowered::forget(&dir);
         }
         back.and(done)
     }

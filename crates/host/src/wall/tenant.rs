@@ -4,16 +4,19 @@
 //! has no living manager before it. What was asked for it stands on it, so that whoever takes it up knows: what stands on a group
 //! whose directory others own or may write was written by anybody, and is not believed.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use super::handle::Handle;
 use super::limits::Limits;
 use super::mark::{self, Mark};
 use super::{Wall, attribute, files, group_of, lowered, place};
+use crate::system::cgroup::walk::{Most, Next, count_below, names_below, walk};
 use crate::system::cgroup::{Version, parse_procs};
 use crate::system::proc::read_path;
 use crate::system::text::number;
@@ -41,6 +44,15 @@ fn bytes(text: &[u8]) -> u64 {
         b"max" => u64::MAX,
         text => number(text).unwrap_or(0),
     }
+}
+
+/// Groups right below one.
+#[derive(Debug, Default)]
+pub struct Below {
+    /// Their names, as many as were asked for.
+    pub names: Vec<OsString>,
+    /// How many there are.
+    pub count: u64,
 }
 
 impl Wall {
@@ -100,6 +112,7 @@ impl Wall {
         if has_our_notes(&dir) {
             lowered::undo(&dir);
         }
+        let dir = Handle::name(&dir)?;
         Ok(Wall::of(groups.clone(), group, dir, &mark, None))
     }
 
@@ -122,6 +135,12 @@ impl Wall {
     #[must_use]
     pub(crate) fn is_anybodys(path: &Path) -> bool {
         files::open_dir(path).is_ok_and(|dir| mark::is_anybodys(&dir))
+    }
+
+    /// The same of an open group.
+    #[must_use]
+    pub(crate) fn is_anybodys_open(dir: &OwnedFd) -> bool {
+        mark::is_anybodys(dir)
     }
 
     /// Whether a group of this name is the wall of a `run`: its manager's, and if that is dead, the next `run`'s to take up.
@@ -193,37 +212,49 @@ impl Wall {
             lowered::undo(&dir);
         }
         let group = group_of(groups, path).ok_or(Errno::NOENT)?;
-        Ok(Wall::of(groups.clone(), group, dir, &mark, None))
+        Ok(Wall::of(
+            groups.clone(),
+            group,
+            Handle::hold(dir)?,
+            &mark,
+            None,
+        ))
     }
 
-    /// The groups right below this one.
-    #[must_use]
-    pub fn below(&self) -> Vec<PathBuf> {
-        // A directory is linked by itself, its name, and each one in it: of a thousand tenants most have none.
-        match rustix::fs::fstat(self.dir()) {
-            Ok(stat) if stat.st_nlink == 2 => Vec::new(),
-            _ => files::folders(&self.group().dir),
+    /// The groups right below this one, `most` of them at most.
+    ///
+    /// # Errors
+    /// The kernel's; ENODEV if it is gone.
+    pub fn below(&self, most: usize) -> Result<Below, Errno> {
+        let dir = self.dir()?;
+        let found = names_below(&dir, most)?;
+        let names = found.names.into_iter();
+        let names: Vec<OsString> = names
+            .map(|name| OsString::from_vec(name.into_bytes()))
+            .collect();
+        let seen = names.len() as u64 + u64::from(found.has_more);
+        let count = count_below(&dir)?.unwrap_or(0).max(seen);
+        Ok(Below { names, count })
+    }
+
+    /// Whether the name of a group below this one, at any depth, is such a one.
+    ///
+    /// # Errors
+    /// The kernel's; E2BIG where too many groups are below it to visit all.
+    pub fn has_any_below(&self, is_such: impl Fn(&OsStr) -> bool) -> Result<bool, Errno> {
+        const MOST: Most = Most {
+            groups: 4096,
+            below_each: 4096,
+        };
+        let (dir, mut found) = (files::open_again(&*self.dir()?)?, false);
+        let is_all = walk::<Errno>(dir, MOST, &mut |visited| {
+            found |= visited.name().is_some_and(&is_such);
+            Ok(if found { Next::Beside } else { Next::Below })
+        })?;
+        match is_all || found {
+            true => Ok(found),
+            false => Err(Errno::TOOBIG),
         }
-    }
-
-    /// The groups right below a directory.
-    #[must_use]
-    pub fn folders(dir: &Path) -> Vec<PathBuf> {
-        files::folders(dir)
-    }
-
-    /// The processes of a group alone; none of one that is gone.
-    #[must_use]
-    pub fn own_pids_of(groups: &Groups, dir: &Path) -> Vec<u32> {
-        let found = group_of(groups, dir).and_then(|group| groups.own_processes(&group).ok()?);
-        found.unwrap_or_default()
-    }
-
-    /// The processes of a group and of all below it; none of one that is gone.
-    #[must_use]
-    pub fn pids_of(groups: &Groups, dir: &Path) -> Vec<u32> {
-        let found = group_of(groups, dir).and_then(|group| groups.processes(&group).ok()?);
-        found.unwrap_or_default()
     }
 
     /// Removes it alone: its limits stay as they are if it cannot be.
@@ -242,7 +273,9 @@ impl Wall {
     /// (cgroups(7), "no internal processes").
     pub fn hand_down_no_more(&self) {
         let hands_down = self.groups().has_subtree_control();
-        if hands_down && files::folders(&self.group().dir).is_empty() {
+        // What cannot be read may have groups below it.
+        let is_empty = || self.below(1).is_ok_and(|below| below.names.is_empty());
+        if hands_down && is_empty() {
             // Refused, it is as it was.
             let _ = place::hand_down_no_more(&self.group().dir);
         }
@@ -253,7 +286,7 @@ impl Wall {
     /// # Errors
     /// The kernel's.
     pub fn take(&self, pid: &str) -> Result<(), Errno> {
-        files::write(self.dir(), "cgroup.procs", pid)
+        self.put("cgroup.procs", pid)
     }
 
     /// The processes of this group alone; none if it is gone, whatever has its name now.
@@ -261,7 +294,7 @@ impl Wall {
     /// # Errors
     /// The kernel's: EOPNOTSUPP of a group of threads, whose processes are listed above it.
     pub fn own_pids(&self) -> Result<Option<Vec<u32>>, Errno> {
-        match files::read(self.dir(), "cgroup.procs") {
+        match self.file("cgroup.procs") {
             Ok(text) => Ok(Some(parse_procs(&text))),
             Err(Errno::NODEV | Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
@@ -273,7 +306,7 @@ impl Wall {
     /// # Errors
     /// The kernel's; ENODEV for a group that is gone.
     pub fn file(&self, name: &str) -> Result<Vec<u8>, Errno> {
-        files::read(self.dir(), name)
+        files::read(&*self.dir()?, name)
     }
 
     /// Remembers what was asked for it.
@@ -330,15 +363,16 @@ impl Wall {
 
     /// Nothing is noted where nothing was asked.
     fn note(&self, name: &str, text: &str) -> Result<(), Errno> {
-        attribute::set(self.dir(), name, text.as_bytes())
+        attribute::set(&*self.dir()?, name, text.as_bytes())
     }
 
     /// What we wrote there.
     fn noted(&self, name: &str) -> Option<String> {
-        if !has_our_notes(self.dir()) {
+        let dir = self.dir().ok()?;
+        if !has_our_notes(&dir) {
             return None;
         }
-        let text = attribute::get(self.dir(), name)?;
+        let text = attribute::get(&dir, name)?;
         Some(String::from_utf8_lossy(&text).into_owned())
     }
 }

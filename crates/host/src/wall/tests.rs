@@ -133,7 +133,10 @@ fn wall(name: &str, version: Version, files: &[(&str, &str)]) -> (Directory, Wal
         },
     };
     let open = files::open_dir(&dir).unwrap();
-    (tree, Wall::of(groups, group, open, &mark, None))
+    (
+        tree,
+        Wall::of(groups, group, Handle::Held(open), &mark, None),
+    )
 }
 
 #[test]
@@ -325,8 +328,9 @@ fn only_what_is_marked_and_unlocked_is_left_behind() {
     drop(make(&format!("pagetide-{ours}-1")));
     // Only those of this test: others run beside it.
     let found = |manager| -> Vec<PathBuf> {
-        let claim = |name: PathBuf| Wall::claim(&groups, &name, manager);
-        let found = files::folders(&own.dir).into_iter().filter_map(claim);
+        let claim = |entry: std::fs::DirEntry| Wall::claim(&groups, &entry.path(), manager);
+        let entries = std::fs::read_dir(&own.dir).unwrap().map(Result::unwrap);
+        let found = entries.filter_map(claim);
         found.map(|wall| wall.group().dir.clone()).collect()
     };
     assert_eq!(found(MANAGER), [at(&format!("pagetide-{ours}-1"))]);
@@ -415,9 +419,9 @@ fn what_stands_on_a_group_of_somebody_elses_is_not_believed() {
     let long = "N0=1 ".repeat(200);
     wall.note_reports(&long).unwrap();
     assert_eq!(wall.reports(), Some(long));
-    lowered::note(wall.dir(), None, 17);
+    lowered::note(&wall.dir().unwrap(), None, 17);
     let found = || Wall::of_host(&groups, &dir, MANAGER).unwrap();
-    let is_noted = |wall: &Wall| lowered::is_noted(wall.dir());
+    let is_noted = |wall: &Wall| lowered::is_noted(&wall.dir().unwrap());
     rustix::fs::chown(&dir, Some(rustix::fs::Uid::from_raw(65534)), None).unwrap();
     assert_eq!((found().asked(), found().reports()), (None, None));
     assert!(is_noted(&found()), "nothing is done by it");

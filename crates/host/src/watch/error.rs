@@ -3,7 +3,10 @@
 //! Invariant: what failed and why in the message, what to do in the hint, and whether it is a lack of
 //! rights or of the kernel's (exit code 3) or another failure (1).
 
+use rustix::io::Errno;
+
 use crate::system::Error;
+use crate::system::descriptors::LACK_HINT;
 
 /// Watching failed.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +15,7 @@ pub struct WatchError {
     what: String,
     hint: String,
     is_missing: bool,
+    is_passing: bool,
 }
 
 impl WatchError {
@@ -21,6 +25,7 @@ impl WatchError {
             what: what.into(),
             hint: hint.into(),
             is_missing: false,
+            is_passing: false,
         }
     }
 
@@ -30,6 +35,20 @@ impl WatchError {
             is_missing: true,
             ..WatchError::failure(what, hint)
         }
+    }
+
+    /// Descriptors or memory are lacking just now.
+    pub(crate) fn lack(errno: Errno) -> WatchError {
+        WatchError {
+            is_passing: true,
+            ..WatchError::failure(format!("cannot read control groups: {errno}"), LACK_HINT)
+        }
+    }
+
+    /// Whether the same may succeed later: descriptors or memory were lacking.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        self.is_passing
     }
 
     /// What to do about it.
@@ -52,6 +71,7 @@ impl From<Error> for WatchError {
             what: error.to_string(),
             hint: error.hint(),
             is_missing,
+            is_passing: error.lack().is_some(),
         }
     }
 }

@@ -151,7 +151,11 @@ impl Watch {
                 None
             }
         };
-        let groups = Groups::find(&proc).ok();
+        let groups = match Groups::find(&proc) {
+            // That says nothing of control groups.
+            Err(error) if error.lack().is_some() => return Err(error.into()),
+            found => found.ok(),
+        };
         let group = match (&settings.target, &groups) {
             (Target::Group(group), _) => Some(group.clone()),
             (Target::All, Some(groups)) => Some(groups.root()),

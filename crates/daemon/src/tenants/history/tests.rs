@@ -33,6 +33,7 @@ fn tenant(path: &str, bytes: u64, events: u64) -> TenantFigures {
             ("proactive", 0),
             ("kernel", events),
         ],
+        left_out_groups: 0,
         pressure: Some(Pressure {
             some: Stall {
                 total_us: events * 1000,

@@ -37,6 +37,7 @@ fn snapshot(paths: &[&[u8]]) -> Snapshot {
                 ("proactive", 5),
                 ("kernel", 6),
             ],
+            left_out_groups: 8,
             pressure: Some(Pressure {
                 some: Stall {
                     total_us: 1_500_000,
@@ -73,6 +74,7 @@ fn names_are_those_of_the_interface() {
         r#"pagetide_resident_bytes{tenant="/web",node="0",type="file"} 12288"#,
         r#"pagetide_swapped_bytes{tenant="/web"} 7"#,
         r#"pagetide_charged_bytes{tenant="/web"} 9"#,
+        r#"pagetide_left_out_groups{tenant="/web"} 8"#,
         r#"pagetide_unknown_age_bytes{tenant="/web",node="0",type="anon"} 4096"#,
         r#"pagetide_page_age_bytes{tenant="/web",node="0",type="anon",le="1"} 8192"#,
         r#"pagetide_page_age_bytes{tenant="/web",node="0",type="anon",le="5"} 8192"#,
@@ -132,7 +134,7 @@ fn is_well_formed(told: &str) {
             assert!(is_of, "{name} in {family}");
         }
     }
-    assert!(told.ends_with('\n') && families.len() == 12, "{families:?}");
+    assert!(told.ends_with('\n') && families.len() == 13, "{families:?}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::super::minder::Minder;
 use super::super::noreuse::{Noreuse, NoreuseFiles};
 use super::super::options::Limits;
 use super::super::stall::{Stalls, swap_ins};
+use super::group_share;
 use super::tenant::Tenant;
 use super::{NoreuseOfTenants, Tenants};
 use crate::ages::MemoryKind;
@@ -80,8 +81,10 @@ impl Tenants {
         let own = &self.tenant(memcg)?.wall;
         let host = self.budget_of_host().filter(|_| memcg == MemcgId::ROOT);
         let wall = host.unwrap_or(own);
-        let usage = self.groups.usage(wall.group()).ok().flatten();
-        let usage = usage.ok_or(Errno::NODEV)?;
+        let usage = match self.groups.usage(wall.group()) {
+            Err(error) => return Err(error.lack().unwrap_or(Errno::NODEV)),
+            Ok(usage) => usage.ok_or(Errno::NODEV)?,
+        };
         let current = usage.current.or_else(|| wall.charged().ok());
         // The first group of version 2 has no counters: all that is in swap is its.
         let is_first = self.groups.version == Version::V2 && usage.current.is_none();
@@ -392,6 +395,20 @@ impl Tenants {
         report.evicted_pages = sum("pgsteal_") - by_type;
         report.refaulted_pages = sum("workingset_refault_");
         report.left_by_kernel_pages = stat.events.get(VmEvent::PgstealKernel);
+        let left_out = self.below(memcg).into_iter();
+        let left_out = left_out.filter_map(|one| Some(self.tenants.get(&one)?.left_out));
+        let left_out: u64 = left_out.sum();
+        if left_out > 0 {
+            report.notes.push(format!(
+                "{left_out} control groups below it or more have no figures of their own: {}",
+                group_share::why()
+            ));
+        }
+        if self.driver.watch.ended_ms() == 0 {
+            report
+                .notes
+                .push("the first scan is not over: what it has not come to is missing".to_owned());
+        }
         Ok(report)
     }
 

@@ -3,7 +3,7 @@
 //! Invariant: no more than the kernel itself holds for inactive and need not write first. How long a page has been there is an estimate and
 //! says nothing of who reads it; what is read again and again is on the kernel's active list, and stays.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
 
 use engine::memcg::MemcgId;
 use engine::policy::AgeHistogram;
@@ -12,6 +12,7 @@ use engine::{Millis, Pages};
 use super::super::pause::Pause;
 use super::super::room::CACHE_FIRST_SWAPPINESS;
 use super::Tenants;
+use super::tenant::Tenant;
 use super::under_way::PolicyOrder;
 use super::unmapped::LEAST;
 use crate::system::cgroup::Version;
@@ -97,16 +98,11 @@ impl Tenants {
     /// goes by each group's own swappiness. (The story: of a program with groups of its own the heap left for a policy of page cache.)
     fn is_alone(&self, memcg: MemcgId) -> bool {
         let is_v1 = self.groups.version == Version::V1;
-        let is_another = |dir: &Path| is_v1 || dir.file_name().is_some_and(Wall::is_of_run);
+        let is_another = |name: &OsStr| is_v1 || Wall::is_of_run(name);
         let tenant = self.tenants.get(&memcg);
-        let mut dirs: Vec<PathBuf> = tenant.map(|one| one.wall.below()).unwrap_or_default();
-        while let Some(dir) = dirs.pop() {
-            if is_another(&dir) {
-                return false;
-            }
-            dirs.extend(Wall::folders(&dir));
-        }
-        self.below(memcg).len() == 1
+        // What cannot be seen may be another's.
+        let has_another = |one: &Tenant| one.wall.has_any_below(is_another).unwrap_or(true);
+        !tenant.is_some_and(has_another) && self.below(memcg).len() == 1
     }
 
     /// Of so much of it what the kernel can drop and nobody has used for long, bytes, beyond what is protected.

@@ -65,6 +65,9 @@ pub struct TenantFigures {
     /// Pages that left, by who asked, under the kernel's names; the last are those that the kernel took by itself, as looks
     /// found them gone.
     pub steals: [(&'static str, u64); 4],
+    /// Control groups below it that have no figures of their own and are part of it, as far as they
+    /// are known.
+    pub left_out_groups: u64,
     /// How long its tasks waited for memory.
     pub pressure: Option<Pressure>,
 }
@@ -158,13 +161,15 @@ impl Tenants {
         Some(TenantFigures {
             path: tenant.path.clone(),
             nodes,
-            swapped: match host {
-                Some(_) => usage.map_or(0, |usage| usage.swap).max(swapped),
-                None => self.swapped(tenant, swapped),
+            // What the kernel counts for a group with the made tenants in it is of both.
+            swapped: match host.is_none() && self.made_below(tenant).is_some() {
+                false => usage.map_or(0, |usage| usage.swap).max(swapped),
+                true => self.swapped(tenant, swapped),
             },
             charged: usage.map(|usage| usage.current),
             refaults: REFAULTS.map(count),
             steals: STEALS.map(|(name, event)| (name, count(event))),
+            left_out_groups: tenant.left_out,
             pressure: pressure.and_then(|text| pressure::parse(&text)),
         })
     }

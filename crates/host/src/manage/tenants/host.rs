@@ -12,6 +12,8 @@ use rustix::io::Errno;
 
 use super::Tenants;
 use super::tenant::Tenant;
+use crate::system::cgroup::walk;
+use crate::system::descriptors::is_lack;
 use crate::system::{Group, Groups};
 use crate::wall::Wall;
 use crate::watch::WatchError;
@@ -154,8 +156,19 @@ impl Tenants {
     }
 
     /// Whether a directory below a group of the host is another tenant of the host: not our root, nor a manager's group.
-    pub(super) fn is_hosts_own(&self, dir: &Path) -> bool {
+    ///
+    /// # Errors
+    /// Descriptors or memory are lacking.
+    pub(super) fn is_hosts_own(&self, dir: &Path) -> Result<bool, Errno> {
         let root = self.tenants.get(&MemcgId::ROOT);
-        root.is_none_or(|root| root.wall.group().dir != dir) && !Wall::is_anybodys(dir)
+        if root.is_some_and(|root| root.wall.group().dir == dir) {
+            return Ok(false);
+        }
+        match walk::open(dir) {
+            Ok(dir) => Ok(!Wall::is_anybodys_open(&dir)),
+            Err(errno) if is_lack(errno) => Err(errno),
+            // It is gone.
+            Err(_) => Ok(true),
+        }
     }
 }

@@ -12,7 +12,7 @@ use super::super::pause::Pause;
 use super::super::{IDLE_MAX, LOOKS_APART};
 use super::Tenants;
 use super::budget::LookBudget;
-use super::list::Listing;
+use super::membership::Listing;
 use crate::system::{Identity, thread_cpu};
 use crate::watch::WatchError;
 
@@ -44,12 +44,6 @@ impl Looking {
 }
 
 impl Tenants {
-    /// Reads everything, and opens a generation in each tenant.
-    pub(super) fn look(&mut self) -> Result<(), WatchError> {
-        self.begin_look(true)?;
-        self.go_on_looking(&Pause::never())
-    }
-
     /// Whether the last look is long enough ago for one between two intervals, by what looks cost.
     pub(super) fn is_look_worth_it(&self) -> bool {
         let apart = self.budget.apart_for_reclaim(self.driver.look_took());
@@ -83,7 +77,8 @@ impl Tenants {
         let Listing {
             homes: by_pid,
             strangers,
-        } = self.list();
+            ..
+        } = self.list().map_err(WatchError::lack)?;
         self.driver.watch.leave_out(strangers);
         self.driver.watch.list(by_pid.keys().copied().collect());
         // Who is in no group any more and has not ended yet: nothing is taken from it, if that may not be.

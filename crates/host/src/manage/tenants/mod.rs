@@ -5,8 +5,12 @@
 //! kernel says, and everything that decides is the engine's. Nothing of the tree is kept elsewhere: killed at any time,
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
-//! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`, `closing`, `host_notes`, `seldom`; `tenant`, `under_way` (reclaims in slices); here the tree and its
-//! clock; `host` (the host's own groups), `pressure`, `protection`; `unmapped` (page cache), `curves`; `cold_cache`, `last_resort`; `thrashing`; `list` (who is where), `look`, `hold` (limits), `policy`, `write_back`,
+//! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`, `closing`,
+//! `group_share` (which of the host's groups are tenants), `host_notes`, `seldom`; `tenant`,
+//! `under_way` (reclaims in slices); here the tree and its clock; `host` (the host's own groups),
+//! `membership` (the tenant of each process), `pressure`, `protection`; `unmapped` (page cache),
+//! `curves`; `cold_cache`, `last_resort`; `thrashing`; `list` (which groups there are), `look`,
+//! `hold` (limits), `policy`, `write_back`,
 //! `ask`, `events`, `reclaim` (what people ask for), `figures` (of all at once).
 
 mod ask;
@@ -18,12 +22,14 @@ mod cold_cache;
 mod curves;
 mod events;
 pub mod figures;
+mod group_share;
 mod hold;
 mod host;
 mod host_notes;
 mod last_resort;
 mod list;
 mod look;
+mod membership;
 mod policy;
 mod pressure;
 mod protection;
@@ -61,6 +67,7 @@ use super::options::Reclaimed;
 pub use super::pause::Bell;
 use super::pause::Pause;
 use super::stall::SwapInCost;
+use crate::system::descriptors::{LACK_HINT, is_lack};
 use crate::system::family::Target;
 use crate::system::{Groups, Identity, Proc};
 use crate::wall::Wall;
@@ -76,6 +83,12 @@ use under_way::UnderWay;
 /// Which files of tenants are used once, by path.
 pub type NoreuseOfTenants = ByPath<NoreuseFiles>;
 
+/// How long the first scan may take before whoever starts the tree goes on without its end.
+const FIRST_SCAN: Duration = Duration::from_millis(500);
+/// After a scan for which descriptors or memory were lacking, the next one waits so long.
+const LACK_PAUSE: Duration = Duration::from_millis(200);
+/// That they are lacking is said again after this.
+const LACK_SAID_AGAIN: Duration = Duration::from_secs(60);
 /// A slice of a look where nobody waits: then the socket is looked at.
 const SLICE: Duration = Duration::from_millis(20);
 
@@ -150,6 +163,10 @@ pub struct Tenants {
     said_refused: Option<String>,
     /// That the kernel cannot be told to drop nothing but page cache was said.
     said_no_cache: bool,
+    /// How many groups were said to be told only as part of the tenants above them.
+    said_left_out: u64,
+    /// When it was said that descriptors or memory are lacking.
+    said_lack: Option<Instant>,
     /// Groups with our mark that could not be had, each told of once.
     unheld: BTreeSet<PathBuf>,
     /// Who came since somebody asked, by number.
@@ -223,15 +240,25 @@ impl Tenants {
             said_no_swap: None,
             said_refused: None,
             said_no_cache: false,
+            said_left_out: 0,
+            said_lack: None,
             unheld: BTreeSet::new(),
             came: Vec::new(),
             gone: Vec::new(),
         };
-        tenants.driver.cull();
-        tenants.admit(MemcgId::ROOT, PathBuf::new(), wall, false);
-        tenants.begin_host()?;
-        tenants.look()?;
+        tenants.begin(wall)?;
         Ok(tenants)
+    }
+
+    /// Takes up its groups, and begins with a scan: a host with very many processes is ready before
+    /// all of them are scanned.
+    fn begin(&mut self, root: Wall) -> Result<(), WatchError> {
+        self.driver.cull();
+        self.admit(MemcgId::ROOT, PathBuf::new(), root, false);
+        self.begin_host()?;
+        self.begin_look(true)?;
+        let pause = Pause::after(&self.bell, FIRST_SCAN);
+        self.go_on_looking(&pause)
     }
 
     /// Does what is due, a slice of it at most, and says how long nothing more will be.
@@ -239,6 +266,21 @@ impl Tenants {
     /// # Errors
     /// The groups cannot be read any more.
     pub fn work(&mut self) -> Result<Duration, WatchError> {
+        match self.work_now() {
+            // What was known stays known, and the same is tried again.
+            Err(error) if error.is_passing() => {
+                let is_said = |at: Instant| at.elapsed() < LACK_SAID_AGAIN;
+                if !self.said_lack.is_some_and(is_said) {
+                    self.said_lack = Some(Instant::now());
+                    self.act(format!("scans wait: {error}; {}", error.hint()));
+                }
+                Ok(LACK_PAUSE)
+            }
+            done => done,
+        }
+    }
+
+    fn work_now(&mut self) -> Result<Duration, WatchError> {
         if self.looking.is_some() {
             let pause = Pause::after(&self.bell, SLICE);
             self.go_on_looking(&pause)?;
@@ -516,6 +558,7 @@ fn root(groups: &Groups, manager: Identity, path: &Path) -> Result<Wall, WatchEr
                  name another with --root",
             ),
             Errno::NOENT => WatchError::failure(what, "the groups above it must be there"),
+            errno if is_lack(errno) => WatchError::failure(what, LACK_HINT),
             _ => WatchError::missing(what, "making control groups needs root; `pagetide doctor` says more"),
         }
     })

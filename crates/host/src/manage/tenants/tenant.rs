@@ -73,6 +73,8 @@ pub(super) struct Tenant {
     /// Whether it is reclaimed from for a limit of its own, and for what its policy ordered (`under_way`).
     pub(super) is_reclaimed_for_limit: bool,
     pub(super) is_minded: bool,
+    /// Groups below it that are told only as part of it, as far as they are known.
+    pub(super) left_out: u64,
     /// Version 1's counts of itself alone when they were read last, and of those below it that are gone.
     pub(super) counted: Counted,
     pub(super) of_gone: Counted,
@@ -157,6 +159,7 @@ impl Tenant {
             minder: None,
             is_reclaimed_for_limit: false,
             is_minded: false,
+            left_out: 0,
             counted: Counted::default(),
             of_gone: Counted::default(),
         }

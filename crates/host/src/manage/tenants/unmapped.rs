@@ -5,6 +5,7 @@
 //! group's own swappiness: so we ask it of leaf tenants, for no more than what exceeds their protection. We ask it of a
 //! tenant with children as the last resort, and only if none of these is protected.
 
+use std::ffi::OsString;
 use std::io;
 
 use engine::Pages;
@@ -192,13 +193,17 @@ impl Tenants {
     /// Whether below a group of the host's there are some that are not tenants of its own, of which the kernel would take, too: made tenants, walls
     /// of `run`; below the first one everybody.
     pub(super) fn has_others_below(&self, own: &Tenant) -> bool {
+        /// Of more groups than these nobody is asked whose each is.
+        const MOST: usize = 1024;
         let dir = &own.wall.group().dir;
-        let folders = || std::fs::read_dir(dir).into_iter().flatten().flatten();
-        let is_wall = |folder: std::fs::DirEntry| {
-            folder.file_type().is_ok_and(|kind| kind.is_dir()) && Wall::is_anybodys(&folder.path())
+        let is_wall = |name: &OsString| Wall::is_anybodys(&dir.join(name));
+        let has_wall = || match own.wall.below(MOST) {
+            Ok(below) => below.count > MOST as u64 || below.names.iter().any(is_wall),
+            // What cannot be seen may be another's.
+            Err(_) => true,
         };
         let is_first = *dir == self.groups.mount;
-        own.of_host && (is_first || self.made_below(own).is_some() || folders().any(is_wall))
+        own.of_host && (is_first || self.made_below(own).is_some() || has_wall())
     }
 
     /// How much of its oldest `bytes` is such cache.

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::{Group, Groups, Version};
+use crate::system::descriptors::is_lack;
 use crate::system::error::Error;
 use crate::system::mountinfo::{self, Mount};
 use crate::system::proc::{Proc, read_path};
@@ -45,8 +46,10 @@ impl Groups {
             return Ok(Groups::of(mount, Version::V1));
         }
         let unified = of_type(b"cgroup2");
-        if let Some(mount) = unified.iter().find(|mount| offers_memory(mount)) {
-            return Ok(Groups::of(mount, Version::V2));
+        for mount in &unified {
+            if offers_memory(mount)? {
+                return Ok(Groups::of(mount, Version::V2));
+            }
         }
         let why = match unified.first() {
             Some(mount) => format!(
@@ -112,10 +115,17 @@ impl Groups {
     }
 }
 
-fn offers_memory(mount: &Mount) -> bool {
+/// Whether groups of this mount count memory.
+///
+/// # Errors
+/// Descriptors or memory are lacking: that says nothing of the mount.
+fn offers_memory(mount: &Mount) -> Result<bool, Error> {
     let file = Path::new(OsStr::from_bytes(&mount.point)).join("cgroup.controllers");
-    let text = read_path(&file).ok().flatten().unwrap_or_default();
-    words(text.trim_ascii()).any(|word| word == b"memory")
+    let text = match read_path(&file) {
+        Err(errno) if is_lack(errno) => return Err(Error::reading(&file, errno)),
+        text => text.ok().flatten().unwrap_or_default(),
+    };
+    Ok(words(text.trim_ascii()).any(|word| word == b"memory"))
 }
 
 /// The memory controller's path in a `/proc/PID/cgroup` text (cgroups(7)): lines of

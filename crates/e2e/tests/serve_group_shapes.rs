@@ -1,0 +1,300 @@
+//! `pagetide serve` on a host whose users make very many control groups, side by side or one in
+//! another: other tenants are served as before.
+#![forbid(unsafe_code)]
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use e2e::guard::Run;
+use e2e::memcg::MemoryGroup;
+use e2e::sleeper::Sleeper;
+use e2e::temp::serial;
+use e2e::tenants::Tree;
+use e2e::{pagetide, proc, wait};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+const SOON: Duration = Duration::from_secs(60);
+/// A request beside such groups takes no longer, on the busiest machine.
+const ANSWERED: Duration = Duration::from_secs(5);
+
+/// Opens a directory by its name in another.
+fn below(above: &OwnedFd, name: &str) -> OwnedFd {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(above, name, flags, Mode::empty()).expect("a control group")
+}
+
+fn open(path: &Path) -> OwnedFd {
+    below(
+        &OwnedFd::from(std::fs::File::open("/").expect("the root")),
+        &path.to_string_lossy(),
+    )
+}
+
+/// A chain of groups of this name below another, removed at the end, the deepest first: its path
+/// may be longer than the kernel takes.
+struct Chain {
+    top: PathBuf,
+    name: String,
+    depth: usize,
+}
+
+impl Chain {
+    fn new(top: &str, name: &str, depth: usize) -> Chain {
+        let chain = Chain {
+            top: top.into(),
+            name: name.to_owned(),
+            depth,
+        };
+        let mut dir = open(&chain.top);
+        for _ in 0..depth {
+            rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(0o755)).expect("we may");
+            dir = below(&dir, name);
+        }
+        chain
+    }
+
+    /// The last group.
+    fn last(&self) -> OwnedFd {
+        (0..self.depth).fold(open(&self.top), |dir, _| below(&dir, &self.name))
+    }
+
+    /// Moves a process to the last group.
+    fn enter(&self, pid: u32) {
+        let last = self.last();
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let procs = rustix::fs::openat(&last, "cgroup.procs", flags, Mode::empty());
+        let procs = procs.expect("its file");
+        rustix::io::write(&procs, pid.to_string().as_bytes()).expect("it is taken");
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        let mut dir = self.last();
+        for _ in 0..self.depth {
+            dir = below(&dir, "..");
+            // A process that has just ended may be there for a moment.
+            let is_gone =
+                || rustix::fs::unlinkat(&dir, self.name.as_str(), AtFlags::REMOVEDIR).is_ok();
+            wait::poll(Duration::from_secs(2), || is_gone().then_some(()));
+        }
+    }
+}
+
+/// Groups side by side, removed at the end.
+struct Flat(Vec<PathBuf>);
+
+impl Flat {
+    fn new(top: &str, count: usize) -> Flat {
+        let paths = (0..count).map(|number| Path::new(top).join(format!("g{number}")));
+        let flat = Flat(paths.collect());
+        for path in &flat.0 {
+            std::fs::create_dir(path).expect("we may");
+        }
+        flat
+    }
+}
+
+impl Drop for Flat {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_dir(path);
+        }
+    }
+}
+
+/// A process of so many MiB in a group.
+fn inside(group: &MemoryGroup, mib: u64) -> Sleeper {
+    let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
+    let path = group.path();
+    Sleeper::start(["sh", "-c", script, &path].map(str::to_owned), mib)
+}
+
+fn name(group: &MemoryGroup) -> String {
+    let name = group.name();
+    name.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+fn anon(tree: &Tree, tenant: &str) -> u64 {
+    tree.line(&format!("{tenant}/memory.stat"), "anon")
+}
+
+fn has_told(tree: &Tree, what: &str) -> bool {
+    tree.said().contains(what) || tree.complained().contains(what)
+}
+
+/// Soft limit of open files of a process, from now on.
+fn limit_files(pid: u32, most: u64) {
+    let words = [
+        "prlimit",
+        &format!("--nofile={most}:"),
+        "--pid",
+        &pid.to_string(),
+    ];
+    let done = Run::new(words).finish(SOON);
+    assert!(done.status.success(), "{}", done.stderr);
+}
+
+/// Reads a tenant's file and asks the control socket until `seconds` have passed; how long an
+/// answer took at most.
+fn longest_answer(tree: &Tree, tenant: &str, time: Duration) -> Duration {
+    let (end, mut longest) = (Instant::now() + time, Duration::ZERO);
+    while Instant::now() < end {
+        let begin = Instant::now();
+        assert!(tree.read(&format!("{tenant}/memory.stat")).contains("anon"));
+        longest = longest.max(begin.elapsed());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let at = format!("/{tenant}");
+    let outcome = pagetide::command(["stat", &at, "--root", tree.root()]).finish(SOON);
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    longest
+}
+
+/// Regression: each group of the host took one of our descriptors. 2,000 groups, where 1,024 files
+/// may be open, ended `serve`; where more may be, its socket, files and metrics were dead, and it
+/// took a whole processor, also after the groups were gone.
+#[test]
+fn more_groups_than_descriptors() {
+    let _serial = serial();
+    let host = MemoryGroup::new();
+    let (other, crowd) = (host.below(), host.below());
+    let sleeper = inside(&other, 16);
+    let tree = Tree::serve_host(&host, &["--age-every", "500ms"]);
+    let at = format!("host/{}", name(&other));
+    wait::until("its pages are known", SOON, || anon(&tree, &at) >= 16 * MIB);
+    let before = proc::open_files(tree.pid());
+    // Some of them are for requests and for the files that these need.
+    limit_files(tree.pid(), before as u64 + 40);
+    let memory = proc::number(tree.pid(), "VmRSS").unwrap_or(0);
+    let flat = Flat::new(&crowd.path(), 3000);
+    let in_crowd = Sleeper::start(
+        [
+            "sh",
+            "-c",
+            "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"",
+            &flat.0[2999].to_string_lossy(),
+        ]
+        .map(str::to_owned),
+        8,
+    );
+    let at_crowd = format!("host/{}", name(&crowd));
+    // Whatever group it is in, it is part of the group above.
+    wait::until("all of it is known", SOON, || {
+        anon(&tree, &at_crowd) >= 8 * MIB
+    });
+    wait::until("it says what it leaves out", SOON, || {
+        has_told(&tree, "have no figures of their own")
+    });
+    let longest = longest_answer(&tree, &at, Duration::from_secs(3));
+    assert!(longest < ANSWERED, "{longest:?}");
+    let grown = proc::number(tree.pid(), "VmRSS")
+        .unwrap_or(0)
+        .saturating_sub(memory);
+    assert!(grown < 64 * MIB, "{grown} bytes for them");
+    assert!(proc::open_files(tree.pid()) <= before + 24);
+    let words = ["report", &format!("/{at_crowd}"), "--root", tree.root()];
+    let report = pagetide::command(words).finish(SOON);
+    let is_told = report.stdout.contains("have no figures of their own");
+    assert!(is_told, "{} {}", report.stdout, report.stderr);
+    // One that comes to another group has its own figures all the same.
+    let late = host.below();
+    let second = inside(&late, 16);
+    let at_late = format!("host/{}", name(&late));
+    wait::until("it is found", SOON, || {
+        tree.at(&at_late).is_dir() && anon(&tree, &at_late) >= 16 * MIB
+    });
+    drop((second, in_crowd));
+    drop(flat);
+    wait::until("all are told again", SOON, || {
+        has_told(&tree, "have figures of their own again")
+    });
+    let longest = longest_answer(&tree, &at, Duration::from_secs(1));
+    assert!(longest < ANSWERED, "{longest:?}");
+    let _ = sleeper.touch();
+}
+
+/// Regression: a group beyond PATH_MAX could not be opened by its path, and its processes were left
+/// out without a word; of chains of 1,900 groups each was opened by its whole path, which took a
+/// start 15 s.
+#[test]
+fn groups_deeper_than_a_path() {
+    let _serial = serial();
+    let host = MemoryGroup::new();
+    let (other, deep) = (host.below(), host.below());
+    let sleeper = inside(&other, 16);
+    let chain = Chain::new(&deep.path(), &"n".repeat(200), 30);
+    let narrow = Chain::new(&deep.path(), "c", 400);
+    let hidden = inside(&deep, 24);
+    chain.enter(hidden.pid());
+    let begin = Instant::now();
+    let tree = Tree::serve_host(&host, &["--age-every", "500ms"]);
+    assert!(
+        begin.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        begin.elapsed()
+    );
+    let [at, at_deep] = [&other, &deep].map(|group| format!("host/{}", name(group)));
+    wait::until("the process is known", SOON, || {
+        anon(&tree, "host") >= 40 * MIB
+    });
+    assert!(anon(&tree, &at) >= 16 * MIB);
+    wait::until("it says what it leaves out", SOON, || {
+        has_told(&tree, "have no figures of their own")
+    });
+    assert!(tree.at(&format!("{at_deep}/c/c/c")).is_dir());
+    assert!(longest_answer(&tree, &at, Duration::from_secs(1)) < ANSWERED);
+    // By the group alone, without `serve`.
+    let words = ["report", "--cgroup", &deep.path(), "--json", "--for", "1s"];
+    let outcome = pagetide::command(words).finish(SOON);
+    let report: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
+    let pids = report["processes"].as_array().into_iter().flatten();
+    let mut pids = pids.filter_map(|one| one["pid"].as_u64());
+    assert!(
+        pids.any(|pid| pid == u64::from(hidden.pid())),
+        "{outcome:?}"
+    );
+    drop((hidden, chain, narrow));
+    let _ = sleeper.touch();
+}
+
+/// Regression: where no descriptor was left, a scan that could not read a process ended `serve`,
+/// and a connection that could not be accepted took a whole processor.
+#[test]
+fn without_descriptors_for_a_while() {
+    let _serial = serial();
+    let host = MemoryGroup::new();
+    let other = host.below();
+    let sleeper = inside(&other, 16);
+    let mut tree = Tree::serve_host(&host, &["--age-every", "300ms"]);
+    let at = format!("host/{}", name(&other));
+    wait::until("its pages are known", SOON, || anon(&tree, &at) >= 16 * MIB);
+    limit_files(tree.pid(), 8);
+    let asks = format!("/{at}");
+    let waiting = pagetide::command(["stat", &asks, "--root", tree.root()]).start();
+    wait::until("it says what is lacking", SOON, || {
+        has_told(&tree, "scans wait")
+    });
+    let (begin, before) = (Instant::now(), proc::processor_seconds(tree.pid()));
+    std::thread::sleep(Duration::from_secs(1));
+    let used = proc::processor_seconds(tree.pid()).zip(before);
+    let used = used.map_or(f64::MAX, |(after, before)| after - before);
+    // A loop that never waits uses all of it, but for what others on a busy machine take.
+    assert!(used < begin.elapsed().as_secs_f64() / 2.0, "{used} s");
+    limit_files(tree.pid(), 1024);
+    // It may have been answered, or have given up.
+    let _ = waiting.wait(SOON);
+    let answered = pagetide::command(["stat", &asks, "--root", tree.root()]).finish(SOON);
+    assert!(answered.status.success(), "{}", answered.stderr);
+    let late = host.below();
+    let second = inside(&late, 16);
+    let at_late = format!("host/{}", name(&late));
+    wait::until("scans go on", SOON, || {
+        tree.at(&at_late).is_dir() && anon(&tree, &at_late) >= 16 * MIB
+    });
+    drop(second);
+    let _ = (sleeper.touch(), tree.end());
+}
