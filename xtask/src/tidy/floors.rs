@@ -172,7 +172,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
     (
         "crates/host/src/books",
         &[
-            &["word", "index"],
+            &["word", "index", "positions"],
             &["timeline", "histogram", "tally", "again", "frames"],
             &["owners"],
             &["see", "arrive", "rounds", "run"],

@@ -29,7 +29,7 @@ impl Books {
             "huge leaves are aligned"
         );
         let chunks = self.frames.within(frame, size);
-        if chunks.iter().any(|&id| self.was_seen(id)) {
+        if chunks.iter().any(|&records| self.was_seen(records)) {
             let part = size.part();
             for number in 0..512 {
                 self.observe(class, frame + number * part.pages(), part, observed);
@@ -56,12 +56,12 @@ impl Books {
         })
     }
 
-    /// Whether a chunk has a frame that was seen in this round.
-    fn was_seen(&mut self, id: u32) -> bool {
+    /// Whether one of these records of a chunk was seen in this round.
+    fn was_seen(&mut self, (id, records): (u32, u64)) -> bool {
         let now = self.time.now();
         self.frames
             .chunk(id)
-            .is_some_and(|chunk| chunk.head.seen_in(now) != 0)
+            .is_some_and(|chunk| chunk.head.seen_in(now) & records != 0)
     }
 
     /// A new record for the reader, from what was known before this round.
@@ -84,10 +84,10 @@ impl Books {
     /// Writes a record where none is. The tallies are the caller's.
     fn put(&mut self, frame: u64, owner: u16, word: Word, seen: bool) {
         let now = self.time.now();
-        let (at, bit) = ((frame & 63) as usize, 1_u64 << (frame & 63));
-        let Some(chunk) = self.frames.find_or_make(frame >> 6) else {
+        let Some((chunk, at)) = self.frames.find_or_make(frame) else {
             return;
         };
+        let bit = 1_u64 << at;
         assert_eq!(chunk.head.live & bit, 0, "a frame has one record");
         chunk.head.enter(now);
         chunk.head.owned_by(owner);
@@ -103,41 +103,37 @@ impl Books {
     #[cold]
     fn split(&mut self, head: u64, size: Size) {
         let now = self.time.now();
-        let bit = 1_u64 << (head & 63);
-        let Some(chunk) = self.frames.find(head >> 6) else {
+        let Some((chunk, at)) = self.frames.find(head) else {
             return;
         };
-        let at = (head & 63) as usize;
+        let bit = 1_u64 << at;
         let (word, owner) = (chunk.words[at], chunk.owners[at]);
-        assert_eq!(
-            (word.size(), chunk.head.live),
-            (size, bit),
-            "nothing is under a huge leaf"
-        );
+        let is_live = chunk.head.live & bit != 0;
+        assert!(is_live && word.size() == size, "what is split is there");
         let seen = chunk.head.seen_in(now) & bit != 0;
         let early = chunk.head.early_in(now);
         let stale = chunk.head.stale;
-        (chunk.head.live, chunk.head.seen) = (0, 0);
+        chunk.head.live &= !bit;
+        chunk.head.seen &= !bit;
         self.large -= 1;
         let part = size.part();
         for at in (0..512).map(|number| head + number * part.pages()) {
             self.put(at, owner, word.with_size(part), seen);
             // What was noted of the whole holds for each part.
-            if let Some(chunk) = self.frames.find(at >> 6) {
-                chunk.head.early = chunk.head.early.or(early);
+            if let Some((chunk, _)) = self.frames.find(at) {
+                chunk.head.note_early(early);
                 chunk.head.stale |= stale;
             }
         }
         debug_assert_eq!(part.pages() * 512, size.pages(), "no frame comes or goes");
     }
 
-    /// Takes all records of these chunks out of the books, and makes one of them; none if some frame
+    /// Takes these records of chunks out of the books, and makes one of them; none if some frame
     /// of the leaf had no record, for then part of it is fresh.
-    fn join(&mut self, class: u8, chunks: &[u32], size: Size) -> Option<Word> {
+    fn join(&mut self, class: u8, chunks: &[(u32, u64)], size: Size) -> Option<Word> {
         let (mut joined, mut pages): (Option<Word>, u64) = (None, 0);
         let (reader, mut before) = (self.reader(), BTreeSet::new());
-        for &id in chunks {
-            let gone = self.frames.chunk(id).map_or(0, |chunk| chunk.head.live);
+        for &(id, gone) in chunks {
             self.drop_records(id, gone, |owner, word| {
                 joined = Some(joined.map_or(word, |other: Word| other.joined(word)));
                 before.insert(((owner, word.class()), word.is_shared()));
@@ -187,8 +183,10 @@ impl Books {
             self.large -= u64::from(word.size() != Size::One);
             told(owner, word);
         }
-        if chunk.head.live == 0 && gone != 0 {
+        let is_empty = chunk.head.live == 0;
+        if is_empty && gone != 0 {
             self.frames.release(id);
         }
+        self.frames.note_thinned();
     }
 }

@@ -1,97 +1,193 @@
 //! Where the chunk of a frame is: a tree over frame numbers that has only the branches it needs.
 //!
-//! Invariant: an entry is 0 (nothing there) or one more than what it names; a region without chunks
-//! is not in the tree. Regions are 2 MiB, so a host of 1 TiB costs at most 2 MiB above them, however
-//! few and however scattered the watched frames are.
+//! A chunk has an aligned range of frames, a power of two of them: from 64 to 32,768. Three levels of
+//! nodes with eight entries each divide such a range down to 64 frames.
+//!
+//! Invariant: an entry is 0 (nothing there), a chunk, or one more than a node's number; a node has an
+//! entry; a chunk stands at all entries of its range. A host of 1 TiB costs at most 40 KiB above its
+//! nodes, however few and however scattered the watched frames are.
 
 /// Frame numbers are below this.
 pub(super) const FRAMES_MAX: u64 = 1 << 40;
-/// Chunks of 64 frames in a region of 512.
-const CHUNKS: usize = 8;
-/// Regions below one branch: 8 GiB.
-const REGIONS: usize = 4096;
+/// Frames of the narrowest and of the widest range, as powers of two.
+pub(super) const NARROW: u32 = 6;
+pub(super) const WIDE: u32 = 15;
+/// A node divides a range by eight.
+const STEP: u32 = 3;
+/// Ranges below one branch: 512 GiB.
+const RANGES: usize = 4096;
+/// The bit of a chunk's id.
+const CHUNK: u32 = 1 << 31;
 
-type Branch = [u32; REGIONS];
+type Branch = [u32; RANGES];
 
 /// The tree.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     branches: Vec<Option<Box<Branch>>>,
-    regions: Vec<[u32; CHUNKS]>,
-    /// Regions that are not in the tree.
+    nodes: Vec<[u32; 8]>,
+    /// Nodes that are not in the tree.
     free: Vec<u32>,
 }
 
-/// The three steps to the chunk with this number (frame number over 64).
-fn steps(chunk: u64) -> (usize, usize, usize) {
-    debug_assert!(chunk < FRAMES_MAX >> 6, "frame numbers have 40 bits");
-    let branch = usize::try_from(chunk >> 15).unwrap_or(usize::MAX);
-    (branch, (chunk >> 3 & 0xfff) as usize, (chunk & 7) as usize)
+/// What is in a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Within {
+    Nothing,
+    /// One chunk, or a part of it.
+    One(u32),
+    Several,
+}
+
+impl Within {
+    fn and(self, other: Within) -> Within {
+        match (self, other) {
+            (Within::Nothing, one) | (one, Within::Nothing) => one,
+            (one, other) if one == other => one,
+            _ => Within::Several,
+        }
+    }
+}
+
+fn top_of(frame: u64) -> (usize, usize) {
+    debug_assert!(frame < FRAMES_MAX, "frame numbers have 40 bits");
+    let range = usize::try_from(frame >> WIDE).unwrap_or(usize::MAX);
+    (range / RANGES, range % RANGES)
+}
+
+const fn child_of(frame: u64, shift: u32) -> usize {
+    (frame >> shift & 7) as usize
 }
 
 impl Index {
-    /// The id stored for a chunk.
-    pub(super) fn get(&self, chunk: u64) -> Option<u32> {
-        let (_, _, leaf) = steps(chunk);
-        self.region(chunk)?[leaf].checked_sub(1)
+    fn top(&self, frame: u64) -> u32 {
+        let (branch, twig) = top_of(frame);
+        let branch = self.branches.get(branch).and_then(Option::as_ref);
+        branch.map_or(0, |branch| branch[twig])
     }
 
-    /// The ids of all chunks of the region of this chunk.
-    pub(super) fn in_region(&self, chunk: u64) -> impl Iterator<Item = u32> {
-        let region = self.region(chunk).copied().unwrap_or_default();
-        region.into_iter().filter_map(|entry| entry.checked_sub(1))
+    /// The entry that a frame is under, and the frames below that, as a power of two.
+    fn entry(&self, frame: u64) -> (u32, u32) {
+        let (mut entry, mut width) = (self.top(frame), WIDE);
+        while entry != 0 && entry & CHUNK == 0 {
+            width -= STEP;
+            entry = self.nodes[entry as usize - 1][child_of(frame, width)];
+        }
+        (entry, width)
     }
 
-    fn region(&self, chunk: u64) -> Option<&[u32; CHUNKS]> {
-        let (branch, twig, _) = steps(chunk);
-        let region = self.branches.get(branch)?.as_ref()?[twig].checked_sub(1)?;
-        self.regions.get(region as usize)
+    /// The id of the chunk that a frame is in the range of.
+    pub(super) fn get(&self, frame: u64) -> Option<u32> {
+        let (entry, _) = self.entry(frame);
+        (entry != 0).then_some(entry & !CHUNK)
     }
 
-    /// Stores the id of a chunk that has none.
-    pub(super) fn insert(&mut self, chunk: u64, id: u32) {
-        assert!(chunk < FRAMES_MAX >> 6, "frame numbers have 40 bits");
-        let (branch, twig, leaf) = steps(chunk);
+    /// The width of the widest range with this frame and without a chunk; the frame is in none.
+    pub(super) fn room(&self, frame: u64) -> u32 {
+        let (entry, mut width) = self.entry(frame);
+        debug_assert_eq!(entry, 0, "the frame is in no chunk's range");
+        while width < WIDE && self.within(frame, width + 1) == Within::Nothing {
+            width += 1;
+        }
+        width
+    }
+
+    /// What is in the range of this width that a frame is in.
+    pub(super) fn within(&self, frame: u64, width: u32) -> Within {
+        let (mut entry, mut below) = (self.top(frame), WIDE);
+        while entry != 0 && entry & CHUNK == 0 && width <= below - STEP {
+            below -= STEP;
+            entry = self.nodes[entry as usize - 1][child_of(frame, below)];
+        }
+        if width == below || entry == 0 || entry & CHUNK != 0 {
+            return self.under(entry);
+        }
+        let entries = self.children(frame, width, below - STEP);
+        let node = &self.nodes[entry as usize - 1][entries];
+        let all = node.iter().map(|entry| self.under(*entry));
+        all.fold(Within::Nothing, Within::and)
+    }
+
+    fn under(&self, entry: u32) -> Within {
+        match entry {
+            0 => Within::Nothing,
+            entry if entry & CHUNK != 0 => Within::One(entry & !CHUNK),
+            node => {
+                let entries = self.nodes[node as usize - 1].iter();
+                let mut all = Within::Nothing;
+                for entry in entries {
+                    all = all.and(self.under(*entry));
+                    if all == Within::Several {
+                        break;
+                    }
+                }
+                all
+            }
+        }
+    }
+
+    /// The entries of a node whose children have `child` frames that a range of this width takes.
+    fn children(&self, frame: u64, width: u32, child: u32) -> std::ops::Range<usize> {
+        let first = child_of(frame >> width << width, child);
+        first..first + (1 << (width - child))
+    }
+
+    /// A chunk has the range of this width that a frame is in, which nothing is in; or nothing has it
+    /// any more.
+    pub(super) fn set(&mut self, frame: u64, width: u32, chunk: Option<u32>) {
+        assert!(frame < FRAMES_MAX, "frame numbers have 40 bits");
+        let value = chunk.map_or(0, |id| id | CHUNK);
+        let (branch, twig) = top_of(frame);
         if branch >= self.branches.len() {
             self.branches.resize_with(branch + 1, || None);
         }
-        let entry = &mut self.branches[branch].get_or_insert_with(|| Box::new([0; REGIONS]))[twig];
-        if *entry == 0 {
-            let region = self.free.pop().unwrap_or_else(|| {
-                self.regions.push([0; CHUNKS]);
-                // One a 2 MiB of 2^40 frames: 2^31 at most.
-                u32::try_from(self.regions.len() - 1).unwrap_or(u32::MAX)
-            });
-            *entry = region + 1;
+        let branch = self.branches[branch].get_or_insert_with(|| Box::new([0; RANGES]));
+        let entry = branch[twig];
+        let new = if width == WIDE {
+            value
+        } else {
+            self.set_below(entry, (frame, width, value), WIDE - STEP)
+        };
+        let (branch, twig) = top_of(frame);
+        if let Some(branch) = &mut self.branches[branch] {
+            branch[twig] = new;
         }
-        let slot = &mut self.regions[*entry as usize - 1][leaf];
-        assert_eq!(*slot, 0, "a chunk has one id");
-        *slot = id + 1;
     }
 
-    /// Forgets a chunk, and its region if that was the last.
-    pub(super) fn remove(&mut self, chunk: u64) {
-        let (branch, twig, leaf) = steps(chunk);
-        let entry = self.branches[branch]
-            .as_mut()
-            .map(|branch| &mut branch[twig]);
-        let Some(entry) = entry else { return };
-        assert!(*entry > 0, "only what was inserted is removed");
-        let region = &mut self.regions[*entry as usize - 1];
-        assert!(region[leaf] > 0, "only what was inserted is removed");
-        region[leaf] = 0;
-        if *region == [0; CHUNKS] {
-            self.free.push(*entry - 1);
-            *entry = 0;
+    /// The same below an entry, in a node whose children have `child` frames; what the entry is then.
+    fn set_below(&mut self, entry: u32, what: (u64, u32, u32), child: u32) -> u32 {
+        let (frame, width, value) = what;
+        assert_eq!(entry & CHUNK, 0, "a range is one chunk's");
+        let node = match entry.checked_sub(1) {
+            Some(node) => node,
+            None => self.free.pop().unwrap_or_else(|| {
+                self.nodes.push([0; 8]);
+                // One a 512 of 2^40 frames, and some above: 2^31 at most.
+                u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX)
+            }),
+        };
+        if width >= child {
+            let entries = self.children(frame, width, child);
+            self.nodes[node as usize][entries].fill(value);
+        } else {
+            let at = child_of(frame, child);
+            let below = self.nodes[node as usize][at];
+            let new = self.set_below(below, what, child - STEP);
+            self.nodes[node as usize][at] = new;
         }
+        if self.nodes[node as usize] == [0; 8] {
+            self.free.push(node);
+            return 0;
+        }
+        node + 1
     }
 
     /// Bytes on the heap.
     pub(super) fn memory_bytes(&self) -> usize {
         let branches = self.branches.iter().flatten().count() * size_of::<Branch>();
         let pointers = self.branches.capacity() * size_of::<Option<Box<Branch>>>();
-        let regions = self.regions.capacity() * size_of::<[u32; CHUNKS]>();
-        branches + pointers + regions + self.free.capacity() * size_of::<u32>()
+        let nodes = self.nodes.capacity() * size_of::<[u32; 8]>();
+        branches + pointers + nodes + self.free.capacity() * size_of::<u32>()
     }
 }
 
@@ -100,18 +196,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_are_found_until_they_are_removed_and_regions_are_used_again() {
+    fn chunks_are_found_until_they_are_removed_and_nodes_are_used_again() {
         let mut index = Index::default();
-        let chunks = [0, 7, 8, 4095 * 8, 4096 * 8, (FRAMES_MAX >> 6) - 1];
+        let frames = [0, 64, 512, 4096, 1 << 15, 1 << 27, FRAMES_MAX - 64];
         for round in 0..3 {
-            for (id, &chunk) in (round..).zip(&chunks) {
-                assert_eq!(index.get(chunk), None);
-                index.insert(chunk, id);
-                assert_eq!(index.get(chunk), Some(id));
+            for (id, &frame) in (round..).zip(&frames) {
+                assert_eq!(index.get(frame + 63), None);
+                index.set(frame, NARROW, Some(id));
+                assert_eq!(index.get(frame + 63), Some(id));
+                assert_eq!(index.within(frame, NARROW), Within::One(id));
             }
-            assert_eq!(index.in_region(3).collect::<Vec<_>>(), [round, round + 1]);
-            chunks.iter().for_each(|&chunk| index.remove(chunk));
-            assert_eq!(index.regions.len(), 5);
+            assert_eq!(index.within(0, 7), Within::Several);
+            assert_eq!(index.within(512, 9), Within::One(round + 2));
+            assert_eq!(index.within(8, WIDE), Within::Several);
+            for &frame in &frames {
+                index.set(frame, NARROW, None);
+            }
+            assert_eq!(index.nodes.len(), index.free.len());
+            assert_eq!(index.nodes.len(), 15);
         }
+    }
+
+    #[test]
+    fn a_range_is_as_wide_as_there_is_room() {
+        let mut index = Index::default();
+        assert_eq!(index.room(77), WIDE);
+        index.set(0, NARROW, Some(1));
+        let widths = [64, 128, 300, 512, 1024, 5000, 20_000, 40_000].map(|frame| index.room(frame));
+        assert_eq!(widths, [6, 7, 8, 9, 10, 12, 14, 15]);
+        index.set(128, 7, Some(2));
+        assert_eq!([index.get(128), index.get(255)], [Some(2); 2]);
+        assert_eq!((index.get(256), index.room(64)), (None, 6));
+        assert_eq!(index.within(200, 6), Within::One(2));
+        assert_eq!(index.within(200, 8), Within::Several);
+        index.set(128, 7, None);
+        index.set(0, NARROW, None);
+        assert_eq!((index.room(0), index.free.len()), (WIDE, index.nodes.len()));
     }
 }

@@ -66,6 +66,7 @@ impl Books {
                 self.look_for_lost(id, seer);
             }
         }
+        self.frames.tidy(now);
         // By the age that they had when they could have been put out: at the round before. (The story: what each look found in use had been "1s untouched".)
         let before = self.time.before_ms();
         for (cohort, pages) in self.again.all() {

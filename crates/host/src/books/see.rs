@@ -60,9 +60,9 @@ impl Books {
     /// answered here, and the others where there is time.
     #[inline]
     pub(super) fn observe(&mut self, class: u8, frame: u64, size: Size, observed: Observation) {
-        let (at, bit) = ((frame & 63) as usize, 1_u64 << (frame & 63));
         let (now, reader, mark) = (self.time.now(), self.reader, self.mark);
-        if let Some(chunk) = self.frames.find(frame >> 6) {
+        if let Some((chunk, at)) = self.frames.find(frame) {
+            let bit = 1_u64 << at;
             chunk.head.enter(now);
             let before = chunk.words[at];
             let is_first = chunk.head.live & !chunk.head.seen & bit != 0;
@@ -83,10 +83,10 @@ impl Books {
     #[inline(never)]
     fn observe_closely(&mut self, class: u8, frame: u64, observed: Observation) {
         let (now, reader) = (self.time.now(), self.reader());
-        let (at, bit) = ((frame & 63) as usize, 1_u64 << (frame & 63));
-        let Some(chunk) = self.frames.find(frame >> 6) else {
+        let Some((chunk, at)) = self.frames.find(frame) else {
             return;
         };
+        let bit = 1_u64 << at;
         let (before, owner) = (chunk.words[at], chunk.owners[at]);
         debug_assert!(chunk.head.live & bit != 0 && chunk.head.round == now);
         let is_first = chunk.head.seen & bit == 0;

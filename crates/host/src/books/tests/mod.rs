@@ -4,6 +4,7 @@ mod measure;
 mod naive;
 mod property;
 mod rules;
+mod scattered;
 mod sharing;
 mod sizes;
 
