@@ -298,3 +298,24 @@ fn without_descriptors_for_a_while() {
     drop(second);
     let _ = (sleeper.touch(), tree.end());
 }
+
+/// Regression: a limit of open files that was met while control groups were looked for was told as
+/// "no memory controller".
+#[test]
+fn too_few_descriptors_are_told_as_such() {
+    let _serial = serial();
+    for most in ["8", "10", "12"] {
+        let limit = format!("--nofile={most}:{most}");
+        let command = pagetide::command(["report", "--cgroup", "/", "--for", "1s"]);
+        let outcome = command.under(["prlimit".to_owned(), limit]).finish(SOON);
+        assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+        assert!(
+            outcome.stderr.contains("Too many open files"),
+            "{outcome:?}"
+        );
+        assert!(
+            !outcome.stderr.contains("no memory controller"),
+            "{outcome:?}"
+        );
+    }
+}
