@@ -14,6 +14,7 @@ pub mod call;
 mod commands;
 mod failure;
 mod terminal;
+mod used_memory;
 mod view;
 mod watching;
 

@@ -6,7 +6,7 @@
 //! the same bits ([`Pages`]), and a look of a program that does what it did before takes some bytes.
 //!
 //! Invariant: whatever bytes come in, reading ends with looks, the end, or [`Damaged`]; memory is bounded by
-//! [`CHUNKS_MAX`]. A file that was cut off anywhere gives the looks that were whole.
+//! [`CHUNKS_MAX`] (1 GiB at most). A file that was cut off anywhere gives the looks that were whole.
 #![forbid(unsafe_code)]
 
 mod decode;

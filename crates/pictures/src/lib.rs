@@ -33,5 +33,5 @@ pub use level::{came_back, waited};
 pub use share::per_cent;
 pub use strip::{age_bar, strip};
 pub use style::STYLE;
-pub use text::{escaped, is_hidden};
+pub use text::{csv_field, escaped, is_hidden, plain};
 pub use track::{Clock, Hints, Moment, Track};

@@ -1,6 +1,7 @@
-//! Words of others on a page.
+//! Words of others: on a terminal, on a page, in a cell of a table.
 //!
-//! Invariant: what comes out is text, never markup, and nothing in it hides or turns the direction of writing.
+//! Invariant: what comes out is text, never markup, a formula or a command to a terminal, and nothing
+//! in it hides or turns the direction of writing.
 
 /// Draws nothing of its own: it moves the cursor, turns the direction, joins, or is invisible.
 #[must_use]
@@ -9,6 +10,53 @@ pub fn is_hidden(c: char) -> bool {
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
             | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
             | '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// The text with `?` for each character that a terminal would obey rather than show.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    let shown = text.chars().map(|c| if is_hidden(c) { '?' } else { c });
+    shown.collect()
+}
+
+/// A field of comma-separated values (RFC 4180): quoted if it has to be, and always one line.
+///
+/// A spreadsheet calculates a cell that begins with `=`, `+`, `-` or `@`. So text that does gets a
+/// `'` before it (OWASP, CSV Injection), also behind a `;`, which separates cells in some countries.
+/// A number stays a number.
+#[must_use]
+pub fn csv_field(text: &str) -> String {
+    let text = plain(text);
+    let is_number = text.parse::<f64>().is_ok_and(f64::is_finite);
+    let text = if is_number { text } else { no_formula(&text) };
+    let is_special = |c: char| matches!(c, '"' | ',' | ';' | '\'');
+    if text.contains(is_special) || text.starts_with(' ') || text.ends_with(' ') {
+        return format!("\"{}\"", text.replace('"', "\"\""));
+    }
+    text
+}
+
+/// Whether a spreadsheet takes what begins so for a formula; in full width, too.
+fn begins_formula(c: char) -> bool {
+    matches!(
+        c,
+        '=' | '+' | '-' | '@' | '\u{ff1d}' | '\u{ff0b}' | '\u{ff0d}' | '\u{ff20}'
+    )
+}
+
+/// The text with a `'` before each place where a cell with a formula could begin.
+fn no_formula(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 1);
+    // Quotes and spaces at the beginning of a cell do not keep a formula from being one.
+    let mut at_begin = true;
+    for c in text.chars() {
+        if at_begin && begins_formula(c) {
+            out.push('\'');
+        }
+        at_begin = c == ';' || (at_begin && matches!(c, ' ' | '"' | '\u{a0}' | '\u{3000}'));
+        out.push(c);
+    }
+    out
 }
 
 /// As text of a page of HTML, in attributes too.
@@ -32,6 +80,31 @@ pub fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: a process named `=cmd|'/c calc'!A1` became a formula in the spreadsheet of whoever
+    /// opened `report --csv`.
+    #[test]
+    fn no_cell_is_a_formula_and_numbers_stay_numbers() {
+        for (text, field) in [
+            ("=cmd|'/c calc'!A1", "\"'=cmd|'/c calc'!A1\""),
+            ("+1+1", "\"'+1+1\""),
+            ("-x", "\"'-x\""),
+            ("@SUM(A1)", "\"'@SUM(A1)\""),
+            ("\u{ff1d}1", "\"'\u{ff1d}1\""),
+            (" =1", "\" '=1\""),
+            ("\"=1", "\"\"\"'=1\""),
+            ("a;=1", "\"a;'=1\""),
+            ("\t=1", "?=1"),
+            ("\r=1", "?=1"),
+            ("a-b=c", "a-b=c"),
+            ("-5", "-5"),
+            ("+1.5e-3", "+1.5e-3"),
+            ("-inf", "\"'-inf\""),
+            ("", ""),
+        ] {
+            assert_eq!(csv_field(text), field, "{text:?}");
+        }
+    }
 
     #[test]
     fn nothing_of_it_is_markup() {

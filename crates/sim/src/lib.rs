@@ -7,6 +7,7 @@ pub mod hardware;
 pub mod in_words;
 pub mod job;
 pub mod mapped;
+pub mod memory_bound;
 pub mod minder;
 pub mod mrc;
 mod nearest;

@@ -10,7 +10,10 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("host", &["engine", "event-log", "pagetables"]),
     ("models", &["engine"]),
     ("touches", &[]),
-    ("sim", &["engine", "event-log", "models", "touches"]),
+    (
+        "sim",
+        &["engine", "event-log", "models", "pictures", "touches"],
+    ),
     ("pictures", &["engine"]),
     ("daemon", &["engine", "host", "pictures"]),
     ("cli", &["host", "daemon", "pictures", "sim"]),

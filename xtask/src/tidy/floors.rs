@@ -84,7 +84,14 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
         "crates/sim/src",
         &[
             &[
-                "hardware", "in_words", "mapped", "minder", "nearest", "stats", "trace",
+                "hardware",
+                "in_words",
+                "mapped",
+                "memory_bound",
+                "minder",
+                "nearest",
+                "stats",
+                "trace",
             ],
             &["outcome"],
             &["mrc", "parallel", "show", "stopwatch", "tenant"],
@@ -241,7 +248,9 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
     (
         "crates/daemon/src/http",
         &[
-            &["address", "date", "door", "query", "stream", "token"],
+            &[
+                "address", "budget", "date", "door", "query", "stream", "token",
+            ],
             &["answer"],
             &["head"],
             &["gate"],
@@ -459,7 +468,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
     (
         "crates/cli/src",
         &[
-            &["terminal"],
+            &["terminal", "used_memory"],
             &["view"],
             &["failure"],
             &["watching"],

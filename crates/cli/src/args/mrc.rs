@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use daemon::options::{UnitError, bytes};
+use daemon::options::{Bytes, UnitError, bytes};
 use sim::mrc::{CurvePolicy, Job, Size};
 use sim::trace::{Column, CsvOptions, Format, Header, Ids, TraceOptions};
 
@@ -39,6 +39,9 @@ pub(crate) struct Mrc {
     /// Look at this share of the pages only, 0 to 1: faster, and nearly right (docs/traces.md)
     #[arg(long, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
     sampled: Option<f64>,
+    /// Most memory to take; 2G by default, and 1G more for each policy but lru
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    memory_max: Option<Bytes>,
 
     /// The trace's format, if its name and content do not tell
     #[arg(long, value_name = "FORMAT", value_parser = format(), help_heading = TRACE)]
@@ -86,6 +89,16 @@ impl Mrc {
             sizes: self.sizes.iter().map(|size| size.0).collect(),
             sampled: self.sampled,
         }
+    }
+
+    /// Most memory that the work may take, bytes.
+    pub(crate) fn memory_max(&self) -> u64 {
+        const FIRST: u64 = 2 << 30;
+        const OTHER: u64 = 1 << 30;
+        let policies = self.job().policies;
+        let others = policies.iter().filter(|one| **one != CurvePolicy::Lru);
+        let default = FIRST + OTHER * others.count() as u64;
+        self.memory_max.map_or(default, |size| size.0)
     }
 
     /// How to read the trace.

@@ -9,11 +9,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use sim::memory_bound::MemoryBound;
 use sim::trace::TraceError;
 
 use crate::args::Mrc;
 use crate::failure::Failure;
 use crate::terminal::Style;
+use crate::used_memory::used_bytes;
 use crate::view::{bar, count, curves};
 
 use super::page::Page;
@@ -55,7 +57,10 @@ pub(crate) fn text_of(
         ));
     }
     let page = page.map(Page::open).transpose()?;
-    let result = args.job().run(&args.file, &args.trace(), told)?;
+    // What the caller has already is not the trace's.
+    let bound = MemoryBound::of(args.memory_max(), used_bytes);
+    let trace = (args.file.as_path(), &args.trace());
+    let result = args.job().run(trace, bound, told)?;
     let name = args.file.display().to_string();
     if let Some(page) = page {
         page.write(&curves::html(&name, &result))?;

@@ -135,7 +135,8 @@ fn tell_timings(args: &Sim, heading: &Heading, outcome: &Outcome) {
         ..Outcome::default()
     };
     let text = show::text(heading, &only, false);
-    let text = text.lines().skip(2).collect::<Vec<_>>().join("\n");
+    let lines = text.lines().skip(2).map(|line| plain(line, true));
+    let text = lines.collect::<Vec<_>>().join("\n");
     // Nobody is left to be told when standard error is gone.
     let _ = writeln!(std::io::stderr(), "On this machine:\n{text}");
 }

@@ -3,8 +3,8 @@
 //! Invariant: nothing that comes out of here moves a cursor, changes a colour, turns the direction of
 //! writing, hides itself, or is markup; what is said to fit so many columns takes no more of them.
 
-pub(crate) use pictures::escaped;
 use pictures::is_hidden;
+pub(crate) use pictures::{csv_field, escaped};
 
 /// The text with `?` for each character that a terminal would obey rather than show, and, without
 /// Unicode, for each beyond ASCII.
@@ -102,15 +102,6 @@ pub(crate) fn wrap(text: &str, width: usize, unicode: bool) -> Vec<String> {
     }
     lines.push(rest.to_owned());
     lines
-}
-
-/// A field of comma-separated values (RFC 4180): quoted if it has to be, and always one line.
-pub(crate) fn csv_field(text: &str) -> String {
-    let text = plain(text, true);
-    if text.contains(['"', ',']) || text.starts_with(' ') || text.ends_with(' ') {
-        return format!("\"{}\"", text.replace('"', "\"\""));
-    }
-    text
 }
 
 /// One line of JSON. What a terminal would obey is escaped, which JSON alone does not ask for.

@@ -84,8 +84,7 @@ fn admit_with(head: &Head, token: &Token, (session, port): (&Token, u16)) -> Res
             session.text()
         );
         let place = format!("{}{}", head.path, head.query.without(PARAMETER));
-        // `//x` would be a host.
-        let place = format!("/{}", place.trim_start_matches('/'));
+        let place = own_place(&place);
         let answer = Answer::line(Status::SeeOther, &place);
         return Err(answer.with("Location", &place).with("Set-Cookie", &cookie));
     }
@@ -104,6 +103,21 @@ fn admit_with(head: &Head, token: &Token, (session, port): (&Token, u16)) -> Res
             "a token is needed: as `Authorization: Bearer TOKEN`, or in a browser once as `?token=TOKEN`",
         )),
     }
+}
+
+/// Returns a place of ours, whatever a browser makes of it: `//x` and `/\x` would be of the host `x`,
+/// for browsers take `\` for `/`, and pass over tabs and line ends.
+fn own_place(place: &str) -> String {
+    let path = place.trim_start_matches(|c: char| {
+        matches!(c, '/' | '\\') || c.is_whitespace() || c.is_control()
+    });
+    let shown = |c: char| match c {
+        '\\' => "%5C".to_owned(),
+        c if c.is_ascii_graphic() => c.to_string(),
+        c => super::query::encoded(&c.to_string()),
+    };
+    let path: String = path.chars().map(shown).collect();
+    format!("/{path}")
 }
 
 fn unauthorized(why: &str) -> Answer {
@@ -260,6 +274,37 @@ mod tests {
         );
         assert!(head.contains(&cookie) && !head.contains(TOKEN), "{head}");
         assert_eq!(status(&gate, "/?token=x", "Host: localhost:9477\r\n"), 401);
+    }
+
+    /// Regression: `GET /\host?token=...` was redirected to `/\host`, which browsers take for `//host`.
+    #[test]
+    fn no_redirect_leads_to_another_host() {
+        for (place, own) in [
+            ("//x", "/x"),
+            ("/\\x", "/x"),
+            ("\\\\x", "/x"),
+            ("/\\/x?a=b", "/x?a=b"),
+            ("/\t/x", "/x"),
+            ("/\u{a0}/x", "/x"),
+            ("///\\//x/\\y", "/x/%5Cy"),
+            ("/a\r\nb", "/a%0D%0Ab"),
+            ("/\u{e4}", "/%C3%A4"),
+            ("/%5C%5Cx", "/%5C%5Cx"),
+            ("/", "/"),
+            ("", "/"),
+        ] {
+            assert_eq!(own_place(place), own, "{place:?}");
+        }
+        let (gate, _) = gate("127.0.0.1:9477");
+        let text = format!("GET /\\x?token={TOKEN} HTTP/1.1\r\nHost: localhost:9477\r\n\r\n");
+        if let Read::Whole(head) = head::read(text.as_bytes()) {
+            let answer = gate.admit(&head).expect_err("it leads elsewhere");
+            let (head, _) = answer.parts(false);
+            let head = String::from_utf8(head).expect("text");
+            assert!(head.contains("\r\nLocation: /x\r\n"), "{head}");
+        } else {
+            panic!("{text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The loop that answers: one thread, one wait.
 //!
 //! Invariant: at most [`CLIENTS_MAX`] connections; when another comes, the one that has been silent for longest goes, so
-//! that nobody is kept out by those who never ask. An error of one client is nobody else's.
+//! that nobody is kept out by those who never ask. An error of one client is nobody else's. What clients cost is within
+//! their [`Budget`]: beyond it they wait, and the site alone is served.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -9,9 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::address::Address;
 use super::answer::Answer;
+use super::budget::Budget;
 use super::client::Client;
 use super::head::Head;
 use super::listener::Listener;
@@ -42,6 +45,9 @@ pub struct Server {
     /// The longest first.
     clients: Vec<Client>,
     accepts_from: Option<Instant>,
+    budget: Budget,
+    /// Clients have cost so much that nothing is done for them before.
+    rests_until: Option<Instant>,
 }
 
 impl Server {
@@ -57,6 +63,8 @@ impl Server {
             listeners: listeners.collect::<Result<_, _>>()?,
             clients: Vec::new(),
             accepts_from: None,
+            budget: Budget::new(Instant::now()),
+            rests_until: None,
         })
     }
 
@@ -69,45 +77,62 @@ impl Server {
     pub fn run(&mut self, bell: &UnixStream, site: &mut dyn Site) {
         // Without it a wait would never end.
         let _ = bell.set_nonblocking(true);
+        let mut since = processor_time();
         loop {
             self.wait(bell, site.pause());
+            let before = processor_time();
             match (&mut &*bell).read(&mut [0; 64]) {
                 Ok(0) => return,
                 Ok(_) => site.wake(),
                 Err(_) if site.pause().is_zero() => site.wake(),
                 Err(_) => {}
             }
+            // What the site does by itself is no client's cost.
+            let own = processor_time().saturating_sub(before);
             let now = Instant::now();
-            let mut answer = |head: &Head| site.answer(head);
-            for client in &mut self.clients {
-                client.step(now, &mut answer);
+            if self.rests_until.is_none_or(|until| now >= until) {
+                self.serve(now, site);
             }
-            self.accept(now);
-            // Most have asked already.
-            for client in &mut self.clients {
-                client.step(now, &mut answer);
-            }
-            self.clients.retain(|client| client.is_alive(now));
+            let until_now = processor_time();
+            let spent = until_now.saturating_sub(since).saturating_sub(own);
+            self.rests_until = self.budget.charge(Instant::now(), spent);
+            since = until_now;
         }
+    }
+
+    /// Does for all clients what can be done now.
+    fn serve(&mut self, now: Instant, site: &mut dyn Site) {
+        let mut answer = |head: &Head| site.answer(head);
+        for client in &mut self.clients {
+            client.step(now, &mut answer);
+        }
+        self.accept(now);
+        // Most have asked already.
+        for client in &mut self.clients {
+            client.step(now, &mut answer);
+        }
+        self.clients.retain(|client| client.is_alive(now));
     }
 
     fn wait(&self, bell: &UnixStream, pause: Duration) {
         let now = Instant::now();
-        let ends = self
-            .clients
-            .iter()
-            .map(Client::until)
-            .chain(self.accepts_from);
-        let next = ends.min().map(|end| end.saturating_duration_since(now));
+        let ends = self.clients.iter().map(Client::until);
+        let next = match self.rests_until {
+            Some(until) => Some(until),
+            None => ends.chain(self.accepts_from).min(),
+        };
+        let next = next.map(|end| end.saturating_duration_since(now));
         let pause = next.map_or(pause, |next| next.min(pause));
         // Rounded up: a wait that ends a moment too early would be many.
         let time = Timespec::try_from(pause + Duration::from_millis(1)).ok();
         let mut fds = vec![PollFd::new(bell, PollFlags::IN)];
-        if self.accepts_from.is_none() {
+        let serves = self.rests_until.is_none();
+        if self.accepts_from.is_none() && serves {
             let listeners = self.listeners.iter();
             fds.extend(listeners.map(|one| PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN)));
         }
-        let clients = self.clients.iter().map(Client::waits_for);
+        let clients = self.clients.iter().filter(|_| serves);
+        let clients = clients.map(Client::waits_for);
         fds.extend(clients.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
         if let Err(errno) = poll(&mut fds, time.as_ref())
             && errno != rustix::io::Errno::INTR
@@ -140,6 +165,12 @@ impl Server {
             self.clients.remove(silent.unwrap_or(0));
         }
     }
+}
+
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 #[cfg(test)]

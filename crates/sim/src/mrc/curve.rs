@@ -5,6 +5,9 @@
 
 use super::ratio;
 
+/// Entries that the histogram grows by.
+const STEP: usize = 1 << 12;
+
 /// A histogram of stack distances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Curve {
@@ -25,7 +28,8 @@ impl Curve {
         };
         let at = distance as usize - 1;
         if at >= self.hits.len() {
-            self.hits.resize((at + 1).next_power_of_two(), 0);
+            // What is not used yet is not touched: a table that is doubled would take twice the memory.
+            self.hits.resize((at + 1).next_multiple_of(STEP), 0);
         }
         self.hits[at] += 1;
     }

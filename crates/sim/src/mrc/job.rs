@@ -7,11 +7,14 @@
 //! the same curves.
 
 use super::{Curve, CurvePolicy, Lru, Miniature, NextUses, Shards, Stack, opt_misses, ratio};
+use crate::memory_bound::MemoryBound;
 use crate::trace::{Dense, Format, Place, Reference, Trace, TraceError, TraceOptions};
 use std::path::Path;
 
 /// References a memory sees before the next one has its turn: its tables are in the cache then.
 const TURN: usize = 1 << 16;
+/// References between two checks of the memory that is used.
+const CHECK_EVERY: u64 = 1 << 16;
 
 /// A memory size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,16 +76,23 @@ pub struct Curves {
 pub type Progress<'a> = dyn FnMut(&str, Option<f64>, u64) + 'a;
 
 impl Job {
-    /// Reads `file` and computes.
+    /// Reads `file` and computes, in no more memory than `bound` allows.
     ///
     /// # Errors
-    /// The trace cannot be read, not twice if that is needed, or is too long for OPT.
+    /// The trace cannot be read, not twice if that is needed, is too long for OPT, or has so many
+    /// different pages that their tables would pass the bound.
     pub fn run(
         &self,
-        file: &Path,
-        options: &TraceOptions,
+        (file, options): (&Path, &TraceOptions),
+        bound: MemoryBound,
         progress: &mut Progress<'_>,
     ) -> Result<Curves, TraceError> {
+        let reader = &mut Reader {
+            file,
+            options,
+            bound,
+            progress,
+        };
         let lru_only = self.policies.iter().all(|p| *p == CurvePolicy::Lru);
         if !lru_only && !file.is_file() {
             let what = "it is no regular file, and policies other than lru read it twice";
@@ -92,7 +102,7 @@ impl Job {
             Some(rate) if lru_only => First::Sampled(Shards::new(rate)),
             _ => First::exact(),
         };
-        let (first, trace) = first.read(file, options, progress)?;
+        let (first, trace) = first.read(reader)?;
         let sizes = self.sizes(first.pages());
         let mut curves = Curves {
             format: trace.format(),
@@ -105,9 +115,7 @@ impl Job {
             sizes,
         };
         let mut others = match &first {
-            First::Exact { curve, .. } if !lru_only => {
-                self.second(file, options, (curve, &mut curves), progress)?
-            }
+            First::Exact { curve, .. } if !lru_only => self.second(reader, (curve, &mut curves))?,
             _ => Vec::new(),
         };
         for &policy in &self.policies {
@@ -139,12 +147,14 @@ impl Job {
     /// All policies but LRU.
     fn second(
         &self,
-        file: &Path,
-        options: &TraceOptions,
+        reader: &mut Reader<'_, '_>,
         (exact, result): (&Curve, &mut Curves),
-        progress: &mut Progress<'_>,
     ) -> Result<Vec<(CurvePolicy, Vec<f64>)>, TraceError> {
-        let mut minis = Miniature::new(&result.sizes, self.sampled.unwrap_or(1.0));
+        let file = reader.file;
+        // A memory of twice the footprint misses as rarely as any larger one: a size makes no table.
+        let most = exact.pages().saturating_mul(2);
+        let sizes: Vec<u64> = result.sizes.iter().map(|&size| size.min(most)).collect();
+        let mut minis = Miniature::new(&sizes, self.sampled.unwrap_or(1.0));
         let mut simulated = Vec::new();
         for &policy in &self.policies {
             if policy.is_simulated() && !simulated.contains(&policy) {
@@ -168,10 +178,16 @@ impl Job {
                 kept.extend_from_slice(minis.sampled());
             }
         };
-        let trace = read(file, options, "simulating", progress, |batch| {
+        let trace = reader.read("simulating", |batch, bound| {
             pages.extend(batch.iter().map(|reference| reference.page));
             if pages.len() >= TURN {
                 feed(&mut pages, &mut minis);
+            }
+            let known = minis.sampled_pages() as usize;
+            match (known + 2 * TURN).next_power_of_two() > known.next_power_of_two() {
+                // The tables of all memories may double at once.
+                true => (bound.used)(),
+                false => 0,
             }
         })?;
         feed(&mut pages, &mut minis);
@@ -192,7 +208,7 @@ impl Job {
             .map(|(n, &p)| (p, minis.corrected(n, exact)))
             .collect();
         if wants_opt {
-            let opt = opt(file, kept, &minis, (exact, &result.sizes), progress)?;
+            let opt = opt(reader, kept, &minis, (exact, &result.sizes))?;
             all.push((CurvePolicy::Opt, opt));
         }
         Ok(all)
@@ -201,6 +217,8 @@ impl Job {
 
 /// OPT takes fewer references: an index of each, and one value that means never.
 const OPT_MAX: usize = u32::MAX as usize;
+/// Most bytes that OPT takes for a reference beside its id: when the page is used next, and an entry in a heap.
+const OPT_BYTES: u64 = 12;
 
 fn too_long(file: &Path) -> TraceError {
     let what = "OPT keeps all references in memory and takes less than 2^32";
@@ -213,19 +231,19 @@ fn nothing_sampled(file: &Path) -> TraceError {
 }
 
 fn opt(
-    file: &Path,
+    reader: &mut Reader<'_, '_>,
     ids: Vec<u32>,
     minis: &Miniature,
     (exact, sizes): (&Curve, &[u64]),
-    progress: &mut Progress<'_>,
 ) -> Result<Vec<f64>, TraceError> {
     if ids.len() >= OPT_MAX {
-        return Err(too_long(file));
+        return Err(too_long(reader.file));
     }
+    reader.admit(OPT_BYTES * ids.len() as u64)?;
     let (uses, mut misses) = (NextUses::new(ids), Vec::new());
     for (n, &size) in sizes.iter().enumerate() {
         let share = ratio(n as u64, sizes.len() as u64);
-        progress("looking ahead", Some(share), exact.references());
+        (reader.progress)("looking ahead", Some(share), exact.references());
         misses.push(opt_misses(&uses, minis.scaled(size)));
     }
     Ok(minis.correct(&misses, exact))
@@ -250,34 +268,27 @@ impl First {
         }
     }
 
-    fn read(
-        mut self,
-        file: &Path,
-        options: &TraceOptions,
-        progress: &mut Progress<'_>,
-    ) -> Result<(Self, Trace), TraceError> {
+    fn read(mut self, reader: &mut Reader<'_, '_>) -> Result<(Self, Trace), TraceError> {
         let mut ids = Vec::new();
-        let trace = read(
-            file,
-            options,
-            "reading",
-            progress,
-            |batch| match &mut self {
-                Self::Exact {
-                    dense,
-                    stack,
-                    curve,
-                } => {
-                    // First all ids, then all distances: so table look-ups overlap.
-                    ids.clear();
-                    ids.extend(batch.iter().map(|reference| dense.id(reference.page)));
-                    ids.iter().for_each(|&id| curve.count(stack.access(id)));
-                }
-                Self::Sampled(shards) => batch.iter().for_each(|r| shards.access(r.page)),
-            },
-        )?;
+        let trace = reader.read("reading", |batch, _| match &mut self {
+            Self::Exact {
+                dense,
+                stack,
+                curve,
+            } => {
+                // First all ids, then all distances: so table look-ups overlap.
+                ids.clear();
+                ids.extend(batch.iter().map(|reference| dense.id(reference.page)));
+                ids.iter().for_each(|&id| curve.count(stack.access(id)));
+                dense.growth_bytes(2 * TURN)
+            }
+            Self::Sampled(shards) => {
+                batch.iter().for_each(|r| shards.access(r.page));
+                shards.growth_bytes(2 * TURN)
+            }
+        })?;
         if self.pages() == 0 {
-            return Err(nothing_sampled(file));
+            return Err(nothing_sampled(reader.file));
         }
         Ok((self, trace))
     }
@@ -304,20 +315,41 @@ impl First {
     }
 }
 
-/// Reads the whole trace.
-fn read(
-    file: &Path,
-    options: &TraceOptions,
-    what: &str,
-    progress: &mut Progress<'_>,
-    mut each: impl FnMut(&[Reference]),
-) -> Result<Trace, TraceError> {
-    let (mut trace, mut batch) = (Trace::open(file, options)?, Vec::new());
-    while trace.fill(&mut batch)? {
-        each(&batch);
-        progress(what, trace.progress(), trace.references());
+/// Reads a trace as often as it is needed.
+struct Reader<'a, 'b> {
+    file: &'a Path,
+    options: &'a TraceOptions,
+    bound: MemoryBound,
+    progress: &'a mut Progress<'b>,
+}
+
+impl Reader<'_, '_> {
+    /// Reads the whole trace. `each` returns the bytes that its tables may grow by at once while
+    /// the next references come.
+    fn read(
+        &mut self,
+        what: &str,
+        mut each: impl FnMut(&[Reference], MemoryBound) -> u64,
+    ) -> Result<Trace, TraceError> {
+        let (mut trace, mut batch) = (Trace::open(self.file, self.options)?, Vec::new());
+        let mut check_at = CHECK_EVERY;
+        while trace.fill(&mut batch)? {
+            let growth = each(&batch, self.bound);
+            if trace.references() >= check_at {
+                check_at = trace.references() + CHECK_EVERY;
+                self.admit(growth)?;
+            }
+            (self.progress)(what, trace.progress(), trace.references());
+        }
+        Ok(trace)
     }
-    Ok(trace)
+
+    fn admit(&self, more: u64) -> Result<(), TraceError> {
+        let remedy = "raise it with --memory-max, or look at a part of the pages: --sampled 0.1; \
+                      fewer --sizes and --policy need less, too";
+        let admitted = self.bound.admit(more);
+        admitted.map_err(|exceeded| whole(self.file, exceeded.to_string(), remedy))
+    }
 }
 
 fn whole(file: &Path, what: impl Into<String>, remedy: &'static str) -> TraceError {

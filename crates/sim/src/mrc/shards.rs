@@ -102,6 +102,12 @@ impl Shards {
         }
     }
 
+    /// Most bytes that its tables grow by at once while `more` pages come.
+    #[must_use]
+    pub fn growth_bytes(&self, more: usize) -> u64 {
+        self.dense.growth_bytes(more)
+    }
+
     /// References counted, sampled or not.
     #[must_use]
     pub const fn references(&self) -> u64 {

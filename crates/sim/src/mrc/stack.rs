@@ -10,6 +10,8 @@
 use super::ranks::Ranks;
 
 const NEVER: u32 = u32::MAX;
+/// Entries that the table of pages grows by.
+const STEP: usize = 1 << 12;
 const FIRST_CAPACITY: usize = 1 << 14;
 /// Positions are 32 bits, less the one that means never.
 const CAPACITY_MAX: usize = u32::MAX as usize / 512 * 512;
@@ -49,7 +51,8 @@ impl Stack {
     pub fn access(&mut self, id: u32) -> Option<u32> {
         let index = id as usize;
         if index >= self.last.len() {
-            self.last.resize((index + 1).next_power_of_two(), NEVER);
+            // What is not used yet is not touched: a table that is doubled would take twice the memory.
+            self.last.resize((index + 1).next_multiple_of(STEP), NEVER);
         }
         let last = self.last[index];
         if last == self.next.wrapping_sub(1) && last != NEVER {

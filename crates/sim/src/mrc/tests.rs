@@ -1,6 +1,7 @@
 //! The curve against simulations, and those against the obvious.
 
 use super::*;
+use crate::memory_bound::MemoryBound;
 use engine::Policy;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -265,8 +266,12 @@ fn a_job_gives_every_policy_at_every_size() {
     let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
     std::fs::write(&file, lines).expect("a temporary file");
     let run = |job: &Job| {
-        job.run(&file, &Default::default(), &mut |_, _, _| {})
-            .expect("sound")
+        job.run(
+            (&file, &Default::default()),
+            MemoryBound::NONE,
+            &mut |_, _, _| {},
+        )
+        .expect("sound")
     };
     let all = run(&job(&CurvePolicy::ALL, None));
     let again = run(&job(&CurvePolicy::ALL, None));
@@ -310,7 +315,11 @@ fn a_job_gives_every_policy_at_every_size() {
 #[test]
 fn jobs_that_cannot_be_done_say_why() {
     let run = |file: &str, job: &Job| {
-        let error = job.run(Path::new(file), &Default::default(), &mut |_, _, _| {});
+        let error = job.run(
+            (Path::new(file), &Default::default()),
+            MemoryBound::NONE,
+            &mut |_, _, _| {},
+        );
         error.expect_err("impossible").to_string()
     };
     let told = run("/dev/null", &job(&[CurvePolicy::Opt], None));
@@ -328,4 +337,55 @@ fn jobs_that_cannot_be_done_say_why() {
     );
     let _ = std::fs::remove_dir_all(&folder);
     assert!(told.contains("no page fell into the sample"), "{told}");
+}
+
+/// Regression: a `.lis` of 937 bytes had 671 million different pages, and took 6 GiB until the
+/// process was aborted. Its tables ask before they grow.
+#[test]
+fn a_small_file_of_many_pages_is_refused_within_the_bound() {
+    let name = format!("pagetide-bomb-{}.lis", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let lines: String = (0..40)
+        .map(|n: u64| format!("{} 16777216 0 {n}\n", n << 24))
+        .collect();
+    std::fs::write(&file, lines).expect("a temporary file");
+    let bound = MemoryBound::of(96 << 20, resident);
+    let every = &job(&CurvePolicy::ALL, None);
+    let sampled = &job(&[CurvePolicy::Lru], Some(0.5));
+    for job in [every, sampled] {
+        let error = job.run((&file, &Default::default()), bound, &mut |_, _, _| {});
+        let error = error.expect_err("more than 96 MiB of tables");
+        assert!(error.what.contains("bound"), "{error}");
+        assert!(error.remedy.contains("--memory-max"), "{}", error.remedy);
+    }
+    std::fs::remove_file(&file).expect("still there");
+}
+
+/// The second pass has a table for each policy and size: a line of 15 bytes took 90 GiB.
+#[test]
+fn the_memories_of_all_policies_count_and_a_size_makes_no_table() {
+    let name = format!("pagetide-bomb-second-{}.lis", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    std::fs::write(&file, "0 2000000 0 0\n").expect("a temporary file");
+    let bound = MemoryBound::of(192 << 20, resident);
+    let mut job = job(&CurvePolicy::ALL, None);
+    let run = |job: &Job| job.run((&file, &Default::default()), bound, &mut |_, _, _| {});
+    let error = run(&job).expect_err("a hundred tables");
+    assert!(error.what.contains("bound"), "{error}");
+    std::fs::write(&file, "0 2000 0 0\n").expect("a temporary file");
+    job.sizes = vec![Size::Pages(u64::MAX)];
+    let curves = run(&job).expect("as much as all of it");
+    std::fs::remove_file(&file).expect("still there");
+    assert!(curves.curves.iter().all(|(_, ratios)| ratios == &[1.0]));
+}
+
+/// Resident memory of this process, bytes.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages: u64 = text
+        .split(' ')
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .expect("a number");
+    pages * 4096
 }

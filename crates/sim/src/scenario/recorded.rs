@@ -7,10 +7,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use event_log::{Look, Unit};
+
 use crate::trace::{Dense, Looks, TraceError};
 
-/// Most accesses: 1 GiB of memory.
-const ACCESSES_MAX: usize = 1 << 28;
+/// Most accesses, and pages given back: 1 GiB of memory.
+const EVENTS_MAX: u64 = 1 << 28;
+/// Most different pages: 64 GiB of a program's memory, and at most 1 GiB of ours for their numbers.
+const PAGES_MAX: u32 = 1 << 24;
 
 /// Between the look before and this one.
 #[derive(Clone, Copy, Debug)]
@@ -71,26 +75,59 @@ impl Recorded {
         });
     }
 
+    /// Asked before a look is taken up: a file of some bytes may have one of any number of pages.
+    ///
+    /// # Errors
+    /// There would be too many events.
+    fn admit(&self, look: &Look, file: &Path) -> Result<(), String> {
+        let count = |units: &[Unit]| -> u64 {
+            let pages = units.iter().map(|unit| u64::from(unit.bits.count_ones()));
+            pages.sum()
+        };
+        let known = (self.accesses.len() + self.unmapped.len()) as u64;
+        match known + count(&look.accessed) + count(&look.unmapped) <= EVENTS_MAX {
+            true => Ok(()),
+            false => Err(format!(
+                "{}: it has more than {EVENTS_MAX} accesses; record for a shorter time",
+                file.display()
+            )),
+        }
+    }
+
+    /// Takes up the pages of a look.
+    ///
+    /// # Errors
+    /// There are too many different ones.
+    fn take_up(&mut self, look: &Look, dense: &mut Dense, file: &Path) -> Result<(), String> {
+        let full = |dense: &Dense| match dense.len() <= PAGES_MAX {
+            true => Ok(()),
+            false => Err(format!(
+                "{}: it has more than {PAGES_MAX} different pages (64 GiB); record fewer processes, or for a shorter time",
+                file.display()
+            )),
+        };
+        for unit in &look.accessed {
+            self.accesses
+                .extend(unit.pages().map(|page| dense.id(page)));
+            full(dense)?;
+        }
+        // A page that was never accessed is not there to be given back.
+        let known = dense.len();
+        for unit in &look.unmapped {
+            let unmapped = unit.pages().map(|page| dense.id(page));
+            self.unmapped.extend(unmapped.filter(|id| *id < known));
+            full(dense)?;
+        }
+        Ok(())
+    }
+
     fn read(file: &Path) -> Result<Self, String> {
         let told = |error: TraceError| format!("{error}; {}", error.remedy);
         let mut looks = Looks::open(file).map_err(told)?;
         let (mut recorded, mut dense) = (Self::default(), Dense::default());
         while let Some(look) = looks.next_look().map_err(told)? {
-            let accessed = look.accessed.iter().flat_map(|unit| unit.pages());
-            recorded
-                .accesses
-                .extend(accessed.map(|page| dense.id(page)));
-            // Who was never accessed is not there to be given back.
-            let known = dense.len();
-            let unmapped = look.unmapped.iter().flat_map(|unit| unit.pages());
-            let unmapped = unmapped.map(|page| dense.id(page));
-            recorded.unmapped.extend(unmapped.filter(|id| *id < known));
-            if recorded.accesses.len().max(recorded.unmapped.len()) > ACCESSES_MAX {
-                return Err(format!(
-                    "{}: it has more than {ACCESSES_MAX} accesses; record for a shorter time",
-                    file.display()
-                ));
-            }
+            recorded.admit(&look, file)?;
+            recorded.take_up(&look, &mut dense, file)?;
             recorded.push(look.now_ms);
         }
         recorded.pages = dense.len();

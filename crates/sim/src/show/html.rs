@@ -1,5 +1,7 @@
 //! An outcome as one self-contained page: text, tables and pictures; nothing is fetched.
 
+use pictures::escaped;
+
 use super::plot::figure;
 use super::style::STYLE;
 use super::text::is_text;
@@ -65,11 +67,4 @@ fn markup(table: &Table) -> String {
     }
     let rows = table.rows.len();
     format!("<details><summary>{rows} rows</summary>\n{text}</details>\n")
-}
-
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }

@@ -49,6 +49,12 @@ impl Dense {
         self.len == 0
     }
 
+    /// Most bytes that its tables grow by at once while `more` pages come.
+    #[must_use]
+    pub fn growth_bytes(&self, more: usize) -> u64 {
+        self.table.growth_bytes(more)
+    }
+
     /// The id of `page`, a new one when it is seen for the first time.
     ///
     /// # Panics

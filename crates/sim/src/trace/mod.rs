@@ -1,6 +1,7 @@
 //! Traces: references to pages, read from files in the formats of docs/formats.md.
 //!
-//! Invariant: memory is bounded by the format, never by the file; whatever the bytes are, reading
+//! Invariant: memory of the readers is bounded by the format, never by the file (what is made of the
+//! references has a bound of its own, [`crate::memory_bound`]); whatever the bytes are, reading
 //! ends with a reference, the end, or a [`TraceError`] that names file and place. Nothing that was
 //! left out goes untold ([`Trace::left_out`]).
 

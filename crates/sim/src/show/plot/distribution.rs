@@ -67,7 +67,7 @@ pub(super) fn draw(picture: &Picture) -> String {
             "<text class=\"value strip\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             left + 4.0,
             TOP + number(at as u64) * (STRIP + NAME) + NAME - 7.0,
-            super::super::html::escaped(&series.name)
+            pictures::escaped(&series.name)
         );
     }
     svg + "</svg>\n"

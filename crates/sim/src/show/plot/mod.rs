@@ -11,8 +11,8 @@ mod distribution;
 mod paper;
 mod words;
 
-use super::html::escaped;
 use crate::outcome::{By, Kind, Picture};
+use pictures::escaped;
 
 /// Colors that the page has.
 const COLORS: usize = 6;

@@ -25,7 +25,7 @@ pub(super) fn left_of(axis: &Axis) -> f64 {
 pub(super) fn open(about: &str, height: f64) -> String {
     format!(
         "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">\n",
-        super::super::html::escaped(about)
+        pictures::escaped(about)
     )
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Invariant: no letter of a name is left out.
 
-use super::super::html::escaped;
 use crate::stats::number;
+use pictures::escaped;
 use std::fmt::Write;
 
 /// Room that a letter takes, about.

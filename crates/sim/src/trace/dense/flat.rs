@@ -53,6 +53,14 @@ impl Flat {
         }
     }
 
+    /// Bytes of the next table, if one may be needed while `more` keys come: the old one is there meanwhile.
+    pub(super) fn growth_bytes(&self, more: usize) -> u64 {
+        match (self.len + more) * 2 > self.slots.len() {
+            true => (self.slots.len() * 2 * size_of::<Slot>()) as u64,
+            false => 0,
+        }
+    }
+
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a table index")]
     const fn home(&self, key: u64) -> usize {
