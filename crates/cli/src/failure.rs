@@ -144,7 +144,7 @@ impl From<io::Error> for Failure {
         }
         Failure::new(
             format!("cannot write the output: {error}"),
-            "is the disk full?",
+            "is the disk full, or the limit of file sizes low (ulimit -f)?",
         )
     }
 }

@@ -13,6 +13,7 @@ mod args;
 pub mod call;
 mod commands;
 mod failure;
+mod own_limits;
 mod terminal;
 mod used_memory;
 mod view;
@@ -23,11 +24,14 @@ pub use failure::Failure;
 /// Does what the process's arguments ask for; the exit code of `interfaces.md`.
 #[must_use]
 pub fn main() -> ExitCode {
-    let code = match dispatch() {
+    ExitCode::from(own_limits::under_limits(code))
+}
+
+fn code() -> u8 {
+    match dispatch() {
         Ok(code) => code,
         Err(failure) => failure.tell(),
-    };
-    ExitCode::from(code)
+    }
 }
 
 /// The exit code of what was asked for.

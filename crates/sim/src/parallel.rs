@@ -1,7 +1,7 @@
 //! Independent tasks on as many threads as there are CPUs.
 //!
 //! Invariant: the results come in the order of the tasks, and a task knows nothing of the others, so
-//! that one thread gives the same.
+//! that one thread gives the same. Where no thread is to be had the calling one does the work.
 
 use crate::stats::number;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,14 +16,25 @@ pub fn map<T: Sync, R: Send>(
     work: impl Fn(&T) -> R + Sync,
     progress: &mut dyn FnMut(f64),
 ) -> Vec<R> {
-    let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    map_on(threads, tasks, work, progress)
+}
+
+/// As [`map`], on so many threads; on none of its own with 0.
+fn map_on<T: Sync, R: Send>(
+    threads: usize,
+    tasks: &[T],
+    work: impl Fn(&T) -> R + Sync,
+    progress: &mut dyn FnMut(f64),
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
     let mut results: Vec<Option<R>> = tasks.iter().map(|_| None).collect();
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
+        let mut begun = 0;
         for _ in 0..threads.min(tasks.len()) {
             let (sender, next, work) = (sender.clone(), &next, &work);
-            scope.spawn(move || {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(task) = tasks.get(at) else { break };
@@ -32,8 +43,19 @@ pub fn map<T: Sync, R: Send>(
                     }
                 }
             });
+            // There may be no more: a limit of the caller, or of its group.
+            if thread.is_err() {
+                break;
+            }
+            begun += 1;
         }
         drop(sender);
+        if begun == 0 {
+            for (done, (task, result)) in (1..).zip(tasks.iter().zip(&mut results)) {
+                *result = Some(work(task));
+                progress(number(done) / number(tasks.len() as u64));
+            }
+        }
         for (done, (at, result)) in (1..).zip(receiver) {
             results[at] = Some(result);
             progress(number(done) / number(tasks.len() as u64));
@@ -60,5 +82,13 @@ mod tests {
         assert_eq!(squares, tasks.iter().map(|n| n * n).collect::<Vec<_>>());
         assert!((last - 1.0).abs() < 1e-9);
         assert!(map(&[], |n: &u64| *n, &mut |_| {}).is_empty());
+    }
+    /// Regression: where no thread was left (ulimit -u) a simulation panicked, or waited for ever.
+    #[test]
+    fn without_threads_the_caller_does_the_work() {
+        let (tasks, mut parts): (Vec<u64>, Vec<f64>) = ((0..4).collect(), Vec::new());
+        let doubled = map_on(0, &tasks, |n| n * 2, &mut |done| parts.push(done));
+        assert_eq!(doubled, [0, 2, 4, 6]);
+        assert_eq!(parts, [0.25, 0.5, 0.75, 1.0]);
     }
 }

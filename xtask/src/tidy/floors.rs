@@ -271,6 +271,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
             &["asked", "directory"],
             &["opened"],
             &["mount", "talk"],
+            &["leave"],
         ],
     ),
     (
@@ -471,7 +472,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
             &["terminal", "used_memory"],
             &["view"],
             &["failure"],
-            &["watching"],
+            &["own_limits", "watching"],
             &["args"],
             &["commands"],
             &["call"],

@@ -20,13 +20,18 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
             .and_then(|_| signal_hook::low_level::pipe::register(signal, tell.try_clone()?))
             .map_err(|error| refused(signal, &error))?;
     }
-    std::thread::spawn(move || {
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    let begun = thread.spawn(move || {
         // The end of the line would be no signal: it lives as long as we do.
         if heard.read(&mut [0]).is_ok() {
             std::thread::sleep(TWICE);
             is_last.store(true, Ordering::Relaxed);
         }
     });
+    begun.map_err(|error| {
+        let what = format!("cannot begin a thread: {error}");
+        Failure::new(what, "is the limit of processes (ulimit -u) high enough?")
+    })?;
     Ok(flag)
 }
 

@@ -4,7 +4,7 @@
 //! desk. Ended in any way, it leaves the tenants, their processes and their limits as they are.
 //!
 //! Floors: `awake`, `recompress`; `file`, `values`, `near`, `notify`, `snapshot`; `config`, `inode`, `reports`, `metrics`, `history`; `content`, `changes`, `configured`, `keeper`,
-//! `page`; `desk`, `site`; `listen`; `asked`, `directory`; `opened`; `mount`, `talk`; here the loop.
+//! `page`; `desk`, `site`; `listen`; `asked`, `directory`; `opened`; `mount`, `talk`; `leave`; here the loop.
 
 mod asked;
 mod awake;
@@ -18,6 +18,7 @@ mod file;
 mod history;
 mod inode;
 mod keeper;
+mod leave;
 mod listen;
 mod metrics;
 mod mount;
@@ -48,6 +49,7 @@ use changes::Changes;
 use configured::Configured;
 use desk::{Inbox, Shared, Tree, Waiting};
 use inode::Inode;
+use leave::Leaving;
 use listen::Listening;
 use mount::Mounted;
 use notify::Notify;
@@ -95,8 +97,8 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
         waiting: Waiting::default(),
         configured: Configured::default(),
     });
-    let begun = begin(&asked, &tree);
-    let (mounted, mut ears) = match begun {
+    let begun = Leaving::begin().and_then(|leaving| Ok((leaving, begin(&asked, &tree)?)));
+    let (leaving, (mounted, mut ears)) = match begun {
         Ok(begun) => begun,
         Err(error) => {
             tree.lock().tenants.end();
@@ -113,7 +115,7 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
     // Before the tree's owner is gone: unmounting waits for answers.
     tree.lock().waiting.abandon();
     ears.control.abandon(&talk::ending());
-    let leaving = std::thread::spawn(move || drop(mounted));
+    let leaving = leaving.leave(mounted);
     while !leaving.is_finished() {
         let mut held = tree.lock();
         ears.inbox.work(&mut held);

@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use pagetables::is_ignored;
 pub use pagetables::{
-    Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found, peer,
-    take_child_signal,
+    Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found,
+    is_ignored, peer, take_child_signal,
 };
 
 use rustix::process::Signal;

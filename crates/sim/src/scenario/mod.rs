@@ -29,7 +29,8 @@ use report::Course;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Runs all plans on up to `threads` threads; `progress` is told the part done.
+/// Runs all plans on up to `threads` threads, or on the calling one where none is to be had; `progress` is told the part
+/// done.
 #[must_use]
 pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outcome {
     let runs = plans.runs.len();
@@ -38,9 +39,10 @@ pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outc
     let next = AtomicUsize::new(0);
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, runs.max(1)) {
+        let mut begun = 0;
+        for _ in 0..threads.min(runs) {
             let (tell, next) = (tell.clone(), &next);
-            scope.spawn(move || {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
                 loop {
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     let Some(plan) = plans.runs.get(n) else { break };
@@ -54,8 +56,16 @@ pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outc
                     let _ = tell.send((n, 1.0, Some(course)));
                 }
             });
+            // There may be no more: a limit of the caller, or of its group.
+            if thread.is_err() {
+                break;
+            }
+            begun += 1;
         }
         drop(tell);
+        if begun == 0 {
+            courses = run_here(plans, progress);
+        }
         let mut parts = vec![0.0; runs];
         for (n, done, course) in told {
             parts[n] = done;
@@ -67,6 +77,21 @@ pub fn run(plans: &Plans, threads: usize, progress: &mut dyn FnMut(f64)) -> Outc
     });
     let courses: Vec<Course> = courses.into_iter().flatten().collect();
     report::outcome(plans, &courses)
+}
+
+/// Runs all plans on the calling thread.
+fn run_here(plans: &Plans, progress: &mut dyn FnMut(f64)) -> Vec<Option<Course>> {
+    let mut parts = vec![0.0; plans.runs.len()];
+    let run = |(n, plan)| {
+        let course = Course::run(plan, plans.runs.len() == 1, &mut |done| {
+            parts[n] = done;
+            progress(crate::stats::mean(&parts));
+        });
+        parts[n] = 1.0;
+        progress(crate::stats::mean(&parts));
+        Some(course)
+    };
+    plans.runs.iter().enumerate().map(run).collect()
 }
 
 #[cfg(test)]
