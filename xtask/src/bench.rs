@@ -7,6 +7,23 @@ use crate::{cargo, root};
 /// Measurements that are examples, with their crates.
 const EXAMPLES: [(&str, &str); 3] = [("claims", "sim"), ("curves", "sim"), ("libcachesim", "sim")];
 
+/// Crates that have fuzzers: tests whose names begin with `fuzz_`.
+const FUZZED: [&str; 3] = ["event-log", "sim", "daemon"];
+/// How long each fuzzer runs unless told, seconds.
+const FUZZ_SECONDS: &str = "300";
+
+/// `bench fuzz [SECONDS]`: the fuzzers of the check, for longer, one after the other.
+fn fuzz(args: &[&str]) -> bool {
+    let seconds = args.first().unwrap_or(&FUZZ_SECONDS);
+    FUZZED.iter().all(|package| {
+        let test = ["test", "--package", package, "--lib", "fuzz_", "--"];
+        let mut run = cargo(&test);
+        run.args(["--test-threads=1", "--nocapture"]);
+        let status = run.env("PAGETIDE_FUZZ_SECONDS", seconds).status();
+        status.is_ok_and(|status| status.success())
+    })
+}
+
 fn names() -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(root().join("crates/e2e/examples"))
         .into_iter()
@@ -20,6 +37,7 @@ fn names() -> Vec<String> {
         })
         .filter_map(|stem| stem.strip_prefix("bench-").map(str::to_owned))
         .chain(EXAMPLES.map(|(name, _)| name.to_owned()))
+        .chain(["fuzz".to_owned()])
         .collect();
     names.sort();
     names
@@ -38,6 +56,9 @@ pub(crate) fn run(name: &str, args: &[&str]) -> bool {
             names.join(", ")
         );
         return false;
+    }
+    if name == "fuzz" {
+        return fuzz(args);
     }
     if let Some((_, package)) = EXAMPLES.iter().find(|(known, _)| *known == name) {
         let run = ["run", "--release", "--package", package, "--example", name];

@@ -1,4 +1,5 @@
 //! Commands under the caller's resource limits: each ends with an exit code of its own, by no signal and no panic.
+#![forbid(unsafe_code)]
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
@@ -81,7 +82,15 @@ fn commands(pid: &str) -> Vec<Vec<&str>> {
         vec!["doctor", "--json"],
         vec!["mrc", "--csv", "trace.csv"],
         vec!["mrc", "--html", "page.html", "trace.csv"],
-        vec!["report", pid, "--for", "100ms", "--json"],
+        vec![
+            "report",
+            pid,
+            "--for",
+            "400ms",
+            "--age-every",
+            "100ms",
+            "--json",
+        ],
         vec!["sim", "small.toml"],
         vec!["sim", "--out", "results", "small.toml"],
         vec!["stat", pid],
@@ -173,7 +182,10 @@ fn without_threads_commands_do_their_work_or_say_why_not() {
         (&["sim", "small.toml"][..], &[0][..]),
         (&["sim", "memcg-lru", "--scale", "2048"], &[0, 1]),
         (&["mrc", "--csv", "trace.csv"], &[0]),
-        (&["report", "1", "--for", "100ms"], &[1, 3]),
+        (
+            &["report", "1", "--for", "400ms", "--age-every", "100ms"],
+            &[1, 3],
+        ),
         (&["doctor"], &[0, 1, 3]),
     ] {
         let (code, signal, said) = run(words);

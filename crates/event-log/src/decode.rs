@@ -12,7 +12,7 @@ use crate::runs::{self, Run};
 use crate::unit::Unit;
 use crate::{Header, PAGE_BITS, SPACES_MAX, varint};
 
-/// Chunks of all address spaces together: 2 TiB, and some 200 MiB of memory.
+/// Chunks of all address spaces together, and of those that change in a look: 2 TiB, and some 300 MiB of memory each.
 pub const CHUNKS_MAX: usize = 1 << 20;
 /// Times are below this, milliseconds: some thousands of years.
 const TIME_MAX: u64 = 1 << 47;
@@ -188,7 +188,7 @@ impl Decoder {
             runs::toggle(planes, kind, words);
             *chunks += of.pages.len() - held;
             // Chunks that came and went within a look count, too.
-            is_fine = *chunks <= CHUNKS_MAX && before.len() <= 2 * CHUNKS_MAX;
+            is_fine = *chunks <= CHUNKS_MAX && before.len() <= CHUNKS_MAX;
             is_fine
         });
         match is_fine {

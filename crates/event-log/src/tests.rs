@@ -1,5 +1,7 @@
 //! What is written comes back; whatever else comes in is refused, and a file that was cut off gives what was whole.
 
+mod fuzz;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

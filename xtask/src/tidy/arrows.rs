@@ -3,19 +3,27 @@
 use super::metadata::{Edge, Metadata};
 
 /// Each crate of the workspace and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("engine", &[]),
     ("pagetables", &[]),
-    ("event-log", &[]),
+    ("fuzz", &[]),
+    ("event-log", &["fuzz"]),
     ("host", &["engine", "event-log", "pagetables"]),
     ("models", &["engine"]),
     ("touches", &[]),
     (
         "sim",
-        &["engine", "event-log", "models", "pictures", "touches"],
+        &[
+            "engine",
+            "event-log",
+            "fuzz",
+            "models",
+            "pictures",
+            "touches",
+        ],
     ),
     ("pictures", &["engine"]),
-    ("daemon", &["engine", "host", "pictures"]),
+    ("daemon", &["engine", "fuzz", "host", "pictures"]),
     ("cli", &["host", "daemon", "pictures", "sim"]),
     ("python", &["cli"]),
     ("xtask", &["touches"]),

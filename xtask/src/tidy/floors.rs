@@ -256,7 +256,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
             &["gate"],
             &["client"],
             &["listener"],
-            &["server"],
+            &["fuzz", "server"],
         ],
     ),
     (
@@ -271,7 +271,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
             &["asked", "directory"],
             &["opened"],
             &["mount", "talk"],
-            &["leave"],
+            &["fuzz", "leave"],
         ],
     ),
     (

@@ -15,6 +15,8 @@ mod budget;
 mod client;
 mod date;
 mod door;
+#[cfg(test)]
+mod fuzz;
 mod gate;
 mod head;
 mod listener;

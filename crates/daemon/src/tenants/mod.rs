@@ -15,6 +15,8 @@ mod content;
 mod desk;
 mod directory;
 mod file;
+#[cfg(test)]
+mod fuzz;
 mod history;
 mod inode;
 mod keeper;

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use std::io::Cursor;
 
 mod builders;
+mod fuzz;
 mod hostile;
 mod recordings;
 mod sound;

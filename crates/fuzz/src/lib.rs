@@ -1,0 +1,153 @@
+//! Structured fuzzing for tests: inputs of a generator, of a corpus, and of changes to both, for a time.
+//!
+//! Invariant: an input depends on its seed and the corpus alone, so what failed is run again with
+//! `PAGETIDE_SEED=N`. `PAGETIDE_FUZZ_SECONDS` says for how long ([`IN_THE_CHECK`] unless given). An input
+//! that fails is printed with its seed; its bytes belong in `corpus/NAME` with the mend.
+#![forbid(unsafe_code)]
+
+mod chance;
+mod mutate;
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub use chance::Chance;
+pub use mutate::mutate;
+
+/// How long a fuzzer runs in the house's check.
+const IN_THE_CHECK: Duration = Duration::from_millis(700);
+/// Most time of one input, whatever else runs on the machine.
+const CASE_TIME: Duration = Duration::from_secs(20);
+/// Most memory of the process beside what it had before, bytes.
+const MEMORY_MAX: u64 = 1 << 30;
+/// Inputs between two readings of the memory.
+const MEMORY_EVERY: u64 = 64;
+
+/// Runs a fuzzer: `make` makes an input, `check` panics if something is wrong with what becomes of it.
+///
+/// # Panics
+/// `check` does, an input takes too long, or too much memory.
+pub fn run(name: &str, make: impl Fn(&mut Chance) -> Vec<u8>, check: impl Fn(&[u8])) {
+    let corpus = corpus(name);
+    let before = peak_bytes();
+    for (file, bytes) in &corpus {
+        one(&format!("{name}, corpus {file}"), bytes, &check);
+    }
+    let input = |seed| {
+        let chance = &mut Chance::new(seed);
+        let mut bytes = match corpus.is_empty() || !chance.one_in(4) {
+            true => make(chance),
+            false => corpus[chance.below(corpus.len())].1.clone(),
+        };
+        if chance.one_in(3) {
+            mutate(&mut bytes, chance);
+        }
+        bytes
+    };
+    if let Some(seed) = number_of("PAGETIDE_SEED") {
+        return one(&format!("{name}, seed {seed}"), &input(seed), &check);
+    }
+    let time = number_of("PAGETIDE_FUZZ_SECONDS").map_or(IN_THE_CHECK, Duration::from_secs);
+    let (begin, first) = (Instant::now(), RandomState::new().hash_one(name));
+    let mut tried = 0;
+    // Beside a busy machine, too, some are tried.
+    while begin.elapsed() < time || tried < 2 * MEMORY_EVERY {
+        let seed = first.wrapping_add(tried);
+        one(&format!("{name}, seed {seed}"), &input(seed), &check);
+        tried += 1;
+        if tried.is_multiple_of(MEMORY_EVERY) {
+            let taken = peak_bytes().saturating_sub(before);
+            assert!(
+                taken < MEMORY_MAX,
+                "{name}, up to seed {seed}: {taken} bytes"
+            );
+        }
+    }
+    println!("fuzz {name}: {tried} inputs in {:?}", begin.elapsed());
+}
+
+/// One input; what it is is printed if it fails.
+fn one(what: &str, bytes: &[u8], check: &impl Fn(&[u8])) {
+    let told = Told { what, bytes };
+    let begin = Instant::now();
+    check(bytes);
+    let took = begin.elapsed();
+    assert!(took < CASE_TIME, "{what}: it took {took:?}");
+    drop(told);
+}
+
+/// Prints the input while its test panics.
+struct Told<'a> {
+    what: &'a str,
+    bytes: &'a [u8],
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let shown = &self.bytes[..self.bytes.len().min(4096)];
+            eprintln!("fuzz {}: {}", self.what, shown.escape_ascii());
+        }
+    }
+}
+
+/// Inputs that failed once, in the order of their names.
+#[must_use]
+pub fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(name);
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let file = |entry: std::fs::DirEntry| {
+        let bytes = std::fs::read(entry.path()).ok()?;
+        Some((entry.file_name().to_string_lossy().into_owned(), bytes))
+    };
+    let mut all: Vec<_> = entries.filter_map(file).collect();
+    all.sort();
+    all
+}
+
+fn number_of(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Most memory that the process ever had, bytes; 0 where that is not known.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn inputs_of_one_seed_are_the_same_and_a_wrong_one_is_found() {
+        let bytes = |seed| {
+            let chance = &mut Chance::new(seed);
+            let mut bytes = chance.bytes(40);
+            mutate(&mut bytes, chance);
+            bytes
+        };
+        assert!((0..50).all(|seed| bytes(seed) == bytes(seed)));
+        let tried = Cell::new(0_u32);
+        run(
+            "none",
+            |chance| chance.bytes(3),
+            |_| tried.set(tried.get() + 1),
+        );
+        assert!(tried.get() >= 128);
+        let found = std::panic::catch_unwind(|| {
+            run(
+                "none",
+                |chance| chance.bytes(2),
+                |bytes| assert!(bytes.len() < 2),
+            );
+        });
+        assert!(found.is_err());
+    }
+}
