@@ -15,13 +15,22 @@ const FUZZ_SECONDS: &str = "300";
 /// `bench fuzz [SECONDS]`: the fuzzers of the check, for longer, one after the other.
 fn fuzz(args: &[&str]) -> bool {
     let seconds = args.first().unwrap_or(&FUZZ_SECONDS);
-    FUZZED.iter().all(|package| {
-        let test = ["test", "--package", package, "--lib", "fuzz_", "--"];
-        let mut run = cargo(&test);
-        run.args(["--test-threads=1", "--nocapture"]);
+    let run = |package: &str, which: &[&str]| {
+        let mut run = cargo(&["test", "--package", package]);
+        run.args(which)
+            .args(["fuzz_", "--", "--test-threads=1", "--nocapture"]);
+        run.env("PAGETIDE_BIN", release_binary());
         let status = run.env("PAGETIDE_FUZZ_SECONDS", seconds).status();
         status.is_ok_and(|status| status.success())
-    })
+    };
+    let built = || {
+        release_build()
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    FUZZED.iter().all(|package| run(package, &["--lib"]))
+        && built()
+        && run("e2e", &["--test", "fuzz"])
 }
 
 fn names() -> Vec<String> {

@@ -47,7 +47,7 @@ const THIRD: [&str; 13] = [
 const REST: usize = 1;
 
 /// Files whose tests need no swap.
-const SECOND: [&str; 16] = [
+const SECOND: [&str; 17] = [
     "poor_hosts",
     "package",
     "shipped",
@@ -63,6 +63,7 @@ const SECOND: [&str; 16] = [
     "serve_group_shapes",
     "report_page",
     "serve_page",
+    "fuzz",
     // It builds the package, which takes long on a busy machine: what is short does not wait for it.
     "python",
 ];
