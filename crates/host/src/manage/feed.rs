@@ -185,16 +185,15 @@ impl<'a> Feed<'a> {
             if let Some(id) = id
                 && self.tell_engine(id, page)
             {
-                match self.known.block {
+                let (ids, _, known) = self.ids_and_pages();
+                match known.block {
                     Some(first) if first.0 + at == id.0 => found |= 1 << at,
-                    _ => self.homes.ids_mut(self.memcg).note_single(owner, id),
+                    _ => ids.note_single(known, id),
                 }
             }
         }
-        if let Some(first) = self.known.block.filter(|_| found != 0) {
-            let ids = self.homes.ids_mut(self.memcg);
-            ids.note_block(owner, first, found);
-        }
+        let (ids, _, known) = self.ids_and_pages();
+        ids.note_block(known, found);
     }
 
     fn make(&mut self, stretch: (Owner, u64), page: (u32, u32)) -> Option<FolioId> {

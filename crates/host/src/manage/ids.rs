@@ -48,6 +48,8 @@ pub(super) struct Known {
     pub(super) block: Option<FolioId>,
     /// Its singles, by their number within the stretch, ascending.
     pub(super) singles: Vec<(u32, FolioId)>,
+    /// The scan that the stretch is looked up for.
+    scan: u32,
 }
 
 impl Known {
@@ -125,9 +127,11 @@ impl Ids {
     pub(super) fn look_up(&mut self, owner: Owner, start: u64, known: &mut Known) {
         known.block = None;
         known.singles.clear();
+        known.scan = 0;
         let Some(space) = self.spaces.get_mut(&owner) else {
             return;
         };
+        known.scan = space.scan;
         let groups = &self.groups;
         for entry in space.index.next_from(groups, start) {
             let address = groups.address(entry);
@@ -141,25 +145,21 @@ impl Ids {
         }
     }
 
-    /// This page is there, as of this scan.
-    pub(super) fn note_single(&mut self, owner: Owner, id: FolioId) {
-        let scan = self.scan_of(owner);
-        self.groups.note(id, 1 << (id.0 % GROUP_PAGES), scan);
+    /// A page of the stretch that was looked up is there.
+    pub(super) fn note_single(&mut self, known: &Known, id: FolioId) {
+        self.groups.note(id, 1 << (id.0 % GROUP_PAGES), known.scan);
     }
 
-    /// These pages of a block are there, one bit each.
-    pub(super) fn note_block(&mut self, owner: Owner, first: FolioId, pages: u64) {
-        let scan = self.scan_of(owner);
-        self.groups.note(first, pages, scan);
-    }
-
-    fn scan_of(&self, owner: Owner) -> u32 {
-        self.spaces.get(&owner).map_or(0, |space| space.scan)
+    /// Pages of its block are there, one bit each.
+    pub(super) fn note_block(&mut self, known: &Known, pages: u64) {
+        if let Some(first) = known.block {
+            self.groups.note(first, pages, known.scan);
+        }
     }
 
     /// What could not be read stays as it was: pages within `range` count as there.
     pub(super) fn keep(&mut self, owner: Owner, range: &Range<u64>) {
-        let scan = self.scan_of(owner);
+        let scan = self.spaces.get(&owner).map_or(0, |space| space.scan);
         let ids: Vec<FolioId> = self
             .pages(owner, range.clone())
             .map(|page| page.1)

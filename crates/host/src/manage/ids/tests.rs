@@ -93,9 +93,9 @@ impl World {
                 self.machine.fault_in(ONE, id, ty, kind, true);
                 match known.block {
                     Some(first) if first.0 + at == id.0 => {
-                        self.ids.note_block(owner, first, 1 << at);
+                        self.ids.note_block(&known, 1 << at);
                     }
-                    _ => self.ids.note_single(owner, id),
+                    _ => self.ids.note_single(&known, id),
                 }
             }
         }
