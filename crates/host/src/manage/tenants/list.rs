@@ -136,8 +136,9 @@ impl Tenants {
         let mut level: Vec<MemcgId> = self.host.iter().map(|host| host.memcg).collect();
         for depth in 0.. {
             let (mut known, mut new) = (Vec::new(), Vec::new());
+            let free = group_share::MOST.saturating_sub(self.host_tenants());
             for parent in level {
-                self.look_below(parent, depth, (&mut known, &mut new))?;
+                self.look_below(parent, (depth, free), (&mut known, &mut new))?;
             }
             if known.is_empty() && new.is_empty() {
                 break;
@@ -156,7 +157,7 @@ impl Tenants {
     fn look_below(
         &mut self,
         parent: MemcgId,
-        depth: usize,
+        (depth, free): (usize, usize),
         (known, new): (&mut Vec<MemcgId>, &mut Vec<New>),
     ) -> Result<(), Errno> {
         let Below { names, count } = self.names_below(parent, group_share::MOST)?;
@@ -166,7 +167,6 @@ impl Tenants {
         let (above, dir) = (&tenant.path, &tenant.wall.group().dir);
         let root = self.tenants.get(&MemcgId::ROOT);
         let is_root = |dir: &Path| root.is_some_and(|root| root.wall.group().dir == dir);
-        let free = group_share::MOST.saturating_sub(self.host_tenants());
         let mut asking = free + group_share::ASKING_MAX;
         // (Of very many the kernel's list has its own order, and is not read to its end: so it is
         // not asked for these.)
