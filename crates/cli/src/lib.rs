@@ -47,6 +47,10 @@ fn dispatch() -> Result<u8, Failure> {
         daemon::rights::drop_capabilities_of_file()?;
         return Ok(host::wall::guard::main(&words.collect::<Vec<_>>()));
     }
+    if hidden == daemon::tenants::mounter::WORD {
+        daemon::rights::drop_capabilities_of_file()?;
+        return Ok(daemon::tenants::mounter::main(&words.collect::<Vec<_>>()));
+    }
     if hidden == commands::demo::WORKLOAD {
         return commands::demo::workload();
     }

@@ -225,8 +225,16 @@ impl Service {
                 .to_owned()
         };
         // This machine's own groups are not ours to look at.
+        // Nor are its mounts: what mounts does so in this root.
+        let mounts = of("ExecStartPost");
+        let (_, mounts) = mounts
+            .split_once(" /usr/bin/pagetide")
+            .expect("ours mounts");
+        let socket = mounts.split(' ').nth(2).expect("its first argument");
         let script = format!(
-            "{}; echo $$ > /var/log/pid && exec {} --root {name} --host none",
+            "{}; echo $$ > /var/log/pid
+            (until [ -S {socket} ]; do sleep 0.05; done; exec pagetide{mounts}) &
+            exec {} --root {name} --host none",
             of("ExecStartPre").trim_start_matches('-'),
             of("ExecStart")
         );
@@ -238,6 +246,11 @@ impl Service {
             running
                 .stdout()
                 .contains("serving at /run/pagetide/tenants")
+        });
+        wait::until("the tenants are mounted", LIMIT, || {
+            let mounts = format!("/proc/{}/mounts", running.pid());
+            let mounts = std::fs::read_to_string(mounts).unwrap_or_default();
+            mounts.contains("/run/pagetide/tenants fuse")
         });
         Service {
             running,

@@ -1,16 +1,27 @@
-//! What is shipped beside the program: rules and a dashboard for Prometheus's figures, a manifest for Kubernetes.
+//! What is shipped beside the program: rules and a dashboard for Prometheus's figures, a manifest for Kubernetes, a unit for systemd.
 //!
 //! promtool(1) judges their form and what they say; that they ask for series and labels that there are is judged here, by the
 //! names that `docs/interfaces.md` fixes.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
-use e2e::guard::Run;
+use e2e::guard::{Run, Running, send};
 use e2e::packages::done;
+use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
+use e2e::tenants::Groups;
+use e2e::{pagetide, wait};
+use rustix::process::Signal;
 use serde_json::Value;
+
+/// For what takes well under a second.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Series that scripts may rely on.
 const SERIES: [&str; 8] = [
@@ -146,5 +157,211 @@ fn the_manifest_may_have_the_priority_that_it_asks_for() {
                 && quota.contains(&format!("\"{priority}\""))
         };
         assert!(of("ResourceQuota").iter().any(lets_it), "{priority}");
+    }
+}
+
+fn unit() -> String {
+    dist("pagetide.service").to_string_lossy().into_owned()
+}
+
+/// Exposure that is at most allowed, tenths (systemd-analyze(1), `--threshold`).
+const EXPOSURE_MAX: &str = "--threshold=30";
+
+/// Regression: the unit had no limits at all: whatever ran in `serve`'s process was root of its host, and systemd judged it 9.6.
+#[test]
+fn the_unit_is_confined() {
+    let judge = |unit: &str| {
+        let words = [
+            "systemd-analyze",
+            "security",
+            "--offline=true",
+            "--no-pager",
+        ];
+        let run = Run::new(words.into_iter().chain([EXPOSURE_MAX, unit]));
+        run.finish(LIMIT)
+    };
+    let judged = judge(&unit());
+    assert_eq!(judged.status.code(), Some(0), "{}", judged.stdout);
+    // It can find something.
+    let text = std::fs::read_to_string(unit()).expect("it is there");
+    let folder = TempDir::new();
+    let open = folder.file("open.service");
+    let (key, other) = ("CapabilityBoundingSet=", "X-CapabilityBoundingSet=");
+    std::fs::write(&open, text.replace(key, other)).expect("a file can be written");
+    assert_ne!(judge(&open).status.code(), Some(0));
+}
+
+/// The names of a group of system calls, and of all groups in it.
+fn of_group(group: &str, calls: &mut BTreeSet<String>) {
+    let told = done(&Run::new([
+        "systemd-analyze",
+        "--no-pager",
+        "syscall-filter",
+        group,
+    ]))
+    .stdout;
+    for word in told.lines().skip(1).map(str::trim) {
+        match word.starts_with('@') {
+            true => of_group(word, calls),
+            false => _ = calls.insert(word.to_owned()),
+        }
+    }
+}
+
+/// System calls that a unit lets through.
+fn allowed(unit: &str) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    let lines = unit.lines();
+    for line in lines.filter_map(|line| line.strip_prefix("SystemCallFilter=")) {
+        let (is_denied, words) = match line.strip_prefix('~') {
+            Some(words) => (true, words),
+            None => (false, line),
+        };
+        let mut named = BTreeSet::new();
+        for word in words.split(' ') {
+            match word.starts_with('@') {
+                true => of_group(word, &mut named),
+                false => _ = named.insert(word.to_owned()),
+            }
+        }
+        match is_denied {
+            true => all.retain(|call| !named.contains(call)),
+            false => all.extend(named),
+        }
+    }
+    // Each unit may do what a process needs to begin and to end, whatever the list (systemd.exec(5), `@default`).
+    of_group("@default", &mut all);
+    all
+}
+
+/// `serve` as the unit has it, by strace(1): it waits for its mount, which is gone when this is.
+struct Traced {
+    running: Running,
+    folder: TempDir,
+    _groups: Groups,
+}
+
+impl Traced {
+    fn start() -> Traced {
+        let folder = TempDir::new();
+        let file = |name: &str| folder.file(name);
+        std::fs::create_dir(file("tenants")).expect("a folder can be made");
+        let name = format!("pagetide-e2e-unit-{}", std::process::id());
+        let options = [
+            ["--mount", &file("tenants")],
+            ["--mount-socket", &file("mount.sock")],
+            ["--root", &name],
+            ["--host", "none"],
+            ["--age-every", "500ms"],
+            ["--listen", &format!("unix:{}", file("metrics.sock"))],
+            ["--history", &file("history")],
+        ];
+        let (program, trace) = (pagetide::binary(), file("trace"));
+        let strace = ["strace", "-f", "-qq", "-o", &trace, &program, "serve"];
+        let words = strace.into_iter().chain(options.into_iter().flatten());
+        let groups = Groups::named(&name);
+        let mut running = Run::new(words).start();
+        wait::until("it serves", LIMIT, || {
+            assert!(running.ended().is_none(), "{}", running.stderr());
+            running.stdout().contains("serving at")
+        });
+        Traced {
+            running,
+            folder,
+            _groups: groups,
+        }
+    }
+
+    /// A place below its mount.
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().join("tenants").join(path)
+    }
+
+    /// The mount comes, a tenant gets a limit and a process, gives memory, and is shown by HTTP; the configuration is read once more.
+    fn ask_all(&self) {
+        let (socket, mount) = (self.folder.file("mount.sock"), self.folder.file("tenants"));
+        let _ = done(&Run::new([
+            pagetide::binary().as_str(),
+            "__mount",
+            &socket,
+            &mount,
+        ]));
+        std::fs::create_dir(self.at("a")).expect("a tenant can be made");
+        std::fs::write(self.at("a/memory.max"), "64M").expect("it has a limit");
+        let sleeper = Sleeper::start([], 8);
+        let pid = sleeper.pid().to_string();
+        std::fs::write(self.at("a/cgroup.procs"), pid).expect("it is moved");
+        wait::until("its pages are known", LIMIT, || {
+            let stat = std::fs::read_to_string(self.at("a/memory.stat")).unwrap_or_default();
+            let anon = stat.lines().find_map(|line| line.strip_prefix("anon "));
+            anon.and_then(|bytes| bytes.parse().ok()) >= Some(8_u64 << 20)
+        });
+        // Without swap it says that it cannot.
+        let _ = std::fs::write(self.at("a/memory.reclaim"), "1M");
+        let at = self.folder.file("metrics.sock");
+        let mut stream = UnixStream::connect(at).expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+        let head = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stream.write_all(head).expect("it reads");
+        let mut told = String::new();
+        stream.read_to_string(&mut told).expect("it answers");
+        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+        self.signal(Signal::HUP);
+        wait::until("it is read once more", LIMIT, || {
+            self.running.stdout().contains("is read once more")
+        });
+    }
+
+    /// To `serve`, not to strace.
+    fn signal(&self, signal: Signal) {
+        let all = self.running.named("pagetide");
+        all.iter().for_each(|pid| send(*pid, signal));
+    }
+
+    /// The names of all system calls until its end.
+    fn calls(mut self) -> BTreeSet<String> {
+        self.signal(Signal::TERM);
+        wait::until("it ends", LIMIT, || self.running.ended().is_some());
+        let trace = std::fs::read_to_string(self.folder.file("trace")).expect("strace wrote it");
+        let calls = trace.lines().filter_map(|line| {
+            let (_, call) = line.split_once(' ')?;
+            let (name, _) = call.trim_start().split_once('(')?;
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            name.bytes().all(is_name).then(|| name.to_owned())
+        });
+        calls.collect()
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        self.running.kill_and_reap();
+        let mount = self.at("");
+        let _ = Command::new("umount").arg("--lazy").arg(mount).output();
+    }
+}
+
+#[test]
+fn the_unit_lets_through_what_serve_calls() {
+    let _serial = serial();
+    let traced = Traced::start();
+    traced.ask_all();
+    let calls = traced.calls();
+    // It is the trace of what reads page tables, and of what gives up rights.
+    assert!(
+        calls.contains("bpf") && calls.contains("seccomp"),
+        "{calls:?}"
+    );
+    let allowed = allowed(&std::fs::read_to_string(unit()).expect("it is there"));
+    let refused: Vec<&String> = calls.difference(&allowed).collect();
+    assert_eq!(refused, [""; 0], "its unit refuses what serve calls");
+    for call in [
+        "mount",
+        "ptrace",
+        "process_vm_writev",
+        "init_module",
+        "open_by_handle_at",
+    ] {
+        assert!(!allowed.contains(call), "{call}");
     }
 }

@@ -271,7 +271,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
             &["asked", "directory"],
             &["opened"],
             &["mount", "talk"],
-            &["fuzz", "leave"],
+            &["fuzz", "leave", "mounter"],
         ],
     ),
     (

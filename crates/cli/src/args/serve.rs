@@ -16,6 +16,9 @@ pub(crate) struct Serve {
     /// Show the tenants as files in this directory, with the names and formats of cgroup v2
     #[arg(long, value_name = "DIR")]
     pub(crate) mount: Option<PathBuf>,
+    /// Do not mount, but wait at this socket for the process that mounts: the package's unit has no right to mount
+    #[arg(long, value_name = "PATH", hide = true, requires = "mount")]
+    pub(crate) mount_socket: Option<PathBuf>,
     /// What all made tenants together may use, with --manage-host the host's groups, too [default: as it was; without a limit they give when the host has little]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) memory_max: Option<Size>,

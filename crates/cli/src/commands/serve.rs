@@ -37,6 +37,7 @@ pub(super) fn serve(args: &Serve) -> Result<u8, Failure> {
     let given = Given {
         config: args.config.clone(),
         mount: args.mount.clone(),
+        mount_socket: args.mount_socket.clone(),
         root: args.root.clone(),
         memory_max: args.memory_max,
         age_every: args.age_every,

@@ -42,6 +42,8 @@ pub struct Given {
     pub config: Option<PathBuf>,
     /// The directory at which the tenants are mounted as files. Default: nowhere.
     pub mount: Option<PathBuf>,
+    /// The socket at which another process brings that mount ([`super::mounter`]). Default: we mount ourselves.
+    pub mount_socket: Option<PathBuf>,
     /// The control group that made tenants are below, from the mount of control groups on. Default: `pagetide`.
     pub root: Option<PathBuf>,
     /// What all tenants together may use, bytes or a share of the host's memory. Default: what was asked for last.
@@ -108,6 +110,7 @@ struct WriteBack {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Fixed {
     pub(super) mount: Option<PathBuf>,
+    pub(super) mount_socket: Option<PathBuf>,
     pub(super) root: PathBuf,
     host: Option<HostGroups>,
     interval: Duration,
@@ -153,6 +156,7 @@ impl Given {
         Ok(Asked {
             fixed: Fixed {
                 mount,
+                mount_socket: self.mount_socket.clone(),
                 root,
                 host: (follow != "none").then_some(HostGroups {
                     group: follow,

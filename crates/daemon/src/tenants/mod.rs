@@ -4,7 +4,7 @@
 //! desk. Ended in any way, it leaves the tenants, their processes and their limits as they are.
 //!
 //! Floors: `awake`, `recompress`; `file`, `values`, `near`, `notify`, `snapshot`; `config`, `inode`, `reports`, `metrics`, `history`; `content`, `changes`, `configured`, `keeper`,
-//! `page`; `desk`, `site`; `listen`; `asked`, `directory`; `opened`; `mount`, `talk`; `leave`; here the loop.
+//! `page`; `desk`, `site`; `listen`; `asked`, `directory`; `opened`; `mount`, `talk`; `leave`, `mounter`; here the loop.
 
 mod asked;
 mod awake;
@@ -24,6 +24,7 @@ mod leave;
 mod listen;
 mod metrics;
 mod mount;
+pub mod mounter;
 mod near;
 mod notify;
 mod opened;
@@ -54,6 +55,7 @@ use inode::Inode;
 use leave::Leaving;
 use listen::Listening;
 use mount::Mounted;
+use mounter::Mounter;
 use notify::Notify;
 use recompress::Recompressor;
 use reports::Reports;
@@ -74,6 +76,8 @@ struct Ears {
     notify: Notify,
     listening: Option<Listening>,
     recompressor: Option<Recompressor>,
+    /// Where another process brings the mount.
+    mounter: Option<Mounter>,
 }
 
 /// Serves until a signal says to end.
@@ -100,7 +104,7 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
         configured: Configured::default(),
     });
     let begun = Leaving::begin().and_then(|leaving| Ok((leaving, begin(&asked, &tree)?)));
-    let (leaving, (mounted, mut ears)) = match begun {
+    let (leaving, (mut mounted, mut ears)) = match begun {
         Ok(begun) => begun,
         Err(error) => {
             tree.lock().tenants.end();
@@ -112,7 +116,7 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
     log.ready(asked.fixed.mount.as_deref(), listens, &notes);
     ears.notify.ready();
     let about = (given, &asked.fixed);
-    let ended = work(about, (&tree, mounted.as_ref()), &mut ears, log);
+    let ended = work(about, (&tree, &mut mounted), &mut ears, log);
     ears.notify.stopping();
     // Before the tree's owner is gone: unmounting waits for answers.
     tree.lock().waiting.abandon();
@@ -137,7 +141,10 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
 fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error> {
     let wake = Wake::that_reloads()?;
     let mount = asked.fixed.mount.as_ref();
-    mount.map(|at| mount::check_mount_point(at)).transpose()?;
+    let socket = asked.fixed.mount_socket.as_ref();
+    if let (Some(at), None) = (mount, socket) {
+        mount::check_mount_point(at)?;
+    }
     let (desk, inbox) = desk::open(tree).map_err(|error| {
         let what = format!("cannot make a pair of sockets: {error}");
         Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
@@ -149,8 +156,12 @@ fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error>
     // What changes the host comes last. (The story: a directory that was not there, and the root kept the limit of a `serve` that had never begun.)
     let changed = asked.apply(&mut tree.lock());
     take_up(&mut tree.lock());
-    let mounted = changed.and_then(|()| mount.map(|at| mount::mount(at, desk)).transpose());
-    let mounted = match mounted {
+    let mounted = changed.and_then(|()| match (mount, socket) {
+        (Some(at), Some(socket)) => Ok((None, Some(Mounter::listen(socket, at, desk)?))),
+        (Some(at), None) => Ok((Some(mount::mount(at, desk)?), None)),
+        (None, _) => Ok((None, None)),
+    });
+    let (mounted, mounter) = match mounted {
         Ok(mounted) => mounted,
         Err(error) => {
             if let Some(listening) = listening {
@@ -166,6 +177,7 @@ fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error>
         notify: Notify::new(),
         listening,
         recompressor,
+        mounter,
     };
     Ok((mounted, ears))
 }
@@ -193,14 +205,17 @@ impl Ears {
     fn wait(&mut self, time: Duration) {
         let time = time.min(self.control.patience());
         let inbox = PollFd::from_borrowed_fd(self.inbox.fd(), PollFlags::IN);
-        let fds = std::iter::once(inbox).chain(self.control.fds());
+        let mounter = self.mounter.as_ref().map(Mounter::fd);
+        let mounter = mounter.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let fds = std::iter::once(inbox).chain(mounter);
+        let fds = fds.chain(self.control.fds());
         self.wake.wait(fds, time);
     }
 }
 
 fn work(
     (given, fixed): (&Given, &Fixed),
-    (tree, mounted): (&Shared, Option<&Mounted>),
+    (tree, mounted): (&Shared, &mut Option<Mounted>),
     ears: &mut Ears,
     log: &mut dyn Log,
 ) -> Result<(), Error> {
@@ -210,6 +225,10 @@ fn work(
             ears.notify.reloading();
             given.asked()
         });
+        if let Some(came) = ears.mounter.as_mut().and_then(Mounter::take) {
+            *mounted = Some(came?);
+        }
+        let mounted = mounted.as_ref();
         let mut held = tree.lock();
         let tree = &mut *held;
         ears.inbox.work(tree);

@@ -7,7 +7,8 @@
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -44,8 +45,10 @@ const ASKED: Duration = Duration::ZERO;
 /// How often it is asked whether the tree is mounted anywhere.
 const MOUNTS_EVERY: Duration = Duration::from_secs(5);
 
-/// The mounted tree; dropping it unmounts.
+/// The mounted tree; dropping it unmounts, unless another process mounted it.
 pub(super) struct Mounted {
+    /// Another process mounted it, and unmounts it when we have ended.
+    is_of_another: bool,
     /// Held for its end.
     session: Option<BackgroundSession>,
     at: PathBuf,
@@ -57,6 +60,11 @@ pub(super) struct Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
+        if self.is_of_another {
+            // Its thread waits for requests until our end.
+            std::mem::forget(self.session.take());
+            return;
+        }
         let is_there = |mounts: &[u8]| fuse_at(mounts, &self.at) == self.device;
         let before = mounts();
         // Its end unmounts whatever is at that place, which may be another's by now.
@@ -93,6 +101,21 @@ fn mounts() -> Vec<u8> {
 }
 
 impl Mounted {
+    fn new(session: BackgroundSession, at: PathBuf, is_of_another: bool) -> io::Result<Mounted> {
+        let notifier = session.notifier();
+        let (stale, names) = channel();
+        let thread = std::thread::Builder::new().name("stale-names".to_owned());
+        thread.spawn(move || forget_stale(&notifier, &names))?;
+        Ok(Mounted {
+            is_of_another,
+            session: Some(session),
+            device: fuse_at(&mounts(), &at),
+            at,
+            asked: Cell::new(Instant::now()),
+            stale,
+        })
+    }
+
     /// Whether nobody answers for it any more: it was unmounted, or its thread has failed.
     pub(super) fn has_ended(&self) -> bool {
         let session = self.session.as_ref();
@@ -178,7 +201,6 @@ pub(super) fn check_mount_point(at: &Path) -> Result<(), Error> {
 /// # Errors
 /// FUSE cannot be had.
 pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
-    let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         MountOption::FSName("pagetide".to_owned()),
@@ -188,32 +210,32 @@ pub(super) fn mount(at: &Path, desk: Desk) -> Result<Mounted, Error> {
         MountOption::NoSuid,
         MountOption::NoExec,
     ];
-    let files = Files {
-        desk,
-        next: AtomicU64::new(1),
-        open: Open::default(),
-        near: Near::begin(),
-        tracer: Tracer::this_process(),
-    };
-    let mounted = fuser::spawn_mount(files, at, &config).and_then(|session| {
-        let notifier = session.notifier();
-        let (stale, names) = channel();
-        let thread = std::thread::Builder::new().name("stale-names".to_owned());
-        thread.spawn(move || forget_stale(&notifier, &names))?;
-        Ok(Mounted {
-            session: Some(session),
-            device: fuse_at(&mounts(), &place),
-            at: place,
-            asked: Cell::new(Instant::now()),
-            stale,
-        })
-    });
+    // Named before it is mounted: after that its own thread would be asked.
+    let place = at.canonicalize().unwrap_or_else(|_| at.to_owned());
+    let session = fuser::spawn_mount(Files::new(desk), at, &config);
+    let mounted = session.and_then(|session| Mounted::new(session, place, false));
     mounted.map_err(|error| {
         let what = format!("cannot mount the tenants at {}: {error}", at.display());
         Error::missing(
             what,
             "is it a directory of yours, and is there /dev/fuse? `--mount` can be left out",
         )
+    })
+}
+
+/// The tree at a directory that another process has mounted, by its descriptor of `/dev/fuse`.
+///
+/// # Errors
+/// The descriptor is none of a fresh mount.
+pub(super) fn adopt(at: &Path, fuse: OwnedFd, desk: Desk) -> Result<Mounted, Error> {
+    let (acl, config) = (fuser::SessionACL::Owner, fuser::Config::default());
+    let place = std::path::absolute(at).unwrap_or_else(|_| at.to_owned());
+    let session = fuser::Session::from_fd(Files::new(desk), fuse, acl, config);
+    let session = session.and_then(fuser::Session::spawn);
+    let mounted = session.and_then(|session| Mounted::new(session, place, true));
+    mounted.map_err(|error| {
+        let what = format!("cannot serve the mount of {}: {error}", at.display());
+        Error::failed(what, "start the service again")
     })
 }
 
@@ -233,6 +255,16 @@ impl Drop for Files {
 }
 
 impl Files {
+    fn new(desk: Desk) -> Files {
+        Files {
+            desk,
+            next: AtomicU64::new(1),
+            open: Open::default(),
+            near: Near::begin(),
+            tracer: Tracer::this_process(),
+        }
+    }
+
     fn handle(&self) -> FileHandle {
         FileHandle(self.next.fetch_add(1, Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! The kernel, the processor, and what a huge page is to both.
+//! The kernel, the processor, what a huge page is to both, and whether threads of ours can be confined.
 //!
 //! Invariant: the version is told and decides nothing.
 
@@ -11,6 +11,8 @@ pub(super) struct Kernel {
     machine: String,
     /// The chosen word of `transparent_hugepage/enabled`.
     huge: Option<String>,
+    /// Landlock is there and switched on.
+    landlock: bool,
 }
 
 impl Kernel {
@@ -20,6 +22,7 @@ impl Kernel {
             release: line("/proc/sys/kernel/osrelease").unwrap_or_default(),
             machine: std::env::consts::ARCH.to_owned(),
             huge: words.and_then(|words| chosen(&words).map(str::to_owned)),
+            landlock: crate::confine::has_landlock(),
         }
     }
 
@@ -33,7 +36,23 @@ impl Kernel {
                 )
             }
         };
-        vec![Finding::ok("huge pages", huge), self.judge_kernel()]
+        vec![
+            Finding::ok("huge pages", huge),
+            self.judge_kernel(),
+            self.judge_confinement(),
+        ]
+    }
+
+    fn judge_confinement(&self) -> Finding {
+        if self.landlock {
+            let detail = "the kernel has Landlock: the thread of `serve --listen` reaches no file";
+            return Finding::ok("confinement", detail);
+        }
+        Finding::limited(
+            "confinement",
+            "the kernel has no Landlock, or it is off: the thread of `serve --listen` is kept from files by its other limits alone",
+            "boot a kernel of Linux 5.13 or newer with `landlock` in its lsm= list",
+        )
     }
 
     fn judge_kernel(&self) -> Finding {
@@ -59,6 +78,7 @@ mod tests {
             release: "6.1.0".to_owned(),
             machine: machine.to_owned(),
             huge: Some(huge.to_owned()),
+            landlock: huge != "never",
         };
         kernel.judge()
     }
@@ -69,6 +89,12 @@ mod tests {
         let arm = &kernel("aarch64", "always")[1];
         assert_eq!(arm.state, State::Limited);
         assert!(arm.detail.contains("6.1.0 on aarch64"), "{arm:?}");
+    }
+
+    #[test]
+    fn a_kernel_that_confines_no_thread_is_told_of() {
+        assert_eq!(kernel("x86_64", "always")[2].state, State::Ok);
+        assert_eq!(kernel("x86_64", "never")[2].state, State::Limited);
     }
 
     #[test]
