@@ -1,11 +1,13 @@
 //! How `report`, `stat`, `reclaim` and `detach` reach the manager of a tenant.
 //!
-//! The manager of PID binds the abstract Unix socket `pagetide.PID` (it leaves nothing behind when
-//! it is killed). One connection carries one JSON line each way. The kernel's word on who is at the
-//! other end (`SO_PEERCRED`, unix(7)) is the only access control, checked by both sides; who is in another pid namespace is nobody.
+//! The manager of PID listens on the Unix socket `control/PID` in the directory that is pagetide's
+//! and the manager's user's alone (`/run/pagetide` for root). One connection carries one JSON line
+//! each way. The kernel says which process is at the other end (`SO_PEERPIDFD`, `SO_PEERCRED`,
+//! unix(7)); both sides check that. A peer in another pid namespace is refused.
 //!
 //! Invariant: nothing a client does can block the manager or make it grow: every buffer, the number
-//! of clients and their time are bounded; a client that is slow is dropped.
+//! of clients and their time are bounded; a client that is slow is dropped. No user but root and the
+//! manager's own can stand in for a manager, or keep one from listening.
 
 mod client;
 mod error;
@@ -13,14 +15,13 @@ mod find;
 mod peer;
 mod protocol;
 mod server;
+mod socket;
 mod tenant;
 
 pub use client::{ask, manager_of};
 pub use error::ControlError;
 pub(crate) use find::wait_for_name;
-pub use find::{
-    Managed, find, find_begun, is_anothers, is_held_by_a_stranger, managed, managed_pids,
-};
+pub use find::{Managed, find, find_begun, is_anothers, is_held_by_a_stranger, managed_pids};
 pub(crate) use peer::{Peer, Tracer, counts_as_we_do};
 pub use protocol::{
     Ask, Done, Pong, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, Request, Response, Stat, Stats,

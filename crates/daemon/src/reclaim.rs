@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use host::manage::Manager;
 
-use crate::control::{Ask, ControlServer, Done, Response, is_held_by_a_stranger};
+use crate::control::{Ask, ControlServer, Done, Response};
 use crate::error::Error;
 use crate::options::{Millis, Options};
 use crate::preflight::{self, Chosen};
@@ -29,7 +29,7 @@ const LETS_GO: Duration = Duration::from_secs(30);
 pub fn alone(chosen: Chosen, what: Ask, tell: &mut dyn FnMut(&str)) -> Result<Done, Error> {
     preflight::swap(&Options::default(), Some(&chosen))?;
     preflight::right(&Options::default())?;
-    let mut name = name_of(&chosen)?;
+    let (mut name, _) = ControlServer::bind(&chosen.tenant)?;
     let (interval, time) = match what {
         Ask::Bytes(_) => (GLANCE, GLANCE),
         Ask::OlderThan(age) => {
@@ -95,20 +95,12 @@ fn claim(
 /// It cannot be managed, or somebody manages it.
 pub fn bring_back(chosen: Chosen) -> Result<u64, Error> {
     preflight::right(&Options::default())?;
-    let mut name = name_of(&chosen)?;
+    let (mut name, _) = ControlServer::bind(&chosen.tenant)?;
     let mut manager = Manager::start(once(chosen, GLANCE), None)?;
     watch(&mut manager, &mut name, Duration::ZERO)?;
     let pages = manager.bring_back();
     drop(manager.end());
     Ok(pages?)
-}
-
-/// The manager's name, as long as it lasts: of two that manage neither knows an age.
-fn name_of(chosen: &Chosen) -> Result<ControlServer, Error> {
-    match ControlServer::bind(&chosen.tenant) {
-        Err(_) if is_held_by_a_stranger(&chosen.tenant) => Ok(ControlServer::deaf()),
-        bound => Ok(bound?),
-    }
 }
 
 /// Looks for `time`, and once at least. Whoever asks meanwhile is answered: it may take hours.

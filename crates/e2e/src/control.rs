@@ -1,24 +1,32 @@
-//! A manager's control socket, spoken to by hand: one line each way.
+//! A manager's control socket, spoken to by hand: one line each way. Managers here are root's.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
 
+/// Where root's managers listen.
+const SOCKETS: &str = "/run/pagetide/control";
+
 /// The answer of the manager of a process; none if there is no manager, or it is silent.
 #[must_use]
 pub fn ask(pid: u32, line: &str) -> Option<Value> {
-    let answer = ask_by_name(&format!("pagetide.{pid}"), line)?;
+    let answer = ask_at(&of_process(pid), line)?;
     serde_json::from_str(&answer).ok()
 }
 
-/// The answer of whoever listens under a name, as it comes.
+/// The socket of the manager of a process, whether or not there is one.
 #[must_use]
-pub fn ask_by_name(name: &str, line: &str) -> Option<String> {
-    let address = SocketAddr::from_abstract_name(name).ok()?;
-    let mut stream = UnixStream::connect_addr(&address).ok()?;
+pub fn of_process(pid: u32) -> PathBuf {
+    Path::new(SOCKETS).join(pid.to_string())
+}
+
+/// The answer of the manager that listens there, as it comes.
+#[must_use]
+pub fn ask_at(socket: &Path, line: &str) -> Option<String> {
+    let mut stream = UnixStream::connect(socket).ok()?;
     stream
         .set_read_timeout(Some(Duration::from_secs(10)))
         .ok()?;
@@ -30,28 +38,27 @@ pub fn ask_by_name(name: &str, line: &str) -> Option<String> {
     Some(answer)
 }
 
-/// The name of the socket of a tree of tenants, of those that a process has open.
+/// The socket of a tree of tenants that a process listens on.
 #[must_use]
-pub fn name_of_tree(pid: u32) -> Option<String> {
+pub fn of_tree(pid: u32) -> Option<PathBuf> {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let links = open
         .flatten()
         .filter_map(|fd| std::fs::read_link(fd.path()).ok());
     let own: Vec<String> = links.map(|link| link.display().to_string()).collect();
     let sockets = std::fs::read_to_string("/proc/net/unix").ok()?;
-    let mut trees = sockets.lines().filter_map(|line| {
-        let (before, name) = line.split_once(" @")?;
+    let trees = format!("{SOCKETS}/tree.");
+    let mut found = sockets.lines().filter_map(|line| {
+        let (before, path) = line.rsplit_once(' ')?;
         let inode = before.rsplit(' ').next()?;
         let is_own = own.contains(&format!("socket:[{inode}]"));
-        (is_own && name.starts_with("pagetide.tree.")).then(|| name.to_owned())
+        (is_own && path.starts_with(&trees)).then(|| PathBuf::from(path))
     });
-    trees.next()
+    found.next()
 }
 
-/// Whether a manager of that process has its socket.
+/// Whether a manager of that process listens.
 #[must_use]
 pub fn is_there(pid: u32) -> bool {
-    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let name = format!("@pagetide.{pid}");
-    sockets.lines().any(|line| line.ends_with(&name))
+    UnixStream::connect(of_process(pid)).is_ok()
 }

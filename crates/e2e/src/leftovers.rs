@@ -22,6 +22,11 @@ impl Listing {
         let mut found = BTreeSet::new();
         add_below(Path::new("/sys/fs/cgroup"), false, &mut found);
         add_below(Path::new("/run"), true, &mut found);
+        // The socket of a manager that was killed stays until the next manager starts, which removes it.
+        found.retain(|path| !path.starts_with("/run/pagetide/control/"));
+        for ours in ["/run/pagetide", "/run/pagetide/control"] {
+            found.remove(ours);
+        }
         let lines = |file: &str, column: usize| -> Vec<String> {
             let text = std::fs::read_to_string(file).unwrap_or_default();
             let words = text

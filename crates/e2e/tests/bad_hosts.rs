@@ -450,59 +450,94 @@ fn attach_once(pid: u32) -> [String; 4] {
     ["attach", "--for", "1s", &pid.to_string()].map(str::to_owned)
 }
 
-/// Listens under a manager's name, and says that it manages whatever it is asked of.
-const STRANGER: &str = "import os, socket\n\
-server = socket.socket(socket.AF_UNIX)\n\
-server.bind(f'\\0pagetide.{os.getpid()}')\n\
-server.listen()\n\
+/// Does what it can to be taken for the manager of the process of its first argument (`0` for its own), and answers each
+/// question with what its second argument says. With the directory of its user's managers, and the names that root's once had.
+const STRANGER: &str = "import os, socket, sys, threading\n\
+pid, answer = int(sys.argv[1]) or os.getpid(), sys.argv[2].encode() + b'\\n'\n\
+def serve(name):\n\
+\x20   s = socket.socket(socket.AF_UNIX)\n\
+\x20   try: s.bind(name); s.listen()\n\
+\x20   except OSError as error: return print('refused', name, error, flush=True)\n\
+\x20   while True:\n\
+\x20       peer = s.accept()[0]\n\
+\x20       try:\n\
+\x20           while peer.recv(8192): peer.sendall(answer)\n\
+\x20       except OSError: pass\n\
+tree = 0xcbf29ce484222325\n\
+for byte in b'pagetide': tree = ((tree ^ byte) * 0x100000001b3) % 2**64\n\
+own = f'/tmp/pagetide-{os.getuid()}'\n\
+os.makedirs(own + '/control', 0o700, exist_ok=True)\n\
+names = [f'{own}/control/{pid}', f'/run/pagetide/control/{pid}', f'/run/pagetide/control/tree.{tree:016x}']\n\
+names += [f'\\0pagetide.{pid}', f'\\0pagetide.tree.{tree:016x}']\n\
+for name in names: threading.Thread(target=serve, args=(name,), daemon=True).start()\n\
 print('listens', flush=True)\n\
-while True:\n\
-\x20   peer = server.accept()[0]\n\
-\x20   try:\n\
-\x20       while peer.recv(4096): peer.sendall(b'{\"manages\":true}\\n')\n\
-\x20   except OSError: pass\n";
+threading.Event().wait(600)\n";
 
-/// Anybody may take a manager's name that is free: who answered there for every process kept root from managing any of them.
-#[test]
-fn a_stranger_speaks_for_nobody_elses_process() {
-    let _serial = serial();
-    let _swap = Swap::shared();
-    let as_stranger = |words: &[&str]| {
-        let user = ANOTHER.split_whitespace().chain(words.iter().copied());
-        Run::new(user).start()
-    };
-    let stranger = as_stranger(&["/usr/bin/python3", "-c", STRANGER]);
-    wait::until("it listens", SOON, || stranger.stdout().contains("listens"));
-    let idle = sleeper();
-    let done = pagetide::command(attach_once(idle.pid())).finish(SOON);
-    assert!(done.status.success(), "{}", done.stderr);
-    assert_refused(&pagetide::on("stat", idle.pid()), 1, &["manages"]);
-    // The name of the process itself, too: whoever bound the names of the next thousand pids kept everybody's programs from starting.
-    let named = STRANGER.replace("os.getpid()", &idle.pid().to_string());
-    let thief = as_stranger(&["/usr/bin/python3", "-c", &named]);
-    wait::until("it listens", SOON, || thief.stdout().contains("listens"));
-    let done = pagetide::command(attach_once(idle.pid())).finish(SOON);
-    assert!(done.status.success(), "{}", done.stderr);
-    let said = done.stdout + &done.stderr;
-    assert!(said.contains("no command reaches"), "{said}");
-    // For its own processes it may speak, and has nothing to say. (What says that it manages, and does not report, kept others
-    // from reading for themselves: so does a manager that ends between the two questions.)
-    let own = as_stranger(&["sleep", "60"]);
-    let report = ["report", "--for", "1s", &own.pid().to_string()].map(str::to_owned);
-    let done = pagetide::command(report).finish(SOON);
-    assert!(done.status.success(), "{}", done.stderr);
+/// The socket directory that a stranger makes for itself.
+struct OwnSockets(&'static str);
+
+impl Drop for OwnSockets {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0);
+    }
 }
 
-/// Abstract names are of the network: root of a container that has the host's is in another pid namespace. It lifted its own limits, and by
-/// taking names it hid the host's processes.
+fn stranger(pid: u32, answer: &str) -> Running {
+    let pid = pid.to_string();
+    let script = ["/usr/bin/python3", "-c", STRANGER, &pid, answer];
+    let stranger = Run::new(ANOTHER.split_whitespace().chain(script)).start();
+    wait::until("it listens", SOON, || stranger.stdout().contains("listens"));
+    stranger
+}
+
+/// Regression: root asked whatever listened under the name of a process's manager. `reclaim` printed that program's own \"put out\"
+/// and `report --for 300ms` did not end; no program could be managed whose name a user had taken, nor a tree be served.
+#[test]
+fn a_stranger_is_no_manager() {
+    const LIE: &str = r#"{"reclaimed":{"asked_pages":4399,"evicted_pages":4399,"would_pages":0,"shared_pages":0,"locked_pages":0,"lazyfree_pages":0,"referenced_pages":0,"busy_pages":0,"unknown_pages":0,"no_swap":false}}"#;
+    let _serial = serial();
+    let _swap = Swap::shared();
+    let _sockets = OwnSockets("/tmp/pagetide-65533");
+    // Of itself: nothing that it says is passed on.
+    let liar = stranger(0, LIE);
+    let done = pagetide::on("stat", liar.pid());
+    assert_refused(&done, 1, &["no pagetide manages it"]);
+    let pid = liar.pid().to_string();
+    let done = pagetide::command(["reclaim", "--all", "--json", &pid].map(str::to_owned));
+    let done = done.finish(SOON);
+    assert!(!done.stdout.contains("4399"), "{}", done.stdout);
+    let report = ["report", "--for", "300ms", "--json", &pid].map(str::to_owned);
+    let done = pagetide::command(report).finish(SOON);
+    assert!(done.status.success(), "{}", done.stderr);
+    // Of a process of root's: it is managed, and asked about, as if there were no stranger.
+    let idle = sleeper();
+    let thief = stranger(idle.pid(), r#"{"manages":true}"#);
+    let pid = idle.pid().to_string();
+    let attach = pagetide::command(["attach".to_owned(), pid]).start();
+    wait::until("it is managed", SOON, || {
+        pagetide::on("stat", idle.pid()).status.success()
+    });
+    assert!(pagetide::on("detach", idle.pid()).status.success());
+    assert!(attach.wait(SOON).status.success());
+    drop(thief);
+}
+
+/// A container may share the host's /run: its root is in another pid namespace, and its numbers are of other processes. It lifted its own limits,
+/// and by taking names it hid the host's processes.
 #[test]
 fn root_of_a_container_is_a_stranger() {
     const DETACH: &str = "import socket, sys\n\
         s = socket.socket(socket.AF_UNIX)\n\
-        s.connect(f'\\0pagetide.{sys.argv[1]}')\n\
+        s.connect(f'/run/pagetide/control/{sys.argv[1]}')\n\
         try: s.sendall(b'{\"op\":\"detach\",\"bring_back\":false}\\n')\n\
         except OSError: pass\n\
         print(s.recv(4096))\n";
+    const LISTEN: &str = "import socket, sys\n\
+        s = socket.socket(socket.AF_UNIX)\n\
+        s.bind(sys.argv[1])\n\
+        s.listen()\n\
+        print('listens', flush=True)\n\
+        while True: peer = s.accept()[0]\n";
     let _serial = serial();
     let _swap = Swap::shared();
     let inside = |script: &str, words: &[&str]| {
@@ -530,11 +565,17 @@ fn root_of_a_container_is_a_stranger() {
         asked.stderr
     );
     assert!(pagetide::on("stat", idle.pid()).status.success());
-    drop(manager);
+    assert!(pagetide::on("detach", idle.pid()).status.success());
+    assert!(manager.wait(SOON).status.success());
 
-    let thief = inside(&STRANGER.replace("os.getpid()", &pid), &[]).start();
+    let socket = e2e::control::of_process(idle.pid());
+    let thief = inside(LISTEN, &[&socket.display().to_string()]).start();
     wait::until("it listens", SOON, || thief.stdout().contains("listens"));
+    let asked = pagetide::on("stat", idle.pid());
     let done = pagetide::command(attach_once(idle.pid())).finish(SOON);
+    drop(thief);
+    let _ = std::fs::remove_file(&socket);
+    assert!(!asked.status.success(), "{}", asked.stdout);
     assert!(done.status.success(), "{}", done.stderr);
     let said = done.stdout + &done.stderr;
     assert!(said.contains("no command reaches"), "{said}");

@@ -2,8 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::io::Write;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -254,9 +253,8 @@ fn reclaimed_at_the_end() -> Option<i32> {
 
 /// Asks for all of a tenant by the socket, and waits for no answer.
 fn ask(tree: &Tree) -> UnixStream {
-    let name = e2e::control::name_of_tree(tree.pid()).expect("its socket");
-    let address = SocketAddr::from_abstract_name(&name).expect("a name");
-    let mut client = UnixStream::connect_addr(&address).expect("it listens");
+    let socket = e2e::control::of_tree(tree.pid()).expect("its socket");
+    let mut client = UnixStream::connect(&socket).expect("it listens");
     let question = "{\"op\":\"tenant\",\"path\":\"/a\",\"ask\":{\"reclaim\":\"all\"}}\n";
     client.write_all(question.as_bytes()).expect("it is taken");
     client

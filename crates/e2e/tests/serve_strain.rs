@@ -2,8 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::io::Write;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,12 +28,11 @@ fn who_never_reads_holds_nobody_up() {
     let _serial = serial();
     let tree = Tree::serve(&["--age-every", "500ms"]);
     (0..50).for_each(|number| tree.make(&format!("t{number}")));
-    let name = control::name_of_tree(tree.pid()).expect("its socket");
-    let address = SocketAddr::from_abstract_name(&name).expect("a name");
+    let socket = control::of_tree(tree.pid()).expect("its socket");
     let question = "{\"op\":\"tenant\",\"path\":\"/\",\"ask\":\"stats\"}\n";
     let mut silent = Vec::new();
     for number in 0..40 {
-        let Ok(mut client) = UnixStream::connect_addr(&address) else {
+        let Ok(mut client) = UnixStream::connect(&socket) else {
             break;
         };
         client

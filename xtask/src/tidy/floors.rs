@@ -377,7 +377,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
         &[
             &["descriptors", "paths", "rights", "start", "text"],
             &["error"],
-            &["events", "mountinfo", "proc"],
+            &["events", "mountinfo", "private_dir", "proc"],
             &["cgroup", "filesystems", "load", "nodes", "swap", "vmstat"],
             &["maps", "pressure", "testing"],
             &["process"],
@@ -458,8 +458,10 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
         "crates/daemon/src/control",
         &[
             &["error", "peer", "protocol", "tenant"],
-            &["client", "server"],
+            &["socket"],
+            &["client"],
             &["find"],
+            &["server"],
         ],
     ),
     (

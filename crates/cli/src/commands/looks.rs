@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use daemon::options::Millis;
 use host::report::Report;
 
 use crate::args::Plan;
@@ -18,6 +19,9 @@ use crate::watching::{Settings, Watching};
 
 /// How often ^C is asked for, and progress is shown.
 const PULSE: Duration = Duration::from_millis(100);
+
+/// What a manager has for its last answer after the end of the time that was asked for.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Begins to watch; [`crate::watching::open`], or a test's own.
 pub(crate) type Open = fn(&Settings) -> Result<Box<dyn Watching>, Failure>;
@@ -34,10 +38,13 @@ pub(super) trait User {
 struct Look {
     report: Report,
     last: bool,
+    /// It is a manager's, with a clock of its own.
+    by_manager: bool,
 }
 
-/// Hands each report to `user`, until the plan's time has passed (by the reports' own clock), the
-/// processes are gone, or `stop` is set.
+/// Hands each report to `user`, until the plan's time has passed, the processes are gone, or `stop`
+/// is set. The time passes by the reports' own clock, and by ours since a manager's first report.
+/// (The story: a manager whose clock stood kept `report --for 300ms` from ending.)
 pub(super) fn follow(
     plan: &Plan,
     open: Open,
@@ -53,11 +60,16 @@ pub(super) fn follow(
             let what = format!("cannot start a thread to look: {error}");
             Failure::new(what, "raise the limit of processes (ulimit -u)")
         })?;
-    while !stop.load(Ordering::Relaxed) {
+    let mut end = None;
+    let is_over = |end: Option<Instant>| end.is_some_and(|end| Instant::now() >= end);
+    while !stop.load(Ordering::Relaxed) && !is_over(end) {
         match take.recv_timeout(PULSE) {
-            Ok(Ok(Look { report, last })) => {
-                user.report(report)?;
-                if last {
+            Ok(Ok(look)) => {
+                user.report(look.report)?;
+                let time = plan.time.filter(|_| look.by_manager && end.is_none());
+                let latest = time.and_then(|time| Instant::now().checked_add(time + GRACE));
+                end = end.or(latest);
+                if look.last {
                     // Whoever looks next in this process must not find the processes claimed. What a thread says when it
                     // ends is known: it has given its last report.
                     let _ = looks.join();
@@ -74,7 +86,7 @@ pub(super) fn follow(
             }
         }
     }
-    // Not joined: it may sleep until the next look, which nobody waits for.
+    // Not joined: it may sleep until the next look, or wait for a manager, which nobody waits for.
     Ok(())
 }
 
@@ -88,18 +100,23 @@ fn look(plan: &Plan, open: Open, give: &SyncSender<Result<Look, Failure>>) {
         }
     };
     let mut passed = Passed::default();
+    let mut first: Option<Instant> = None;
     loop {
         let report = watching.next();
+        let by_manager = watching.has_watched();
+        let own = first.get_or_insert_with(Instant::now).elapsed();
+        let own_ms = if by_manager { Millis::from(own).0 } else { 0 };
         let is_enough = report.as_ref().map_or(true, |report| {
-            enough(passed.until(report.wall_ms, plan), plan)
+            enough(passed.until(report.wall_ms, plan).max(own_ms), plan)
         });
-        let is_known = plan.any_time && watching.has_watched();
+        let is_known = plan.any_time && by_manager;
         let last = is_enough || is_known || watching.finished();
-        if give
-            .send(report.map(|report| Look { report, last }))
-            .is_err()
-            || last
-        {
+        let look = report.map(|report| Look {
+            report,
+            last,
+            by_manager,
+        });
+        if give.send(look).is_err() || last {
             return;
         }
     }
@@ -126,11 +143,13 @@ impl Passed {
         // Another manager may follow it, whose clock begins anew. (The story: `--for 1h` ended a week late, as the one before had
         // run for a week.)
         if wall_ms < self.last_ms {
-            self.before_ms += self.last_ms - *begun_ms;
+            let before = self.last_ms.saturating_sub(*begun_ms);
+            self.before_ms = self.before_ms.saturating_add(before);
             *begun_ms = 0;
         }
         self.last_ms = wall_ms;
-        self.before_ms + (wall_ms - *begun_ms)
+        self.before_ms
+            .saturating_add(wall_ms.saturating_sub(*begun_ms))
     }
 }
 

@@ -1,20 +1,19 @@
 //! The commands' end: one question, one answer, in bounded time.
 //!
 //! Invariant: [`ask`] returns within its timeout whatever the other side does, reads at most
-//! [`RESPONSE_BYTES_MAX`] bytes, and believes only root, its own user, and the target's user when
-//! asked by root, and of these who is in our pid namespace.
+//! [`RESPONSE_BYTES_MAX`] bytes, and believes only managers of root and of its own user, in our pid
+//! namespace. (The story: root believed what a program said as its own manager: "put out 17.2 MiB".)
 
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use host::system::private_dir::PrivateDir;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::peer::Peer;
 use super::protocol::{RESPONSE_BYTES_MAX, Request, Response};
-use super::{ControlError, Tenant};
+use super::{ControlError, Tenant, socket};
 use crate::options::Millis;
 
 /// Bytes that are read at a time: the counters of some hundred tenants.
@@ -30,8 +29,7 @@ pub fn ask(tenant: &Tenant, request: &Request, within: Duration) -> Result<Respo
         begin: Instant::now(),
         within,
     };
-    let stream = call.connect()?;
-    call.check_peer(&stream, tenant.pid())?;
+    let (stream, _) = call.connect()?;
     call.send(&stream, &request.line())?;
     let line = call.receive(&stream).map_err(|error| match error {
         // (The story: of two `reclaim` at once the second was told to use a pagetide of the same version.)
@@ -55,40 +53,36 @@ pub fn ask(tenant: &Tenant, request: &Request, within: Duration) -> Result<Respo
     }
 }
 
-/// Who manages a tenant: the pid of the process at the other end of its socket (0 if that is in
-/// another pid namespace); none if nobody listens. Does not depend on the manager answering.
+/// Who manages a tenant: the pid of the process at the other end of its socket; none if no manager
+/// that we believe listens. Does not depend on the manager answering.
 ///
 /// # Errors
 /// [`ControlError::Io`], [`ControlError::Timeout`].
 pub fn manager_of(tenant: &Tenant) -> Result<Option<u32>, ControlError> {
-    let call = Call {
-        tenant,
-        begin: Instant::now(),
-        within: Duration::from_millis(500),
-    };
-    let stream = match call.connect() {
-        Ok(stream) => stream,
-        Err(ControlError::NotManaged { .. }) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    Ok(Some(Peer::of(&stream).map_err(|e| call.io(e))?.pid))
+    manager_within(tenant, Duration::from_millis(500))
 }
 
-/// Whether a manager that we would believe listens for a tenant: it is not asked anything.
+/// The same without waiting for a manager whose backlog is full.
 pub(super) fn is_managed(tenant: &Tenant) -> bool {
-    tenant.pid().is_some_and(|pid| speaks_for(tenant, pid))
+    match manager_within(tenant, Duration::ZERO) {
+        Ok(found) => found.is_some(),
+        // It listens, and has as many clients as it can have.
+        Err(error) => matches!(error, ControlError::Timeout { .. }),
+    }
 }
 
-/// Whether we would believe who listens for a tenant if he said something of this process. Nobody is waited for: anybody can
-/// make any number of sockets that never answer.
-pub(super) fn speaks_for(tenant: &Tenant, pid: u32) -> bool {
+fn manager_within(tenant: &Tenant, within: Duration) -> Result<Option<u32>, ControlError> {
     let call = Call {
         tenant,
         begin: Instant::now(),
-        within: Duration::ZERO,
+        within,
     };
-    let stream = call.connect();
-    stream.is_ok_and(|stream| call.check_peer(&stream, Some(pid)).is_ok())
+    match call.connect() {
+        Ok((_, peer)) => Ok(Some(peer.pid)),
+        // What we do not believe manages nothing as far as we know.
+        Err(ControlError::NotManaged { .. } | ControlError::Impostor { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// One question and its deadline.
@@ -118,50 +112,45 @@ impl Call<'_> {
         Ok(left)
     }
 
-    /// Connects without ever waiting in the kernel: a full backlog (a stopped manager) is EAGAIN.
-    fn connect(&self) -> Result<UnixStream, ControlError> {
+    /// Connects to the first manager that we believe.
+    fn connect(&self) -> Result<(UnixStream, Peer), ControlError> {
         let name = self.tenant.socket_name();
-        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(|e| self.io(e))?;
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-            .map_err(|e| self.io(e))?;
+        let mut impostor = None;
+        for dir in socket::believed() {
+            let Some(stream) = self.connect_in(&dir, &name)? else {
+                continue;
+            };
+            let peer = Peer::of(&stream).map_err(|error| self.io(error))?;
+            // Only the directory's user can make a socket there, and root gives it no other owner.
+            if peer.uid == dir.owner() && peer.is_near() {
+                return Ok((stream, peer));
+            }
+            impostor = impostor.or(Some(peer.uid));
+        }
+        let tenant = self.tenant.clone();
+        Err(match impostor {
+            Some(owner) => ControlError::Impostor { tenant, owner },
+            None => ControlError::NotManaged { tenant },
+        })
+    }
+
+    /// Connects without ever waiting in the kernel: a full backlog (a stopped manager) is EAGAIN.
+    fn connect_in(&self, dir: &PrivateDir, name: &str) -> Result<Option<UnixStream>, ControlError> {
         loop {
-            match rustix::net::connect(&socket, &address) {
-                Ok(()) => break,
-                Err(Errno::CONNREFUSED) => {
-                    return Err(ControlError::NotManaged {
-                        tenant: self.tenant.clone(),
-                    });
+            match socket::connect(dir, name) {
+                Ok(stream) => {
+                    stream.set_nonblocking(false).map_err(|e| self.io(e))?;
+                    return Ok(Some(stream));
                 }
+                Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
+                // For a moment it is its owner's alone.
+                Err(Errno::ACCESS) => return Ok(None),
                 Err(Errno::AGAIN | Errno::INTR) => {
                     let pause = self.left()?.min(Duration::from_millis(5));
                     std::thread::sleep(pause);
                 }
                 Err(error) => return Err(self.io(error)),
             }
-        }
-        let stream = UnixStream::from(socket);
-        stream.set_nonblocking(false).map_err(|e| self.io(e))?;
-        Ok(stream)
-    }
-
-    /// Abstract names can be taken by anybody: do not believe what a stranger says of a process.
-    fn check_peer(&self, stream: &UnixStream, pid: Option<u32>) -> Result<(), ControlError> {
-        let peer = Peer::of(stream).map_err(|e| self.io(e))?;
-        let owner = peer.uid;
-        let me = rustix::process::geteuid().as_raw();
-        let target = || {
-            let dir = format!("/proc/{}", pid?);
-            std::fs::metadata(dir).ok().map(|meta| meta.uid())
-        };
-        let trusted = owner == 0 || owner == me || (me == 0 && target() == Some(owner));
-        if trusted && peer.is_near() {
-            Ok(())
-        } else {
-            Err(ControlError::Impostor {
-                tenant: self.tenant.clone(),
-                owner,
-            })
         }
     }
 

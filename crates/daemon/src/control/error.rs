@@ -20,12 +20,14 @@ pub enum ControlError {
         /// User of the manager.
         owner: u32,
     },
-    /// Somebody else sits on the socket's name.
-    #[error("will not talk to the socket of {tenant}: it is held by user {owner}")]
+    /// The process behind the socket is another user's, or in another pid namespace.
+    #[error(
+        "will not talk to the socket of {tenant}: a process of user {owner} that cannot be trusted listens"
+    )]
     Impostor {
         /// The target.
         tenant: Tenant,
-        /// Who answered.
+        /// User of that process.
         owner: u32,
     },
     /// It did not answer in time.
@@ -77,7 +79,9 @@ impl ControlError {
     pub fn hint(&self) -> String {
         match self {
             ControlError::NotManaged { tenant } => match tenant {
-                Tenant::Pid(pid) => format!("manage it with `pagetide attach {pid}`"),
+                Tenant::Pid(pid) => format!(
+                    "manage it with `pagetide attach {pid}`; a manager that another user started answers that user"
+                ),
                 Tenant::Group(_) | Tenant::GroupNamed(_) => {
                     "manage it with `pagetide attach --cgroup PATH`".to_owned()
                 }
@@ -89,7 +93,7 @@ impl ControlError {
             ControlError::Denied { .. } => "run the command as that user, or as root that may trace processes (CAP_SYS_PTRACE), where they have the same numbers (not in a container of its own)".to_owned(),
             ControlError::Impostor { tenant, .. } => {
                 let name = tenant.socket_name();
-                format!("find it with `ss -xlp | grep {name}` and end it")
+                format!("find it with `ss -xlp | grep control/{name}` and end it")
             }
             ControlError::Timeout { .. } => {
                 "is the manager stopped? `ps -C pagetide -o pid,stat,cmd` shows T for stopped"

@@ -1,7 +1,7 @@
 //! Whose manager has a process among its own: asked of all managers that listen here.
 //!
-//! Invariant: a manager that does not answer, or may not be asked, says no within [`WITHIN`], and one that does not listen at once;
-//! a stranger that took a manager's name can speak for its own processes and nobody else's.
+//! Invariant: a manager that does not answer, or may not be asked, says no within [`WITHIN`], and one
+//! that does not listen at once. Only managers of root and of our own user are asked at all.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,14 +10,13 @@ use std::time::{Duration, Instant};
 use host::system::process::Stat;
 use host::system::{Proc, start};
 
-use super::client::{is_managed, speaks_for};
-use super::{ControlError, Request, Response, Tenant, ask, manager_of};
+use super::client::is_managed;
+use super::{ControlError, Request, Response, Tenant, ask, manager_of, socket};
 
 /// How long one manager has for its answer.
 const WITHIN: Duration = Duration::from_millis(500);
 
-/// How long all have together: anybody can have any number of names, and be silent. (The story: 2,000 of them held a command of root's up for
-/// a quarter of an hour.)
+/// How long all have together, each of which may be stopped.
 const ALL_WITHIN: Duration = Duration::from_secs(3);
 
 /// Between two looks.
@@ -45,22 +44,17 @@ pub struct Managed {
 /// # Errors
 /// [`ControlError`] of the tenant's own name.
 pub fn find(tenant: &Tenant) -> Result<Option<Managed>, ControlError> {
-    let is_believed = |_: &u32| tenant.pid().is_none_or(|pid| speaks_for(tenant, pid));
-    let manager = manager_of(tenant)?.filter(is_believed);
-    if let Some(manager) = manager.filter(|_| !is_anothers(tenant)) {
+    if let Some(manager) = manager_of(tenant)?.filter(|_| !is_anothers(tenant)) {
         let tenant = tenant.clone();
         return Ok(Some(Managed { tenant, manager }));
     }
     let Some(pid) = tenant.pid() else {
         return Ok(None);
     };
-    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let believed = |tenant: &Tenant| speaks_for(tenant, pid);
     let end = Instant::now() + ALL_WITHIN;
-    Ok(managed(&sockets)
+    Ok(managed()
         .into_iter()
         .take_while(|_| Instant::now() < end)
-        .filter(believed)
         .find_map(|tenant| {
             let answer = ask(&tenant, &Request::Manages { pid }, WITHIN);
             let has = matches!(answer, Ok(Response::Manages(true)));
@@ -140,60 +134,36 @@ pub fn is_anothers(tenant: &Tenant) -> bool {
     lives && matches!(answer(), Ok(Response::Manages(false)))
 }
 
-/// Whether somebody listens under the name of a tenant's manager who is not that: whom nobody believes, for names are anybody's, or who has
-/// the name from an earlier process.
+/// Whether the manager that has a tenant's name has it from an earlier process, and manages that one's descendants.
 #[must_use]
 pub fn is_held_by_a_stranger(tenant: &Tenant) -> bool {
-    let has_name = manager_of(tenant).is_ok_and(|held| held.is_some());
-    let is_stranger = |pid| !speaks_for(tenant, pid) || is_anothers(tenant);
-    has_name && tenant.pid().is_some_and(is_stranger)
+    manager_of(tenant).is_ok_and(|held| held.is_some()) && is_anothers(tenant)
 }
 
-/// Processes that have a manager of their own. Whoever takes such a name without being one can hide its own processes by
-/// it, and nobody else's.
+/// Processes that have a manager of their own, of root or of our user.
 #[must_use]
 pub fn managed_pids() -> Vec<u32> {
-    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let tenants = managed(&sockets).into_iter();
-    // The name of a process that is not there hides nobody, and anybody can have a million of them.
+    // A socket that was named after a process that has ended is of no process that is looked at.
     let lives = |tenant: &Tenant| {
         tenant
             .pid()
             .is_some_and(|pid| Path::new(&format!("/proc/{pid}")).exists())
     };
-    let tenants = tenants.filter(lives).filter(is_managed);
+    let tenants = managed().into_iter().filter(lives).filter(is_managed);
     tenants.filter_map(|tenant| tenant.pid()).collect()
 }
 
-/// What has a manager, by a text of `/proc/net/unix`: processes, and then control groups, whose paths nobody can tell from there.
-#[must_use]
-pub fn managed(sockets: &str) -> Vec<Tenant> {
-    let names = sockets
-        .lines()
-        .filter_map(|line| line.split_whitespace().last());
+/// What has, or had, a manager that we believe: processes, and then control groups, whose paths their names do not tell.
+fn managed() -> Vec<Tenant> {
     let (mut pids, mut groups) = (BTreeSet::new(), BTreeSet::new());
-    for name in names.filter_map(|name| name.strip_prefix("@pagetide.")) {
-        pids.extend(name.parse::<u32>().ok());
-        let hash = name.strip_prefix("group.");
-        groups.extend(hash.and_then(|hash| u64::from_str_radix(hash, 16).ok()));
+    for tenant in socket::believed().iter().flat_map(socket::tenants) {
+        match tenant {
+            Tenant::Pid(pid) => pids.insert(pid),
+            Tenant::GroupNamed(hash) => groups.insert(hash),
+            Tenant::Group(_) | Tenant::Tree(_) => false,
+        };
     }
     let pids = pids.into_iter().map(Tenant::Pid);
     pids.chain(groups.into_iter().map(Tenant::GroupNamed))
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn managers_are_known_by_their_sockets() {
-        let text = "Num       RefCount Protocol Flags    Type St Inode Path\n\
-            000: 00000002 00000000 00010000 0001 01 12 @pagetide.77\n\
-            000: 00000003 00000000 00000000 0001 03 13 @pagetide.77\n\
-            000: 00000002 00000000 00010000 0001 01 14 /run/systemd/notify\n\
-            000: 00000002 00000000 00010000 0001 01 15\n\
-            000: 00000002 00000000 00010000 0001 01 16 @pagetide.group.00ff\n";
-        assert_eq!(managed(text), [Tenant::Pid(77), Tenant::GroupNamed(0xff)]);
-    }
 }

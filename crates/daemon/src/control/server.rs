@@ -5,15 +5,15 @@
 //! length and [`CLIENT_TIME`] to be done; beside them [`WAITING_MAX`] whose answer takes us longer.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
 use super::peer::Peer;
 use super::protocol::{REQUEST_BYTES_MAX, Request, Response};
-use super::{ControlError, Tenant};
+use super::socket::{Bound, NotBound};
+use super::{ControlError, Tenant, is_held_by_a_stranger, manager_of, socket};
 use crate::error::Error;
 
 /// So many people do not ask one manager at a time; the rest wait in the backlog.
@@ -28,6 +28,9 @@ const CLIENT_TIME: Duration = Duration::from_secs(2);
 /// After a connection that could not be accepted, so long none is.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How often a name is tried to be taken that no manager has which we believe.
+const TAKEN_TRIES: usize = 3;
+
 /// What a question is answered with.
 #[derive(Debug)]
 pub enum Answer {
@@ -40,8 +43,8 @@ pub enum Answer {
 /// Listens for the commands about one target.
 #[derive(Debug)]
 pub struct ControlServer {
-    /// None where a stranger has the name, and once it was given back.
-    listener: Option<UnixListener>,
+    /// None where no socket could be made, and once the name was given back.
+    bound: Option<Bound>,
     clients: Vec<Client>,
     /// See [`ControlServer::hung_up`].
     hung_up: Vec<u64>,
@@ -71,37 +74,48 @@ enum Phase {
 
 impl ControlServer {
     /// Takes the name of a tenant. Fails if another manager has it, so that it also decides who of two
-    /// managers may manage the target.
+    /// managers may manage the target. Where no socket can be made, no command reaches the manager:
+    /// the second value says why.
     ///
     /// # Errors
     /// [`ControlError::Bind`], which says who has it.
-    pub fn bind(tenant: &Tenant) -> Result<ControlServer, ControlError> {
-        let bound = SocketAddr::from_abstract_name(tenant.socket_name())
-            .and_then(|address| UnixListener::bind_addr(&address))
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
-        let listener = bound.map_err(|error| ControlError::Bind {
-            tenant: tenant.clone(),
-            why: match super::manager_of(tenant) {
-                Ok(Some(manager)) if error.kind() == ErrorKind::AddrInUse => {
-                    format!("the pagetide of pid {manager} manages it")
-                }
-                _ => format!("cannot listen for commands: {error}"),
-            },
-        })?;
-        Ok(ControlServer {
-            listener: Some(listener),
-            clients: Vec::new(),
-            hung_up: Vec::new(),
-            accepts_from: None,
-            owner: rustix::process::geteuid().as_raw(),
-        })
+    pub fn bind(tenant: &Tenant) -> Result<(ControlServer, Option<String>), ControlError> {
+        let unreached = |why: &str| {
+            let note = format!("no command reaches this manager: {why}");
+            Ok((ControlServer::on(None), Some(note)))
+        };
+        let taken = |manager: Option<u32>| {
+            let why = match manager {
+                Some(pid) => format!("the pagetide of pid {pid} manages it"),
+                None => "another pagetide manages it".to_owned(),
+            };
+            let tenant = tenant.clone();
+            ControlError::Bind { tenant, why }
+        };
+        // Root's may have it beside our user's, or ours in a directory of before a login.
+        if let Ok(Some(manager)) = manager_of(tenant) {
+            return match is_held_by_a_stranger(tenant) {
+                true => unreached("the manager of an earlier process has its name"),
+                false => Err(taken(Some(manager))),
+            };
+        }
+        // A manager that ends meanwhile leaves its name to us.
+        for _ in 0..TAKEN_TRIES {
+            match socket::bind(&tenant.socket_name()) {
+                Ok(bound) => return Ok((ControlServer::on(Some(bound)), None)),
+                Err(NotBound::Unavailable(why)) => return unreached(&why),
+                Err(NotBound::Taken) => match manager_of(tenant) {
+                    Ok(None) => {}
+                    other => return Err(taken(other.ok().flatten())),
+                },
+            }
+        }
+        unreached("a process in another pid namespace listens on its socket")
     }
 
-    /// One that nobody can ask.
-    #[must_use]
-    pub fn deaf() -> ControlServer {
+    fn on(bound: Option<Bound>) -> ControlServer {
         ControlServer {
-            listener: None,
+            bound,
             clients: Vec::new(),
             hung_up: Vec::new(),
             accepts_from: None,
@@ -113,9 +127,9 @@ impl ControlServer {
     pub fn fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         // Who comes while there is no room stays in the backlog, and would end each wait at once.
         let has_room = self.clients.len() < CLIENTS_MAX;
-        let listener = self.listener.as_ref();
+        let listener = self.bound.as_ref();
         let listener = listener.filter(|_| has_room && !self.is_pausing());
-        let listener = listener.map(|one| PollFd::new(one, PollFlags::IN));
+        let listener = listener.map(|one| PollFd::new(&one.listener, PollFlags::IN));
         let clients = self.clients.iter().map(Client::awaited);
         listener.into_iter().chain(clients)
     }
@@ -183,7 +197,7 @@ impl ControlServer {
 
     /// From now on nobody finds us; who waits for an answer, or is being given one, has it all the same.
     pub fn give_name_back(&mut self) {
-        self.listener = None;
+        self.bound = None;
     }
 
     /// Sends the answers that are still under way (a detach's), at most for `within`, and gives the
@@ -201,7 +215,7 @@ impl ControlServer {
     }
 
     fn accept(&mut self) {
-        let Some(listener) = &self.listener else {
+        let Some(Bound { listener, .. }) = &self.bound else {
             return;
         };
         if self.is_pausing() {

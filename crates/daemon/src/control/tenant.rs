@@ -1,7 +1,7 @@
 //! What a manager manages, and the name of its socket.
 //!
 //! Invariant: one tenant has one name; names of different tenants differ (paths of control groups by a
-//! hash of 64 bits, because names are short).
+//! hash of 64 bits, because a socket's address has room for 108 bytes).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,18 +22,26 @@ pub enum Tenant {
 }
 
 impl Tenant {
-    /// Name of the socket of its manager, without the leading zero byte. Abstract names live in the
-    /// network namespace: manager and client must share it.
+    /// Name of its manager's socket, in the directory of the manager's user.
     #[must_use]
     pub fn socket_name(&self) -> String {
         match self {
-            Tenant::Pid(pid) => format!("pagetide.{pid}"),
+            Tenant::Pid(pid) => pid.to_string(),
             Tenant::Group(path) => {
                 Tenant::GroupNamed(fnv1a(path.to_string_lossy().as_bytes())).socket_name()
             }
-            Tenant::GroupNamed(hash) => format!("pagetide.group.{hash:016x}"),
-            Tenant::Tree(root) => format!("pagetide.tree.{:016x}", fnv1a(plain(root).as_bytes())),
+            Tenant::GroupNamed(hash) => format!("group.{hash:016x}"),
+            Tenant::Tree(root) => format!("tree.{:016x}", fnv1a(plain(root).as_bytes())),
         }
+    }
+
+    /// The tenant of a socket of this name, as far as the name tells it: of a tree it does not.
+    #[must_use]
+    pub(super) fn of_socket_name(name: &str) -> Option<Tenant> {
+        if let Some(hash) = name.strip_prefix("group.") {
+            return u64::from_str_radix(hash, 16).ok().map(Tenant::GroupNamed);
+        }
+        name.parse().ok().map(Tenant::Pid)
     }
 
     /// The process, unless it is a group.
@@ -70,11 +78,32 @@ mod tests {
     #[test]
     fn names_are_short_and_differ() {
         let group = |path: &str| Tenant::Group(path.into()).socket_name();
-        assert_eq!(Tenant::Pid(7).socket_name(), "pagetide.7");
+        assert_eq!(Tenant::Pid(7).socket_name(), "7");
         assert_ne!(group("/a/b"), group("/a/c"));
         let tree = |path: &str| Tenant::Tree(path.into()).socket_name();
         assert_eq!(tree("/a/b/"), tree("a/b"));
         assert_ne!(tree("a/b"), group("a/b"));
-        assert!(group(&"/long".repeat(1000)).len() < 100);
+        // With its directory it must fit into a socket's address, which has 108 bytes.
+        assert!(group(&"/long".repeat(1000)).len() < 30);
+    }
+
+    #[test]
+    fn a_name_tells_its_tenant() {
+        let of = |tenant: &Tenant| Tenant::of_socket_name(&tenant.socket_name());
+        for tenant in [Tenant::Pid(7), Tenant::GroupNamed(u64::MAX)] {
+            assert_eq!(of(&tenant), Some(tenant));
+        }
+        for other in [
+            ".",
+            "..",
+            ".lock",
+            "",
+            "tree.00ff",
+            "-7",
+            "99999999999",
+            "group.x",
+        ] {
+            assert_eq!(Tenant::of_socket_name(other), None, "{other}");
+        }
     }
 }

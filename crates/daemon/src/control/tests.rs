@@ -1,9 +1,11 @@
 //! The socket under friends and enemies. Servers are polled by a thread as the supervisor would;
-//! a server that blocked would show as a client's timeout.
+//! a server that blocked would show as a client's timeout. The tests run as root, and listen in root's
+//! own directory.
 
 use std::io::{Read, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::fs::{chown, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -27,14 +29,51 @@ fn free() -> Tenant {
     Tenant::Pid((1 << 31) + std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn address(tenant: &Tenant) -> SocketAddr {
-    SocketAddr::from_abstract_name(tenant.socket_name()).expect("a short name")
+/// The file of a tenant's socket.
+fn file(tenant: &Tenant) -> PathBuf {
+    let dir = host::system::private_dir::make("control").expect("the test runs as root");
+    dir.path().join(tenant.socket_name())
 }
 
 fn connect(tenant: &Tenant) -> UnixStream {
-    let stream = UnixStream::connect_addr(&address(tenant)).expect("somebody listens");
+    let stream = UnixStream::connect(file(tenant)).expect("somebody listens");
     stream.set_read_timeout(Some(LONG)).expect("a timeout");
     stream
+}
+
+/// A socket that the test made by hand: a killed manager's, once its listener is dropped. The file goes with the value.
+struct Made {
+    tenant: Tenant,
+    path: PathBuf,
+}
+
+impl Made {
+    fn new() -> (Made, UnixListener) {
+        let tenant = free();
+        let path = file(&tenant);
+        let listener = UnixListener::bind(&path).expect("a free name");
+        (Made { tenant, path }, listener)
+    }
+
+    fn ping(&self) -> Result<Response, ControlError> {
+        ask(&self.tenant, &Request::Ping {}, LONG)
+    }
+
+    fn is_not_managed(&self) -> bool {
+        matches!(self.ping(), Err(ControlError::NotManaged { .. }))
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn bound(tenant: &Tenant) -> ControlServer {
+    let (server, note) = ControlServer::bind(tenant).expect("a free name");
+    assert_eq!(note, None, "it has a socket");
+    server
 }
 
 /// A manager that only polls its socket.
@@ -52,7 +91,7 @@ impl Manager {
             Arc::new(AtomicUsize::new(0)),
             Arc::new(AtomicBool::new(false)),
         );
-        let mut server = ControlServer::bind(&tenant).expect("a free name");
+        let mut server = bound(&tenant);
         let (seen, end) = (Arc::clone(&calls), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
             while !end.load(Ordering::Relaxed) {
@@ -161,7 +200,7 @@ fn every_question_has_its_answer() {
 #[test]
 fn a_target_has_one_manager_and_then_none() {
     let tenant = free();
-    let server = ControlServer::bind(&tenant).expect("a free name");
+    let server = bound(&tenant);
     let second = ControlServer::bind(&tenant).expect_err("the name is taken");
     assert!(matches!(second, ControlError::Bind { .. }), "{second}");
     let manager = format!("the pagetide of pid {} manages it", std::process::id());
@@ -172,7 +211,46 @@ fn a_target_has_one_manager_and_then_none() {
     };
     assert_eq!(ask(&tenant, &Request::Ping {}, LONG), Err(nobody));
     assert_eq!(manager_of(&tenant), Ok(None));
-    drop(ControlServer::bind(&tenant).expect("free again"));
+    assert!(!file(&tenant).exists(), "the socket goes with its manager");
+    drop(bound(&tenant));
+}
+
+#[test]
+fn what_a_killed_manager_left_is_taken_up() {
+    let (same, listener) = Made::new();
+    drop(listener);
+    let (other, listener) = Made::new();
+    drop(listener);
+    assert!(same.is_not_managed());
+    let server = bound(&same.tenant);
+    assert_eq!(manager_of(&same.tenant), Ok(Some(std::process::id())));
+    assert!(!other.path.exists(), "no process has its number any more");
+    // What took its place is not the first one's to remove.
+    std::fs::remove_file(&same.path).expect("it is there");
+    let second = UnixListener::bind(&same.path).expect("a free name");
+    drop(server);
+    assert!(same.path.exists());
+    drop(second);
+}
+
+/// Regression: root asked whatever listened under a manager's name, and printed what that said.
+#[test]
+fn a_socket_of_another_user_is_not_asked() {
+    let (made, listener) = Made::new();
+    listener.set_nonblocking(true).expect("a flag");
+    chown(&made.path, Some(65_533), Some(65_533)).expect("the test runs as root");
+    // (Another test may have looked whether it is dead.)
+    while listener.accept().is_ok() {}
+    assert!(made.is_not_managed());
+    assert_eq!(manager_of(&made.tenant), Ok(None));
+    let asked = listener.accept();
+    assert!(asked.is_err(), "it was not connected to: {asked:?}");
+    // Nor is one that a link leads to.
+    let (link, _listener) = Made::new();
+    std::fs::remove_file(&link.path).expect("it is there");
+    chown(&made.path, Some(0), Some(0)).expect("the test runs as root");
+    symlink(&made.path, &link.path).expect("a free name");
+    assert!(link.is_not_managed());
 }
 
 #[test]
@@ -256,18 +334,6 @@ fn a_byte_at_a_time_is_still_a_line() {
     assert!(reply.starts_with("{\"pong\""), "{reply}");
 }
 
-/// A listener that is no manager: what it does to one client.
-fn impostor(act: fn(UnixStream)) -> (Tenant, JoinHandle<()>) {
-    let tenant = free();
-    let listener = UnixListener::bind_addr(&address(&tenant)).expect("a free name");
-    let thread = std::thread::spawn(move || {
-        if let Ok((stream, _)) = listener.accept() {
-            act(stream);
-        }
-    });
-    (tenant, thread)
-}
-
 #[test]
 fn a_client_survives_any_server() {
     let hang_up: fn(UnixStream) = drop;
@@ -277,22 +343,33 @@ fn a_client_survives_any_server() {
         let _ = stream.read(&mut [0; 64]);
     };
     for act in [hang_up, babble, lie] {
-        let (tenant, thread) = impostor(act);
-        let error = ask(&tenant, &Request::Ping {}, LONG).expect_err("no pong");
+        // A listener of root's that is no manager. Other tests' look-ups may come beside ours.
+        let (made, listener) = Made::new();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let until = listener.incoming().flatten();
+            until
+                .take_while(|_| !stopped.load(Ordering::Relaxed))
+                .for_each(act);
+        });
+        let error = made.ping().expect_err("no pong");
         let told = matches!(
             error,
             ControlError::Protocol { .. } | ControlError::Io { .. } | ControlError::Ended { .. }
         );
         assert!(told, "{error}");
-        thread.join().expect("an impostor ends");
+        stop.store(true, Ordering::Relaxed);
+        drop(connect(&made.tenant));
+        thread.join().expect("it ends with its clients");
     }
 }
 
 #[test]
 fn a_client_does_not_wait_for_ever() {
     // Nobody accepts: connections wait in the backlog, whether it has room for all or not.
-    let tenant = free();
-    let listener = UnixListener::bind_addr(&address(&tenant)).expect("a free name");
+    let (made, listener) = Made::new();
+    let tenant = made.tenant.clone();
     let within = Duration::from_millis(50);
     let crowd: Vec<_> = (0..200)
         .map_while(|_| {
@@ -311,13 +388,13 @@ fn a_client_does_not_wait_for_ever() {
 #[test]
 fn only_root_and_the_owner_may_ask() {
     let us = std::process::id();
-    let may_ask = |uid, owner| Peer { pid: us, uid }.may_ask(owner);
+    let may_ask = |uid, owner| Peer::known(us, uid).may_ask(owner);
     assert!(may_ask(0, 1000) && may_ask(1000, 1000) && may_ask(0, 0));
     assert!(!may_ask(1001, 1000) && !may_ask(1000, 0));
     // Who has ended cannot be asked whether it may trace; where we may not either, root's number is enough.
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let traces = host::system::rights::effective(&status) >> 19 & 1 == 1;
-    assert_eq!(Peer { pid: 0, uid: 0 }.may_ask(0), !traces);
+    assert_eq!(Peer::known(0, 0).may_ask(0), !traces);
 }
 
 proptest! {

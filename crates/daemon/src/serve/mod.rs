@@ -132,15 +132,7 @@ impl Served {
             need(preflight::tier(asked.from.as_deref()).map(|found| tier = Some(found)))?;
         }
         refuse_if_managed(&chosen, wants_wall)?;
-        let mut unheard = None;
-        let server = match ControlServer::bind(&chosen.tenant) {
-            // A stranger's socket manages nothing, and keeps nothing from being managed.
-            Err(error) if crate::control::is_held_by_a_stranger(&chosen.tenant) => {
-                unheard = Some(format!("no command reaches this manager: {error}"));
-                ControlServer::deaf()
-            }
-            bound => bound?,
-        };
+        let (server, unreached) = ControlServer::bind(&chosen.tenant)?;
         let wake = Wake::new(chosen.tenant.pid())?;
         let (mut wall, mut unbound) = (None, None);
         if let (true, true, Some(pid)) = (wants_wall, options.limits.hold(), chosen.tenant.pid()) {
@@ -163,7 +155,7 @@ impl Served {
             walls::fall(manager.end());
             return Err(error);
         }
-        notes.extend(unheard);
+        notes.extend(unreached);
         let report_notes = report_notes(unbound, options.best_effort, &mut notes);
         Ok(Served {
             manager,

@@ -103,7 +103,8 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
         waiting: Waiting::default(),
         configured: Configured::default(),
     });
-    let begun = Leaving::begin().and_then(|leaving| Ok((leaving, begin(&asked, &tree)?)));
+    let begun =
+        Leaving::begin().and_then(|leaving| Ok((leaving, begin(&asked, &tree, &mut notes)?)));
     let (leaving, (mut mounted, mut ears)) = match begun {
         Ok(begun) => begun,
         Err(error) => {
@@ -138,7 +139,11 @@ pub fn serve(given: &Given, log: &mut dyn Log) -> Result<(), Error> {
 }
 
 /// Gives the tree what was asked for, and opens all ways to ask it.
-fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error> {
+fn begin(
+    asked: &Asked,
+    tree: &Shared,
+    notes: &mut Vec<String>,
+) -> Result<(Option<Mounted>, Ears), Error> {
     let wake = Wake::that_reloads()?;
     let mount = asked.fixed.mount.as_ref();
     let socket = asked.fixed.mount_socket.as_ref();
@@ -149,7 +154,8 @@ fn begin(asked: &Asked, tree: &Shared) -> Result<(Option<Mounted>, Ears), Error>
         let what = format!("cannot make a pair of sockets: {error}");
         Error::failed(what, "is the limit of open files (ulimit -n) high enough?")
     })?;
-    let control = ControlServer::bind(&Tenant::Tree(asked.fixed.root.clone()))?;
+    let (control, unreached) = ControlServer::bind(&Tenant::Tree(asked.fixed.root.clone()))?;
+    notes.extend(unreached);
     let age = asked.fixed.recompress_older_than;
     let recompressor = age.map(Recompressor::begin).transpose()?;
     let listening = listen::start(&asked.fixed.listen)?;

@@ -17,6 +17,7 @@ pub mod mountinfo;
 pub mod nodes;
 pub mod paths;
 pub mod pressure;
+pub mod private_dir;
 pub mod proc;
 pub mod process;
 pub mod rights;

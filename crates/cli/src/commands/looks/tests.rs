@@ -109,6 +109,56 @@ fn a_manager_that_is_replaced_does_not_make_it_longer() {
     assert_eq!(series, [100_000, 101_000, 1000, 2000]);
 }
 
+/// A manager whose clock stands; it does not answer again after `silent_after` reports.
+struct Stands {
+    n: u64,
+    silent_after: u64,
+}
+
+impl Watching for Stands {
+    fn next(&mut self) -> Result<Report, Failure> {
+        self.n += 1;
+        if self.n > self.silent_after {
+            thread::sleep(Duration::from_secs(600));
+        }
+        thread::sleep(Duration::from_millis(10));
+        Ok(cooling(0))
+    }
+
+    fn finished(&self) -> bool {
+        false
+    }
+
+    fn has_watched(&self) -> bool {
+        true
+    }
+}
+
+/// Regression: a made-up manager that said 0 ms each time kept `report --for 300ms` from ending.
+#[test]
+fn the_time_passes_by_our_own_clock_whatever_a_manager_says() {
+    let stands: Open = |_| {
+        Ok(Box::new(Stands {
+            n: 0,
+            silent_after: u64::MAX,
+        }))
+    };
+    let silent: Open = |_| {
+        Ok(Box::new(Stands {
+            n: 0,
+            silent_after: 1,
+        }))
+    };
+    for (open, each) in [(stands, None), (stands, Some(1)), (silent, None)] {
+        let mut wanted = plan(None, each);
+        wanted.settings.age_every = Duration::from_millis(100);
+        wanted.time = Some(Duration::from_millis(300));
+        let begun = Instant::now();
+        assert!(!seen(&wanted, open).is_empty());
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+}
+
 #[test]
 fn failures_come_through() {
     let fail: Open = |_| Err(Failure::missing("cannot", "do"));
