@@ -146,7 +146,7 @@ fn part_from(pid: u32) {
 /// start included, stands beside.
 fn reads(tree: &Tree, names: &[String], found: &mut Findings) {
     let [mut kernel, mut socket, mut command, mut files] = [(); 4].map(|()| Vec::new());
-    let socket = control::of_tree(tree.pid()).expect("its socket");
+    let at = control::of_tree(tree.pid()).expect("its socket");
     for _ in 0..ROUNDS {
         kernel.push(timed(|| {
             for name in names {
@@ -155,7 +155,7 @@ fn reads(tree: &Tree, names: &[String], found: &mut Findings) {
             }
         }));
         socket.push(timed(|| {
-            assert_eq!(by_socket(&socket), names.len() + 1);
+            assert_eq!(by_socket(&at), names.len() + 1);
         }));
         command.push(timed(|| {
             assert_eq!(by_command(tree), names.len() + 1);
@@ -223,7 +223,7 @@ fn start(tree: &Tree, names: &[String], program: &str) -> Running {
 }
 
 /// How many tenants' counters one request gives.
-fn by_socket(socket: &Path) -> usize {
+fn by_socket(socket: &std::path::Path) -> usize {
     let question = r#"{"op":"tenant","path":"/","ask":"stats"}"#;
     let answer = control::ask_at(socket, question).expect("an answer");
     let answer: Value = serde_json::from_str(&answer).expect("an object");

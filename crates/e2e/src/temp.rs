@@ -49,6 +49,12 @@ impl TempDir {
         folder
     }
 
+    /// One that a program may make there.
+    #[must_use]
+    pub fn at(path: &str) -> TempDir {
+        TempDir(path.into())
+    }
+
     fn create(parent: &Path) -> TempDir {
         std::fs::create_dir_all(parent).expect("a directory can be made");
         TempDir(fresh(parent).expect("a directory can be made"))

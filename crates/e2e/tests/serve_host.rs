@@ -52,6 +52,51 @@ fn is_asked_after_a_restart(tree: &mut Tree, at: &str) {
     }
 }
 
+/// Regression: a user set the ownership xattr on a control group of its own, and `serve` looked at nothing in it, silently.
+#[test]
+fn what_a_user_marks_is_looked_at_and_what_root_marks_is_said() {
+    const MARK: &str = "import os, sys\nos.setxattr(sys.argv[1], 'user.pagetide.wall.shown', b'1')";
+    let _serial = serial();
+    let host = MemoryGroup::new();
+    let group = host.below();
+    let _sleeper = inside(&group, 16);
+    let path = group.path();
+    let owned_by = |user| std::os::unix::fs::chown(&path, Some(user), Some(user)).expect("as root");
+    owned_by(65_533);
+    let user = "setpriv --reuid=65533 --regid=65533 --clear-groups -- /usr/bin/python3 -c";
+    let mark = user.split(' ').chain([MARK, &path]);
+    let marked = Run::new(mark).finish(SOON);
+    assert!(marked.status.success(), "{}", marked.stderr);
+    let serve = || Tree::serve_host(&host, &["--age-every", "500ms"]);
+    let tree = serve();
+    let at = format!("host/{}", name(&group));
+    wait::until("its pages are known", SOON, || anon(&tree, &at) >= 16 * MIB);
+    assert!(!tree.said().contains("is left out"), "{}", tree.said());
+    drop(tree);
+    // The same xattr on a group of root's is a manager's.
+    owned_by(0);
+    let tree = serve();
+    let line = format!("{} is left out: another pagetide made", name(&group));
+    wait::until("the log says so", SOON, || tree.said().contains(&line));
+    assert!(!tree.at(&at).exists());
+    let report = [
+        "report",
+        "/",
+        "--for",
+        "1s",
+        "--json",
+        "--root",
+        tree.root(),
+    ];
+    let told = pagetide::command(report).finish(SOON);
+    assert!(
+        told.stdout.contains(&line),
+        "{}{}",
+        told.stdout,
+        told.stderr
+    );
+}
+
 #[test]
 fn groups_of_the_host_are_followed_and_never_touched() {
     let _serial = serial();

@@ -226,6 +226,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
                 "closing",
                 "group_share",
                 "host_notes",
+                "left_out",
                 "seldom",
             ],
             &["tenant", "under_way"],

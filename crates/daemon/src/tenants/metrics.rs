@@ -207,6 +207,17 @@ impl Page<'_> {
         ] {
             let _ = writeln!(self.text, "{name}{{part=\"{part}\"}} {}", seconds(time));
         }
+        let name = "pagetide_left_out";
+        let help = "Processes and control groups that are not looked at.";
+        self.family(name, "gauge", help);
+        let _ = writeln!(self.text, "{name} {}", figures.left_out.count());
+        let name = "pagetide_left_out_info";
+        let help = "Each of them, at most 100, with the reason; always 1.";
+        self.family(name, "gauge", help);
+        for (what, why) in figures.left_out.named() {
+            let (what, why) = (escaped(what), escaped(why));
+            let _ = writeln!(self.text, "{name}{{what=\"{what}\",reason=\"{why}\"}} 1");
+        }
         let name = "pagetide_last_look_timestamp_seconds";
         self.family(
             name,

@@ -1,158 +1,208 @@
-//! Who clears a process's accessed bits: one pagetide at a time.
+//! Which pagetide clears a process's accessed bits: one at a time.
 //!
 //! Invariant: two that clear the same bits would each take what the other looks for, and leave no trace of
 //! it; so the second one does not clear, and knows no ages. (The story: of two reports of one program, half a
-//! second apart, one called 70 MiB older than 5 s that were touched every 4 s.)
+//! second apart, one called 70 MiB older than 5 s that were touched every 4 s.) No user can claim a process
+//! against root: root's claims go before those of others, and only root can make them.
 //!
-//! A claim is a lock on the file by which bits are cleared (proc(5), `clear_refs`), which only they can open who may clear them: it ends
-//! with whoever holds it, however that ends, and leaves nothing behind. It is seen within one mount of /proc. (The story: a claim was a
-//! name that anybody could take, and a user who took those of all processes had root's pagetide know no age.)
+//! A claim is a lock of one byte, whose number is the process's, of a file in the directory that is pagetide's and the user's alone. It
+//! ends with its holder, however that ends. It is seen by those who share the directory. (The stories: a claim was a name, and a user who
+//! took those of all processes had root's pagetide know no age; it was a lock of clear_refs, and a program locked its own.)
 
+use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
-use rustix::io::Errno;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use rustix::fs::{AtFlags, FileType, OFlags, major, minor, statat};
 
 use crate::system::Identity;
-use crate::system::descriptors::is_beyond;
+use crate::system::private_dir::{PrivateDir, effective_user, existing, make};
+
+/// The directory of claims, in the one that is pagetide's.
+const DIRECTORY: &str = "claims";
+/// Files there: the kernel goes through the locks of one file to find another.
+const FILES: u32 = 8;
+/// Bits of a process's number (proc_sys_kernel(5), `pid_max`); what is above them is when it started.
+const PID_BITS: u32 = 22;
+/// Root's claims are read again after this.
+const FRESH: Duration = Duration::from_millis(500);
 
 /// What trying to claim a process gave.
 #[derive(Debug)]
 pub(super) enum Claim {
     /// It is ours.
-    Ours(#[cfg_attr(not(test), expect(dead_code, reason = "held for its lock"))] Held),
-    /// Somebody else's.
+    Ours(Held),
+    /// Another pagetide's.
     Others,
-    /// We may not clear its bits, or have too few descriptors: nothing is known of others.
+    /// No claim can be made here: nothing is known of others.
     Unknown,
 }
 
 impl Claim {
     /// Claims a process.
     pub(super) fn take(identity: Identity) -> Claim {
-        let path = format!("/proc/{}/clear_refs", identity.pid);
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let Ok(file) = openat(CWD, path, flags, Mode::empty()) else {
-            return Claim::Unknown;
-        };
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) if is_among_the_last(&file) => {
-                drop(Held(file));
-                Claim::Unknown
-            }
-            Ok(()) => Claim::Ours(Held(file)),
-            Err(Errno::WOULDBLOCK) => Claim::Others,
-            Err(_) => Claim::Unknown,
+        let byte = byte_of(identity);
+        let mut ours = ours();
+        if ours.bytes.contains(&byte) || is_roots(identity) {
+            return Claim::Others;
         }
+        let taken = ours
+            .file(identity)
+            .map(|file| lock(file, byte, libc::F_WRLCK));
+        match taken {
+            Some(Ok(())) => {
+                ours.bytes.insert(byte);
+                Claim::Ours(Held(identity))
+            }
+            Some(Err(Errno::EAGAIN | Errno::EACCES)) => Claim::Others,
+            Some(Err(_)) | None => Claim::Unknown,
+        }
+    }
+
+    /// Whether it is ours still: root may have claimed the process since.
+    pub(super) fn holds(&self) -> bool {
+        matches!(self, Claim::Ours(Held(identity)) if !is_roots(*identity))
     }
 }
 
-/// A lock that ends with its value. Closing the file would not do it: a child that another thread has just forked holds the file, too,
-/// until it calls execve(2). (The story: of a claim that was let go and taken again at once, the second was refused now and then.)
+/// A lock that ends with its value. (Closing the file would not do it: a child that another thread has just forked holds the file, too,
+/// until it calls execve(2).)
 #[derive(Debug)]
-pub(super) struct Held(OwnedFd);
+pub(super) struct Held(Identity);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let _ = flock(&self.0, FlockOperation::NonBlockingUnlock);
+        let byte = byte_of(self.0);
+        let mut ours = ours();
+        if ours.bytes.remove(&byte)
+            && let Some(file) = ours.file(self.0)
+        {
+            let _ = lock(file, byte, libc::F_UNLCK);
+        }
     }
 }
 
-/// Whether a descriptor is of the upper half of those that this process may have: they are given out from below. A library's caller needs
-/// some of his own, and so do we for reading; the limit of a process that only calls us is not ours to raise. (The story: of a
-/// thousand processes, with a limit of 1,024, the last could not be read, and the caller could open nothing meanwhile.)
-fn is_among_the_last(file: &OwnedFd) -> bool {
-    is_beyond(file, (1, 2))
+/// The claims of this process. The files are its own: of two that watch in one process each goes by the set.
+struct Ours {
+    files: [Option<OwnedFd>; FILES as usize],
+    bytes: BTreeSet<i64>,
 }
 
-#[cfg(test)]
-pub(in crate::ages) mod tests {
-    use std::process::{Child, Command};
+fn ours() -> MutexGuard<'static, Ours> {
+    static OURS: Mutex<Ours> = Mutex::new(Ours {
+        files: [const { None }; FILES as usize],
+        bytes: BTreeSet::new(),
+    });
+    OURS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    use super::*;
-
-    /// A process to be claimed, which ends with its value.
-    pub(in crate::ages) struct Asleep(Child);
-
-    impl Asleep {
-        pub(in crate::ages) fn start() -> Asleep {
-            Asleep(
-                Command::new("sleep")
-                    .arg("600")
-                    .spawn()
-                    .expect("it is there"),
-            )
+impl Ours {
+    /// The file of a process's claims; none where no directory can be had.
+    fn file(&mut self, identity: Identity) -> Option<&OwnedFd> {
+        let file = &mut self.files[file_of(identity)];
+        if file.is_none() {
+            let dir = make(DIRECTORY).ok()?;
+            let flags = OFlags::RDWR | OFlags::CREATE;
+            // Who could open it could lock it.
+            let name = file_of(identity).to_string();
+            *file = dir
+                .open(&name, FileType::RegularFile, flags)
+                .ok()
+                .map(|(file, _)| file);
         }
+        file.as_ref()
+    }
+}
 
-        pub(in crate::ages) fn identity(&self) -> Identity {
-            let started = 1;
-            Identity {
-                pid: self.0.id(),
-                started,
+fn file_of(identity: Identity) -> usize {
+    (identity.pid % FILES) as usize
+}
+
+/// The byte that stands for a process and for none that has its number later.
+fn byte_of(identity: Identity) -> i64 {
+    let started = identity.started << PID_BITS | u64::from(identity.pid);
+    i64::try_from(started & i64::MAX.unsigned_abs()).unwrap_or(0)
+}
+
+/// Locks or unlocks a byte, without waiting.
+fn lock(file: &OwnedFd, byte: i64, kind: libc::c_int) -> Result<(), Errno> {
+    let lock = libc::flock {
+        l_type: libc::c_short::try_from(kind).unwrap_or_default(),
+        l_whence: libc::c_short::try_from(libc::SEEK_SET).unwrap_or_default(),
+        l_start: byte,
+        l_len: 1,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).map(drop)
+}
+
+/// Whether root's pagetide has claimed a process, for another user's. That one may not open root's claims, which are read from `/proc/locks`.
+fn is_roots(identity: Identity) -> bool {
+    static SEEN: Mutex<Option<(Instant, RootsClaims)>> = Mutex::new(None);
+    if effective_user() == 0 {
+        return false;
+    }
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_old = |(at, _): &(Instant, RootsClaims)| at.elapsed() > FRESH;
+    if seen.as_ref().is_none_or(is_old) {
+        *seen = Some((Instant::now(), RootsClaims::read().unwrap_or_default()));
+    }
+    let byte = byte_of(identity);
+    seen.as_ref().is_some_and(|(_, claims)| claims.has(byte))
+}
+
+/// First and last byte of each of root's locks.
+#[derive(Default)]
+struct RootsClaims(Vec<(i64, i64)>);
+
+impl RootsClaims {
+    fn read() -> io::Result<RootsClaims> {
+        let files: Vec<String> = existing(0, DIRECTORY)
+            .iter()
+            .flat_map(names_in_locks)
+            .collect();
+        match files.is_empty() {
+            true => Ok(RootsClaims::default()),
+            false => {
+                std::fs::read_to_string("/proc/locks").map(|text| RootsClaims::parse(&text, &files))
             }
         }
     }
 
-    impl Drop for Asleep {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    #[test]
-    fn one_at_a_time() {
-        let child = Asleep::start();
-        let somebody = child.identity();
-        let first = Claim::take(somebody);
-        assert!(matches!(first, Claim::Ours(_)));
-        assert!(matches!(Claim::take(somebody), Claim::Others));
-        drop(first);
-        assert!(matches!(Claim::take(somebody), Claim::Ours(_)));
-    }
-
-    /// The story: other tests forked at that moment, and their children held the lock until they became other programs.
-    #[test]
-    fn who_has_a_copy_of_the_descriptor_holds_nothing() {
-        let child = Asleep::start();
-        let Claim::Ours(held) = Claim::take(child.identity()) else {
-            panic!("nobody else knows it");
+    /// `1: OFDLCK ADVISORY  WRITE -1 00:1a:1234 5 5` (proc_locks(5)), of files that are named as there.
+    fn parse(text: &str, files: &[String]) -> RootsClaims {
+        let lock = |line: &str| {
+            let mut words = line.split_whitespace().skip(1);
+            let is_ours = words.next() == Some("OFDLCK");
+            let file = words.nth(3)?;
+            let first = words.next()?.parse().ok()?;
+            let last = words.next()?.parse().ok()?;
+            (is_ours && files.iter().any(|one| one == file)).then_some((first, last))
         };
-        let _copy = held.0.try_clone().expect("there are descriptors");
-        drop(held);
-        assert!(matches!(Claim::take(child.identity()), Claim::Ours(_)));
+        RootsClaims(text.lines().filter_map(lock).collect())
     }
 
-    /// A program that may have 64 descriptors looks at 40 processes, and can open its files all the same.
-    #[test]
-    fn half_of_the_descriptors_stay_free() {
-        const LIMITED: &str = "PAGETIDE_TEST_LIMITED";
-        if std::env::var_os(LIMITED).is_none() {
-            let name = module_path!().trim_start_matches("host::");
-            let output = Command::new("prlimit")
-                .arg("--nofile=64")
-                .arg(std::env::current_exe().expect("it has a path"))
-                .args([
-                    "--exact",
-                    &format!("{name}::half_of_the_descriptors_stay_free"),
-                ])
-                .env(LIMITED, "1")
-                .output()
-                .expect("prlimit is there");
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(
-                output.status.success() && said.contains("1 passed"),
-                "{said}"
-            );
-            return;
-        }
-        let children: Vec<Asleep> = (0..40).map(|_| Asleep::start()).collect();
-        let claim = |child: &Asleep| Claim::take(child.identity());
-        let claims: Vec<Claim> = children.iter().map(claim).collect();
-        let ours = claims.iter().filter(|one| matches!(one, Claim::Ours(_)));
-        let ours = ours.count();
-        assert!((20..32).contains(&ours), "{ours}");
-        let files = (0..20).map(|_| std::fs::File::open("/proc/self/stat"));
-        assert!(files.collect::<Result<Vec<_>, _>>().is_ok());
+    fn has(&self, byte: i64) -> bool {
+        self.0
+            .iter()
+            .any(|(first, last)| (*first..=*last).contains(&byte))
     }
 }
+
+/// The files of a directory of claims, as `/proc/locks` names them.
+fn names_in_locks(dir: &PrivateDir) -> Vec<String> {
+    let files = (0..FILES).filter_map(|name| {
+        let stat = statat(dir, name.to_string(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let (major, minor) = (major(stat.st_dev), minor(stat.st_dev));
+        Some(format!("{major:02x}:{minor:02x}:{}", stat.st_ino))
+    });
+    files.collect()
+}
+
+#[cfg(test)]
+pub(in crate::ages) mod tests;

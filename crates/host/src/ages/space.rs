@@ -240,7 +240,7 @@ impl Space {
 
     /// Claims it, unless it is ours already; whether its bits are ours to clear.
     pub(super) fn claim(&mut self, identity: Identity) -> bool {
-        if !matches!(self.claim, Claim::Ours(_)) {
+        if !self.claim.holds() {
             self.claim = Claim::take(identity);
         }
         !matches!(self.claim, Claim::Others)

@@ -53,13 +53,12 @@ fn places(user: u32) -> Vec<Place> {
     let ours = || "pagetide".to_owned();
     match user {
         ROOT => places.push((PathBuf::from("/run"), ours())),
-        _ => {
-            places.push((PathBuf::from(format!("/run/user/{user}")), ours()));
-            let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-            let session = session.filter(|path| path.is_absolute() && user == effective_user());
-            places.extend(session.map(|path| (path, ours())));
-        }
+        _ => places.push((PathBuf::from(format!("/run/user/{user}")), ours())),
     }
+    // (Root of a user namespace has this one alone: /run and /tmp are of no user there.)
+    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let session = session.filter(|path| path.is_absolute() && user == effective_user());
+    places.extend(session.map(|path| (path, ours())));
     for shared in ["/tmp", "/dev/shm"] {
         places.push((PathBuf::from(shared), format!("pagetide-{user}")));
     }

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use host::manage::tenants::figures::{BINS, Cpu, Figures, Walks};
+use host::manage::tenants::left_out::LeftOut;
 use host::system::pressure::{Pressure, Stall};
 use proptest::prelude::*;
 
@@ -53,6 +54,7 @@ fn snapshot(paths: &[&[u8]]) -> Snapshot {
         figures: Figures {
             looks: 4,
             tenants: tenants.collect(),
+            left_out: LeftOut::of([("pid 12".to_owned(), "it is managed")]),
             walks,
             cpu: Cpu {
                 look: Duration::from_millis(1500),
@@ -97,6 +99,8 @@ fn names_are_those_of_the_interface() {
         r#"pagetide_overhead_cpu_seconds_total{part="look"} 1.5"#,
         r#"pagetide_overhead_cpu_seconds_total{part="page_out"} 0"#,
         r#"pagetide_overhead_cpu_seconds_total{part="other"} 0.000000001"#,
+        "pagetide_left_out 1",
+        r#"pagetide_left_out_info{what="pid 12",reason="it is managed"} 1"#,
         "pagetide_last_look_timestamp_seconds 1700000000.25",
         concat!(
             "pagetide_build_info{version=\"",
@@ -134,7 +138,7 @@ fn is_well_formed(told: &str) {
             assert!(is_of, "{name} in {family}");
         }
     }
-    assert!(told.ends_with('\n') && families.len() == 13, "{families:?}");
+    assert!(told.ends_with('\n') && families.len() == 15, "{families:?}");
 }
 
 #[test]

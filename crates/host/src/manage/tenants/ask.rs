@@ -409,6 +409,10 @@ impl Tenants {
                 .notes
                 .push("the first scan is not over: what it has not come to is missing".to_owned());
         }
+        let host = self.host.as_ref().map(|host| host.memcg);
+        if memcg == MemcgId::ROOT || host == Some(memcg) {
+            report.notes.extend(self.left_out.notes());
+        }
         Ok(report)
     }
 

@@ -13,6 +13,7 @@ use engine::vmstat::VmEvent;
 
 pub use super::super::spent::{WALK_EDGES_MS, Walks};
 use super::Tenants;
+use super::left_out::LeftOut;
 use crate::ages::MemoryKind;
 use crate::report::AGE_EDGES_MS;
 use crate::system::own_cpu;
@@ -32,6 +33,8 @@ pub struct Figures {
     pub looks: u64,
     /// Those above come first; the root is the first of all.
     pub tenants: Vec<TenantFigures>,
+    /// What looks leave out.
+    pub left_out: LeftOut,
     /// How long readings of tables took.
     pub walks: Walks,
     /// Processor time of this process by what it was for; together all of it.
@@ -133,6 +136,7 @@ impl Tenants {
         Figures {
             looks: self.looks(),
             tenants,
+            left_out: self.left_out.clone(),
             walks: spent.walks,
             cpu: Cpu {
                 look: spent.look,

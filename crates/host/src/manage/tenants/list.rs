@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::Tenants;
 use super::group_share::{self, choose};
+use super::left_out::MANAGED;
 use super::membership::Listing;
 use crate::system::descriptors::is_lack;
 use crate::wall::{Below, Wall};
@@ -57,6 +58,7 @@ impl Tenants {
             let root = &root.wall.group().dir;
             self.unheld.retain(|path| root.join(path).is_dir());
         }
+        self.say_managed(&mut listing);
         Ok(listing)
     }
 
@@ -65,6 +67,18 @@ impl Tenants {
         self.note_gone(memcg);
         self.free_above(memcg);
         self.drop_tenant(memcg);
+    }
+
+    /// Logs what other managers have now and had not at the last listing.
+    fn say_managed(&mut self, listing: &mut Listing) {
+        let mut left_out = std::mem::take(&mut listing.managed);
+        let listed = listing.strangers.iter();
+        for pid in listed.filter(|pid| listing.homes.contains_key(pid)) {
+            left_out.add(format!("pid {pid}"), MANAGED);
+        }
+        for line in self.left_out.replace(left_out) {
+            self.act(line);
+        }
     }
 
     /// The processes of a tenant's own group; whether that is there.
@@ -248,7 +262,7 @@ impl Tenants {
         }
         // Of two that clear accessed bits of one process neither knows an age.
         let is_managers = |dir: &_| self.host.is_some() && Wall::is_anybodys_open(dir);
-        listing.list_others(above, dir, &is_managers)
+        listing.list_others(above, (&self.groups.mount, dir), &is_managers)
     }
 
     /// The tenant of a group that is there.

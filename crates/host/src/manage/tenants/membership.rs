@@ -12,6 +12,7 @@ use engine::memcg::MemcgId;
 use rustix::io::Errno;
 
 use super::Tenants;
+use super::left_out::{LeftOut, MARKED};
 use crate::system::cgroup::own_processes;
 use crate::system::cgroup::walk::{self, Most, Next, is_gone};
 use crate::system::descriptors::is_lack;
@@ -29,6 +30,8 @@ pub(super) struct Listing {
     pub(super) strangers: BTreeSet<u32>,
     /// Groups were left out, so processes may be missing.
     pub(super) has_left_out: bool,
+    /// What other managers have, of that what would be scanned, with the reason.
+    pub(super) managed: LeftOut,
     /// Groups that are no tenants' which may still be visited.
     others_left: usize,
 }
@@ -67,12 +70,12 @@ impl Listing {
     }
 
     /// Lists the processes of a group that is no tenant, and of all below it, as those of `above`,
-    /// or as strangers where a manager has them. How many groups it leaves out, as far as it knows
+    /// or as strangers where a manager has them. `dir` is below `mount`. How many groups it leaves out, as far as it knows
     /// of them.
     pub(super) fn list_others(
         &mut self,
         above: MemcgId,
-        dir: &Path,
+        (mount, dir): (&Path, &Path),
         is_managers: &dyn Fn(&OwnedFd) -> bool,
     ) -> Result<u64, Errno> {
         let top = match walk::open(dir) {
@@ -94,6 +97,10 @@ impl Listing {
             }
             if strangers_from.is_none() && is_managers(visited.dir) {
                 strangers_from = Some(visited.depth());
+                let path = visited.path(dir);
+                let path = path.strip_prefix(mount).unwrap_or(&path);
+                let what = format!("control group /{}", path.display());
+                self.managed.add(what, MARKED);
             }
             let pids = match own_processes(visited.dir) {
                 Err(errno) if is_lack(errno) => return Err(errno),

@@ -6,7 +6,7 @@
 //! the next manager finds the groups, their processes and what was asked for them.
 //!
 //! Floors: `budget` (of looks), `by_path` (what holds from a tenant down), `cache`, `closing`,
-//! `group_share` (which of the host's groups are tenants), `host_notes`, `seldom`; `tenant`,
+//! `group_share` (which of the host's groups are tenants), `host_notes`, `left_out` (what scans leave out), `seldom`; `tenant`,
 //! `under_way` (reclaims in slices); here the tree and its clock; `host` (the host's own groups),
 //! `membership` (the tenant of each process), `pressure`, `protection`; `unmapped` (page cache),
 //! `curves`; `cold_cache`, `last_resort`; `thrashing`; `list` (which groups there are), `look`,
@@ -27,6 +27,7 @@ mod hold;
 mod host;
 mod host_notes;
 mod last_resort;
+pub mod left_out;
 mod list;
 mod look;
 mod membership;
@@ -57,6 +58,7 @@ pub use ask::{Ages, MembersOf, NodeAges, NodeUsage, Usage};
 pub use budget::LookBudget;
 pub use host::HostGroups;
 use host_notes::HostNotes;
+use left_out::LeftOut;
 pub use policy::Policies;
 pub use pressure::Watermarks;
 pub use write_back::WriteBackAges;
@@ -169,6 +171,7 @@ pub struct Tenants {
     said_lack: Option<Instant>,
     /// Groups with our mark that could not be had, each told of once.
     unheld: BTreeSet<PathBuf>,
+    left_out: LeftOut,
     /// Who came since somebody asked, by number.
     came: Vec<u64>,
     /// Who went by another's hand since somebody asked: the number of the one above, and the name there.
@@ -243,6 +246,7 @@ impl Tenants {
             said_left_out: 0,
             said_lack: None,
             unheld: BTreeSet::new(),
+            left_out: LeftOut::default(),
             came: Vec::new(),
             gone: Vec::new(),
         };
