@@ -2,13 +2,55 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a file may take that the kernel prints under a lock of the process.
+const LOCKED: Duration = Duration::from_secs(10);
+
+/// A thread that reads files, and may have to be left where it waits.
+struct Reader {
+    ask: Sender<String>,
+    answer: Receiver<Option<Vec<u8>>>,
+}
+
+static READER: Mutex<Option<Reader>> = Mutex::new(None);
+
+impl Reader {
+    fn start() -> Reader {
+        let (ask, asked) = channel::<String>();
+        let (tell, answer) = channel();
+        std::thread::spawn(move || {
+            // Whoever asked may have stopped waiting: then the channel is closed.
+            while let Ok(path) = asked.recv() {
+                if tell.send(fs::read(path).ok()).is_err() {
+                    break;
+                }
+            }
+        });
+        Reader { ask, answer }
+    }
+}
+
+/// A file of a process, as bytes; none if the process is gone, or holds the lock that the kernel prints the file under.
+///
+/// Regression: a test that read the environment of every process waited for 20 minutes for one that was stopped within an
+/// munmap(2), and so did the whole check.
+fn bytes(pid: u32, name: &str) -> Option<Vec<u8>> {
+    let mut reader = READER.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = reader.take().unwrap_or_else(Reader::start);
+    now.ask.send(format!("/proc/{pid}/{name}")).ok()?;
+    let answer = now.answer.recv_timeout(LOCKED).ok()?;
+    // One that was in time is there for the next.
+    *reader = Some(now);
+    answer
+}
 
 /// A file in `/proc/PID`.
 #[must_use]
 pub fn read(pid: u32, name: &str) -> Option<String> {
-    fs::read(format!("/proc/{pid}/{name}"))
-        .ok()
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    bytes(pid, name).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A line of `/proc/PID/status`, without its name.
@@ -121,7 +163,7 @@ pub fn all() -> Vec<u32> {
 #[must_use]
 pub fn marked(marker: &str) -> Vec<u32> {
     let has = |pid: &u32| {
-        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| {
+        bytes(*pid, "environ").is_some_and(|bytes| {
             bytes
                 .split(|byte| *byte == 0)
                 .any(|entry| entry == marker.as_bytes())

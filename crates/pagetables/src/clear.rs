@@ -5,11 +5,10 @@
 //! will take is estimated from how long it took before, but for the worst of late, and where it is too long nothing is done.
 //! (`MADV_COLD`, which works in slices, deactivates exactly what is young: reading must not do that.)
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::io;
+use std::time::Duration;
 
-use crate::sys::uninterrupted;
+use crate::access;
 
 /// What is foreseen for a page before anything was measured, in nanoseconds: what a busy machine showed,
 /// 7 to 19 ms a GiB.
@@ -21,6 +20,8 @@ const CALL_NS: f64 = 50_000.0;
 const FORGET: f64 = 0.9;
 /// So many measurements are kept.
 const MEASUREMENTS: usize = 6;
+/// The worker that clears has real-time priority for twice as long as it is expected to take, and for so long at least.
+const REAL_TIME_MIN: Duration = Duration::from_millis(10);
 /// Clearings of fewer pages are dominated by the cost of the call: what they say of a page counts as [`PAGE_NS`] at
 /// least.
 const FEW: u64 = 4096;
@@ -113,7 +114,8 @@ impl Pace {
     /// longer than `at_most`. hugetlb pages stay as they are.
     ///
     /// # Errors
-    /// The process is gone, or may not be written to (CAP_DAC_OVERRIDE for another user's).
+    /// The process is gone, or may not be written to (CAP_DAC_OVERRIDE for another user's); its memory is locked
+    /// ([`access::is_locked`]).
     pub fn clear(
         &mut self,
         pid: u32,
@@ -126,14 +128,8 @@ impl Pace {
             self.forget();
             return Ok(Cleared::TooLong(expected));
         }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .open(format!("/proc/{pid}/clear_refs"))?;
-        let (result, took) = uninterrupted(|| {
-            let begin = Instant::now();
-            (file.write_all(part.mode()), begin.elapsed())
-        });
-        result?;
+        let real_time = expected.saturating_mul(2).max(REAL_TIME_MIN);
+        let took = access::write((pid, "clear_refs"), part.mode(), real_time)?;
         self.learn(pages, took);
         Ok(Cleared::Done(took))
     }

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::access;
 use crate::clear::{Cleared, Pace};
 use crate::entry::Entry;
 use crate::source::{Grain, Reading, Source, SourceKind};
@@ -110,7 +112,11 @@ impl Source for IdleBitmap {
         ranges: &[Range<u64>],
         sink: &mut Sink<'_>,
     ) -> io::Result<Reading> {
-        let pagemap = File::open(self.proc.join(pid.to_string()).join("pagemap"))?;
+        let pagemap = match self.proc == Path::new("/proc") {
+            true => File::from(access::open(pid, "pagemap")?),
+            // A tree of a test.
+            false => File::open(self.proc.join(pid.to_string()).join("pagemap"))?,
+        };
         self.words.clear();
         let mut bytes = vec![0; usize::try_from(BATCH * 8).unwrap_or(0)];
         for (number, range) in ranges.iter().enumerate() {
@@ -119,9 +125,11 @@ impl Source for IdleBitmap {
                 let end = range.end.min((start / TABLE + 1) * TABLE);
                 let pages = (end - start) / 4096;
                 let part = &mut bytes[..usize::try_from(pages * 8).unwrap_or(0)];
-                if pagemap.read_exact_at(part, start / 4096 * 8).is_err() {
+                match access::read_at((pid, pagemap.as_fd()), start / 4096 * 8, part) {
+                    Ok(got) if got == part.len() => {}
+                    Err(error) if access::is_locked(&error) => return Err(error),
                     // Unmapped meanwhile, or the process is gone: nothing is there.
-                    break;
+                    _ => break,
                 }
                 let words = part
                     .chunks_exact(8)

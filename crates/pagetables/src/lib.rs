@@ -3,18 +3,20 @@
 //! Invariant: this crate reads and clears bits; what they mean for a program's memory is the
 //! caller's. It knows no tenant, age or report. All unsafe code of the product is here, in `sys`.
 //!
-//! From below: `sys` (system calls), `entry` (one entry), `btf` (where the kernel's members lie),
+//! From below: `sys` (system calls), `access` (what may wait for another process), `entry` (one entry), `btf` (where the kernel's members lie),
 //! `program` and `copier` (copies of kernel memory), `reader` (what must be known of this
-//! kernel), `walk` (a reading), `folios` (what others took away), `advised` (what is read in order or at random), `clear` (setting back), `source` (the trait that all this is
+//! kernel), `walk` (a reading), `folios` (what others took away), `mappings` and `lock` (what is mapped, and whether a process's memory is locked), `clear` (setting back), `source` (the trait that all this is
 //! behind), and the poorer sources `idle` and `sizes`.
 
-mod advised;
+pub mod access;
 mod btf;
 mod clear;
 mod copier;
 mod entry;
 mod folios;
 mod idle;
+mod lock;
+mod mappings;
 mod page_tables;
 mod program;
 mod reader;
@@ -28,6 +30,7 @@ mod zero;
 pub use clear::{Cleared, Pace, Part};
 pub use entry::{Entry, Kind};
 pub use idle::IdleBitmap;
+pub use mappings::{Backing, Mapping};
 pub use page_tables::PageTables;
 pub use reader::{Mm, Reader};
 pub use sizes::{Referenced, Sizes};

@@ -7,10 +7,12 @@
 use std::io;
 use std::ops::Range;
 
-use crate::advised;
+use crate::access::{self, Access};
 use crate::btf::Btf;
 use crate::entry::Entry;
 use crate::folios::{Folios, Layout, Mark};
+use crate::lock::Locks;
+use crate::mappings::{self, Mapping};
 use crate::reader::{Mm, Reader, not_btf, type_information};
 use crate::source::{Grain, Reading, Source, SourceKind};
 use crate::unavailable::Unavailable;
@@ -37,7 +39,11 @@ pub struct PageTables {
     /// What the kernel notes of folios; none if it cannot be read.
     folios: Option<Folios>,
     /// Where the tree of mappings is; none where it is of another kind.
-    mappings: Option<advised::Layout>,
+    mappings: Option<mappings::Layout>,
+    /// Whether memory locks are held; none where this kernel's are of another kind.
+    locks: Option<Locks>,
+    /// The address space that [`Source::begin`] opened, until it is read.
+    begun: Option<(u32, Mm)>,
     huge_zero: HugeZero,
     foreign: Foreign,
     /// Room for entries that wait for their folios' marks, kept so that it is not made anew each time.
@@ -94,7 +100,9 @@ impl PageTables {
         let layout = Layout::find(&btf);
         Ok(PageTables {
             folios: layout.and_then(|layout| Folios::calibrate(&mut reader, layout)),
-            mappings: advised::Layout::find(&btf),
+            mappings: mappings::Layout::find(&btf),
+            locks: Locks::find(&btf),
+            begun: None,
             reader,
             huge_zero: HugeZero::open(),
             foreign: Foreign::default(),
@@ -106,6 +114,14 @@ impl PageTables {
     #[must_use]
     pub fn levels(&self) -> u32 {
         self.reader.levels()
+    }
+
+    /// The address space that was opened for this process last, or anew.
+    fn begun(&mut self, pid: u32) -> io::Result<Mm> {
+        match self.begun.take() {
+            Some((of, space)) if of == pid => Ok(space),
+            _ => self.reader.attach(pid),
+        }
     }
 
     /// Whether somebody else was seen to clear accessed bits.
@@ -286,13 +302,15 @@ impl Source for PageTables {
         ranges: &[Range<u64>],
         sink: &mut Sink<'_>,
     ) -> io::Result<Reading> {
-        let space = self.reader.attach(pid)?;
+        let space = self.begun(pid)?;
         let walked = self.walk_all(&space, ranges, sink)?;
-        Ok(Reading {
+        let reading = Reading {
             space: space.id(),
             hides: space.has_secondary_mmu(),
             walked,
-        })
+        };
+        self.begun = Some((pid, space));
+        Ok(reading)
     }
 
     fn peek(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>) -> io::Result<()> {
@@ -300,12 +318,37 @@ impl Source for PageTables {
         self.reader.walk(&space, ranges, sink).map(drop)
     }
 
-    fn advised(&mut self, pid: u32) -> io::Result<Vec<Range<u64>>> {
+    fn begin(&mut self, pid: u32) -> io::Result<()> {
+        self.begun = None;
+        self.begun = Some((pid, self.reader.attach(pid)?));
+        Ok(())
+    }
+
+    fn mappings(&mut self, pid: u32) -> io::Result<Option<Vec<Mapping>>> {
         let Some(layout) = self.mappings else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
-        let space = self.reader.attach(pid)?;
-        layout.advised(&mut self.reader, &space)
+        let space = self.begun(pid)?;
+        let mappings = layout.read(&mut self.reader, &space);
+        self.begun = Some((pid, space));
+        mappings
+    }
+
+    fn is_locked(&mut self, pid: u32, access: Access) -> io::Result<bool> {
+        if self.locks.is_none() {
+            return Ok(false);
+        }
+        let space = self.begun(pid)?;
+        let is_locked = match &mut self.locks {
+            Some(locks) => locks.is_held(&mut self.reader, &space, access)?,
+            None => false,
+        };
+        self.begun = Some((pid, space));
+        match is_locked {
+            true => access::note_locked(pid),
+            false => access::note_free(pid),
+        }
+        Ok(is_locked)
     }
 
     fn company(&self) -> u32 {

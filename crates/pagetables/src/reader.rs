@@ -4,10 +4,10 @@
 //! `/proc/PID/pagemap` (PTRACE_MODE_READ); that descriptor also keeps the mm's top table from being freed.
 //! A wrong address gives an error or stale words, never a fault.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
+use crate::access;
 use crate::btf::Btf;
 use crate::copier::Copier;
 use crate::entry::Entry;
@@ -49,7 +49,7 @@ pub struct Reader {
 #[derive(Debug)]
 pub struct Mm {
     /// Keeps the mm's structure; reading through it is not needed.
-    _pagemap: File,
+    _pagemap: OwnedFd,
     pub(crate) pgd: u64,
     mm: u64,
     has_secondary_mmu: Option<bool>,
@@ -128,15 +128,18 @@ impl Reader {
     /// The address space of a process.
     ///
     /// # Errors
-    /// The process is gone, has no memory (a kernel thread, a zombie), or may not be looked at.
+    /// The process is gone, has no memory (a kernel thread, a zombie), or may not be looked at; its memory is locked
+    /// ([`access::is_locked`]).
     pub fn attach(&mut self, pid: u32) -> io::Result<Mm> {
-        let path = format!("/proc/{pid}/pagemap");
-        let pagemap = File::open(&path).map_err(|error| {
-            let gone = error.raw_os_error() == Some(libc::ESRCH);
-            if gone {
+        let pagemap = access::open(pid, "pagemap").map_err(|error| {
+            if error.raw_os_error() == Some(libc::ESRCH) {
                 return no_memory();
             }
-            io::Error::new(error.kind(), format!("cannot open {path}: {error}"))
+            if access::is_locked(&error) {
+                return error;
+            }
+            let what = format!("cannot open /proc/{pid}/pagemap: {error}");
+            io::Error::new(error.kind(), what)
         })?;
         let at = self.offsets;
         let file = self.file(&pagemap)?;

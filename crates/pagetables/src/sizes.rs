@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 
+use crate::access;
 use crate::entry::Entry;
 use crate::source::{Grain, Reading, Source, SourceKind};
 use crate::walk::{Piece, Sink, Walked};
@@ -49,7 +50,8 @@ impl Mappings {
         ranges: &[Range<u64>],
         sink: &mut Sink<'_>,
     ) -> io::Result<Reading> {
-        let text = std::fs::read(format!("/proc/{pid}/smaps"))?;
+        let mut text = Vec::new();
+        access::read_system((pid, "smaps"), &mut text)?;
         self.tell_text(pid, &String::from_utf8_lossy(&text), ranges, sink);
         Ok(Reading {
             space: u64::from(pid),

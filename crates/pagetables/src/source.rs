@@ -15,7 +15,9 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::access::{self, Access};
 use crate::clear::{Cleared, Pace, Part};
+use crate::mappings::Mapping;
 use crate::walk::{Sink, Walked};
 
 /// Which source it is (`age_source` in interfaces.md).
@@ -78,13 +80,30 @@ pub trait Source: Send {
         self.read(pid, ranges, sink).map(drop)
     }
 
-    /// Ranges that the process said it reads in order or at random (MADV_SEQUENTIAL, MADV_RANDOM), ascending, as of this
-    /// moment; none where the source cannot tell.
+    /// Opens a process's address space: what is asked of this process next is of that one.
     ///
     /// # Errors
-    /// The process is gone, or may not be read.
-    fn advised(&mut self, _pid: u32) -> io::Result<Vec<Range<u64>>> {
-        Ok(Vec::new())
+    /// As [`Source::read`]; its memory is locked ([`crate::access::is_locked`]).
+    fn begin(&mut self, _pid: u32) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The mappings of a process, ascending and disjoint, read without its memory lock; `None` where the source cannot tell,
+    /// or they change all the time: then `/proc/PID/maps` tells.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    fn mappings(&mut self, _pid: u32) -> io::Result<Option<Vec<Mapping>>> {
+        Ok(None)
+    }
+
+    /// Whether the process's memory lock has been held, in a way that `access` would wait for, for longer than a call takes;
+    /// false where the source cannot tell.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    fn is_locked(&mut self, _pid: u32, _access: Access) -> io::Result<bool> {
+        Ok(false)
     }
 
     /// For how many readings more it is remembered that somebody else clears accessed bits; 0 if nobody was seen to.
@@ -108,7 +127,7 @@ pub trait Source: Send {
     /// expected to hold the process up for no longer than `at_most`.
     ///
     /// # Errors
-    /// The process is gone, or may not be written to.
+    /// The process is gone, or may not be written to; its memory is locked ([`crate::access::is_locked`]).
     fn clear(
         &mut self,
         (pid, part): (u32, Part),
@@ -116,6 +135,9 @@ pub trait Source: Send {
         pages: u64,
         at_most: Duration,
     ) -> io::Result<Cleared> {
+        if self.is_locked(pid, Access::Change)? {
+            return Err(access::locked_error());
+        }
         pace.clear(pid, part, pages, at_most)
     }
 }

@@ -5,6 +5,7 @@
 
 mod start;
 mod turn;
+pub(crate) mod worker;
 
 use std::ffi::CString;
 use std::io;
@@ -247,6 +248,17 @@ pub enum Advice {
     Cold,
 }
 
+impl Advice {
+    /// The kernel's number for it.
+    pub(crate) const fn number(self) -> libc::c_int {
+        match self {
+            Advice::WillNeed => libc::MADV_WILLNEED,
+            Advice::PageOut => libc::MADV_PAGEOUT,
+            Advice::Cold => libc::MADV_COLD,
+        }
+    }
+}
+
 /// Most ranges of one call (`UIO_MAXIOV`).
 pub const ADVICE_RANGES_MAX: usize = 1024;
 
@@ -257,11 +269,7 @@ pub const ADVICE_RANGES_MAX: usize = 1024;
 /// As process_madvise(2): no right (`EPERM`), the process is gone (`ESRCH`), nothing is mapped at the first
 /// range (`ENOMEM`).
 pub fn advise(pidfd: &OwnedFd, ranges: &[Range<u64>], advice: Advice) -> io::Result<u64> {
-    let advice = match advice {
-        Advice::WillNeed => libc::MADV_WILLNEED,
-        Advice::PageOut => libc::MADV_PAGEOUT,
-        Advice::Cold => libc::MADV_COLD,
-    };
+    let advice = advice.number();
     let ranges: Vec<libc::iovec> = ranges
         .iter()
         .map(|range| libc::iovec {

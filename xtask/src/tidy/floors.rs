@@ -123,10 +123,10 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
         "crates/pagetables/src",
         &[
             &["sys", "entry", "btf", "unavailable"],
-            &["program", "zero"],
+            &["access", "program", "zero"],
             &["copier", "clear"],
             &["reader"],
-            &["walk", "folios", "advised"],
+            &["walk", "folios", "mappings", "lock"],
             &["source"],
             &["page_tables", "idle", "sizes"],
         ],

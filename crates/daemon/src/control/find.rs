@@ -106,7 +106,8 @@ pub(crate) fn wait_for_name(tenant: &Tenant) {
 /// words yet, and on a busy machine it was seen then: `stat` said that nobody manages it.)
 fn is_about_to_run(pid: u32) -> bool {
     let stat = stat(pid).filter(|stat| stat.comm == start::NAME && !stat.is_over());
-    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = Proc::system().and_then(|proc| proc.words(pid));
+    let words = words.unwrap_or_default();
     stat.is_some() && (words.is_empty() || words.split(|byte| *byte == 0).nth(1) == Some(b"run"))
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use pagetables::{Cleared, Part, Source};
+use pagetables::{Cleared, Part, Source, access};
 
 use super::costs::Costs;
 use super::found::Hidden;
@@ -55,6 +55,7 @@ impl Clearing<'_> {
         space.not_cleared[at] = match cleared {
             Ok(Cleared::Done(_)) => None,
             Ok(Cleared::TooLong(expected)) => Some(Hidden::Stall(expected)),
+            Err(error) if access::is_locked(&error) => Some(Hidden::Locked),
             Err(error) => Some(Hidden::Denied(error.kind())),
         };
     }

@@ -35,6 +35,8 @@ pub enum Hidden {
     SecondaryMmu,
     /// Clearing the bits would hold it up for about so long.
     Stall(Duration),
+    /// Its memory is locked: who clears bits would wait for it without end.
+    Locked,
     /// Its bits may not be cleared.
     Denied(ErrorKind),
     /// Somebody else cleared accessed bits of large folios.
@@ -66,6 +68,10 @@ impl Hidden {
                 "clearing accessed bits would hold the program up too long, for up to {} ms (--max-wait of who looks at it)",
                 time.as_millis() + 1
             ),
+            Hidden::Locked => {
+                "its memory is locked (does it wait for a file server?): accessed bits cannot be cleared"
+                    .to_owned()
+            }
             Hidden::Contested => {
                 "another pagetide looks at it and clears its accessed bits: one at a time can"
                     .to_owned()

@@ -27,6 +27,7 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use pagetables::access::{self, Access};
 use pagetables::{Grain, Piece, Reading, Sink, Source};
 
 use crate::books::{Books, Owner};
@@ -63,6 +64,8 @@ pub enum Looked {
     Done,
     /// It is gone, or has no memory.
     Gone,
+    /// Its memory is locked, and nothing of it can be read.
+    Locked,
     /// It may not be read.
     Denied(io::Error),
 }
@@ -123,6 +126,7 @@ impl Ages {
                 source,
                 proc,
                 filesystems,
+                needs_names: false,
             },
             helpers: Vec::new(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
@@ -217,11 +221,25 @@ impl Ages {
         self.may_spare_files = true;
     }
 
+    /// Whether listeners are told the names of mappings, as `/proc/PID/maps` prints them.
+    pub fn need_names(&mut self, needs_names: bool) {
+        let readers = self.helpers.iter_mut().chain([&mut self.reader]);
+        readers.for_each(|reader| reader.needs_names = needs_names);
+    }
+
+    /// Whether the process's memory is locked, in a way that `access` would wait for.
+    pub fn is_locked(&mut self, pid: u32, access: Access) -> bool {
+        let source = &mut self.reader.source;
+        source
+            .begin(pid)
+            .and_then(|()| source.is_locked(pid, access))
+            .unwrap_or_else(|error| access::is_locked(&error))
+    }
+
     /// The mappings of a process; none if it is gone or may not be read.
     pub fn mappings(&mut self, pid: u32) -> Vec<Mapping> {
-        let reader = &mut self.reader;
-        let maps = reader.proc.maps(pid, &mut reader.filesystems);
-        maps.ok().flatten().unwrap_or_default()
+        let maps = self.reader.mappings(pid).ok().flatten();
+        maps.map(|(maps, _)| maps.mappings).unwrap_or_default()
     }
 
     /// Entries of a process as they are this moment, told to nobody else ([`Source::peek`]).
@@ -309,7 +327,7 @@ impl Ages {
             looked.push((identity, Looked::Done));
         }
         for (identity, what) in &looked {
-            if let Looked::Gone | Looked::Denied(_) = what {
+            if let Looked::Gone | Looked::Denied(_) | Looked::Locked = what {
                 self.forget(*identity, listener);
             }
         }
@@ -375,6 +393,7 @@ impl Ages {
         let stat = match self.reader.proc.stat(identity.pid) {
             // Another process may have its number by now.
             Ok(Some(stat)) if stat.identity() == identity => stat,
+            Err(error) if error.is_locked() => return Step::Is(Looked::Locked),
             _ => return Step::Is(Looked::Gone),
         };
         let Some(space) = self.take_space(identity) else {
@@ -563,6 +582,7 @@ impl Ages {
             Ok(true) => Looked::Done,
             Ok(false) => Looked::Gone,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Looked::Gone,
+            Err(error) if access::is_locked(&error) => Looked::Locked,
             Err(error) => Looked::Denied(error),
         };
         (job.identity, looked)

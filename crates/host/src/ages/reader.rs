@@ -7,6 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use pagetables::access::Access;
 use pagetables::{Grain, Reading, Source};
 
 use super::clearing::Clearing;
@@ -16,7 +17,7 @@ use super::held::Held;
 use super::page::{part_of, ranges};
 use super::pauses::Pauses;
 use super::space::{Activity, Before, Space};
-use crate::system::{Filesystems, Identity, Maps, Proc};
+use crate::system::{Filesystems, Identity, Mapping, Maps, Proc};
 
 /// Processes with fewer entries are read and cleared without being interrupted: some ten milliseconds.
 pub(super) const UNINTERRUPTED_MAX: u64 = 128 << 10;
@@ -63,6 +64,8 @@ pub(super) struct ProcessReader {
     pub(super) source: Box<dyn Source>,
     pub(super) proc: Proc,
     pub(super) filesystems: Filesystems,
+    /// Names of mappings are wanted.
+    pub(super) needs_names: bool,
 }
 
 impl ProcessReader {
@@ -72,16 +75,16 @@ impl ProcessReader {
             source: self.source.another()?,
             proc: self.proc.clone(),
             filesystems: self.filesystems.clone(),
+            needs_names: self.needs_names,
         })
     }
 
     /// Reads what must be known before the tables; none if it has no memory.
     pub(super) fn begin(&mut self, job: &mut Job, bounds: Bounds) -> io::Result<Option<Begun>> {
         let pid = job.identity.pid;
-        let maps = match self.proc.named_maps(pid, &mut self.filesystems) {
-            Ok(Some(maps)) if !maps.mappings.is_empty() => maps,
-            Ok(_) => return Ok(None),
-            Err(error) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, error)),
+        self.source.begin(pid)?;
+        let Some((maps, advised)) = self.mappings(pid)? else {
+            return Ok(None);
         };
         let space = &mut job.space;
         space.look_for_devices(&self.proc, pid);
@@ -93,13 +96,35 @@ impl ProcessReader {
         };
         space.at_most = at_most;
         Ok(Some(Begun {
-            // Without them, everything has recency, as before.
-            advised: self.source.advised(pid).unwrap_or_default(),
+            advised,
             before: space.before(),
             maps,
             at_most: is_ours.then_some(at_most),
             spares_files: bounds.spares_files,
         }))
+    }
+
+    /// Its mappings, and those that its program reads in order or at random; none if it has no memory.
+    ///
+    /// The source reads them without the process's memory lock. Where it cannot, or names are wanted, `/proc/PID/maps` tells;
+    /// then everything has recency if the source cannot tell.
+    pub(super) fn mappings(&mut self, pid: u32) -> io::Result<Option<(Maps, Vec<Range<u64>>)>> {
+        let found = self.source.mappings(pid)?;
+        let advised = found.iter().flatten().filter(|one| one.is_advised);
+        let advised = advised.map(|one| one.start..one.end).collect();
+        let maps = match found {
+            Some(found) if !self.needs_names => {
+                Some(Maps::nameless(found.iter().map(Mapping::from).collect()))
+            }
+            _ if self.source.is_locked(pid, Access::Read)? => return Err(locked()),
+            _ => match self.proc.named_maps(pid, &mut self.filesystems) {
+                Err(error) if error.is_locked() => return Err(locked()),
+                Err(error) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, error)),
+                Ok(maps) => maps,
+            },
+        };
+        let maps = maps.filter(|maps| !maps.mappings.is_empty());
+        Ok(maps.map(|maps| (maps, advised)))
     }
 
     /// Reads the tables of a small process, clears what was young, and holds back what was read.
@@ -138,6 +163,11 @@ impl ProcessReader {
     ) {
         clearing(job, begun, costs).clear(&mut *self.source, found.entries, found.accessed);
     }
+}
+
+/// The process's memory is locked.
+fn locked() -> io::Error {
+    io::Error::from(rustix::io::Errno::TIMEDOUT)
 }
 
 fn clearing<'a>(job: &'a mut Job, begun: &Begun, costs: &'a mut Costs) -> Clearing<'a> {

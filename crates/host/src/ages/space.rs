@@ -151,6 +151,12 @@ impl Space {
         self.found.entries.iter().sum()
     }
 
+    /// Whether its bits could not be cleared at the last reading because its memory was locked.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.not_cleared.contains(&Some(Hidden::Locked))
+    }
+
     /// Whether accessed bits of its anonymous memory that are set were set since the last look.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
@@ -200,7 +206,7 @@ impl Space {
     /// in 600.)
     pub(super) fn is_due_asleep(&mut self, has_unknown: impl FnOnce() -> bool) -> bool {
         self.rounds_asleep = self.rounds_asleep.saturating_add(1);
-        let is_left = |why: &Option<Hidden>| matches!(why, Some(Hidden::Stall(_)));
+        let is_left = |why: &Option<Hidden>| matches!(why, Some(Hidden::Stall(_) | Hidden::Locked));
         self.rounds_asleep.is_power_of_two()
             && (self.not_cleared.iter().any(is_left) || has_unknown())
     }

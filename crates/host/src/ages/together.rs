@@ -136,6 +136,7 @@ mod tests {
         ProcessReader {
             source: Box::new(Referenced::default()),
             filesystems: Filesystems::system(&proc).expect("mounts"),
+            needs_names: false,
             proc,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: found by names of threads and by settings; nothing of theirs is opened.
 
+use crate::system::Proc;
 use crate::system::process::Stat;
 use crate::system::text::printable;
 
@@ -101,7 +102,9 @@ fn is_on(text: &str) -> bool {
 
 /// Its first two words.
 fn command(pid: u32) -> [String; 2] {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let bytes = Proc::system().and_then(|proc| proc.words(pid));
+    // A process whose memory is locked has none.
+    let bytes = bytes.unwrap_or_default();
     let mut words = bytes.split(|&byte| byte == 0).map(printable);
     [(); 2].map(|()| words.next().unwrap_or_default())
 }

@@ -436,12 +436,12 @@ impl Manager {
                 processors,
                 ..
             } = &mut self.driver;
-            let Some(pidfd) = members.pidfd(owner, watch.proc()) else {
+            let Some(process) = members.pidfd(owner, watch.proc()) else {
                 continue;
             };
             let pages_known = usize::try_from(known).unwrap_or(usize::MAX);
             let workers = workers::free(watch.proc(), *processors, pages_known);
-            let work = workers::advise(pidfd, (&ranges, Advice::WillNeed), workers, Vec::new);
+            let work = workers::advise(process, (&ranges, Advice::WillNeed), workers, Vec::new);
             if let Advised::Refused(error) = work.advised {
                 self.act(format!("the kernel refused to read back: {error}"));
                 continue;

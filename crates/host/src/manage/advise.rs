@@ -6,21 +6,13 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-use pagetables::{ADVICE_RANGES_MAX, Advice};
+use pagetables::{ADVICE_RANGES_MAX, Advice, access};
 use rustix::io::Errno;
-use rustix::thread::CapabilitySet;
-
-use crate::system::rights;
+use rustix::process::getuid;
 
 /// Bytes of one call. The kernel holds the lock that mmap and munmap take for all of a call, and takes what is longer than 2 GiB less
 /// a page for so much, without a word. (The story: of a program of 8 GiB that was brought back 6 stayed in swap.)
 const BYTES_MAX: u64 = 32 << 20;
-
-/// The kernel takes pages of a file that is shared for who owns it or may write it, and asks the adviser. What a user of our file's capabilities
-/// could not have taken stays, or the page cache of every file that he may read were his to drop.
-const TO_FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE
-    .union(CapabilitySet::DAC_READ_SEARCH)
-    .union(CapabilitySet::FOWNER);
 
 /// What became of it.
 #[derive(Debug)]
@@ -37,21 +29,21 @@ pub(super) enum Advised {
 /// leaves the rest of that range: from there on ranges are cut at `edges`, where mappings begin, so that only what
 /// takes none is left out. (The story: half of a range was locked, and the other half never left.)
 pub(super) fn advise(
-    pidfd: &OwnedFd,
+    process: (u32, &OwnedFd),
     ranges: &[Range<u64>],
     advice: Advice,
     edges: impl FnOnce() -> Vec<u64>,
 ) -> Advised {
     let pieces = pieces(ranges);
-    match until_stopped(pidfd, &pieces, advice) {
-        Ok(done) => advise_rest(pidfd, &pieces[done..], advice, edges),
+    match until_stopped(process, &pieces, advice) {
+        Ok(done) => advise_rest(process, &pieces[done..], advice, edges),
         Err(what) => what,
     }
 }
 
 /// The same of ranges of which the first one is known to stop a call, if there is any.
 pub(super) fn advise_rest(
-    pidfd: &OwnedFd,
+    process: (u32, &OwnedFd),
     ranges: &[Range<u64>],
     advice: Advice,
     edges: impl FnOnce() -> Vec<u64>,
@@ -62,7 +54,7 @@ pub(super) fn advise_rest(
     let pieces = cut(ranges, &edges());
     let mut left = &pieces[..];
     loop {
-        match until_stopped(pidfd, left, advice) {
+        match until_stopped(process, left, advice) {
             // The one that it stopped at is left out.
             Ok(done) => left = left.get(done + 1..).unwrap_or_default(),
             Err(what) => return what,
@@ -75,14 +67,17 @@ pub(super) fn advise_rest(
 
 /// Gives `advice` until a range does not take it: how many before it did. None is longer than [`BYTES_MAX`].
 pub(super) fn until_stopped(
-    pidfd: &OwnedFd,
+    process: (u32, &OwnedFd),
     ranges: &[Range<u64>],
     advice: Advice,
 ) -> Result<usize, Advised> {
     let mut done = 0;
     while done < ranges.len() {
         let part = &ranges[done..][..at_once(&ranges[done..])];
-        match rights::without(TO_FILES, || pagetables::advise(pidfd, part, advice)) {
+        // The kernel takes pages of a file that is shared for its owner and for who may write it, and asks the adviser. Pages that
+        // a user of our file's capabilities could not have dropped himself stay in the page cache.
+        let keeps_files = !getuid().is_root();
+        match access::advise(process, part, advice, keeps_files) {
             Ok(bytes) => {
                 let whole = whole_ranges(part, bytes);
                 done += whole;
@@ -95,6 +90,10 @@ pub(super) fn until_stopped(
                 // Nothing is mapped at the first one, or it is of a kind that takes no such advice.
                 Some(Errno::NOMEM | Errno::INVAL) => break,
                 Some(Errno::INTR | Errno::AGAIN) => {}
+                Some(Errno::TIMEDOUT) => {
+                    let why = "its memory is locked (does it wait for a file server?)";
+                    return Err(Advised::Refused(io::Error::other(why)));
+                }
                 _ => return Err(Advised::Refused(error)),
             },
         }

@@ -4,12 +4,13 @@
 //! for. A place that was given to another page in that moment is harmless, for whatever is in it is read back from the disk as it is
 //! from memory; it is counted. No page is asked for twice while it is out.
 
-use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use engine::memcg::MemcgId;
 use engine::policy::{Chosen, Why, WriteBack, WriteBudget};
 use engine::{FolioId, Millis, Pages};
+use pagetables::access;
 
 use super::WORK_SHARE;
 use super::actions::Actions;
@@ -255,7 +256,7 @@ fn places(homes: &Homes, memcg: MemcgId, pages: &[FolioId]) -> Vec<Page> {
 struct Pagemaps<'a> {
     members: &'a Members,
     proc: &'a Proc,
-    open: Option<(Owner, Option<File>)>,
+    open: Option<(Owner, Option<(u32, OwnedFd)>)>,
 }
 
 impl Pagemaps<'_> {
@@ -269,7 +270,7 @@ impl Pagemaps<'_> {
             }
             let addresses: Vec<u64> = of_one.iter().map(|(_, address, _)| *address).collect();
             let file = self.open.as_ref().and_then(|(_, file)| file.as_ref());
-            let found = file.and_then(|file| slots(file, &addresses).ok());
+            let found = file.and_then(|(pid, file)| slots((*pid, file.as_fd()), &addresses).ok());
             let found = found.unwrap_or_else(|| vec![None; of_one.len()]);
             indexes.extend(found.into_iter().map(|slot| tier.index(slot?)));
         }
@@ -287,10 +288,10 @@ impl Pagemaps<'_> {
     }
 
     /// Opened, and found to be of the process that was read: it holds on to that address space.
-    fn file(&self, owner: Owner) -> Option<File> {
+    fn file(&self, owner: Owner) -> Option<(u32, OwnedFd)> {
         let identity = self.members.identity(owner)?;
-        let file = File::open(self.proc.path(identity.pid, "pagemap")).ok()?;
+        let file = access::open(identity.pid, "pagemap").ok()?;
         let is_same = self.proc.identity(identity.pid).ok()? == Some(identity);
-        is_same.then_some(file)
+        is_same.then_some((identity.pid, file))
     }
 }

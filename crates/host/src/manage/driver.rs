@@ -329,8 +329,10 @@ impl Driver {
     /// Which files are used once. All processes are read at the next look, even those that sleep.
     pub(super) fn set_noreuse(&mut self, noreuse: Noreuse) {
         if self.homes.set_noreuse(noreuse) {
+            let needs_names = self.homes.needs_names();
             let members = self.watch.members().to_vec();
             let (ages, _) = self.watch.ages_and_proc();
+            ages.need_names(needs_names);
             members.into_iter().for_each(|one| ages.read_again(one));
         }
     }
@@ -338,6 +340,8 @@ impl Driver {
     /// The same of a tenant of which nothing was read yet.
     pub(super) fn add_noreuse(&mut self, memcg: MemcgId, files: NoreuseFiles) {
         self.homes.add_noreuse(memcg, files);
+        let needs_names = self.homes.needs_names();
+        self.watch.ages_and_proc().0.need_names(needs_names);
     }
 
     /// An order, as far as what it may take is not protected. (The story, of a reading: a dry run told of all that was cold, protected or not.)

@@ -100,6 +100,11 @@ impl Homes {
         is_change
     }
 
+    /// Whether a rule goes by the names of files.
+    pub(super) fn needs_names(&self) -> bool {
+        self.noreuse.needs_names()
+    }
+
     /// The same of a tenant of which nothing was read yet.
     pub(super) fn add_noreuse(&mut self, memcg: MemcgId, files: NoreuseFiles) {
         self.noreuse.tenants.insert(memcg, files);

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use engine::memcg::MemcgId;
 use engine::{FolioId, Lruvec, Memory, PageOut};
+use pagetables::access::Access;
 use pagetables::{Advice, Entry, Grain, Kind as EntryKind, Piece};
 
 use super::advise::Advised;
@@ -281,10 +282,10 @@ impl HostMemory<'_> {
         let mappings = pid.map(|pid| self.ages.mappings(pid)).unwrap_or_default();
         let identity = self.members.identity(owner);
         let from = identity.and_then(|one| Some(self.ages.space(one)?.take_from()));
-        if let (Some(identity), Some(pidfd)) = (identity, self.members.pidfd(owner, self.proc)) {
+        if let (Some(identity), Some(process)) = (identity, self.members.pidfd(owner, self.proc)) {
             let pause = &self.pause;
             let turn = (from.unwrap_or(0), &mut || pause.is_due());
-            let (advised, next) = in_use.clear(pidfd, &mappings, turn);
+            let (advised, next) = in_use.clear(process, &mappings, turn);
             self.ages.take_bits(identity, next);
             if let Advised::Refused(error) = advised {
                 self.tally.refused.get_or_insert(error.to_string());
@@ -321,9 +322,12 @@ impl HostMemory<'_> {
         let begin = Instant::now();
         let pid = self.members.pid(owner);
         let ages = &mut *self.ages;
-        let edges = || mapping_starts(ages, pid);
-        if let Some(pidfd) = self.members.pidfd(owner, self.proc) {
-            let work = workers::advise(pidfd, (ranges, Advice::PageOut), workers, edges);
+        if let Some(process) = self.members.pidfd(owner, self.proc) {
+            // Known to be locked, it is not waited for.
+            ages.is_locked(process.0, Access::Read);
+            let ages = &mut *ages;
+            let edges = || mapping_starts(ages, pid);
+            let work = workers::advise(process, (ranges, Advice::PageOut), workers, edges);
             self.tally.by_others += work.others;
             if let Advised::Refused(error) = work.advised {
                 self.tally.refused.get_or_insert(error.to_string());
@@ -362,7 +366,7 @@ impl HostMemory<'_> {
                     let entry = entry.unwrap_or_default();
                     let pid = self.members.pid(owner).unwrap_or(0);
                     let frame = entry.physical(self.ages.source().frame_mask()) >> 12;
-                    let why = why.get_or_insert_with(|| Why::open(self.proc, pid, self.flags));
+                    let why = why.get_or_insert_with(|| Why::open(pid, self.flags));
                     let what = why.ask(page.0, frame);
                     self.tally.shared +=
                         u64::from(what == PageOut::Shared && self.flags.is_stored(frame));

@@ -52,11 +52,12 @@ impl Members {
         self.all.get(&owner).map(|member| member.identity)
     }
 
-    /// A descriptor of it; none if it is gone. It is kept, but where few are left. (The story, of a reading: a program of 600 processes with a limit of 1,024
+    /// Its number and a descriptor of it; none if it is gone. It is kept, but where few are left. (The story, of a reading: a program of 600 processes with a limit of 1,024
     /// took all of them, and the next question that somebody asked ended the manager.)
-    pub(super) fn pidfd(&mut self, owner: Owner, proc: &Proc) -> Option<&OwnedFd> {
+    pub(super) fn pidfd(&mut self, owner: Owner, proc: &Proc) -> Option<(u32, &OwnedFd)> {
         self.passing = None;
         let member = self.all.get_mut(&owner)?;
+        let number = member.identity.pid;
         if member.pidfd.is_none() {
             let pid = Pid::from_raw(member.identity.pid.cast_signed())?;
             let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
@@ -66,10 +67,10 @@ impl Members {
             }
             if is_beyond(&pidfd, (3, 4)) {
                 self.passing = Some(pidfd);
-                return self.passing.as_ref();
+                return Some((number, self.passing.as_ref()?));
             }
             member.pidfd = Some(pidfd);
         }
-        member.pidfd.as_ref()
+        Some((number, member.pidfd.as_ref()?))
     }
 }

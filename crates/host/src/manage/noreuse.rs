@@ -28,6 +28,12 @@ pub enum NoreuseFiles {
 }
 
 impl Noreuse {
+    /// Whether a rule goes by the names of files.
+    pub(super) fn needs_names(&self) -> bool {
+        let by_name = |files: &NoreuseFiles| matches!(files, NoreuseFiles::Like(_));
+        !self.paths.is_empty() || self.tenants.values().any(by_name)
+    }
+
     /// Whether what a tenant maps under this name (of /proc/PID/maps) is used once.
     pub(super) fn has(&self, memcg: MemcgId, kind: Kind, name: &[u8]) -> bool {
         let of_tenant = self.tenants.get(&memcg);

@@ -51,7 +51,11 @@ impl Outside {
 
 /// Whether it is there still, with memory. Our own guard, which is a child of who is process 1, is in no wall.
 fn lives(proc: &Proc, one: Identity) -> bool {
-    let stat = proc.stat(one.pid).ok().flatten();
+    let stat = match proc.stat(one.pid) {
+        // It is within an exec, and so it lives.
+        Err(error) if error.is_locked() => return true,
+        stat => stat.ok().flatten(),
+    };
     stat.is_some_and(|stat| {
         let is_same = stat.started == one.started && !stat.is_over();
         is_same && stat.resident > 0 && stat.comm != NAME

@@ -44,7 +44,7 @@ impl InUse {
     /// done or `is_due` says that somebody waits for us. What became of it, and the address to go on from the next time.
     pub(super) fn clear(
         mut self,
-        pidfd: &OwnedFd,
+        process: (u32, &OwnedFd),
         mappings: &[Mapping],
         (from, is_due): (u64, &mut impl FnMut() -> bool),
     ) -> (Advised, u64) {
@@ -52,7 +52,7 @@ impl InUse {
         let anon = mappings.iter().filter(|one| one.kind == Kind::Anon);
         let calls = anon.flat_map(|one| calls(&self.0, one.start..one.end));
         for ranges in in_turn(calls.collect(), from) {
-            match advise(pidfd, &ranges, Advice::Cold, Vec::new) {
+            match advise(process, &ranges, Advice::Cold, Vec::new) {
                 Advised::Done if is_due() => {
                     let end = ranges.last().map_or(0, |last| last.end);
                     return (Advised::Done, end);

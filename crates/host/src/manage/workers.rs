@@ -37,7 +37,7 @@ pub(super) struct Work {
 
 /// Gives `advice` for `ranges` of a process, by up to `workers` threads. `edges` as in [`super::advise::advise`].
 pub(super) fn advise(
-    pidfd: &OwnedFd,
+    process: (u32, &OwnedFd),
     (ranges, advice): (&[Range<u64>], Advice),
     workers: usize,
     edges: impl FnOnce() -> Vec<u64>,
@@ -58,11 +58,11 @@ pub(super) fn advise(
     std::thread::scope(|scope| {
         let begin = |part| {
             let name = std::thread::Builder::new().name("advise".to_owned());
-            let work = move || timed(pidfd, part, advice);
+            let work = move || timed(process, part, advice);
             name.spawn_scoped(scope, work).ok()
         };
         let threads: Vec<_> = theirs.iter().map(|part| (part, begin(part))).collect();
-        note(mine, until_stopped(pidfd, mine, advice));
+        note(mine, until_stopped(process, mine, advice));
         for (part, thread) in threads {
             // One that could not begin, or did not end well, has done nothing that is known: its part is done below.
             match thread.and_then(|thread| thread.join().ok()) {
@@ -76,18 +76,18 @@ pub(super) fn advise(
     });
     let advised = match refused {
         Some(what) => what,
-        None => advise_rest(pidfd, &left, advice, edges),
+        None => advise_rest(process, &left, advice, edges),
     };
     Work { advised, others }
 }
 
 /// A part, and the processor time that its thread took.
 fn timed(
-    pidfd: &OwnedFd,
+    process: (u32, &OwnedFd),
     part: &[Range<u64>],
     advice: Advice,
 ) -> (Result<usize, Advised>, Duration) {
-    let done = until_stopped(pidfd, part, advice);
+    let done = until_stopped(process, part, advice);
     (done, thread_cpu())
 }
 
@@ -155,7 +155,12 @@ mod tests {
         // Nothing is mapped there, or nothing that takes the advice.
         let ranges = [pages(1 << 28, (1 << 28) + 1024)];
         for workers in [1, 2, 4] {
-            let work = advise(&pidfd, (&ranges, Advice::PageOut), workers, Vec::new);
+            let work = advise(
+                (std::process::id(), &pidfd),
+                (&ranges, Advice::PageOut),
+                workers,
+                Vec::new,
+            );
             assert!(matches!(work.advised, Advised::Done), "{:?}", work.advised);
         }
     }

@@ -3,9 +3,10 @@
 //! Invariant: what is not plainly a place in swap is none: pages in memory, pages under migration, and everything to a reader
 //! without CAP_SYS_ADMIN, who is told of place 0, where the header lies.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::fd::BorrowedFd;
+
+use pagetables::access;
 
 /// Types from here up are migration, poison, markers and device memory; areas are numbered from 0.
 const TYPES: u8 = 23;
@@ -35,12 +36,18 @@ impl Slot {
 /// The places of pages at these addresses, in the same order. One reading a run of neighbours.
 ///
 /// # Errors
-/// The process is gone, or the file is no pagemap.
-pub fn slots(pagemap: &File, addresses: &[u64]) -> io::Result<Vec<Option<Slot>>> {
+/// The process is gone, its memory is locked, or the file is no pagemap.
+pub fn slots(
+    (pid, pagemap): (u32, BorrowedFd<'_>),
+    addresses: &[u64],
+) -> io::Result<Vec<Option<Slot>>> {
     let mut found = Vec::with_capacity(addresses.len());
     for run in addresses.chunk_by(|one, next| one.checked_add(4096) == Some(*next)) {
         let mut bytes = vec![0; run.len() * 8];
-        pagemap.read_exact_at(&mut bytes, run[0] / 4096 * 8)?;
+        let got = access::read_at((pid, pagemap), run[0] / 4096 * 8, &mut bytes)?;
+        if got < bytes.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         let words = bytes.as_chunks::<8>().0;
         found.extend(
             words
@@ -76,10 +83,12 @@ mod tests {
     fn our_own_pages_are_in_memory() {
         let pages = vec![1_u8; 4 * 4096];
         let first = (pages.as_ptr().addr() as u64).next_multiple_of(4096);
-        let pagemap = File::open("/proc/self/pagemap").expect("our own");
+        let us = std::process::id();
+        let pagemap = access::open(us, "pagemap").expect("our own");
+        let pagemap = (us, std::os::fd::AsFd::as_fd(&pagemap));
         // In any order, neighbours or not.
         let asked = [first + 8192, first, first + 4096];
-        let found = slots(&pagemap, &asked).expect("our own");
+        let found = slots(pagemap, &asked).expect("our own");
         assert_eq!(found, [None; 3]);
         assert_eq!(std::hint::black_box(&pages)[4096], 1);
     }

@@ -5,10 +5,12 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use pagetables::Advice::PageOut;
+use pagetables::access;
 use rustix::fs::{Advice, fadvise};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
@@ -70,13 +72,15 @@ fn is_at(device: &File, place: u64, token: &[u8]) -> io::Result<bool> {
 
 /// Puts our page at this address out; where it went, if it did. As long as nobody touches it, it stays there.
 fn put_out(address: u64) -> io::Result<Option<Slot>> {
-    let pagemap = File::open("/proc/self/pagemap")?;
+    let us = std::process::id();
+    let pagemap = access::open(us, "pagemap")?;
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty())?;
     let range = address..address + PAGE as u64;
     for _ in 0..TRIES {
-        pagetables::advise(&pidfd, std::slice::from_ref(&range), PageOut)
+        access::advise((us, &pidfd), std::slice::from_ref(&range), PageOut, false)
             .map_err(|error| at("paging out a page of our own", &error))?;
-        let place = slots(&pagemap, &[address]).map_err(|error| at("reading pagemap", &error))?;
+        let place = slots((us, pagemap.as_fd()), &[address])
+            .map_err(|error| at("reading pagemap", &error))?;
         if let [Some(slot)] = place[..] {
             return Ok(Some(slot));
         }

@@ -25,6 +25,12 @@ pub enum Error {
         /// What the kernel said.
         why: io::Error,
     },
+    /// The process's memory is locked.
+    #[error("cannot read {}: its memory is locked (does it wait for a file server?)", path.display())]
+    Locked {
+        /// Which.
+        path: PathBuf,
+    },
     /// A file of the kernel has a form that is not known.
     #[error("cannot understand {}: {what}", path.display())]
     Unknown {
@@ -70,6 +76,7 @@ impl Error {
     pub(crate) fn reading(path: &Path, errno: rustix::io::Errno) -> Error {
         let (path, why) = (path.to_owned(), io::Error::from(errno));
         match errno {
+            rustix::io::Errno::TIMEDOUT => Error::Locked { path },
             rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => Error::Denied { path, why },
             _ => Error::Unreadable { path, why },
         }
@@ -83,6 +90,10 @@ impl Error {
                 super::descriptors::LACK_HINT.to_owned()
             }
             Error::Unreadable { .. } => "check that /proc and /sys are mounted".to_owned(),
+            Error::Locked { .. } => {
+                "look at what it waits for (/proc/PID/stack) and at the file servers that it uses (FUSE, NFS)"
+                    .to_owned()
+            }
             Error::Denied { .. } => {
                 "run as root or as the process' own user; CAP_SYS_PTRACE allows it too".to_owned()
             }
@@ -106,6 +117,12 @@ impl Error {
         };
         let errno = rustix::io::Errno::from_raw_os_error(why.raw_os_error()?);
         super::descriptors::is_lack(errno).then_some(errno)
+    }
+
+    /// Whether the process's memory is locked.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Error::Locked { .. })
     }
 
     /// Whether more rights would help.

@@ -109,6 +109,8 @@ pub struct Family {
     left_kin: HashSet<u32>,
     /// Known by events and not looked at yet.
     heard: HashSet<u32>,
+    /// Of these nothing could be read at the last update: they are within an exec that does not end.
+    locked: HashSet<u32>,
     /// First threads of these ended before others did: the end of the rest comes without an event.
     headless: HashSet<u32>,
     /// Descent as far as looks tell; none for other targets.
@@ -158,6 +160,7 @@ impl Family {
             left,
             left_kin,
             heard,
+            locked: HashSet::new(),
             headless: HashSet::new(),
             descent,
             home: None,
@@ -168,6 +171,17 @@ impl Family {
             covered: false,
             since_scan: 0,
         })
+    }
+
+    /// Whether one of these can be read again, or is gone.
+    fn is_any_free(&self, locked: &HashSet<u32>) -> bool {
+        let is_locked = |stat: Result<_, Error>| stat.is_err_and(|error| error.is_locked());
+        !locked.iter().all(|pid| is_locked(self.proc.stat(*pid)))
+    }
+
+    /// Processes that may be members, and of which nothing can be read: they are within an exec that does not end.
+    pub fn locked(&self) -> impl Iterator<Item = u32> {
+        self.locked.iter().copied()
     }
 
     /// Brings the family up to date. With events that are complete, only processes that they name
@@ -191,7 +205,11 @@ impl Family {
         self.ended.by_events &= heard_all;
         self.covered &= heard_all;
         self.since_scan += 1;
-        let by_events = self.covered && self.since_scan < SCAN_EVERY;
+        let locked = std::mem::take(&mut self.locked);
+        let by_events = self.covered && self.since_scan < SCAN_EVERY && !self.is_any_free(&locked);
+        if by_events {
+            self.locked = locked;
+        }
         if by_events && matches!(self.target, Target::Group(_)) {
             // Processes are moved between groups without an event.
             self.check_listed(listed, &mut changes)?;

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use pagetables::access;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::proc::Proc;
@@ -16,18 +17,18 @@ fn parse(text: &[u8]) -> Option<usize> {
     number(&word[..end]).and_then(|all| usize::try_from(all).ok())
 }
 
-/// Processor time of this process.
+/// Processor time of this process and of its access workers.
 #[must_use]
 pub fn own_cpu() -> Duration {
-    pagetables::cpu_time(std::process::id()).unwrap_or_default()
+    pagetables::cpu_time(std::process::id()).unwrap_or_default() + access::workers_cpu()
 }
 
-/// Processor time of this thread.
+/// Processor time of this thread, and of access workers for it.
 #[must_use]
 pub fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     // It does not run backwards, and began at 0.
-    Duration::try_from(time).unwrap_or_default()
+    Duration::try_from(time).unwrap_or_default() + access::workers_cpu_of_thread()
 }
 
 impl Proc {

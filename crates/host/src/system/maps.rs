@@ -53,6 +53,32 @@ pub struct Mapping {
     pub kind: Kind,
 }
 
+impl From<&pagetables::Mapping> for Mapping {
+    /// From the kernel's tree of mappings.
+    fn from(mapping: &pagetables::Mapping) -> Mapping {
+        let [readable, writable, executable] = mapping.rights;
+        let (major, minor) = mapping.device;
+        Mapping {
+            start: mapping.start,
+            end: mapping.end,
+            readable,
+            writable,
+            executable,
+            shared: mapping.is_shared,
+            offset: mapping.offset,
+            device: Device { major, minor },
+            inode: mapping.inode,
+            kind: match mapping.backing {
+                pagetables::Backing::None => Kind::Anon,
+                pagetables::Backing::File => Kind::File,
+                pagetables::Backing::Shmem => Kind::Shmem,
+                pagetables::Backing::Hugetlb => Kind::Hugetlb,
+                pagetables::Backing::Device => Kind::Device,
+            },
+        }
+    }
+}
+
 impl Mapping {
     /// Bytes.
     #[must_use]
@@ -83,6 +109,16 @@ pub struct Maps {
 }
 
 impl Maps {
+    /// Mappings whose names are not known.
+    #[must_use]
+    pub fn nameless(mappings: Vec<Mapping>) -> Maps {
+        Maps {
+            names: vec![0..0; mappings.len()],
+            mappings,
+            text: Vec::new(),
+        }
+    }
+
     /// Each mapping, with its name as the kernel writes it: a path, a word in brackets, or nothing.
     pub fn named(&self) -> impl Iterator<Item = (&Mapping, &[u8])> {
         let names = self.names.iter().map(|name| &self.text[name.clone()]);
@@ -219,6 +255,43 @@ fn internal(name: &[u8], knows_tmpfs: bool) -> Option<Kind> {
     }
 }
 
+/// The text of a maps file as far as it is kept.
+///
+/// A process may have 65,530 mappings with names of 4 KiB: long names are cut when there are many of them.
+#[derive(Debug, Default)]
+struct Text {
+    kept: Vec<u8>,
+    /// Bytes of the line that is being read.
+    line: usize,
+}
+
+/// Of a longer text, so much of each line is kept: [`LINE_KEPT`].
+const TEXT_MAX: usize = 4 << 20;
+/// What comes before a name takes some 73 bytes; kinds of memory are told by less than the rest.
+const LINE_KEPT: usize = 160;
+
+impl Text {
+    /// Adds a piece; more is wanted.
+    fn add(&mut self, piece: &[u8]) -> bool {
+        for line in piece.split_inclusive(|byte| *byte == b'\n') {
+            let most = match self.kept.len() < TEXT_MAX {
+                true => usize::MAX,
+                false => LINE_KEPT,
+            };
+            let is_ended = line.ends_with(b"\n");
+            let words = &line[..line.len() - usize::from(is_ended)];
+            let fits = most.saturating_sub(self.line).min(words.len());
+            self.kept.extend_from_slice(&words[..fits]);
+            self.line += fits;
+            if is_ended {
+                self.kept.push(b'\n');
+                self.line = 0;
+            }
+        }
+        true
+    }
+}
+
 impl Proc {
     /// The mappings of a process; `None` if it is gone, none at all if it is a zombie or a thread of
     /// the kernel. Mounts of other namespaces are looked up as they turn up.
@@ -234,7 +307,7 @@ impl Proc {
         Ok(maps.map(|maps| maps.mappings))
     }
 
-    /// The same with their names.
+    /// The same with their names, of which so many bytes are kept.
     ///
     /// # Errors
     /// As those of [`Proc::maps`].
@@ -243,10 +316,11 @@ impl Proc {
         pid: u32,
         filesystems: &mut Filesystems,
     ) -> Result<Option<Maps>, Error> {
-        let mut text = Vec::with_capacity(16 << 10);
-        if !self.read(pid, "maps", &mut text)? {
+        let mut text = Text::default();
+        if !self.read_pieces(pid, "maps", &mut |piece| text.add(piece))? {
             return Ok(None);
         }
+        let text = text.kept;
         let mut parsed = parse(&text, filesystems);
         if !parsed.unknown.is_empty() {
             self.learn_mounts(pid, &parsed.unknown, filesystems);

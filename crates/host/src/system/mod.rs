@@ -37,6 +37,7 @@ pub use load::{own_cpu, thread_cpu};
 pub use maps::{Kind, Mapping, Maps};
 pub use mountinfo::Device;
 pub use nodes::Nodes;
+pub use pagetables::access;
 pub use paths::{NoPattern, PathPattern};
 pub use proc::Proc;
 pub use process::Identity;

@@ -2,25 +2,31 @@
 //!
 //! Invariant: a process that is gone, before or while it is read, is `None`; every descriptor is
 //! close-on-exec and opened relative to one directory, so a mount over `/proc` in between changes
-//! nothing.
+//! nothing. Of the kernel's own /proc, only the files of [`LOCKLESS`] are read by this process: for all others the kernel
+//! takes a lock of the process, which can be held without end, so an access worker reads them ([`pagetables::access`]).
 
 use std::io::Write;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, RawDir, fstatfs, openat};
 use rustix::io::Errno;
 
 use super::error::Error;
 use super::text::number32;
+
+/// Files of a process that the kernel prints without its memory lock or the lock of an exec.
+const LOCKLESS: [&str; 5] = ["statm", "status", "cgroup", "mountinfo", "comm"];
 
 /// Where processes are read. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Proc {
     dir: Arc<OwnedFd>,
     root: Arc<Path>,
+    /// It is the kernel's, and no tree of a test.
+    is_real: bool,
 }
 
 /// A path of the form `PID/name`, ended by a NUL: system calls take it without another copy.
@@ -45,9 +51,11 @@ impl Proc {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir =
             openat(CWD, root, flags, Mode::empty()).map_err(|errno| Error::reading(root, errno))?;
+        let is_real = fstatfs(&dir).is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC);
         Ok(Proc {
             dir: Arc::new(dir),
             root: root.into(),
+            is_real,
         })
     }
 
@@ -111,7 +119,35 @@ impl Proc {
         limit: usize,
         into: &mut Vec<u8>,
     ) -> Result<bool, Error> {
-        match self.slurp(&relative(pid, name), limit, into) {
+        let done = match self.is_real && !LOCKLESS.contains(&name) {
+            true => pagetables::access::read(self.dir.as_fd(), (pid, name), limit, into)
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+            false => self.slurp(&relative(pid, name), limit, into),
+        };
+        self.is_there(done, (pid, name))
+    }
+
+    /// The same in pieces: `sink` is told each, and whether it wants the next.
+    pub(crate) fn read_pieces(
+        &self,
+        pid: u32,
+        name: &str,
+        sink: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<bool, Error> {
+        if !self.is_real {
+            let mut text = Vec::new();
+            let is_there = self.read(pid, name, &mut text)?;
+            sink(&text);
+            return Ok(is_there);
+        }
+        let done = pagetables::access::read_pieces(self.dir.as_fd(), (pid, name), sink);
+        let done = done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        self.is_there(done, (pid, name))
+    }
+
+    /// What reading a process's file says of the process: whether it was there.
+    fn is_there(&self, done: Result<(), Errno>, (pid, name): (u32, &str)) -> Result<bool, Error> {
+        match done {
             Ok(()) => Ok(true),
             Err(errno) if gone(errno) => Ok(false),
             Err(errno) => Err(Error::reading(&self.path(pid, name), errno)),
@@ -128,14 +164,17 @@ impl Proc {
         }
     }
 
-    /// The directory `PID/name`, or `None` if the process is gone.
-    pub(crate) fn open_dir(&self, pid: u32, name: &str) -> Result<Option<OwnedFd>, Error> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match openat(&*self.dir, relative(pid, name), flags, Mode::empty()) {
-            Ok(dir) => Ok(Some(dir)),
-            Err(errno) if gone(errno) => Ok(None),
-            Err(errno) => Err(Error::reading(&self.path(pid, name), errno)),
-        }
+    /// Tells `sink` the targets of the links in the directory `PID/name`, cut to some 64 bytes, until it wants no more; whether
+    /// the process was there.
+    pub(crate) fn read_links(
+        &self,
+        pid: u32,
+        name: &str,
+        sink: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<bool, Error> {
+        let done = pagetables::access::read_links(self.dir.as_fd(), (pid, name), sink);
+        let done = done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        self.is_there(done, (pid, name))
     }
 
     /// Where a process' file is, for messages.
@@ -205,7 +244,7 @@ mod tests {
         let proc = Proc::system().unwrap();
         let mut text = Vec::new();
         assert!(!proc.read(4_194_304, "stat", &mut text).unwrap());
-        assert!(proc.open_dir(4_194_304, "fd").unwrap().is_none());
+        assert!(!proc.read_links(4_194_304, "fd", &mut |_| true).unwrap());
         assert!(proc.read_own("no such file").unwrap().is_none());
     }
 

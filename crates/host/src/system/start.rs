@@ -1,17 +1,27 @@
 //! How this process was started, and becoming another program the same way; the calls are `pagetables`',
 //! where all unsafe code of the product is.
 
+use std::ffi::CString;
+use std::io;
 use std::time::Duration;
 
 pub use pagetables::{
-    Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found,
-    is_ignored, peer, take_child_signal,
+    Found, block_no_signal, child_signal_waits, close_on_exec_from, found, is_ignored, peer,
+    take_child_signal,
 };
 
 use rustix::process::Signal;
 
 /// What `ps` shows of each process of ours. Run by `/proc/self/exe`, one without this is called `exe`.
 pub const NAME: &str = "pagetide";
+
+/// Becomes the program `argv[0]` as [`pagetables::become_program`] does, without access workers: the program would have
+/// them as children.
+#[must_use]
+pub fn become_program(argv: &[CString]) -> io::Error {
+    pagetables::access::end_workers();
+    pagetables::become_program(argv)
+}
 
 /// Calls this process by [`NAME`]; without effect where the kernel refuses.
 pub fn take_name() {

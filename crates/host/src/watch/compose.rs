@@ -6,8 +6,9 @@
 use engine::Millis;
 
 use super::bins::Bins;
+use super::people::Person;
 use super::{Watch, group, kernel_sums, source};
-use crate::ages::Hidden;
+use crate::ages::{Hidden, Space};
 use crate::report::{Ended, KernelSays, Overhead, Process, Reaccess, Report, Unknown};
 use crate::system::Identity;
 use crate::system::family::Target;
@@ -99,6 +100,20 @@ impl Watch {
                 processes(*count)
             ));
         }
+        let locked: Vec<Identity> = self
+            .members
+            .iter()
+            .copied()
+            .filter(|one| self.is_locked(*one))
+            .collect();
+        let mut named: Vec<String> = locked.iter().map(|one| self.named(*one)).collect();
+        let name = |pid| self.proc.name(pid).ok().flatten().unwrap_or_default();
+        named.extend(
+            self.family
+                .locked()
+                .map(|pid| format!("{pid} [{}]", name(pid))),
+        );
+        report.notes.extend(locked_note(&named));
         if self.ages.source().company() > 0 {
             report.notes.push(COMPANY.to_owned());
         }
@@ -128,9 +143,17 @@ impl Watch {
         let mut unknown: Vec<(Hidden, u64)> = Vec::new();
         let mut unsure = 0;
         for identity in who {
-            let (Some(space), Some(person)) =
-                (self.ages.space(identity), self.people.get(identity))
-            else {
+            let Some(person) = self.people.get(identity) else {
+                continue;
+            };
+            let Some(space) = self.ages.space(identity) else {
+                if self.locked.contains(&identity) {
+                    let process = self.unread(identity, person);
+                    report.resident_bytes += process.resident_bytes;
+                    report.unknown_age_bytes += process.unknown_age_bytes;
+                    add_unknown(&mut unknown, Hidden::Locked, process.unknown_age_bytes);
+                    report.processes.push(process);
+                }
                 continue;
             };
             let found = space.found;
@@ -147,13 +170,7 @@ impl Watch {
             if process.unknown_age_bytes > 0 {
                 // A page may be unknown because of another process that maps it, too.
                 let why = space.why_unknown().unwrap_or(Hidden::Shared);
-                match unknown.iter_mut().find(|(known, _)| known.is_like(&why)) {
-                    Some((known, bytes)) => {
-                        *known = why.max(*known);
-                        *bytes += process.unknown_age_bytes;
-                    }
-                    None => unknown.push((why, process.unknown_age_bytes)),
-                }
+                add_unknown(&mut unknown, why, process.unknown_age_bytes);
             }
             report.resident_bytes += process.resident_bytes;
             report.unknown_age_bytes += process.unknown_age_bytes;
@@ -181,6 +198,34 @@ impl Watch {
             let bytes = unsure * PAGE;
             report.notes.push(format!("{bytes} bytes of tables changed while they were read, and are left out of this look"));
         }
+    }
+
+    /// Whether a member's memory was locked at the last look.
+    fn is_locked(&self, identity: Identity) -> bool {
+        let space = self.ages.space(identity);
+        self.locked.contains(&identity) || space.is_some_and(Space::is_locked)
+    }
+
+    /// A process of which nothing could be read: all of it is of unknown age.
+    fn unread(&self, identity: Identity, person: &Person) -> Process {
+        let resident = self.proc.resident(identity.pid).ok().flatten();
+        let bytes = resident.unwrap_or(0) * PAGE;
+        Process {
+            pid: identity.pid,
+            command: person.command.clone(),
+            uid: person.uid,
+            cgroup: person.cgroup.clone(),
+            mapped_bytes: bytes,
+            resident_bytes: bytes,
+            unknown_age_bytes: bytes,
+            ..Process::default()
+        }
+    }
+
+    /// A member as people know it: its number and its command.
+    fn named(&self, one: Identity) -> String {
+        let command = self.people.get(one).map_or("", |one| &one.command);
+        format!("{} {command}", one.pid)
     }
 
     /// Pages that went to swap and came back: of the host, by the kernel's count; of a part of it, by what
@@ -255,6 +300,35 @@ impl Watch {
             page_out_ms: 0,
             memory_bytes: self.ages.books().memory_bytes() as u64,
         }
+    }
+}
+
+/// Processes whose memory is locked that a note names.
+const LOCKED_NAMED: usize = 5;
+
+/// Names the processes whose memory is locked; none if there are none.
+fn locked_note(locked: &[String]) -> Option<String> {
+    let named = &locked[..locked.len().min(LOCKED_NAMED)];
+    let more = match locked.len() - named.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    (!locked.is_empty()).then(|| {
+        let named = named.join(", ");
+        format!(
+            "memory is locked (waits for a file server?), and ages are not known, of: {named}{more}"
+        )
+    })
+}
+
+/// Adds bytes of unknown age to those of the same reason.
+fn add_unknown(unknown: &mut Vec<(Hidden, u64)>, why: Hidden, bytes: u64) {
+    match unknown.iter_mut().find(|(known, _)| known.is_like(&why)) {
+        Some((known, of_reason)) => {
+            *known = why.max(*known);
+            *of_reason += bytes;
+        }
+        None => unknown.push((why, bytes)),
     }
 }
 

@@ -103,9 +103,14 @@ impl KernelSums {
                 self.unasked = Some(for_all(took));
                 return None;
             }
-            // A process that has ended has nothing.
-            let Some(rollup) = proc.smaps_rollup(pid).ok()? else {
-                continue;
+            let rollup = match proc.smaps_rollup(pid) {
+                Ok(Some(rollup)) => rollup,
+                // A process that has ended has nothing.
+                Ok(None) => continue,
+                Err(error) => {
+                    self.unasked = error.is_locked().then(|| locked(pid));
+                    return None;
+                }
             };
             sums.pss += rollup.pss;
             sums.swap_pss += rollup.swap_pss;
@@ -165,6 +170,12 @@ fn too_long(members: &[Member]) -> Option<String> {
     }
     let all = members.iter().map(Member::takes).sum();
     (all > ALL_MAX).then(|| for_all(all))
+}
+
+fn locked(pid: u32) -> String {
+    format!(
+        "the kernel's own sums (Pss, shared memory in swap) are left out: the memory of pid {pid} is locked"
+    )
 }
 
 fn for_all(takes: Duration) -> String {

@@ -104,6 +104,8 @@ pub struct Watch {
     round: Option<Round>,
     /// Members that could not be read in the last round, and why the first of them.
     denied: (u64, String),
+    /// Members whose memory was locked at the last look, so that nothing of it could be read.
+    locked: Vec<Identity>,
     /// Time of the last round, milliseconds.
     now_ms: u64,
     /// When the last look that is over was: what is told is as of then, while another one is under way, too.
@@ -193,6 +195,7 @@ impl Watch {
             listed: None,
             round: None,
             denied: (0, String::new()),
+            locked: Vec::new(),
             now_ms: 0,
             ended_ms: 0,
             rounds: 0,

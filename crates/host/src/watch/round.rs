@@ -14,6 +14,8 @@ pub(super) struct Round {
     /// Who is still to be looked at.
     left: IntoIter<Identity>,
     gone: Vec<Identity>,
+    /// Members whose memory is locked, so that nothing of it could be read.
+    locked: Vec<Identity>,
     /// Members that could not be read, and why the first of them.
     denied: (u64, String),
 }
@@ -23,6 +25,7 @@ impl Round {
         match looked {
             Looked::Done => {}
             Looked::Gone => self.gone.push(identity),
+            Looked::Locked => self.locked.push(identity),
             Looked::Denied(error) => {
                 self.denied.0 += 1;
                 if self.denied.1.is_empty() {
@@ -56,6 +59,7 @@ impl Watch {
         self.round = Some(Round {
             left: self.members.clone().into_iter(),
             gone: Vec::new(),
+            locked: Vec::new(),
             denied: (0, String::new()),
         });
         Ok(())
@@ -87,7 +91,14 @@ impl Watch {
         self.end_look(round).map(|()| true)
     }
 
-    fn end_look(&mut self, Round { gone, denied, .. }: Round) -> Result<(), WatchError> {
+    fn end_look(&mut self, round: Round) -> Result<(), WatchError> {
+        let Round {
+            gone,
+            denied,
+            locked,
+            ..
+        } = round;
+        self.locked = locked;
         self.ages.end_round();
         self.ended_ms = self.now_ms;
         self.members.retain(|identity| !gone.contains(identity));

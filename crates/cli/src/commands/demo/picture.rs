@@ -3,8 +3,9 @@
 //! Invariant: drawn from `/proc/PID/pagemap` alone, never from our books. A block that is neither all in
 //! memory nor all in swap is drawn as such; what cannot be read is not drawn.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsFd;
+
+use host::system::access;
 
 use super::subject::Subject;
 use super::workload::{BLOCK, BLOCKS};
@@ -55,12 +56,14 @@ fn cell((present, swapped): Count, style: Style) -> String {
 }
 
 fn counts(subject: &Subject) -> Option<Vec<Count>> {
-    let pagemap = File::open(format!("/proc/{}/pagemap", subject.pid())).ok()?;
+    let pid = subject.pid();
+    let pagemap = access::open(pid, "pagemap").ok()?;
     let mut counts = Vec::with_capacity(BLOCKS);
     for block in 0..BLOCKS {
         let mut words = vec![0; BLOCK / PAGE * 8];
         let at = (subject.address + block * BLOCK) / PAGE * 8;
-        pagemap.read_exact_at(&mut words, at as u64).ok()?;
+        let got = access::read_at((pid, pagemap.as_fd()), at as u64, &mut words).ok()?;
+        (got == words.len()).then_some(())?;
         let (words, _) = words.as_chunks::<8>();
         let with = |bit: u64| {
             let has = |word: &&[u8; 8]| u64::from_ne_bytes(**word) & bit != 0;

@@ -109,7 +109,10 @@ impl Family {
             let Some(member) = self.members.get(&pid) else {
                 continue;
             };
-            let stat = self.proc.stat(pid)?.filter(|stat| !stat.is_over());
+            let stat = match self.proc.stat(pid) {
+                Err(error) if error.is_locked() => continue,
+                stat => stat?.filter(|stat| !stat.is_over()),
+            };
             if stat.is_none_or(|stat| stat.identity() != member.identity) {
                 self.dismiss(pid, Departure::Ended { status: None }, changes);
             }
@@ -122,6 +125,9 @@ impl Family {
                 Ok(Some(stat)) if !stat.is_over() => self.admit(&stat, changes),
                 // Its end is on the way.
                 Ok(_) => {}
+                Err(error) if error.is_locked() => {
+                    self.locked.insert(pid);
+                }
                 // Hidden from us (hidepid): heard of, and no more.
                 Err(error) if error.is_denied() => {}
                 Err(error) => return Err(error),

@@ -83,7 +83,7 @@ impl Family {
     }
 
     /// What the living among them are.
-    pub(super) fn see(&self, pids: &[u32]) -> Result<Seen, Error> {
+    pub(super) fn see(&mut self, pids: &[u32]) -> Result<Seen, Error> {
         let mut seen = Seen::with_capacity(pids.len());
         for pid in pids.iter().copied() {
             match self.proc.stat(pid) {
@@ -91,6 +91,9 @@ impl Family {
                     seen.insert(pid, stat);
                 }
                 Ok(_) => {}
+                Err(error) if error.is_locked() => {
+                    self.locked.insert(pid);
+                }
                 // Hidden from us (hidepid).
                 Err(error) if error.is_denied() => {}
                 Err(error) => return Err(error),
@@ -112,6 +115,8 @@ impl Family {
                         changes.execs.push(member.identity);
                     }
                 }
+                // It is within an exec, and so it lives.
+                _ if self.locked.contains(&pid) => {}
                 _ => self.miss(pid, changes)?,
             }
         }
@@ -134,7 +139,11 @@ impl Family {
         let (Target::Group(_), Some(member)) = (&self.target, self.members.get(&pid)) else {
             return Ok(false);
         };
-        let stat = self.proc.stat(pid)?;
+        let stat = match self.proc.stat(pid) {
+            // It is within an exec, and so it lives.
+            Err(error) if error.is_locked() => return Ok(true),
+            stat => stat?,
+        };
         Ok(stat.is_some_and(|stat| stat.identity() == member.identity && !stat.is_over()))
     }
 

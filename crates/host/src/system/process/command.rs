@@ -21,20 +21,45 @@ fn parse(text: &[u8]) -> Option<String> {
 }
 
 impl Proc {
+    /// The name of the program, as the kernel keeps it beside the process's memory; `None` if the process is gone.
+    ///
+    /// # Errors
+    /// If `/proc` hides it.
+    pub fn name(&self, pid: u32) -> Result<Option<String>, Error> {
+        let mut text = Vec::new();
+        let is_there = self.read_up_to(pid, "comm", LONGEST, &mut text)?;
+        Ok(is_there.then(|| printable(text.trim_ascii_end())))
+    }
+
+    /// The command line as the kernel tells it, each word with a NUL behind it, cut where it is long; empty if there is none or
+    /// the process is gone.
+    ///
+    /// # Errors
+    /// The process's memory is locked.
+    pub fn words(&self, pid: u32) -> Result<Vec<u8>, Error> {
+        let mut text = Vec::with_capacity(LONGEST);
+        self.read_up_to(pid, "cmdline", LONGEST, &mut text)?;
+        text.truncate(LONGEST);
+        Ok(text)
+    }
+
     /// The command line, or the name in brackets where there is none (threads of the kernel,
-    /// zombies); `None` if the process is gone.
+    /// zombies) or the process's memory is locked; `None` if the process is gone.
     ///
     /// # Errors
     /// If `/proc` hides it.
     pub fn command(&self, pid: u32) -> Result<Option<String>, Error> {
         let mut text = Vec::with_capacity(LONGEST);
-        if !self.read_up_to(pid, "cmdline", LONGEST, &mut text)? {
-            return Ok(None);
+        match self.read_up_to(pid, "cmdline", LONGEST, &mut text) {
+            Ok(false) => return Ok(None),
+            Ok(true) => text.truncate(LONGEST),
+            // Its name is not in its memory.
+            Err(error) if error.is_locked() => text.clear(),
+            Err(error) => return Err(error),
         }
-        text.truncate(LONGEST);
         match parse(&text) {
             Some(line) => Ok(Some(line)),
-            None => Ok(self.stat(pid)?.map(|stat| format!("[{}]", stat.comm))),
+            None => Ok(self.name(pid)?.map(|name| format!("[{name}]"))),
         }
     }
 }

@@ -4,10 +4,6 @@
 //! Invariant: a hint by what the process holds open (proc_pid_fd(5)). None does not prove that there
 //! is none: descriptors can be closed while what they made lives on.
 
-use std::mem::MaybeUninit;
-
-use rustix::fs::{RawDir, readlinkat_raw};
-
 use crate::system::error::Error;
 use crate::system::proc::Proc;
 
@@ -51,25 +47,12 @@ impl Proc {
     /// # Errors
     /// If its descriptors may not be read.
     pub fn secondary_mmu(&self, pid: u32) -> Result<Option<SecondaryMmu>, Error> {
-        let Some(dir) = self.open_dir(pid, "fd")? else {
-            return Ok(None);
-        };
-        let mut buffer = [const { MaybeUninit::<u8>::uninit() }; 8 << 10];
-        let mut entries = RawDir::new(&dir, &mut buffer);
-        while let Some(entry) = entries.next() {
-            // The process ended: what it had is no matter.
-            let Ok(entry) = entry else { return Ok(None) };
-            let mut target = [MaybeUninit::<u8>::uninit(); 64];
-            // Longer targets are cut, and none of ours is that long. A descriptor that was closed
-            // meanwhile, or a directory entry that is no link, tells nothing.
-            let Ok((target, _)) = readlinkat_raw(&dir, entry.file_name(), &mut target) else {
-                continue;
-            };
-            if let Some(found) = parse_link(target) {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
+        let mut found = None;
+        self.read_links(pid, "fd", &mut |target| {
+            found = parse_link(target);
+            found.is_none()
+        })?;
+        Ok(found)
     }
 }
 

@@ -1,0 +1,149 @@
+//! Which processes are locked, when each is tried again, and how long was waited for them lately.
+//!
+//! Invariant: time comes in as an argument. A process is here from a missed deadline until a call to it succeeds.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::{LockedProcess, PAUSE_MAX, PAUSE_MIN, STALL_BUDGET, STALL_WINDOW, Stage};
+
+/// So many are remembered: entries of processes that have ended stay until their number is tried again.
+const PROCESSES_MAX: usize = 4096;
+
+/// A process that missed a deadline.
+#[derive(Clone, Copy, Debug)]
+struct Stalled {
+    since: Instant,
+    /// Not tried before.
+    next: Instant,
+    pause: Duration,
+    /// How often the process had given up its processor.
+    switches: u64,
+}
+
+/// All that is remembered.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    stalled: BTreeMap<(u32, Stage), Stalled>,
+    /// When the window of [`Ledger::spent`] began.
+    window: Option<Instant>,
+    /// Waited for locked processes since then.
+    spent: Duration,
+}
+
+impl Ledger {
+    /// A deadline was missed after this time, of a process that has given up its processor so often.
+    pub(super) fn note_stall(
+        &mut self,
+        of: (u32, Stage),
+        waited: Duration,
+        (now, switches): (Instant, u64),
+    ) {
+        self.turn_window(now);
+        self.spent += waited;
+        if self.stalled.len() >= PROCESSES_MAX && !self.stalled.contains_key(&of) {
+            self.stalled.pop_first();
+        }
+        let stalled = self.stalled.entry(of).or_insert(Stalled {
+            since: now,
+            next: now,
+            pause: PAUSE_MIN / 2,
+            switches,
+        });
+        stalled.switches = switches;
+        stalled.pause = (stalled.pause * 2).min(PAUSE_MAX);
+        stalled.next = now + stalled.pause;
+    }
+
+    /// The process let a call through.
+    pub(super) fn forget(&mut self, of: (u32, Stage)) {
+        self.stalled.remove(&of);
+    }
+
+    /// Whether it is remembered, at this stage or before it.
+    pub(super) fn is_locked(&self, (pid, stage): (u32, Stage)) -> bool {
+        self.stalled.contains_key(&(pid, stage)) || self.stalled.contains_key(&(pid, Stage::Open))
+    }
+
+    /// Whether it is too early to try this process again: it has not run since.
+    pub(super) fn is_paused(&self, of: (u32, Stage), (now, switches): (Instant, u64)) -> bool {
+        let is_early = |one: &Stalled| now < one.next && one.switches == switches;
+        self.stalled.get(&of).is_some_and(is_early)
+    }
+
+    /// Whether long waits are still allowed in this window.
+    pub(super) fn has_budget(&mut self, now: Instant) -> bool {
+        self.turn_window(now);
+        self.spent < STALL_BUDGET
+    }
+
+    /// Those that are locked.
+    pub(super) fn locked(&self, now: Instant) -> Vec<LockedProcess> {
+        let process = |((pid, _), one): (&(u32, Stage), &Stalled)| LockedProcess {
+            pid: *pid,
+            known_for: now.saturating_duration_since(one.since),
+        };
+        let mut all: Vec<LockedProcess> = self.stalled.iter().map(process).collect();
+        all.dedup_by_key(|one| one.pid);
+        all
+    }
+
+    fn turn_window(&mut self, now: Instant) {
+        let is_over = |begin: Instant| now.saturating_duration_since(begin) >= STALL_WINDOW;
+        if self.window.is_none_or(is_over) {
+            (self.window, self.spent) = (Some(now), Duration::ZERO);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEVEN: (u32, Stage) = (7, Stage::Memory);
+
+    #[test]
+    fn pauses_double_up_to_a_bound_and_end_with_a_success() {
+        let (mut ledger, mut now) = (Ledger::default(), Instant::now());
+        let begin = now;
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            ledger.note_stall(SEVEN, Duration::from_millis(1), (now, 5));
+            let before = now;
+            assert!(!ledger.is_paused(SEVEN, (now, 6)), "it has run");
+            while ledger.is_paused(SEVEN, (now, 5)) {
+                now += Duration::from_millis(50);
+            }
+            pauses.push((now - before).as_millis());
+        }
+        let expected = [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000];
+        assert_eq!(pauses, expected);
+        let known_for = now - begin;
+        assert_eq!(ledger.locked(now), [LockedProcess { pid: 7, known_for }]);
+        assert!(!ledger.is_paused((8, Stage::Memory), (begin, 5)));
+        assert!(!ledger.is_paused((7, Stage::Open), (begin, 5)));
+        ledger.forget(SEVEN);
+        assert!(!ledger.is_locked(SEVEN) && ledger.locked(now).is_empty());
+    }
+
+    #[test]
+    fn waiting_is_bounded_in_each_window() {
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
+        assert!(ledger.has_budget(now));
+        for pid in 0..10 {
+            ledger.note_stall((pid, Stage::Memory), STALL_BUDGET / 4, (now, 0));
+        }
+        assert!(!ledger.has_budget(now + STALL_WINDOW / 2));
+        assert!(ledger.has_budget(now + STALL_WINDOW));
+    }
+
+    #[test]
+    fn no_more_are_remembered_than_fit() {
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
+        for pid in 0..10_000 {
+            ledger.note_stall((pid, Stage::Memory), Duration::ZERO, (now, 0));
+        }
+        assert_eq!(ledger.locked(now).len(), PROCESSES_MAX);
+        assert!(ledger.is_paused((9_999, Stage::Memory), (now, 0)));
+    }
+}

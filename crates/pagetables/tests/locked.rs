@@ -1,0 +1,247 @@
+//! Processes whose memory is locked by a file server that does not answer.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pagetables::access::{self, Access};
+use pagetables::{Cleared, Pace, PageTables, Part, Source};
+
+/// `tests/programs/locked.c`, which ends with its value.
+struct Locked {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    pids: Vec<u32>,
+}
+
+impl Locked {
+    fn start(kind: &str, count: u32) -> Locked {
+        let program = format!("{}/locked-{kind}", env!("CARGO_TARGET_TMPDIR"));
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/programs/locked.c");
+        let compiler = Command::new("cc")
+            .args(["-O1", "-pthread", "-o", &program, source])
+            .status();
+        assert!(compiler.expect("cc is there").success());
+        let mut child = Command::new(&program)
+            .args([kind, "60", &count.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it was built");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("piped");
+        let read = BufReader::new(stdout).read_line(&mut line);
+        read.expect("it says who waits");
+        let pids = line.split_whitespace().map(|word| word.parse());
+        Locked {
+            stdin: child.stdin.take(),
+            pids: pids.collect::<Result<_, _>>().expect("numbers"),
+            child,
+        }
+    }
+
+    /// The file server ends, and all go on.
+    fn free(&mut self) {
+        let stdin = self.stdin.as_mut().expect("freed once");
+        stdin.write_all(b"\n").expect("it reads");
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether `done` holds within a minute.
+fn comes(mut done: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < end {
+        if done() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+/// Regression: one process that waited for a file server within mmap(2) or munmap(2) stopped every scan: the reader waited in
+/// clear_refs for as long as the server was silent, and all who read the process's files waited behind it.
+#[test]
+fn nothing_waits_for_a_locked_process() {
+    let mut source = PageTables::open().expect("root, BPF and BTF");
+    for (kind, blocks_readers) in [("mmap", true), ("munmap", false)] {
+        let mut locked = Locked::start(kind, 2);
+        for pid in locked.pids.clone() {
+            let begin = Instant::now();
+            source.begin(pid).expect("its tables can be opened");
+            assert_eq!(
+                source.is_locked(pid, Access::Read).expect("readable"),
+                blocks_readers,
+                "{kind}"
+            );
+            assert!(source.is_locked(pid, Access::Change).expect("readable"));
+            let error = source.clear(
+                (pid, Part::Anon),
+                &mut Pace::default(),
+                100,
+                Duration::from_secs(1),
+            );
+            assert!(
+                access::is_locked(&error.expect_err("it is locked")),
+                "{kind}"
+            );
+            // What it maps and has is known all the same.
+            let mappings = source.mappings(pid).expect("readable");
+            let ranges: Vec<_> = mappings
+                .expect("it changes nothing")
+                .iter()
+                .map(|one| one.start..one.end)
+                .collect();
+            let mut present = 0;
+            let count = |piece: pagetables::Piece<'_>| match piece {
+                pagetables::Piece::Pages { entries, .. } => {
+                    entries.iter().filter(|entry| entry.is_present()).count()
+                }
+                pagetables::Piece::Whole { bytes, entry, .. } if entry.is_present() => {
+                    usize::try_from(bytes / 4096).expect("few")
+                }
+                _ => 0,
+            };
+            let read = source.read(pid, &ranges, &mut |_, piece| present += count(piece));
+            read.expect("readable");
+            assert!(
+                present >= 4096,
+                "{kind}: 16 MiB are resident, {present} pages were seen"
+            );
+            assert!(
+                begin.elapsed() < Duration::from_secs(5),
+                "{:?}",
+                begin.elapsed()
+            );
+            assert!(access::locked().iter().any(|one| one.pid == pid));
+        }
+        locked.free();
+        for pid in &locked.pids {
+            let is_clear = || {
+                source.begin(*pid).expect("it lives on");
+                let cleared = source.clear(
+                    (*pid, Part::Anon),
+                    &mut Pace::default(),
+                    100,
+                    Duration::from_secs(1),
+                );
+                matches!(cleared, Ok(Cleared::Done(_)))
+            };
+            assert!(comes(is_clear), "{kind}: its memory is free");
+            assert!(access::locked().iter().all(|one| one.pid != *pid));
+        }
+    }
+}
+
+/// Without the page tables' source nobody knows that the lock is held: a deadline ends each wait, and other readers of the
+/// process wait no longer than that.
+#[test]
+fn a_deadline_ends_what_waits() {
+    for kind in ["mmap", "munmap", "exec"] {
+        let mut locked = Locked::start(kind, 1);
+        let pid = locked.pids[0];
+        let proc = std::fs::File::open("/proc").expect("/proc is mounted");
+        let mut sources = pagetables::Referenced::default();
+        let begin = Instant::now();
+        let what = match kind {
+            // The process's lock is held for reading: only a change waits.
+            "munmap" => sources
+                .clear(
+                    (pid, Part::Anon),
+                    &mut Pace::default(),
+                    100,
+                    Duration::from_secs(1),
+                )
+                .map(drop),
+            _ => {
+                let proc = std::os::fd::AsFd::as_fd(&proc);
+                access::read(proc, (pid, "smaps"), usize::MAX, &mut Vec::new())
+            }
+        };
+        assert!(access::is_locked(&what.expect_err(kind)), "{kind}");
+        assert!(
+            begin.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begin.elapsed()
+        );
+        // Who is known to be locked is not waited for again.
+        let begin = Instant::now();
+        let proc = std::os::fd::AsFd::as_fd(&proc);
+        let read = access::read(proc, (pid, "smaps_rollup"), usize::MAX, &mut Vec::new());
+        assert!(access::is_locked(&read.expect_err(kind)), "{kind}");
+        assert!(
+            begin.elapsed() < Duration::from_millis(50),
+            "{:?}",
+            begin.elapsed()
+        );
+        locked.free();
+        let mut text = Vec::new();
+        let is_read = || access::read(proc, (pid, "smaps"), usize::MAX, &mut text).is_ok();
+        assert!(comes(is_read), "{kind}: its memory is free");
+    }
+}
+
+/// The list without a lock is the one that the kernel prints, for every process of this machine that holds still.
+#[test]
+fn mappings_are_those_of_the_kernels_list() {
+    let mut source = PageTables::open().expect("root, BPF and BTF");
+    let (mut same, mut tried) = (0, 0);
+    let entries = std::fs::read_dir("/proc").expect("/proc is mounted");
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    for pid in pids.filter(|pid| *pid != std::process::id()) {
+        let text = || {
+            let mut text = Vec::new();
+            let proc = std::fs::File::open("/proc").ok()?;
+            let proc = std::os::fd::AsFd::as_fd(&proc);
+            access::read(proc, (pid, "maps"), usize::MAX, &mut text).ok()?;
+            String::from_utf8(text).ok().filter(|text| !text.is_empty())
+        };
+        let Some(before) = text() else { continue };
+        if source.begin(pid).is_err() {
+            continue;
+        }
+        let found = source.mappings(pid).expect("readable");
+        if text().as_deref() != Some(&before) {
+            continue;
+        }
+        tried += 1;
+        let found = found.expect("it changed nothing");
+        // The gate that is the same for all processes is in no process's tree.
+        let lines = before.lines().filter(|line| !line.ends_with("[vsyscall]"));
+        let expected: Vec<String> = lines
+            .map(|line| {
+                line[..line.find(" ").expect("a blank")].to_owned()
+                    + " "
+                    + line.split_whitespace().nth(1).expect("rights")
+                    + " "
+                    + line.split_whitespace().nth(2).expect("an offset")
+            })
+            .collect();
+        let told: Vec<String> = found
+            .iter()
+            .map(|one| {
+                let right = |at: usize, letter| if one.rights[at] { letter } else { '-' };
+                let shared = if one.is_shared { 's' } else { 'p' };
+                format!(
+                    "{:08x}-{:08x} {}{}{}{shared} {:08x}",
+                    one.start,
+                    one.end,
+                    right(0, 'r'),
+                    right(1, 'w'),
+                    right(2, 'x'),
+                    one.offset
+                )
+            })
+            .collect();
+        assert_eq!(told, expected, "process {pid}");
+        same += 1;
+    }
+    assert!(tried > 0 && same == tried, "{same} of {tried}");
+}
