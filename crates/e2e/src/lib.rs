@@ -24,6 +24,7 @@ pub mod hostile;
 pub mod kills;
 pub mod leftovers;
 pub mod loaded;
+pub mod locked;
 pub mod memcg;
 pub mod notice;
 pub mod paced;

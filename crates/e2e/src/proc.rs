@@ -1,5 +1,6 @@
 //! What /proc says of a process. A process that is gone says nothing: `None`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a file may take that the kernel prints under a lock of the process.
-const LOCKED: Duration = Duration::from_secs(10);
+const LOCKED: Duration = Duration::from_secs(1);
 
 /// A thread that reads files, and may have to be left where it waits.
 struct Reader {
@@ -15,7 +16,8 @@ struct Reader {
     answer: Receiver<Option<Vec<u8>>>,
 }
 
-static READER: Mutex<Option<Reader>> = Mutex::new(None);
+/// The thread, if it is free, and the processes that it was left at.
+static READER: Mutex<(Option<Reader>, BTreeSet<u32>)> = Mutex::new((None, BTreeSet::new()));
 
 impl Reader {
     fn start() -> Reader {
@@ -39,11 +41,17 @@ impl Reader {
 /// munmap(2), and so did the whole check.
 fn bytes(pid: u32, name: &str) -> Option<Vec<u8>> {
     let mut reader = READER.lock().unwrap_or_else(PoisonError::into_inner);
-    let now = reader.take().unwrap_or_else(Reader::start);
+    if reader.1.contains(&pid) {
+        return None;
+    }
+    let now = reader.0.take().unwrap_or_else(Reader::start);
     now.ask.send(format!("/proc/{pid}/{name}")).ok()?;
-    let answer = now.answer.recv_timeout(LOCKED).ok()?;
+    let Ok(answer) = now.answer.recv_timeout(LOCKED) else {
+        reader.1.insert(pid);
+        return None;
+    };
     // One that was in time is there for the next.
-    *reader = Some(now);
+    reader.0 = Some(now);
     answer
 }
 

@@ -1,0 +1,112 @@
+//! One process that waits for a file server holds up nobody: not `report`, not `serve`, and not who reads it beside us.
+#![forbid(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+use e2e::locked::Locked;
+use e2e::sleeper::Sleeper;
+use e2e::temp::serial;
+use e2e::tenants::Tree;
+use e2e::{pagetide, wait};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const KINDS: [&str; 3] = ["mmap", "munmap", "exec"];
+const SOON: Duration = Duration::from_secs(60);
+/// The promise is 1 s for a request and 2 s for an end; a busy machine takes longer. Without it both wait for 60 s.
+const PROMPT: Duration = Duration::from_secs(10);
+
+/// Regression: `report --all` waited in clear_refs, and `report PID` in /proc/PID/cmdline, for as long as the file server was
+/// silent, and all who read the process's command line waited behind it.
+#[test]
+fn a_report_of_the_host_tells_who_is_locked() {
+    let _serial = serial();
+    let mut locked = KINDS.map(|kind| Locked::start(&[], kind, 3));
+    let mut report = pagetide::command(["report", "--all", "--for", "2s", "--json"]).start();
+    // A process that waits in munmap(2) holds its lock for reading: who reads beside us does not wait, unless we wait to write.
+    let neighbour = locked[1].pids()[0];
+    let mut longest = Duration::ZERO;
+    while report.ended().is_none() {
+        let begin = Instant::now();
+        let words = ["cat".to_owned(), format!("/proc/{neighbour}/cmdline")];
+        let cat = std::process::Command::new(&words[0])
+            .arg(&words[1])
+            .output();
+        assert!(cat.expect("it runs").status.success());
+        longest = longest.max(begin.elapsed());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    locked.iter_mut().for_each(Locked::free);
+    let outcome = report.wait(SOON);
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    assert!(
+        longest < PROMPT,
+        "cmdline took {longest:?} beside the report"
+    );
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("memory is locked"), "{notes}");
+    let reasons = report["unknown_because"].to_string();
+    assert!(reasons.contains("its memory is locked"), "{reasons}");
+    let processes = report["processes"].as_array().expect("processes");
+    for pid in locked[..2].iter().flat_map(Locked::pids) {
+        let process = processes.iter().find(|one| one["pid"] == *pid);
+        let unknown = process.map(|one| one["unknown_age_bytes"].as_u64());
+        assert!(unknown.flatten() > Some(1 << 20), "{pid}: {process:?}");
+    }
+}
+
+/// A process that is free again is known again within two scans.
+#[test]
+fn who_is_free_again_is_known_again() {
+    let _serial = serial();
+    for kind in ["mmap", "munmap"] {
+        let mut locked = Locked::start(&[], kind, 1);
+        let pid = locked.pids()[0].to_string();
+        let words = ["report", &pid, "--for", "6s", "--every", "1s", "--json"];
+        let report = pagetide::command(words).start();
+        std::thread::sleep(Duration::from_millis(1500));
+        locked.free();
+        let outcome = report.wait(SOON);
+        assert!(outcome.status.success(), "{kind}: {}", outcome.stderr);
+        let report: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+        let reasons = report["unknown_because"].to_string();
+        assert!(!reasons.contains("locked"), "{kind}: {reasons}");
+        let known = report["page_age"][0]["bins"].as_array().expect("bins");
+        let anon = known.iter().filter_map(|bin| bin["anon_bytes"].as_u64());
+        assert!(anon.sum::<u64>() > 12 << 20, "{kind}: {known:?}");
+    }
+}
+
+/// Regression: `serve` answered no file, socket or signal while one process of the tree was locked.
+#[test]
+fn a_tree_with_locked_processes_answers_and_ends() {
+    let _serial = serial();
+    let mut tree = Tree::serve(&["--age-every", "500ms"]);
+    ["stuck", "kept"].iter().for_each(|name| tree.make(name));
+    let kept = Sleeper::start(tree.inside("kept"), 16);
+    let mut locked = KINDS.map(|kind| Locked::start(&tree.inside("stuck"), kind, 2));
+    let mut longest = Duration::ZERO;
+    let end = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < end {
+        let begin = Instant::now();
+        assert!(tree.read("stuck/memory.stat").contains("anon"));
+        assert!(tree.number("kept/memory.current") > 16 << 20);
+        longest = longest.max(begin.elapsed());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(longest < PROMPT, "{longest:?}");
+    let _ = kept.touch();
+    let begin = Instant::now();
+    e2e::guard::send(tree.pid(), Signal::TERM);
+    let outcome = tree.wait(SOON);
+    let took = begin.elapsed();
+    locked.iter_mut().for_each(Locked::free);
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    assert!(took < PROMPT, "it ended {took:?} after SIGTERM");
+    drop(locked);
+    wait::until("the groups are free", SOON, || {
+        std::fs::read_to_string(tree.group("stuck").join("cgroup.procs"))
+            .is_ok_and(|pids| pids.is_empty())
+    });
+}
