@@ -290,11 +290,11 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
     (
         "crates/host/src/ages",
         &[
-            &["found", "claim", "costs", "listener", "held"],
+            &["found", "claim", "costs", "listener", "held", "slices"],
             &["space"],
             &["clearing", "pauses", "page"],
             &["reader"],
-            &["together"],
+            &["together", "in_parts"],
         ],
     ),
     (

@@ -2,6 +2,7 @@
 //!
 //! Each rule is a function from texts to problems, so that a unit test can show it failing.
 
+mod access;
 mod arrows;
 mod citations;
 mod code;
@@ -25,6 +26,7 @@ pub(crate) fn problems() -> Vec<String> {
     };
     let files = sources::read(&root());
     let mut found = arrows::problems(&metadata);
+    found.extend(access::problems(&files));
     found.extend(unsafety::problems(&metadata.roots, &files));
     found.extend(sizes::problems(&files));
     found.extend(functions::problems(&files));

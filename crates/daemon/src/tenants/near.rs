@@ -11,7 +11,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use host::system::process::parse_stat;
+use host::system::Proc;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use super::awake::Awake;
@@ -120,8 +120,8 @@ impl Row {
 /// Moves this thread to the processor where another ran last, if it may run there: the one where it is then. None where that
 /// cannot be known, or done.
 fn move_to(thread: u32) -> Option<usize> {
-    let stat = std::fs::read(format!("/proc/{thread}/stat")).ok()?;
-    let (there, here) = (processor(&stat)?, sched_getcpu());
+    let stat = Proc::system().ok()?.stat(thread).ok()??;
+    let (there, here) = (usize::try_from(stat.processor).ok()?, sched_getcpu());
     let allowed = sched_getaffinity(None).ok()?;
     let may_go = there < CpuSet::MAX_CPU && allowed.is_set(there);
     if there == here || !may_go {
@@ -138,11 +138,6 @@ fn only(mut set: CpuSet, place: usize) -> CpuSet {
     set.clear();
     set.set(place);
     set
-}
-
-/// On which processor a thread ran last, by its `stat`. The name in it may hold anything.
-fn processor(stat: &[u8]) -> Option<usize> {
-    usize::try_from(parse_stat(stat)?.processor).ok()
 }
 
 #[cfg(test)]
@@ -199,16 +194,5 @@ mod tests {
             asker.join().expect("it ends");
         }
         assert_eq!(move_to(u32::MAX), None);
-    }
-
-    #[test]
-    fn a_name_may_hold_anything() {
-        let rest = (3..=52)
-            .map(|field| format!(" {field}"))
-            .collect::<String>();
-        let stat = format!("12 (a) 1 2 (b c){rest}\n");
-        assert_eq!(processor(stat.as_bytes()), Some(39));
-        assert_eq!(processor(b"12 (a) S 1"), None);
-        assert_eq!(processor(b""), None);
     }
 }

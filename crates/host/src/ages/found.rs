@@ -14,6 +14,8 @@ pub struct ReadingSums {
     /// Entries that are present, of each part that is cleared by itself; a huge page is one. What clearing
     /// has to go through.
     pub entries: [u64; 2],
+    /// Tables that hold them, of each part.
+    pub tables: [u64; 2],
     /// Of these, entries with the accessed bit set.
     pub accessed: [u64; 2],
     /// Pages in swap, by entries: private memory.
@@ -26,6 +28,14 @@ pub struct ReadingSums {
     pub unsure: u64,
     /// Present pages of the hugetlb pool.
     pub hugetlb: u64,
+}
+
+/// What going through one table costs, in entries: clearing 30,000 tables of one page each took 148 ms, some 5 us a table.
+const TABLE_ENTRIES: u64 = 80;
+
+/// What it costs to go through these tables, in entries of full ones.
+pub(super) fn work(entries: [u64; 2], tables: [u64; 2]) -> [u64; 2] {
+    [0, 1].map(|part| entries[part] + tables[part] * TABLE_ENTRIES)
 }
 
 /// Why ages of a process are not known.

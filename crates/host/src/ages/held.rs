@@ -27,6 +27,8 @@ pub(super) struct Held {
     pub(super) present: [u64; 2],
     /// Those of them that are accessed.
     pub(super) accessed: [u64; 2],
+    /// Tables that hold them.
+    pub(super) tables: [u64; 2],
 }
 
 /// A piece.
@@ -46,6 +48,7 @@ impl Held {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let other = match piece {
             Piece::Pages { start, entries } => {
+                self.tables[part as usize] += 1;
                 let starts = (start..).step_by(PIECE_MAX * 4096);
                 for (start, entries) in starts.zip(entries.chunks(PIECE_MAX)) {
                     entries.iter().for_each(|entry| self.count(part, *entry));

@@ -7,7 +7,7 @@
 //!
 //! Floors: `claim` (one pagetide a process), `found` (what a reading adds up to), `costs`, `pauses` (how long clearing
 //! may take), `space` (one address space), `clearing` (its bits are set back), `listener` (who hears of each
-//! page), `page` (one piece of a reading), `held` (a reading that waits for its clearing), `reader` (one process), `together`
+//! page), `page` (one piece of a reading), `held` (a reading that waits for its clearing), `slices` and `in_parts` (the parts of a large one), `reader` (one process), `together`
 //! (several at once), and here the round, which tells the books.
 
 mod claim;
@@ -15,10 +15,12 @@ mod clearing;
 mod costs;
 mod found;
 mod held;
+mod in_parts;
 mod listener;
 mod page;
 mod pauses;
 mod reader;
+mod slices;
 mod space;
 mod together;
 
@@ -35,9 +37,10 @@ use crate::system::{Filesystems, Identity, Mapping, Nodes, Proc};
 
 pub use costs::Costs;
 pub use found::{Hidden, ReadingSums};
+use in_parts::InParts;
 pub use listener::{Listener, Told};
 pub use page::MemoryKind;
-use page::{Teller, ranges};
+use page::Teller;
 pub use pauses::Pauses;
 use reader::{Begun, Bounds, Job, ProcessReader};
 use space::Activity;
@@ -94,6 +97,8 @@ pub struct Ages {
     costs: Costs,
     /// Address spaces that were read in this round: processes may share one (vfork, CLONE_VM).
     read: BTreeSet<u64>,
+    /// The process that is being read part by part.
+    in_parts: Option<(Job, InParts)>,
     /// The machine's count of pages moved, at the beginning of this round.
     moved: u64,
     /// The time between this round and the one before.
@@ -136,6 +141,7 @@ impl Ages {
             pauses,
             costs: Costs::default(),
             read: BTreeSet::new(),
+            in_parts: None,
             moved: 0,
             apart: Duration::ZERO,
             may_spare_files: false,
@@ -175,7 +181,10 @@ impl Ages {
     /// What is known of a process.
     #[must_use]
     pub fn space(&self, identity: Identity) -> Option<&Space> {
-        self.spaces.get(&identity)
+        let in_parts = self.in_parts.as_ref().map(|(job, _)| job);
+        let in_parts = in_parts.filter(|job| job.identity == identity);
+        let known = self.spaces.get(&identity);
+        known.or_else(|| in_parts.map(|job| &job.space))
     }
 
     /// How many more pages are in swap than when each was first read, and the faults that needed reading
@@ -316,6 +325,11 @@ impl Ages {
             }
         }
         let read = small.len() + alone.len();
+        if identities.len() == 1
+            && let Some(job) = alone.pop()
+        {
+            looked.extend(self.begin_in_parts(job, listener));
+        }
         looked.extend(self.read_together(small, listener));
         for job in alone {
             looked.push(self.read_alone(job, listener));
@@ -326,12 +340,53 @@ impl Ages {
             self.keep_asleep(identity);
             looked.push((identity, Looked::Done));
         }
-        for (identity, what) in &looked {
+        self.forget_unread(&looked, listener);
+        looked
+    }
+
+    /// Whether a process is being read part by part: [`Ages::go_on`] reads the next part, and nobody else is looked at before.
+    #[must_use]
+    pub fn is_reading(&self) -> bool {
+        self.in_parts.is_some()
+    }
+
+    /// Reads the next part of the process that is being read; what became of it, if that was the last one.
+    pub fn go_on(&mut self, listener: &mut dyn Listener) -> Option<(Identity, Looked)> {
+        let (mut job, mut parts) = self.in_parts.take()?;
+        let told = match self.go_on_with(&mut job, &mut parts, listener) {
+            Ok(false) => {
+                self.in_parts = Some((job, parts));
+                return None;
+            }
+            told => told,
+        };
+        let looked = self.put_back(job, told);
+        self.forget_unread(std::slice::from_ref(&looked), listener);
+        Some(looked)
+    }
+
+    /// Begins to read one process part by part; what became of it, if that is known at once.
+    fn begin_in_parts(
+        &mut self,
+        mut job: Job,
+        listener: &mut dyn Listener,
+    ) -> Option<(Identity, Looked)> {
+        match self.begin_reading(&mut job, listener) {
+            Ok(Some(parts)) => {
+                self.in_parts = Some((job, parts));
+                self.go_on(listener)
+            }
+            told => Some(self.put_back(job, told.map(|_| false))),
+        }
+    }
+
+    /// Forgets those that could not be read.
+    fn forget_unread(&mut self, looked: &[(Identity, Looked)], listener: &mut dyn Listener) {
+        for (identity, what) in looked {
             if let Looked::Gone | Looked::Denied(_) | Looked::Locked = what {
                 self.forget(*identity, listener);
             }
         }
-        looked
     }
 
     /// All were looked at.
@@ -505,7 +560,7 @@ impl Ages {
         };
         listener.begin(begun.before.owner, job.identity, &begun.maps);
         let begin = Instant::now();
-        let (_, found) = self.hear(&begun, listener, |_, sink| {
+        let (_, found) = self.hear((&begun, ReadingSums::default()), listener, |_, sink| {
             held.tell(sink);
             Ok(())
         })?;
@@ -516,26 +571,17 @@ impl Ages {
 
     /// Reads the tables of a process of any size, tells of each piece at once, and clears what was young; whether it has memory.
     fn read_and_tell(&mut self, job: &mut Job, listener: &mut dyn Listener) -> io::Result<bool> {
-        let bounds = self.bounds();
-        let Some(begun) = self.reader.begin(job, bounds)? else {
+        let Some(mut reading) = self.begin_reading(job, listener)? else {
             return Ok(false);
         };
-        listener.begin(begun.before.owner, job.identity, &begun.maps);
-        let begin = Instant::now();
-        let (pid, ranges) = (job.identity.pid, ranges(&begun.maps.mappings));
-        let (reading, found) = self.hear(&begun, listener, |source, sink| {
-            source.read(pid, &ranges, sink)
-        })?;
-        self.costs.reading += begin.elapsed();
-        self.reader.clear(job, &begun, &found, &mut self.costs);
-        self.learn(job, &reading, found, listener);
+        while !self.go_on_with(job, &mut reading, listener)? {}
         Ok(true)
     }
 
-    /// The books and `listener` hear each piece that `tell` tells; what it all adds up to.
+    /// The books and `listener` hear each piece that `tell` tells; what it all adds up to, with what was found before.
     fn hear<T>(
         &mut self,
-        begun: &Begun,
+        (begun, found): (&Begun, ReadingSums),
         listener: &mut dyn Listener,
         tell: impl FnOnce(&mut dyn Source, &mut Sink<'_>) -> io::Result<T>,
     ) -> io::Result<(T, ReadingSums)> {
@@ -547,6 +593,7 @@ impl Ages {
             (&begun.maps.mappings, &begun.advised),
             mask,
         );
+        teller.found = found;
         let told = tell(source, &mut |number: usize, piece: Piece<'_>| {
             teller.tell(number, piece);
             listener.hear(teller.told(number), piece);

@@ -105,7 +105,10 @@ impl<'a> Teller<'a> {
     pub(super) fn tell(&mut self, number: usize, piece: Piece<'_>) {
         let mapping = &self.mappings[number];
         match piece {
-            Piece::Pages { entries, .. } => self.tell_pages(mapping.kind, mapping.shared, entries),
+            Piece::Pages { entries, .. } => {
+                self.found.tables[part_of(mapping.kind) as usize] += 1;
+                self.tell_pages(mapping.kind, mapping.shared, entries);
+            }
             Piece::Whole {
                 start,
                 bytes,

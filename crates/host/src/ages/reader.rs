@@ -12,7 +12,7 @@ use pagetables::{Grain, Reading, Source};
 
 use super::clearing::Clearing;
 use super::costs::Costs;
-use super::found::ReadingSums;
+use super::found::{ReadingSums, work};
 use super::held::Held;
 use super::page::{part_of, ranges};
 use super::pauses::Pauses;
@@ -146,7 +146,8 @@ impl ProcessReader {
             let reading = source.read(pid, &ranges, &mut |number, piece| {
                 held.take(part_of(mappings[number].kind), number, piece);
             })?;
-            clearing(job, begun, costs).clear(source, held.present, held.accessed);
+            let entries = work(held.present, held.tables);
+            clearing(job, begun, costs).clear(source, entries, held.accessed);
             Ok::<_, io::Error>(reading)
         })?;
         costs.reading += begin.elapsed().saturating_sub(costs.clear - cleared);
@@ -161,7 +162,8 @@ impl ProcessReader {
         found: &ReadingSums,
         costs: &mut Costs,
     ) {
-        clearing(job, begun, costs).clear(&mut *self.source, found.entries, found.accessed);
+        let entries = work(found.entries, found.tables);
+        clearing(job, begun, costs).clear(&mut *self.source, entries, found.accessed);
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pagetables::{Pace, Part, Reading};
 
 use super::claim::Claim;
-use super::found::{Hidden, ReadingSums};
+use super::found::{Hidden, ReadingSums, work};
 use crate::books::Owner;
 use crate::system::{Identity, Proc};
 
@@ -146,9 +146,9 @@ impl Space {
         spares_files && self.trusted[file] && self.not_cleared[file].is_none()
     }
 
-    /// Entries that clearing goes through, as of the last reading; 0 of one that was never read.
+    /// What clearing goes through, as of the last reading, in entries of full tables; 0 of one that was never read.
     pub(super) fn entries(&self) -> u64 {
-        self.found.entries.iter().sum()
+        work(self.found.entries, self.found.tables).iter().sum()
     }
 
     /// Whether its bits could not be cleared at the last reading because its memory was locked.

@@ -166,7 +166,10 @@ impl Proc {
 
     /// Tells `sink` the targets of the links in the directory `PID/name`, cut to some 64 bytes, until it wants no more; whether
     /// the process was there.
-    pub(crate) fn read_links(
+    ///
+    /// # Errors
+    /// If it is there and may not be read, or the process's memory is locked.
+    pub fn read_links(
         &self,
         pid: u32,
         name: &str,

@@ -1,7 +1,7 @@
 //! A look: every process of the target is read once, at a stretch or in slices.
 //!
-//! Invariant: between two slices nothing is half read: each process was looked at, or was not yet. Sums over processes are
-//! those of this look and the one before then.
+//! Invariant: between two slices at most one process is half read, a large one, and nobody else is looked at before that is done.
+//! Sums over processes are those of this look and the one before then.
 
 use std::vec::IntoIter;
 
@@ -77,10 +77,8 @@ impl Watch {
         let Some(mut round) = self.round.take() else {
             return Ok(true);
         };
-        while !round.left.as_slice().is_empty() {
-            let several = self.ages.several(round.left.as_slice());
-            let several: Vec<Identity> = round.left.by_ref().take(several).collect();
-            for (identity, looked) in self.ages.look_at(&several, listener) {
+        while self.ages.is_reading() || !round.left.as_slice().is_empty() {
+            for (identity, looked) in self.look_at_some(&mut round, listener) {
                 round.note(identity, looked);
             }
             if is_enough() {
@@ -89,6 +87,20 @@ impl Watch {
             }
         }
         self.end_look(round).map(|()| true)
+    }
+
+    /// Reads the next part of a large process, or looks at one process or several small ones; what became of them.
+    fn look_at_some(
+        &mut self,
+        round: &mut Round,
+        listener: &mut dyn Listener,
+    ) -> Vec<(Identity, Looked)> {
+        if self.ages.is_reading() {
+            return self.ages.go_on(listener).into_iter().collect();
+        }
+        let several = self.ages.several(round.left.as_slice());
+        let several: Vec<Identity> = round.left.by_ref().take(several).collect();
+        self.ages.look_at(&several, listener)
     }
 
     fn end_look(&mut self, round: Round) -> Result<(), WatchError> {
