@@ -91,10 +91,15 @@ pub fn stat(pid: u32, field: usize) -> Option<u64> {
     behind.split_whitespace().nth(field - 3)?.parse().ok()
 }
 
-/// What it has used of processors, in seconds: those of its threads that have ended, too, in hundredths.
+/// What a manager has used of processors, in seconds: threads that have ended and its own children, too, in hundredths.
 #[must_use]
 pub fn processor_seconds(pid: u32) -> Option<f64> {
-    let ticks = stat(pid, 14)? + stat(pid, 15)?;
+    let own = stat(pid, 14)? + stat(pid, 15)? + stat(pid, 16)? + stat(pid, 17)?;
+    // Its access workers are processes.
+    let is_child = |one: &u32| stat(*one, 4) == Some(u64::from(pid));
+    let of_child = |one: u32| Some(stat(one, 14)? + stat(one, 15)?);
+    let children = all().into_iter().filter(is_child).filter_map(of_child);
+    let ticks = own + children.sum::<u64>();
     Some(std::time::Duration::from_millis(ticks * 10).as_secs_f64())
 }
 
@@ -155,6 +160,20 @@ pub fn descendants(pid: u32) -> Vec<u32> {
         next += 1;
     }
     found
+}
+
+/// Whether a pagetide has claimed a process's accessed bits: it holds the lock of the byte that stands for the process
+/// (`ages/claim.rs`).
+#[must_use]
+pub fn is_claimed(pid: u32) -> bool {
+    const PID_BITS: u32 = 22;
+    let byte = stat(pid, 22).map(|started| started << PID_BITS | u64::from(pid));
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    locks.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().rev().nth(1).and_then(|word| word.parse().ok());
+        words.contains(&"OFDLCK") && at.is_some() && at == byte
+    })
 }
 
 /// Every process id.

@@ -129,15 +129,15 @@ impl Terminal {
         assert!(status.is_ok_and(|status| status.success()));
     }
 
-    /// The newest process on it: the program, while that runs.
+    /// The newest process on it that is no access worker: the program, while that runs.
     ///
     /// # Panics
     /// If nobody runs on it.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        *proc::descendants(self.script.id())
-            .last()
-            .expect("itself at least")
+        let is_program = |pid: &u32| proc::comm(*pid).as_deref() != Some("pagetide-access");
+        let mut all = proc::descendants(self.script.id()).into_iter();
+        all.rfind(is_program).expect("itself at least")
     }
 }
 

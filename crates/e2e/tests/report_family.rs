@@ -100,9 +100,8 @@ fn the_short_lived_processes_of_a_compile_are_counted() {
     let shell = Run::new(["sh", "-c", &script]).start();
     let mut looking = Looking::at(shell.pid(), 300, 1000);
     looking.give_up_after(Duration::from_secs(120));
-    // Events are listened to before the first look, and that opens the file by which bits are cleared.
-    let bits = format!("/proc/{}/clear_refs", shell.pid());
-    wait::until("it looks", SOON, || proc::has_open(looking.pid(), &bits));
+    // Events are listened to before the first look, and that claims the process.
+    wait::until("it looks", SOON, || proc::is_claimed(shell.pid()));
     // (Opened for both it waits for nobody.)
     let mut go = std::fs::File::options()
         .read(true)

@@ -11,7 +11,7 @@ use e2e::sleeper::Sleeper;
 use e2e::temp::{TempDir, serial};
 use e2e::tenants::{Tree, configuration};
 use e2e::zram::Swap;
-use e2e::{pagetide, programs, wait};
+use e2e::{pagetide, proc, programs, wait};
 use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
@@ -387,15 +387,6 @@ fn who_has_a_manager_is_left_to_it() {
     drop((other, running));
 }
 
-/// Whether a pagetide holds the bits of a process: the file by which they are cleared is locked.
-fn is_claimed(pid: u32) -> bool {
-    let file = std::fs::File::options()
-        .write(true)
-        .open(format!("/proc/{pid}/clear_refs"));
-    let file = file.expect("root may clear");
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err()
-}
-
 /// Beside a `serve` that looks at the whole host, `reclaim` of a program that slept said "put out 0 B, stayed: all, accessed
 /// meanwhile", for it had ended before `serve` let go of the program at its next look.
 #[test]
@@ -422,7 +413,9 @@ fn who_is_reclaimed_by_hand_is_let_go_of_first() {
         assert!(out >= least, "{what}: {out} bytes: {}", outcome.stdout);
         wait::until("serve has it again", SOON, || anon(&tree, &at) > 0);
         // In between it is nobody's.
-        wait::until("serve has claimed it", SOON, || is_claimed(program.pid()));
+        wait::until("serve has claimed it", SOON, || {
+            proc::is_claimed(program.pid())
+        });
     }
     let _ = program.touch();
 }

@@ -63,7 +63,7 @@ fn who_is_free_again_is_known_again() {
     for kind in ["mmap", "munmap"] {
         let mut locked = Locked::start(&[], kind, 1);
         let pid = locked.pids()[0].to_string();
-        let words = ["report", &pid, "--for", "6s", "--every", "1s", "--json"];
+        let words = ["report", &pid, "--for", "6s", "--json"];
         let report = pagetide::command(words).start();
         std::thread::sleep(Duration::from_millis(1500));
         locked.free();

@@ -3,7 +3,7 @@
 //! Invariant: **nothing waits on another process's memory without a deadline.** The kernel takes a process's memory lock
 //! (mmap_lock, or exec_update_lock during an exec) for what is opened, read and written here, and the process holds that lock
 //! for as long as it likes: in mmap(2) or munmap(2) of a file whose file server (FUSE, NFS) does not answer. So these calls
-//! are made by an access worker (`sys::worker`), which is killed when it has made no progress for [`Patience::stall`].
+//! are made by an access worker (`sys::worker`), which is killed when it has waited, and used no processor time, for [`Patience::stall`].
 //!
 //! A process for which a deadline was missed is *locked*. It is tried again after a pause that doubles with each try
 //! ([`PAUSE_MIN`] to [`PAUSE_MAX`]), or at once when [`note_free`] says that its memory lock is free, or when it has run since
@@ -18,9 +18,10 @@ mod ledger;
 
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,12 +47,14 @@ const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// No call takes longer, progress or not.
 const CALL_MAX: Duration = Duration::from_secs(2);
-/// How often progress is measured.
+/// How often progress is measured, and how often at least before a worker is given up.
 const STEP: Duration = Duration::from_millis(5);
+const SEEN_MIN: u32 = 2;
 /// How long a killed worker is waited for; one that takes longer is abandoned.
 const END: Duration = Duration::from_millis(20);
-/// Idle workers that are kept.
+/// Idle workers that are kept, and for how long beside others that are used.
 const IDLE_MAX: usize = 4;
+const IDLE_TIME: Duration = Duration::from_secs(1);
 /// Killed workers that wait uninterruptibly: with more of them no new worker is started.
 const ABANDONED_MAX: usize = 16;
 
@@ -59,7 +62,8 @@ const ABANDONED_MAX: usize = 16;
 struct Pool {
     /// The process that made them: a fork has copies of their sockets, and must not use them.
     owner: u32,
-    idle: Vec<Worker>,
+    /// With when each was used last, in that order.
+    idle: Vec<(Worker, Instant)>,
     abandoned: Vec<Abandoned>,
     ledger: Ledger,
 }
@@ -97,6 +101,9 @@ pub struct LockedProcess {
     /// For how long it is known to be locked.
     pub known_for: Duration,
 }
+
+/// What a process that makes calls for us is called (`comm`).
+pub const WORKER: &str = "pagetide-access";
 
 /// How a call takes a process's memory lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -238,6 +245,10 @@ fn pieces(
     [first, next]: [Operation; 2],
     sink: &mut dyn FnMut(&[u8]) -> bool,
 ) -> io::Result<()> {
+    if is_own(pid) && first == Operation::Read {
+        sink(&std::fs::read(own_path(pid, name))?);
+        return Ok(());
+    }
     let mut call = Call::to((pid, Stage::of(name)), Patience::ORDINARY)?;
     let begin = Instant::now();
     call.set(first, &path(pid, name));
@@ -267,6 +278,10 @@ pub fn read_at(
     offset: u64,
     into: &mut [u8],
 ) -> io::Result<usize> {
+    if is_own(pid) {
+        let file = std::fs::File::from(file.try_clone_to_owned()?);
+        return file.read_at(into, offset);
+    }
     let mut call = Call::to((pid, Stage::Memory), Patience::ORDINARY)?;
     let header = call.worker().header();
     header.operation = Operation::ReadAt;
@@ -283,6 +298,9 @@ pub fn read_at(
 /// # Errors
 /// As those of [`read`].
 pub fn open(pid: u32, name: &str) -> io::Result<OwnedFd> {
+    if is_own(pid) {
+        return std::fs::File::open(own_path(pid, name)).map(OwnedFd::from);
+    }
     let mut call = Call::to((pid, Stage::Open), Patience::ORDINARY)?;
     call.set(Operation::Open, &system_path(pid, name));
     call.worker().header().flags = libc::O_RDONLY;
@@ -301,6 +319,13 @@ pub(crate) fn write(
     bytes: &[u8],
     real_time: Duration,
 ) -> io::Result<Duration> {
+    if is_own(pid) {
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(own_path(pid, name))?;
+        let begin = Instant::now();
+        return file.write_all(bytes).map(|()| begin.elapsed());
+    }
     let patience = Patience {
         stall: STALL,
         real_time: Some(real_time),
@@ -364,6 +389,23 @@ fn switches((pid, stage): (u32, Stage)) -> u64 {
         .sum()
 }
 
+/// Whether a process runs or waits for a processor, by its status, which the kernel prints without a lock.
+fn is_runnable(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+    state.is_some_and(|state| state.trim_start().starts_with('R'))
+}
+
+/// Whether a process is this one: it does not lock its own memory without end, and the kernel lets it read its files where it
+/// lets no other process (a file with capabilities).
+fn is_own(pid: u32) -> bool {
+    pid == std::process::id()
+}
+
+fn own_path(pid: u32, name: &str) -> String {
+    format!("/proc/{pid}/{name}")
+}
+
 /// A path below /proc, with its NUL.
 fn path(pid: u32, name: &str) -> Vec<u8> {
     format!("{pid}/{name}\0").into_bytes()
@@ -412,8 +454,8 @@ impl Pool {
     fn worker(&mut self) -> io::Result<Worker> {
         let rights = own_rights();
         let idle = self.idle.iter();
-        if let Some(at) = idle.rev().position(|worker| worker.rights() == rights) {
-            return Ok(self.idle.remove(self.idle.len() - 1 - at));
+        if let Some(at) = idle.rev().position(|(worker, _)| worker.rights() == rights) {
+            return Ok(self.idle.remove(self.idle.len() - 1 - at).0);
         }
         self.abandoned.retain_mut(|worker| !worker.is_gone());
         if self.abandoned.len() >= ABANDONED_MAX {
@@ -496,7 +538,7 @@ impl Call {
     /// Waits for the worker, for as long as it makes progress.
     fn wait(&self, mut busy: Busy) -> io::Result<(Worker, Option<OwnedFd>)> {
         let begin = Instant::now();
-        let (mut progress, mut progressed) = (None, begin);
+        let (mut progress, mut progressed, mut seen) = (None, begin, 0);
         let mut is_real_time = self.patience.real_time.is_some();
         loop {
             busy = match busy.wait(STEP.min(self.patience.stall / 2)) {
@@ -510,10 +552,14 @@ impl Call {
                 is_real_time = false;
             }
             let used = cpu_time(busy.pid()).ok();
-            if used != progress {
-                (progress, progressed) = (used, now);
+            // One that waits for a processor on a busy machine does not wait for the process; nor does this tell anything if
+            // we have waited for one.
+            if used != progress || is_runnable(busy.pid()) {
+                (progress, progressed, seen) = (used, now, 0);
             }
-            if now - progressed >= self.patience.stall || now - begin >= CALL_MAX {
+            seen += 1;
+            let is_stalled = seen > SEEN_MIN && now - progressed >= self.patience.stall;
+            if is_stalled || now - begin >= CALL_MAX {
                 return Err(self.give_up(busy, now - begin));
             }
         }
@@ -550,9 +596,13 @@ impl Drop for Call {
         let mut pool = pool();
         pool.ledger.forget(self.of);
         pool.ledger.forget((self.of.0, Stage::Open));
-        pool.idle.push(worker);
-        // One with other rights may never be wanted again: the oldest goes.
-        let surplus = (pool.idle.len() > IDLE_MAX).then(|| pool.idle.remove(0));
+        let now = Instant::now();
+        pool.idle.push((worker, now));
+        // One with other rights, or for another thread, may never be wanted again.
+        let is_surplus = |(_, used): &(Worker, Instant)| now - *used > IDLE_TIME;
+        let old = pool.idle.iter().take_while(|one| is_surplus(one)).count();
+        let count = old.max(pool.idle.len().saturating_sub(IDLE_MAX));
+        let surplus: Vec<_> = pool.idle.drain(..count).collect();
         drop(pool);
         drop(surplus);
     }

@@ -324,6 +324,10 @@ impl Source for PageTables {
         Ok(())
     }
 
+    fn end(&mut self) {
+        self.begun = None;
+    }
+
     fn mappings(&mut self, pid: u32) -> io::Result<Option<Vec<Mapping>>> {
         let Some(layout) = self.mappings else {
             return Ok(None);

@@ -88,6 +88,9 @@ pub trait Source: Send {
         Ok(())
     }
 
+    /// Lets go of what [`Source::begin`] opened.
+    fn end(&mut self) {}
+
     /// The mappings of a process, ascending and disjoint, read without its memory lock; `None` where the source cannot tell,
     /// or they change all the time: then `/proc/PID/maps` tells.
     ///

@@ -239,15 +239,18 @@ impl Ages {
     /// Whether the process's memory is locked, in a way that `access` would wait for.
     pub fn is_locked(&mut self, pid: u32, access: Access) -> bool {
         let source = &mut self.reader.source;
-        source
+        let is_locked = source
             .begin(pid)
             .and_then(|()| source.is_locked(pid, access))
-            .unwrap_or_else(|error| access::is_locked(&error))
+            .unwrap_or_else(|error| access::is_locked(&error));
+        source.end();
+        is_locked
     }
 
     /// The mappings of a process; none if it is gone or may not be read.
     pub fn mappings(&mut self, pid: u32) -> Vec<Mapping> {
         let maps = self.reader.mappings(pid).ok().flatten();
+        self.reader.source.end();
         maps.map(|(maps, _)| maps.mappings).unwrap_or_default()
     }
 

@@ -148,6 +148,7 @@ impl ProcessReader {
             })?;
             let entries = work(held.present, held.tables);
             clearing(job, begun, costs).clear(source, entries, held.accessed);
+            source.end();
             Ok::<_, io::Error>(reading)
         })?;
         costs.reading += begin.elapsed().saturating_sub(costs.clear - cleared);
@@ -164,6 +165,7 @@ impl ProcessReader {
     ) {
         let entries = work(found.entries, found.tables);
         clearing(job, begun, costs).clear(&mut *self.source, entries, found.accessed);
+        self.source.end();
     }
 }
 

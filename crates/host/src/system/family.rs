@@ -12,6 +12,8 @@ mod scans;
 
 use std::collections::{HashMap, HashSet};
 
+use pagetables::access;
+
 use super::cgroup::{Group, Groups};
 use super::error::Error;
 use super::events::Events;
@@ -261,6 +263,10 @@ impl Family {
     /// Takes a process in, as new.
     fn admit(&mut self, stat: &Stat, changes: &mut Changes) {
         self.heard.remove(&stat.pid);
+        // It shares our memory, and we leave ourselves alone.
+        if stat.comm == access::WORKER && stat.parent == std::process::id() {
+            return;
+        }
         if stat.state == b'Z' {
             self.headless.insert(stat.pid);
         }

@@ -100,20 +100,16 @@ impl Watch {
                 processes(*count)
             ));
         }
-        let locked: Vec<Identity> = self
-            .members
-            .iter()
-            .copied()
-            .filter(|one| self.is_locked(*one))
-            .collect();
-        let mut named: Vec<String> = locked.iter().map(|one| self.named(*one)).collect();
         let name = |pid| self.proc.name(pid).ok().flatten().unwrap_or_default();
-        named.extend(
-            self.family
-                .locked()
-                .map(|pid| format!("{pid} [{}]", name(pid))),
-        );
-        report.notes.extend(locked_note(&named));
+        let in_exec = self
+            .family
+            .locked()
+            .map(|pid| format!("{pid} [{}]", name(pid)));
+        let in_exec: Vec<String> = in_exec.collect();
+        report.notes.extend(named_note(
+            "within an exec that does not end (waits for a file server?), and left out",
+            &in_exec,
+        ));
         if self.ages.source().company() > 0 {
             report.notes.push(COMPANY.to_owned());
         }
@@ -141,11 +137,14 @@ impl Watch {
     fn fill_processes(&self, report: &mut Report, who: &mut dyn Iterator<Item = Identity>) {
         let mut bins = Bins::new(self.ages.nodes().len(), self.ended_ms, self.ended_ms);
         let mut unknown: Vec<(Hidden, u64)> = Vec::new();
-        let mut unsure = 0;
+        let (mut unsure, mut locked) = (0, Vec::new());
         for identity in who {
             let Some(person) = self.people.get(identity) else {
                 continue;
             };
+            if self.is_locked(identity) {
+                locked.push(format!("{} {}", identity.pid, person.command));
+            }
             let Some(space) = self.ages.space(identity) else {
                 if self.locked.contains(&identity) {
                     let process = self.unread(identity, person);
@@ -193,6 +192,10 @@ impl Watch {
         report
             .unknown_because
             .sort_by_key(|one| std::cmp::Reverse(one.bytes));
+        report.notes.extend(named_note(
+            "memory is locked (waits for a file server?), and ages of what is used are not known",
+            &locked,
+        ));
         (report.evicted_pages, report.refaulted_pages) = self.paged();
         if unsure > 0 {
             let bytes = unsure * PAGE;
@@ -220,12 +223,6 @@ impl Watch {
             unknown_age_bytes: bytes,
             ..Process::default()
         }
-    }
-
-    /// A member as people know it: its number and its command.
-    fn named(&self, one: Identity) -> String {
-        let command = self.people.get(one).map_or("", |one| &one.command);
-        format!("{} {command}", one.pid)
     }
 
     /// Pages that went to swap and came back: of the host, by the kernel's count; of a part of it, by what
@@ -306,19 +303,14 @@ impl Watch {
 /// Processes whose memory is locked that a note names.
 const LOCKED_NAMED: usize = 5;
 
-/// Names the processes whose memory is locked; none if there are none.
-fn locked_note(locked: &[String]) -> Option<String> {
-    let named = &locked[..locked.len().min(LOCKED_NAMED)];
-    let more = match locked.len() - named.len() {
+/// A note that names processes of which something is said; none if there are none.
+fn named_note(what: &str, all: &[String]) -> Option<String> {
+    let named = &all[..all.len().min(LOCKED_NAMED)];
+    let more = match all.len() - named.len() {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    (!locked.is_empty()).then(|| {
-        let named = named.join(", ");
-        format!(
-            "memory is locked (waits for a file server?), and ages are not known, of: {named}{more}"
-        )
-    })
+    (!all.is_empty()).then(|| format!("{what}: {}{more}", named.join(", ")))
 }
 
 /// Adds bytes of unknown age to those of the same reason.

@@ -24,6 +24,9 @@ pub(crate) const WITHOUT_FILE_RIGHTS: u32 = 1;
 /// `CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH` and `CAP_FOWNER`, as bits of a capability set.
 const FILE_RIGHTS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
 
+/// What `ps -c` and `pgrep -x` call a worker.
+const NAME: &core::ffi::CStr = c"pagetide-access";
+
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -182,6 +185,9 @@ pub(super) extern "C" fn main(region: *mut c_void) -> c_int {
         let socket = u64::from((*header).socket.unsigned_abs());
         call(libc::SYS_dup3, [socket, 0, 0, 0, 0, 0]);
         call(libc::SYS_close_range, [1, u64::from(u32::MAX), 0, 0, 0, 0]);
+        let set_name = u64::from(libc::PR_SET_NAME.unsigned_abs());
+        let name = pointer(NAME.as_ptr());
+        call(libc::SYS_prctl, [set_name, name, 0, 0, 0, 0]);
         let data = region.cast::<u8>().add(HEADER_BYTES);
         let mut server = Server {
             header,
