@@ -158,5 +158,6 @@ fn shares_are_a_whole(tree: &Tree, place: &Place) {
         .filter(|(name, _)| name.starts_with("pagetide_overhead_cpu"));
     let cpu: f64 = cpu.map(|(_, seconds)| seconds).sum();
     let kernels = proc::processor_seconds(tree.pid()).expect("it runs");
-    assert!(cpu > 0.0 && cpu <= kernels + 0.02, "{cpu} s of {kernels}");
+    // The kernel tells whole hundredths of each process: of serve, and of up to four access workers.
+    assert!(cpu > 0.0 && cpu <= kernels + 0.06, "{cpu} s of {kernels}");
 }

@@ -99,6 +99,10 @@ impl HostMemory<'_> {
             return;
         }
         let addresses: Vec<u64> = pages.iter().map(|(address, _)| *address).collect();
+        // Known to be locked, it is not waited for below. This comes first: between the question about a page and its paging out
+        // no time is to pass.
+        let pid = self.members.pid(owner).unwrap_or(0);
+        self.ages.is_locked(pid, Access::Read);
         let Some(before) = self.entries(owner, &addresses) else {
             pages
                 .iter()
@@ -323,9 +327,6 @@ impl HostMemory<'_> {
         let pid = self.members.pid(owner);
         let ages = &mut *self.ages;
         if let Some(process) = self.members.pidfd(owner, self.proc) {
-            // Known to be locked, it is not waited for.
-            ages.is_locked(process.0, Access::Read);
-            let ages = &mut *ages;
             let edges = || mapping_starts(ages, pid);
             let work = workers::advise(process, (ranges, Advice::PageOut), workers, edges);
             self.tally.by_others += work.others;
