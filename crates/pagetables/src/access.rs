@@ -184,6 +184,14 @@ pub fn end_workers() {
     drop(idle);
 }
 
+/// Ends idle workers that were not used for a while.
+pub fn trim_workers() {
+    let mut pool = pool();
+    let surplus = pool.surplus(Instant::now());
+    drop(pool);
+    drop(surplus);
+}
+
 /// Appends the file `name` of a process to `into`, up to about `limit` bytes of it. `proc` is /proc.
 ///
 /// # Errors
@@ -465,6 +473,17 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Takes those out that were not used for a while, or are too many: one with other rights, or for another thread, may never
+    /// be wanted again.
+    fn surplus(&mut self, now: Instant) -> Vec<(Worker, Instant)> {
+        let is_old = |(_, used): &&(Worker, Instant)| now - *used > IDLE_TIME;
+        let old = self.idle.iter().take_while(is_old).count();
+        let count = old.max(self.idle.len().saturating_sub(IDLE_MAX));
+        self.idle.drain(..count).collect()
+    }
+}
+
 /// Calls to one process, by one worker.
 struct Call {
     of: (u32, Stage),
@@ -598,11 +617,7 @@ impl Drop for Call {
         pool.ledger.forget((self.of.0, Stage::Open));
         let now = Instant::now();
         pool.idle.push((worker, now));
-        // One with other rights, or for another thread, may never be wanted again.
-        let is_surplus = |(_, used): &(Worker, Instant)| now - *used > IDLE_TIME;
-        let old = pool.idle.iter().take_while(|one| is_surplus(one)).count();
-        let count = old.max(pool.idle.len().saturating_sub(IDLE_MAX));
-        let surplus: Vec<_> = pool.idle.drain(..count).collect();
+        let surplus = pool.surplus(now);
         drop(pool);
         drop(surplus);
     }

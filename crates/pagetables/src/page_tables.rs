@@ -314,7 +314,7 @@ impl Source for PageTables {
     }
 
     fn peek(&mut self, pid: u32, ranges: &[Range<u64>], sink: &mut Sink<'_>) -> io::Result<()> {
-        let space = self.reader.attach(pid)?;
+        let space = self.begun(pid)?;
         self.reader.walk(&space, ranges, sink).map(drop)
     }
 

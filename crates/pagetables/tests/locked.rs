@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use pagetables::access::{self, Access};
@@ -14,15 +15,24 @@ struct Locked {
     pids: Vec<u32>,
 }
 
-impl Locked {
-    fn start(kind: &str, count: u32) -> Locked {
-        let program = format!("{}/locked-{kind}", env!("CARGO_TARGET_TMPDIR"));
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/programs/locked.c");
+/// Where the program is; built once.
+fn built() -> &'static str {
+    static BUILT: OnceLock<String> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let program = format!("{}/locked", env!("CARGO_TARGET_TMPDIR"));
+        let folder = env!("CARGO_MANIFEST_DIR");
+        let source = format!("{folder}/../../tests/programs/locked.c");
         let compiler = Command::new("cc")
-            .args(["-O1", "-pthread", "-o", &program, source])
+            .args(["-O1", "-pthread", "-o", &program, &source])
             .status();
         assert!(compiler.expect("cc is there").success());
-        let mut child = Command::new(&program)
+        program
+    })
+}
+
+impl Locked {
+    fn start(kind: &str, count: u32) -> Locked {
+        let mut child = Command::new(built())
             .args([kind, "60", &count.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

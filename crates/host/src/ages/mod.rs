@@ -239,12 +239,11 @@ impl Ages {
     /// Whether the process's memory is locked, in a way that `access` would wait for.
     pub fn is_locked(&mut self, pid: u32, access: Access) -> bool {
         let source = &mut self.reader.source;
-        let is_locked = source
+        // What was opened is what is peeked at next.
+        source
             .begin(pid)
             .and_then(|()| source.is_locked(pid, access))
-            .unwrap_or_else(|error| access::is_locked(&error));
-        source.end();
-        is_locked
+            .unwrap_or_else(|error| access::is_locked(&error))
     }
 
     /// The mappings of a process; none if it is gone or may not be read.
@@ -276,6 +275,7 @@ impl Ages {
         members: &[Identity],
         listener: &mut dyn Listener,
     ) {
+        access::trim_workers();
         let members_now: BTreeSet<Identity> = members.iter().copied().collect();
         let is_gone = |identity: &Identity| !members_now.contains(identity);
         let gone: Vec<Identity> = self.spaces.keys().copied().filter(is_gone).collect();

@@ -44,7 +44,8 @@ fn every_command_and_option_is_in_both() {
         assert!(markdown.contains(&format!("\n## {called}\n")), "{called}");
         let page = page(called.strip_prefix("pagetide").expect("it begins so"));
         assert!(page.contains(&format!(".TH {}", name(command).to_uppercase())));
-        for long in command.get_arguments().filter_map(|arg| arg.get_long()) {
+        let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+        for long in shown.filter_map(|arg| arg.get_long()) {
             let roff = format!("\\-\\-{}", long.replace('-', "\\-"));
             assert!(page.contains(&roff), "{called} --{long}: {page}");
             let is_said = markdown.contains(&format!("| `--{long}"));
