@@ -1,4 +1,4 @@
-//! One process that waits for a file server holds up nobody: not `report`, not `serve`, and not who reads it beside us.
+//! A process that waits for a file server delays neither `report` nor `serve`, nor other readers of the process.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn a_report_of_the_host_tells_who_is_locked() {
     let _serial = serial();
     let mut locked = KINDS.map(|kind| Locked::start(&[], kind, 3));
     let mut report = pagetide::command(["report", "--all", "--for", "2s", "--json"]).start();
-    // A process that waits in munmap(2) holds its lock for reading: who reads beside us does not wait, unless we wait to write.
+    // A process that waits in munmap(2) holds its lock for reading: other readers do not wait, unless pagetide waits to write.
     let neighbour = locked[1].pids()[0];
     let mut longest = Duration::ZERO;
     while report.ended().is_none() {

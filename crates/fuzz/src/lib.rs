@@ -1,7 +1,7 @@
 //! Structured fuzzing for tests: inputs of a generator, of a corpus, and of changes to both, for a time.
 //!
 //! Invariant: an input depends on its seed and the corpus alone, so what failed is run again with
-//! `PAGETIDE_SEED=N`. `PAGETIDE_FUZZ_SECONDS` says for how long ([`IN_THE_CHECK`] unless given). An input
+//! `PAGETIDE_SEED=N`. `PAGETIDE_FUZZ_SECONDS` says for how long (`IN_THE_CHECK` unless given). An input
 //! that fails is printed with its seed; its bytes belong in `corpus/NAME` with the mend.
 #![forbid(unsafe_code)]
 

@@ -3,12 +3,12 @@
 //! Invariant: **nothing waits on another process's memory without a deadline.** The kernel takes a process's memory lock
 //! (mmap_lock, or exec_update_lock during an exec) for what is opened, read and written here, and the process holds that lock
 //! for as long as it likes: in mmap(2) or munmap(2) of a file whose file server (FUSE, NFS) does not answer. So these calls
-//! are made by an access worker (`sys::worker`), which is killed when it has waited, and used no processor time, for [`Patience::stall`].
+//! are made by an access worker (`sys::worker`), which is killed when it has waited, and used no processor time, for `Patience::stall`.
 //!
 //! A process for which a deadline was missed is *locked*. It is tried again after a pause that doubles with each try
-//! ([`PAUSE_MIN`] to [`PAUSE_MAX`]), or at once when [`note_free`] says that its memory lock is free, or when it has run since
+//! (`PAUSE_MIN` to `PAUSE_MAX`), or at once when [`note_free`] says that its memory lock is free, or when it has run since
 //! (for the lock of an exec). All waiting for locked processes together is bounded: the second try of a process, and all tries
-//! once [`STALL_BUDGET`] is used up, end after [`STALL_SHORT`].
+//! once `STALL_BUDGET` is used up, end after `STALL_SHORT`.
 //!
 //! Which files wait for what, seen on Linux 6.18: for the memory lock cmdline, environ, smaps, pagemap, clear_refs, numa_maps
 //! (maps only until 6.16); for the end of an exec stat, io, fd, ns, exe, cwd, root, and all that is opened with a check of
@@ -110,7 +110,7 @@ pub const WORKER: &str = "pagetide-access";
 pub enum Access {
     /// For reading: it waits while the lock is held for writing.
     Read,
-    /// For writing: it waits while anybody holds the lock, and all who come later wait behind it.
+    /// For writing: it waits while any task holds the lock, and all later readers and writers wait behind it.
     Change,
 }
 

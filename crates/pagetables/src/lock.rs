@@ -30,10 +30,10 @@ const STEP: Duration = Duration::from_micros(500);
 /// Looks within one run of the program.
 const LOOKS: usize = 8;
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Holder {
-    Nobody,
+    Free,
     /// The task's address in the kernel.
     Writer(u64),
     /// How many, and the last of them.
@@ -46,15 +46,15 @@ impl Holder {
         let owner = owner & !OWNER_FLAGS;
         match (count & WRITER, count / READER) {
             (WRITER, _) => Holder::Writer(owner),
-            (_, 0) => Holder::Nobody,
+            (_, 0) => Holder::Free,
             (_, readers) => Holder::Readers(readers, owner),
         }
     }
 
-    /// Whether a call would wait for it.
+    /// Whether a call that takes the lock in this way would wait for the holder.
     fn blocks(self, access: Access) -> bool {
         match (self, access) {
-            (Holder::Nobody, _) | (Holder::Readers(..), Access::Read) => false,
+            (Holder::Free, _) | (Holder::Readers(..), Access::Read) => false,
             (Holder::Writer(_), _) | (Holder::Readers(..), Access::Change) => true,
         }
     }
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn holders_are_told_from_the_words() {
         let waiters = 0b110;
-        assert_eq!(Holder::of(waiters, 0x1000), Holder::Nobody);
+        assert_eq!(Holder::of(waiters, 0x1000), Holder::Free);
         assert_eq!(Holder::of(WRITER | waiters, 0x1002), Holder::Writer(0x1000));
         assert_eq!(
             Holder::of((2 * READER) | waiters, 0x1001),
@@ -173,6 +173,6 @@ mod tests {
         let readers = Holder::Readers(1, 0);
         assert!(!readers.blocks(Access::Read) && readers.blocks(Access::Change));
         assert!(Holder::Writer(0).blocks(Access::Read));
-        assert!(!Holder::Nobody.blocks(Access::Change));
+        assert!(!Holder::Free.blocks(Access::Change));
     }
 }

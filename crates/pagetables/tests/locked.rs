@@ -150,7 +150,7 @@ fn nothing_waits_for_a_locked_process() {
     }
 }
 
-/// Without the page tables' source nobody knows that the lock is held: a deadline ends each wait, and other readers of the
+/// Without the page tables' source the lock cannot be seen: a deadline ends each wait, and other readers of the
 /// process wait no longer than that.
 #[test]
 fn a_deadline_ends_what_waits() {
@@ -181,7 +181,7 @@ fn a_deadline_ends_what_waits() {
             "{:?}",
             begin.elapsed()
         );
-        // Who is known to be locked is not waited for again.
+        // A process that is known to be locked is not waited for again.
         let begin = Instant::now();
         let proc = std::os::fd::AsFd::as_fd(&proc);
         let read = access::read(proc, (pid, "smaps_rollup"), usize::MAX, &mut Vec::new());

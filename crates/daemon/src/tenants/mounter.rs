@@ -3,7 +3,7 @@
 //!
 //! Invariant: the process that mounts ([`main`], with all of root's rights, started by systemd) reads no byte of a tenant and serves
 //! nothing. It sends one descriptor of `/dev/fuse`, over a socket that only root may use, and ends. Neither side waits for the
-//! other for longer than [`LIMIT`].
+//! other for longer than `LIMIT`.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a process that is gone, before or while it is read, is `None`; every descriptor is
 //! close-on-exec and opened relative to one directory, so a mount over `/proc` in between changes
-//! nothing. Of the kernel's own /proc, only the files of [`LOCKLESS`] are read by this process: for all others the kernel
+//! nothing. Of the kernel's own /proc, only the files of `LOCKLESS` are read by this process: for all others the kernel
 //! takes a lock of the process, which can be held without end, so an access worker reads them ([`pagetables::access`]).
 
 use std::io::Write;
