@@ -67,7 +67,7 @@ fn reports(
         let time = plan.time?;
         Some((passed.as_secs_f64() / time.as_secs_f64()).min(1.0))
     };
-    let told = &mut |passed: Option<Duration>| {
+    let told = &mut |passed: Option<Duration>, _: &str| {
         if let Some(passed) = passed {
             told("watching", share(passed));
         }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing is said of sizes of which nothing is known, and both ends of what is known are named.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use engine::{Bytes, Millis};
@@ -32,11 +33,16 @@ pub fn rate(per_minute: f64) -> String {
     }
 }
 
-/// Some of the points, spread evenly; both ends among them.
-pub fn rows(points: &[CurvePoint]) -> impl Iterator<Item = &CurvePoint> {
+/// Some of the points, spread evenly, with those that are named as sizes to choose; both ends among them.
+pub fn rows(curve: &Curve) -> impl Iterator<Item = &CurvePoint> {
+    let points = &curve.points;
     let last = points.len().saturating_sub(1);
     let rows = ROWS.min(points.len());
-    (0..rows).filter_map(move |row| points.get(row * last / (rows - 1).max(1)))
+    let spread = (0..rows).map(move |row| row * last / (rows - 1).max(1));
+    let chosen = [&curve.recommended, &curve.knee].into_iter().flatten();
+    let chosen = chosen.filter_map(|one| points.iter().position(|point| point.bytes == one.bytes));
+    let all: BTreeSet<usize> = spread.chain(chosen).collect();
+    all.into_iter().filter_map(|at| points.get(at))
 }
 
 impl Cost<'_> {
@@ -172,7 +178,7 @@ impl Cost<'_> {
             <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"the curve in numbers\"><table>\
             <tr><th>memory</th><th>of all</th><th>idle for</th><th>back a minute</th><th>of the accesses</th></tr>\n"
             .to_owned();
-        for point in rows(&self.curve.points) {
+        for point in rows(self.curve) {
             let _ = writeln!(
                 text,
                 "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.3}%</td></tr>",

@@ -14,6 +14,7 @@ pub mod books;
 pub mod confine;
 pub mod doctor;
 pub mod manage;
+pub mod price;
 pub mod report;
 pub mod swap;
 pub mod system;

@@ -5,6 +5,7 @@
 //! that has one (`kernel_says`).
 
 mod curve;
+mod needed;
 mod recording;
 mod write_back;
 
@@ -12,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
 pub(crate) use curve::HELD_PER_MILLE;
-pub use curve::{Curve, CurvePoint, REFAULTS_PER_MILLE, Recommended};
+pub use curve::{Curve, CurvePoint, REFAULTS_FLOOR, REFAULTS_PER_MILLE, Recommended};
+pub use needed::{Beside, Budget, COST_PERCENT, Confidence, Needed, Price, Suggestion};
 pub use recording::RecordingReport;
 pub use write_back::WriteBackReport;
 
@@ -128,6 +130,9 @@ pub struct Report {
     pub walks: u64,
     /// Pages that were accessed again, by the age they had before (the promotion histogram).
     pub reaccessed: Vec<Reaccess>,
+    /// How much memory it needs, at what cost, how sure that is, and what to set; none before two looks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needed: Option<Needed>,
     /// What less memory would cost; none before two looks, and where nobody asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,
@@ -157,6 +162,16 @@ impl Report {
     pub fn tell_curve(&mut self, curve: Option<Curve>) {
         let (kernel, shared) = (self.kernel_bytes, self.kernel_says.shared_bytes);
         self.curve = curve.map(|curve| curve.beside(kernel, shared));
+    }
+
+    /// Says how much memory the target needs, from the curve that was told, within this budget and at these prices.
+    pub fn tell_needed(&mut self, budget: Budget, price: &Price) {
+        let beside = Beside {
+            resident_bytes: self.resident_bytes,
+            unknown_bytes: self.unknown_age_bytes,
+        };
+        let curve = self.curve.as_ref();
+        self.needed = curve.and_then(|curve| Needed::of(curve, beside, budget, price));
     }
 }
 

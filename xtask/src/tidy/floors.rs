@@ -146,7 +146,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
         "crates/host/src",
         &[
             &["report", "system", "books", "confine"],
-            &["ages", "swap", "wall"],
+            &["ages", "price", "swap", "wall"],
             &["watch"],
             &["doctor", "manage"],
         ],
@@ -390,8 +390,8 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
         &[
             &[
                 "bins",
-                "curve",
                 "error",
+                "falling",
                 "group",
                 "kernel_sums",
                 "own",
@@ -400,6 +400,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
                 "round",
                 "source",
             ],
+            &["curve"],
             &["compose"],
         ],
     ),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::options::{Millis, UnitError, millis};
-use host::report::{AgeSource, REFAULTS_PER_MILLE};
+use host::report::{AgeSource, Budget, COST_PERCENT};
 
 use crate::failure::Failure;
 use crate::watching::{Settings, Target, TenantName};
@@ -16,6 +16,8 @@ use super::manage::{Tree, Who, who};
 
 /// How long to watch unless told.
 const FOR: Millis = Millis(10_000);
+/// The longest that `--for auto` watches.
+const SURE: Millis = Millis(900_000);
 /// Looks that are wanted at least, where the time of watching is ours to choose.
 const LOOKS: u64 = 3;
 /// No two looks are closer: each costs the processes a miss of their translations.
@@ -42,9 +44,9 @@ pub(crate) struct Report {
     /// Watch so long [default: 10s, or three looks if that is longer; with --watch: until ^C]
     ///
     /// What is managed is asked of its manager: what that has seen until now is the report, at once; with a time, as soon as
-    /// it has watched for so long.
-    #[arg(long = "for", value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
-    pub(crate) time: Option<Millis>,
+    /// it has watched for so long. `auto` ends as soon as the number that is needed has high confidence, after 15 minutes at the latest.
+    #[arg(long = "for", value_name = "TIME|auto", value_parser = watch_time, allow_negative_numbers = true)]
+    pub(crate) time: Option<WatchTime>,
     /// A report after each look, or each TIME, until ^C
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1s", value_parser = millis)]
@@ -73,8 +75,11 @@ pub(crate) struct Report {
     /// What less memory would cost: how many pages would come back in a minute, by size, and which size to choose
     #[arg(long, conflicts_with = "csv")]
     pub(crate) curve: bool,
-    /// How much of the working set may come back in a minute at the size to choose [default: 0.2%]
-    #[arg(long, value_name = "PERCENT", value_parser = percent, requires = "curve", allow_negative_numbers = true)]
+    /// How much of its time the program may wait for pages to come back, at the size that it is said to need [default: 0.1%]
+    #[arg(long, value_name = "PERCENT", value_parser = cost, conflicts_with = "refaults", allow_negative_numbers = true)]
+    pub(crate) cost: Option<f64>,
+    /// Instead: how much of the working set may come back in a minute (the far-memory rule is 0.2%; 60 pages always may)
+    #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true)]
     pub(crate) refaults: Option<f64>,
     #[command(flatten)]
     pub(crate) tree: Tree,
@@ -125,13 +130,17 @@ pub(crate) struct Plan {
     pub(crate) each: Option<Duration>,
     /// No time was asked for: what a manager has watched until now will do.
     pub(crate) any_time: bool,
+    /// It ends, too, when the number that is needed has high confidence.
+    pub(crate) until_sure: bool,
 }
 
 impl Report {
-    /// Tenths of a percent of the working set that may come back in a minute; none without a curve.
-    pub(crate) fn per_mille(&self) -> Option<f64> {
-        self.curve
-            .then(|| self.refaults.unwrap_or(REFAULTS_PER_MILLE))
+    /// How much may come back at the size that is needed.
+    pub(crate) fn budget(&self) -> Budget {
+        match (self.refaults, self.cost) {
+            (Some(per_mille), _) => Budget::Refaults(per_mille),
+            (None, cost) => Budget::Cost(cost.unwrap_or(COST_PERCENT)),
+        }
     }
 
     pub(crate) fn form(&self) -> Form {
@@ -164,7 +173,10 @@ impl Report {
             }
         };
         let every = self.age_every.or(self.watch).unwrap_or_else(|| {
-            let long = self.time.unwrap_or(FOR).0 / MANY;
+            let long = match self.time {
+                Some(WatchTime::Fixed(time)) => time.0 / MANY,
+                Some(WatchTime::UntilSure) | None => FOR.0 / MANY,
+            };
             Millis(long.clamp(1_000, RAREST) / 1_000 * 1_000)
         });
         if let (Target::Tenant(tenant), Some(every), None) = (&target, self.age_every, self.watch) {
@@ -179,13 +191,18 @@ impl Report {
         let mut settings = settings(target, every, self.max_wait)?;
         settings.source = self.source.map(AgeSource::from);
         let own = || Millis(FOR.0.max(every.0.saturating_mul(LOOKS)));
-        let time = self.time.or_else(|| self.watch.is_none().then(own));
+        let time = match self.time {
+            Some(WatchTime::Fixed(time)) => Some(time),
+            Some(WatchTime::UntilSure) => Some(SURE),
+            None => self.watch.is_none().then(own),
+        };
         long_enough(time, every)?;
         Ok(Plan {
             settings,
             time: time.map(duration),
             each: self.watch.map(duration),
             any_time: self.time.is_none() && self.watch.is_none(),
+            until_sure: self.time == Some(WatchTime::UntilSure),
         })
     }
 }
@@ -210,19 +227,44 @@ pub(super) fn settings(
     })
 }
 
+/// How long to watch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WatchTime {
+    Fixed(Millis),
+    /// Until the number has high confidence.
+    UntilSure,
+}
+
+fn watch_time(text: &str) -> Result<WatchTime, UnitError> {
+    match text {
+        "auto" => Ok(WatchTime::UntilSure),
+        text => millis(text).map(WatchTime::Fixed),
+    }
+}
+
 /// `0.2%` or `0.2`, in tenths of a percent.
 fn percent(text: &str) -> Result<f64, UnitError> {
+    let hint = "say how much of the working set may come back in a minute: --refaults 0.2%";
+    Ok(percentage(text, hint)? * 10.0)
+}
+
+/// `0.1%` or `0.1`, in percent.
+pub(super) fn cost(text: &str) -> Result<f64, UnitError> {
+    let hint = "say how much of its time the program may wait: --cost 0.1%";
+    percentage(text, hint)
+}
+
+fn percentage(text: &str, hint: &'static str) -> Result<f64, UnitError> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse();
     let percent = number
         .ok()
         .filter(|percent| (0.001..=100.0).contains(percent));
-    let per_mille = percent.map(|percent: f64| percent * 10.0);
-    per_mille.ok_or_else(|| UnitError {
+    percent.ok_or_else(|| UnitError {
         why: format!(
             "`{}` is no percentage from 0.001% to 100%",
             text.escape_debug()
         ),
-        hint: "say how much of the working set may come back in a minute: --refaults 0.2%",
+        hint,
     })
 }
 

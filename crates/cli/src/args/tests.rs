@@ -194,6 +194,7 @@ fn planned(line: &str) -> Result<Planned, String> {
         time,
         each,
         any_time,
+        until_sure: _,
     } = plan;
     let asks_for_a_time = line.contains("--for") || line.contains("--watch");
     let is_report = line.starts_with("report");

@@ -58,6 +58,7 @@ impl Top {
             time: time.map(duration),
             each: (!self.once).then(|| duration(self.every)),
             any_time: false,
+            until_sure: false,
         })
     }
 }

@@ -31,6 +31,11 @@ pub(super) trait User {
     /// The next report.
     fn report(&mut self, report: Report) -> Result<(), Failure>;
 
+    /// Whether the reports until now will do.
+    fn is_enough(&self) -> bool {
+        false
+    }
+
     /// Nothing happened for a moment.
     fn idle(&mut self) {}
 }
@@ -66,6 +71,9 @@ pub(super) fn follow(
         match take.recv_timeout(PULSE) {
             Ok(Ok(look)) => {
                 user.report(look.report)?;
+                if user.is_enough() {
+                    break;
+                }
                 let time = plan.time.filter(|_| look.by_manager && end.is_none());
                 let latest = time.and_then(|time| Instant::now().checked_add(time + GRACE));
                 end = end.or(latest);

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use daemon::options::Millis;
-use host::report::Report;
+use daemon::options::{Bytes, Millis};
+use host::report::{Budget, COST_PERCENT, Confidence, Needed, Price, REFAULTS_PER_MILLE, Report};
+use host::system::Proc;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 use crate::args::{self, Form, Plan};
@@ -28,8 +29,14 @@ pub(super) fn report(args: &args::Report) -> Result<u8, Failure> {
     let plan = args.plan()?;
     let stop = stop_flag()?;
     let bar = progress_bar(&plan);
-    let told = &mut |passed: Option<Duration>| match passed {
-        Some(passed) => bar.set_position(Millis::from(passed).0),
+    let target = bar.message();
+    let told = &mut |passed: Option<Duration>, so_far: &str| match passed {
+        Some(passed) => {
+            bar.set_position(Millis::from(passed).0);
+            if !so_far.is_empty() {
+                bar.set_message(format!("{target}: {so_far} so far"));
+            }
+        }
         None => bar.finish_and_clear(),
     };
     let output = (args.form(), Style::of_stdout as fn() -> Style);
@@ -38,8 +45,9 @@ pub(super) fn report(args: &args::Report) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Told how long it watches already; nothing when it is over, before the last report is written.
-pub(crate) type Told<'a> = dyn FnMut(Option<Duration>) + 'a;
+/// Told how long it watches already, and the number so far, if there is one; no time when it is over, before the last report is
+/// written.
+pub(crate) type Told<'a> = dyn FnMut(Option<Duration>, &str) + 'a;
 
 /// What the command does, with its standard output anywhere. It opens the target by `open`, and ends when `stop` is set, too.
 ///
@@ -56,7 +64,8 @@ pub(crate) fn write_to(
     // Before the work, not after it, for what cannot be written.
     let page = args.html.as_deref().map(Page::open).transpose()?;
     let mut writer = Writer::new(plan, form, style, page, out);
-    writer.per_mille = args.per_mille();
+    writer.wants_curve = args.curve;
+    writer.budget = args.budget();
     writer.told = Some(told);
     follow(plan, open, stop, &mut writer)?;
     writer.end()
@@ -69,8 +78,11 @@ struct Writer<'a, W: Write> {
     /// Asked anew for each frame: windows change their size.
     style: fn() -> Style,
     page: Option<Page>,
-    /// What the curve is to recommend by; none where no curve is wanted.
-    per_mille: Option<f64>,
+    wants_curve: bool,
+    /// How much may come back at the size that is needed.
+    budget: Budget,
+    /// What a page costs that comes back, measured when it was first asked for.
+    price: Option<Price>,
     out: W,
     screen: Screen,
     told: Option<&'a mut Told<'a>>,
@@ -93,7 +105,9 @@ impl<'a, W: Write> Writer<'a, W> {
             form,
             style,
             page,
-            per_mille: None,
+            wants_curve: false,
+            budget: Budget::Cost(COST_PERCENT),
+            price: None,
             out,
             screen: Screen::default(),
             told: None,
@@ -144,7 +158,7 @@ impl<'a, W: Write> Writer<'a, W> {
     /// What is still to be written when watching is over.
     fn end(mut self) -> Result<(), Failure> {
         if let Some(told) = &mut self.told {
-            told(None);
+            told(None, "");
         }
         let Some((mut report, written)) = self.newest.take() else {
             return Err(Failure::new(
@@ -175,8 +189,16 @@ impl<'a, W: Write> Writer<'a, W> {
 
 impl<W: Write> User for Writer<'_, W> {
     fn report(&mut self, mut report: Report) -> Result<(), Failure> {
-        let curve = report.curve.take().zip(self.per_mille);
-        report.curve = curve.map(|(curve, per_mille)| curve.recommending(per_mille));
+        if report.curve.is_some() {
+            let price = self.price.get_or_insert_with(measured_price);
+            report.tell_needed(self.budget, price);
+        }
+        let per_mille = match self.budget {
+            Budget::Refaults(per_mille) => per_mille,
+            Budget::Cost(_) => REFAULTS_PER_MILLE,
+        };
+        let curve = report.curve.take().filter(|_| self.wants_curve);
+        report.curve = curve.map(|curve| curve.recommending(per_mille));
         let newest = self.newest.as_ref();
         // Its manager was replaced, and the new one's clock is another. (The story: beside a service that had run for a week and was
         // started again, no line was written for a week.)
@@ -198,12 +220,30 @@ impl<W: Write> User for Writer<'_, W> {
         Ok(())
     }
 
+    fn is_enough(&self) -> bool {
+        let newest = self.newest.as_ref().filter(|_| self.plan.until_sure);
+        let needed = newest.and_then(|(report, _)| report.needed.as_ref());
+        needed.is_some_and(|needed| needed.confidence == Confidence::High)
+    }
+
     fn idle(&mut self) {
         let passed = self.started.elapsed();
         if let Some(told) = &mut self.told {
-            told(Some(passed));
+            let newest = self.newest.as_ref();
+            let needed = newest.and_then(|(report, _)| report.needed.as_ref());
+            told(Some(passed), &needed.map_or(String::new(), so_far));
         }
     }
+}
+
+/// `needs 34 MiB (low)`.
+fn so_far(needed: &Needed) -> String {
+    let bytes = Bytes(needed.bytes);
+    format!("needs {bytes} ({})", needed.confidence.name())
+}
+
+fn measured_price() -> Price {
+    Proc::system().map_or_else(|_| Price::default(), |proc| host::price::price(&proc))
 }
 
 /// Where one report is the result and all processes have ended: what the last look at them saw, and

@@ -10,6 +10,7 @@ mod curve;
 mod foot;
 mod history;
 mod managed;
+pub(crate) mod needed;
 mod page;
 mod processes;
 mod reaccess;
@@ -33,6 +34,7 @@ use super::sheet::Sheet;
 /// A report for people, newline at the end.
 pub(crate) fn human(report: &Report, style: Style) -> String {
     let mut sheet = Sheet::new(style);
+    needed::needed(report, &mut sheet);
     sheet.title(&words::about(report), &words::facts(report));
     sheet.blank();
     sizes(report, &mut sheet);

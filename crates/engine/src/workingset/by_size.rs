@@ -64,7 +64,7 @@ impl BySize {
 
     /// So many, spread evenly over the sizes from `from` to below `to`.
     pub(super) fn spread(&mut self, from: u64, to: u64, count: u64) {
-        if to <= from + 1 {
+        if to <= from + 1 || count == 0 {
             self.add(from, count);
             return;
         }
@@ -90,6 +90,20 @@ impl BySize {
         };
         let (low, high) = (edge(at), edge(at + 1));
         above.saturating_add(share(*own, high - size, high - low))
+    }
+
+    /// All that another one counted, too.
+    pub(super) fn merge(&mut self, other: &BySize) {
+        for (at, count) in other.bins.iter().enumerate().filter(|(_, n)| **n > 0) {
+            self.add_to(at, *count);
+        }
+    }
+
+    /// Half of each count, rounded up: what was seen once is not forgotten at once.
+    pub(super) fn halve(&mut self) {
+        for count in &mut self.bins {
+            *count = count.div_ceil(2);
+        }
     }
 
     /// Bytes on the heap.

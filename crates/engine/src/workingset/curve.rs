@@ -3,26 +3,32 @@
 //! A memory of `n` pages under LRU holds the `n` pages that were accessed last (the stack of Mattson and others, 1970): an
 //! access to a page misses if `n` other pages or more were accessed since the access before. Looks tell
 //! how many those are: all pages with a younger last access, and of the pages that were accessed since the last look as many as come
-//! before this one, half of them on average.
+//! before this one, half of them on average; no fewer than none, no more than all.
 //!
 //! Invariant: nothing is concluded about a size before as many different pages were seen in use: until
-//! then a memory of that size has room. Pages whose last access was before the first look are below all that were
-//! accessed since; how far below nobody knows, and no figure depends on it. Looks that were blind count nothing, nor does the time
-//! before them. Of all that is known now, no part was full, so it goes by what was new in the later half of the time ([`RefaultCurve::at_known`]).
+//! then a memory of that size has room. A page that becomes known was not accessed by that: it lies on the stack only from its first
+//! access that was seen on, and that access was at least as far as the pages that were accessed since the page became known. Looks that
+//! were blind count nothing, nor does the time before them.
+//!
+//! What is told is of the last hour or two: counts are kept by three stretches of time ([`Period`]), and the oldest is halved where
+//! it is longer than [`MEMORY`].
+
+mod counts;
 
 use alloc::vec::Vec;
 
-use super::by_size::BySize;
-use super::later::Later;
 use crate::units::{Millis, Pages};
+use counts::{Counts, Distance};
 
 /// Pages that were last accessed at one time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cohort {
     /// The look that found them accessed.
     pub last: Millis,
     /// How many.
     pub pages: Pages,
+    /// Those of files among them, which stay where others map them, too.
+    pub files: Pages,
 }
 
 /// What one look found.
@@ -32,22 +38,33 @@ pub struct CurveLook {
     pub now: Millis,
     /// Pages that were accessed since the look before, by the access before; oldest first.
     pub again: Vec<Cohort>,
-    /// Pages that were in swap at the look before, and are back.
+    /// Pages in memory of which an access was seen for the first time, by the latest that the one before can have been; oldest first.
+    pub first: Vec<Cohort>,
+    /// Pages that were in swap at the look before, and are back because they were accessed.
     pub back: Pages,
-    /// All pages of known age that may leave, by their last access; oldest first.
+    /// All pages that may leave of which an access was seen, by the last one; oldest first.
     pub pages: Vec<Cohort>,
-    /// Those of files among them, which stay where others map them, too.
-    pub of_files: Vec<Cohort>,
+    /// Pages that may leave whose age has a bound, and of which no access was seen. Their time is not told.
+    pub unseen: Cohort,
     /// Pages of unknown age. They may be in use, so they have room.
     pub unknown: Pages,
 }
 
 /// A look that does not know the age of more than this part of all pages says nothing of any size.
 const BLIND: u64 = 20;
+/// The older counts are halved where they are of more time.
+const MEMORY: Millis = Millis(3_600_000);
+/// A stretch of time is at least so long.
+const STRETCH: Millis = Millis(20_000);
 
 impl CurveLook {
     fn is_blind(&self) -> bool {
-        self.unknown.0 * BLIND > sum(&self.pages) + self.unknown.0
+        self.unknown.0 * BLIND > self.all()
+    }
+
+    /// All pages.
+    fn all(&self) -> u64 {
+        sum(&self.pages) + self.unseen.pages.0 + self.unknown.0
     }
 }
 
@@ -56,10 +73,27 @@ impl CurveLook {
 pub struct Missed {
     /// Pages that were accessed and would not have been there, though they had been before. A page counts once a look.
     pub refaults: Pages,
+    /// Those of files among them.
+    pub file_refaults: Pages,
+    /// No fewer can have been, and no more, whatever the order within a look was.
+    pub at_least: Pages,
+    /// See [`Missed::at_least`].
+    pub at_most: Pages,
     /// Pages that were accessed, all in all. A page counts once a look.
     pub touches: Pages,
     /// In so long a time: as long as that memory was full.
     pub watched: Millis,
+}
+
+/// A part of the time that is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Period {
+    /// All of it.
+    All,
+    /// All but the later part.
+    Earlier,
+    /// The later part: a sixth to a third of it, at least 20 s.
+    Later,
 }
 
 /// See the module.
@@ -71,17 +105,12 @@ pub struct RefaultCurve {
     begin: Option<Millis>,
     looks: u64,
     touches: u64,
-    /// Time of which nothing is known, milliseconds.
+    /// Time that counts, and of which nothing is known, milliseconds.
+    watched: u64,
     blind: u64,
-    /// By the pages that were accessed since the access before.
-    refaults: BySize,
-    /// Touches and milliseconds by the pages that had been seen in use then.
-    touches_by_known: BySize,
-    watched_by_known: BySize,
-    /// What a memory of all that was seen in use goes by.
-    later: Later,
-    /// The most pages that were known at any look.
-    most: u64,
+    earlier: Counts,
+    /// The later part: a stretch that is over, and the one that goes on.
+    later: [Counts; 2],
 }
 
 fn sum(cohorts: &[Cohort]) -> u64 {
@@ -101,6 +130,7 @@ impl RefaultCurve {
     pub fn look(&mut self, look: CurveLook) {
         debug_assert!(look.pages.is_sorted_by_key(|cohort| cohort.last));
         debug_assert!(look.again.is_sorted_by_key(|cohort| cohort.last));
+        debug_assert!(look.first.is_sorted_by_key(|cohort| cohort.last));
         match self.begin {
             None => self.begin = Some(look.now),
             Some(_) if look.is_blind() || self.last.is_blind() => {
@@ -114,46 +144,50 @@ impl RefaultCurve {
     fn count(&mut self, begin: Millis, look: &CurveLook) {
         debug_assert!(look.now >= self.last.now, "looks come in order");
         let known = self.known().0;
-        self.most = self.most.max(known);
         let of_now = look.pages.iter().filter(|cohort| cohort.last == look.now);
         let accessed: u64 = of_now.map(|cohort| cohort.pages.0).sum();
+        let time = look.now.since(self.last.now).0;
         self.looks += 1;
         self.touches += accessed;
-        self.touches_by_known.add(known, accessed);
-        self.watched_by_known
-            .add(known, look.now.since(self.last.now).0);
-        // What had left was older than what stayed.
-        self.refaults.add(known, look.back.0);
-        let mut first = look.back.0;
-        // Of those accessed since, whoever was below this page may have come before it.
-        let mut came = accessed.saturating_sub(sum(&look.again));
-        let (mut below, mut at) = (sum(&self.last.pages), 0);
+        self.watched += time;
+        self.begin_stretch();
+        let counts = &mut self.later[1];
+        counts.touches.add(known, accessed);
+        counts.watched.add(known, time);
+        // What had left was older than what stayed. What another hand brought back was not accessed.
+        let seen_before = sum(&look.again) + sum(&look.first);
+        let back = look.back.0.min(accessed.saturating_sub(seen_before));
+        counts.add(Distance::exactly(known), back, 0);
+        let mut above = Above::new(
+            &self.last,
+            begin,
+            known,
+            accessed - sum(&look.again).min(accessed),
+        );
         for again in &look.again {
-            // The cohort that it was in then; some may have become one since.
-            while let Some(cohort) = self.last.pages.get(at)
-                && cohort.last <= again.last
-            {
-                below -= cohort.pages.0;
-                at += 1;
-            }
-            let of = at.checked_sub(1).map(|at| self.last.pages[at]);
-            let count = again.pages.0;
-            match of.filter(|cohort| cohort.last > begin) {
-                Some(cohort) => {
-                    let above = below + self.last.unknown.0 + came / 2;
-                    let to = (above + cohort.pages.0).min(known);
-                    self.refaults.spread(above.min(known), to, count);
-                }
-                None => {
-                    self.refaults.add(known, count);
-                    first += count;
-                }
-            }
-            came += count;
+            let distance = above.distance(*again);
+            counts.add(distance, again.pages.0, again.files.0);
         }
-        let time = Millis(look.now.since(self.last.now).0);
-        self.later.add(time, first, accessed);
-        debug_assert!(self.refaults.at_least(0) >= look.back.0);
+        let mut above = Above::new(&self.last, begin, known, 0);
+        for first in &look.first {
+            let nearest = above.pages_since(first.last);
+            // How much farther nobody knows: beyond what is known it is not counted.
+            counts.add(Distance::exactly(nearest), first.pages.0, first.files.0);
+        }
+    }
+
+    /// Time goes on into a new stretch where the last one is long enough: both together are a third of all, or less.
+    fn begin_stretch(&mut self) {
+        let [over, last] = &mut self.later;
+        let before = self.earlier.watched_ms() + over.watched_ms();
+        if last.watched_ms() < STRETCH.0.max(before / 5) {
+            return;
+        }
+        self.earlier.merge(over);
+        *over = core::mem::take(last);
+        if self.earlier.watched_ms() > MEMORY.0 {
+            self.earlier.halve();
+        }
     }
 
     /// Pages that were seen in use since the first look and are still there, and those that have room in any memory.
@@ -168,8 +202,7 @@ impl RefaultCurve {
     /// Pages that were not seen in use since the first look.
     #[must_use]
     pub fn untouched(&self) -> Pages {
-        let all = sum(&self.last.pages) + self.last.unknown.0;
-        Pages(all - self.known().0)
+        Pages(self.last.all() - self.known().0)
     }
 
     /// Pages that are accessed between two looks, on average: within a smaller memory pages may miss more than once
@@ -208,8 +241,9 @@ impl RefaultCurve {
     pub fn files_beyond(&self, size: Pages) -> Pages {
         let idle = self.idle(size);
         let is_older = |cohort: &&Cohort| self.last.now.since(cohort.last) > idle;
-        let older = self.last.of_files.iter().filter(is_older);
-        Pages(older.map(|cohort| cohort.pages.0).sum())
+        let older = self.last.pages.iter().filter(is_older);
+        let seen: u64 = older.map(|cohort| cohort.files.0).sum();
+        Pages(seen + self.last.unseen.files.0)
     }
 
     /// Time in which too many ages were unknown to say anything.
@@ -218,49 +252,104 @@ impl RefaultCurve {
         Millis(self.blind)
     }
 
-    /// What a memory of this size would have missed; of no time at all if it is larger than what was seen in use.
+    /// Time that counts: between looks that knew enough ages.
     #[must_use]
-    pub fn at(&self, size: Pages) -> Missed {
-        Missed {
-            refaults: Pages(self.refaults.at_least(size.0)),
-            touches: Pages(self.touches_by_known.at_least(size.0)),
-            watched: Millis(self.watched_by_known.at_least(size.0)),
-        }
+    pub const fn watched(&self) -> Millis {
+        Millis(self.watched)
     }
 
-    /// What a memory as large as [`RefaultCurve::known`] is now would have missed in the later half of the time: pages that had not been seen
-    /// in use before. (At first, all are such.) If more was known once, as before a process ended, and that size would have missed more, so much.
+    /// What a memory of this size would have missed in a part of the time; of no time at all if it is larger than what was seen in use.
     #[must_use]
-    pub fn at_known(&self) -> Missed {
-        let (size, half) = (self.known(), self.later.half());
-        let of_half = Missed {
-            refaults: Pages(half.first),
-            touches: Pages(half.touches),
-            watched: Millis(half.watched),
+    pub fn at(&self, size: Pages, period: Period) -> Missed {
+        let mut missed = Missed::default();
+        let [over, last] = &self.later;
+        let of = match period {
+            Period::All => [Some(&self.earlier), Some(over), Some(last)],
+            Period::Earlier => [Some(&self.earlier), None, None],
+            Period::Later => [None, Some(over), Some(last)],
         };
-        // Less by a bin of the counts is not told apart.
-        if self.most <= size.0 + size.0 / 64 + 1 {
-            return of_half;
+        for counts in of.into_iter().flatten() {
+            let files = counts.file.at_least(size.0);
+            missed.refaults.0 += counts.anon.at_least(size.0) + files;
+            missed.file_refaults.0 += files;
+            missed.at_least.0 += counts.nearest.at_least(size.0);
+            missed.at_most.0 += counts.farthest.at_least(size.0);
+            missed.touches.0 += counts.touches.at_least(size.0);
+            missed.watched.0 += counts.watched.at_least(size.0);
         }
-        let full = self.at(size);
-        let per =
-            |one: &Missed, other: &Missed| u128::from(one.refaults.0) * u128::from(other.watched.0);
-        match per(&full, &of_half) > per(&of_half, &full) {
-            true => full,
-            false => of_half,
-        }
+        missed
     }
 
     /// Bytes on the heap.
     #[must_use]
-    pub const fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let last = &self.last;
-        let cohorts = last.again.capacity() + last.pages.capacity() + last.of_files.capacity();
-        cohorts * size_of::<Cohort>()
-            + self.refaults.memory_bytes()
-            + self.touches_by_known.memory_bytes()
-            + self.watched_by_known.memory_bytes()
-            + self.later.memory_bytes()
+        let cohorts = last.again.capacity() + last.first.capacity() + last.pages.capacity();
+        let counts = self.later.iter().chain([&self.earlier]);
+        cohorts * size_of::<Cohort>() + counts.map(Counts::memory_bytes).sum::<usize>()
+    }
+}
+
+/// How many pages lie above others on the stack: from the youngest cohort down, as the last look left them.
+struct Above<'a> {
+    last: &'a CurveLook,
+    begin: Millis,
+    known: u64,
+    /// Pages of cohorts that are younger than the one at hand, and how many cohorts are not.
+    younger: u64,
+    at: usize,
+    /// Pages of this look that may have come before the ones at hand.
+    came: u64,
+}
+
+impl Above<'_> {
+    fn new(last: &CurveLook, begin: Millis, known: u64, came: u64) -> Above<'_> {
+        Above {
+            last,
+            begin,
+            known,
+            younger: sum(&last.pages),
+            at: 0,
+            came,
+        }
+    }
+
+    /// The cohort that these pages were in then, as far as it is known; some may have become one since.
+    fn turn_to(&mut self, time: Millis) -> Option<Cohort> {
+        while let Some(cohort) = self.last.pages.get(self.at)
+            && cohort.last <= time
+        {
+            self.younger -= cohort.pages.0;
+            self.at += 1;
+        }
+        let of = self.at.checked_sub(1).map(|at| self.last.pages[at]);
+        of.filter(|cohort| cohort.last > self.begin)
+    }
+
+    /// Pages that were accessed after this time, of those that are known.
+    fn pages_since(&mut self, time: Millis) -> u64 {
+        self.turn_to(time);
+        (self.younger + self.last.unknown.0).min(self.known)
+    }
+
+    /// How far down these pages were. The cohorts come oldest first.
+    fn distance(&mut self, again: Cohort) -> Distance {
+        let of = self.turn_to(again.last);
+        let before = self.came;
+        self.came += again.pages.0;
+        let Some(cohort) = of else {
+            return Distance::exactly(self.known);
+        };
+        let known = |pages: u64| pages.min(self.known);
+        let above = self.younger + self.last.unknown.0;
+        let likely = above + before / 2;
+        // Those of the same cohort, and all that came in the same look, may have been before.
+        let most = above + cohort.pages.0 + before;
+        Distance {
+            nearest: known(self.younger),
+            likely: (known(likely), known(likely + cohort.pages.0)),
+            farthest: known(most),
+        }
     }
 }
 

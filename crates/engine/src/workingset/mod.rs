@@ -5,10 +5,9 @@
 
 mod by_size;
 mod curve;
-mod later;
 mod shadow;
 mod shadow_nodes;
 
-pub use curve::{Cohort, CurveLook, Missed, RefaultCurve};
+pub use curve::{Cohort, CurveLook, Missed, Period, RefaultCurve};
 pub use shadow::{EvictionClock, Refault};
 pub use shadow_nodes::{CHUNK_SLOTS, ShadowNodes, excess_nodes};

@@ -7,8 +7,9 @@
 
 use std::collections::BTreeSet;
 
+use super::again::Found;
 use super::word::{Size, Word};
-use super::{Books, Observation, cohort_of, tally_of};
+use super::{Books, Observation, place_of, tally_of};
 
 impl Books {
     /// One look of the reader, at what `look` found no record for.
@@ -68,15 +69,21 @@ impl Books {
     fn place(&mut self, class: u8, frame: u64, before: Word, observed: Observation) {
         let now = self.time.now();
         let begun = before.into_new_round();
-        let word = begun
+        let mut word = begun
             .after(observed, true, now)
             .seen_by_owner(class, self.mark);
+        // Of a huge leaf that is new one page was touched, or none: the kernel made it of small ones.
+        let is_whole = word.size() != Size::One && before.is_presumed();
+        if self.is_first || is_whole {
+            word = word.presumed();
+        }
         let (owner, pages) = (self.reader(), word.size().pages());
         self.put(frame, owner, word, true);
-        self.tallies[tally_of(owner, class)].add(cohort_of(&self.time, word), pages);
+        self.tallies[tally_of(owner, class)].add(place_of(&self.time, word), pages);
         self.pages += pages;
         if let Some(round) = begun.reaccessed(word) {
-            self.count_again((owner, class), round, pages);
+            let found = Found::new(pages, begun.is_presumed(), word.is_presumed());
+            self.count_again((owner, class), round, found);
         }
         debug_assert_eq!(self.frames.peek(frame), Some(word));
     }
@@ -177,8 +184,8 @@ impl Books {
             left &= left - 1;
             let (word, owner) = (chunk.words[at], chunk.owners[at]);
             let pages = word.size().pages();
-            let cohort = cohort_of(&self.time, word);
-            self.tallies[tally_of(owner, word.class())].take(cohort, pages);
+            let place = place_of(&self.time, word);
+            self.tallies[tally_of(owner, word.class())].take(place, pages);
             self.pages -= pages;
             self.large -= u64::from(word.size() != Size::One);
             told(owner, word);

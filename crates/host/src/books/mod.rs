@@ -35,7 +35,7 @@ use frames::Frames;
 use histogram::Histogram;
 use owners::Owners;
 use run::Run;
-use tally::Tally;
+use tally::{Place, Tally};
 use timeline::Timeline;
 use word::Word;
 
@@ -99,6 +99,8 @@ pub struct Books {
     large: u64,
     /// Frames that have a record, those of huge leaves included.
     pages: u64,
+    /// It is the reader's first reading: bits that are set may be from any time before.
+    is_first: bool,
     /// A round has begun and not ended.
     open: bool,
 }
@@ -128,6 +130,7 @@ impl Books {
             mark: 0,
             large: 0,
             pages: 0,
+            is_first: false,
             open: false,
         }
     }
@@ -215,7 +218,34 @@ impl Books {
     pub fn again(&self, owner: Owner) -> impl Iterator<Item = (Class, u64, u64)> {
         (0..16).map(Class).flat_map(move |class| {
             let found = self.again.of(tally_of(owner.0, class.0));
-            found.map(move |(cohort, pages)| (class, self.time.time_ms(cohort), pages))
+            found.map(move |(cohort, found)| (class, self.time.time_ms(cohort), found.all))
+        })
+    }
+
+    /// Pages of this owner by the last access that was seen, in milliseconds, as [`Books::ages`]; pages of a known age of which
+    /// no access was seen since they became known have none. By class; times ascending, but for those without.
+    pub fn seen(&self, owner: Owner) -> impl Iterator<Item = (Class, Option<u64>, u64)> {
+        (0..16).map(Class).flat_map(move |class| {
+            let tally = self.tallies.get(tally_of(owner.0, class.0));
+            let presumed = tally.map_or(0, Tally::presumed);
+            let seen = tally.into_iter().flat_map(Tally::seen);
+            let seen = seen.map(|(cohort, pages)| (Some(self.time.time_ms(cohort)), pages));
+            let unseen = (presumed > 0).then_some((None, presumed));
+            seen.chain(unseen)
+                .map(move |(last, pages)| (class, last, pages))
+        })
+    }
+
+    /// Pages of this owner that were seen accessed in the last round, as [`Books::again`], without those that only became known:
+    /// class, time of the access before, pages of which that access was seen, and pages of which none was: of these the time
+    /// is the latest that it can have been.
+    pub fn seen_again(&self, owner: Owner) -> impl Iterator<Item = (Class, u64, u64, u64)> {
+        (0..16).map(Class).flat_map(move |class| {
+            let found = self.again.of(tally_of(owner.0, class.0));
+            found.map(move |(cohort, found)| {
+                let last_ms = self.time.time_ms(cohort);
+                (class, last_ms, found.seen, found.first)
+            })
         })
     }
 
@@ -248,8 +278,11 @@ impl Books {
     #[must_use]
     pub fn look_up(&self, frame: u64) -> Option<(Owner, Option<u64>)> {
         let (owner, word) = self.frames.record_of(frame)?;
-        let cohort = cohort_of(&self.time, word);
-        Some((Owner(owner), cohort.map(|cohort| self.time.time_ms(cohort))))
+        let place = place_of(&self.time, word);
+        Some((
+            Owner(owner),
+            place.map(|place| self.time.time_ms(place.cohort)),
+        ))
     }
 
     /// Bytes that the books occupy.
@@ -278,7 +311,10 @@ const fn tally_of(owner: u16, class: u8) -> usize {
     owner as usize * CLASSES + class as usize
 }
 
-/// The cohort where a record is counted; none if its age is unknown.
-fn cohort_of(time: &Timeline, word: Word) -> Option<usize> {
-    (!word.unknown()).then(|| time.cohort(word.last()))
+/// Where a record is counted; none if its age is unknown.
+fn place_of(time: &Timeline, word: Word) -> Option<Place> {
+    (!word.unknown()).then(|| Place {
+        cohort: time.cohort(word.last()),
+        is_presumed: word.is_presumed(),
+    })
 }

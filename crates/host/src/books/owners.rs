@@ -32,6 +32,8 @@ enum State {
 struct Mm {
     state: State,
     mark: u8,
+    /// How often it was read, up to two.
+    readings: u8,
     /// The last round that read it, and the last that skipped it.
     read: u32,
     skipped: u32,
@@ -79,6 +81,7 @@ impl Owners {
         let new = Mm {
             state: State::Alive,
             mark: 0,
+            readings: 0,
             read: NEVER,
             skipped: NEVER,
             shown: 0,
@@ -262,17 +265,18 @@ impl Owners {
         self.all[owner.index()].skipped = now;
     }
 
-    /// It is read in this round: the mark of this reading.
-    pub(super) fn read(&mut self, owner: Owner, now: u32) -> u8 {
+    /// It is read in this round: the mark of this reading, and whether it is the first one.
+    pub(super) fn read(&mut self, owner: Owner, now: u32) -> (u8, bool) {
         assert!(self.is_alive(owner.0), "only what is there is read");
         let mm = &mut self.all[owner.index()];
         if mm.read != now {
             mm.read = now;
             mm.mark = (mm.mark + 1) & 3;
             mm.due = false;
+            mm.readings = mm.readings.saturating_add(1);
             self.sees[owner.index()].clear();
         }
-        mm.mark
+        (mm.mark, mm.readings == 1)
     }
 
     /// Whether it is there.

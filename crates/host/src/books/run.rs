@@ -3,8 +3,9 @@
 //! Invariant: tallies with the run added are the counts of the records. Whoever reads tallies or takes
 //! from them flushes the run first; the end of a round does.
 
+use super::again::Found;
 use super::word::{Size, Word};
-use super::{Books, cohort_of, tally_of};
+use super::{Books, place_of, tally_of};
 
 /// Looks in a row that moved as many records from one place to another.
 #[derive(Debug)]
@@ -68,19 +69,20 @@ impl Books {
         }
         self.run.records = 0;
         let pages = records * from.1.size().pages();
-        let cohort = cohort_of(&self.time, from.1);
-        self.tallies[tally_of(from.0, from.1.class())].take(cohort, pages);
-        let cohort = cohort_of(&self.time, to.1);
-        self.tallies[tally_of(to.0, to.1.class())].add(cohort, pages);
+        let place = place_of(&self.time, from.1);
+        self.tallies[tally_of(from.0, from.1.class())].take(place, pages);
+        let place = place_of(&self.time, to.1);
+        self.tallies[tally_of(to.0, to.1.class())].add(place, pages);
         if again {
-            self.count_again((to.0, to.1.class()), from.1.last(), pages);
+            let found = Found::new(pages, from.1.is_presumed(), to.1.is_presumed());
+            self.count_again((to.0, to.1.class()), from.1.last(), found);
         }
     }
 
     /// Pages of an owner, of this class, whose access before was in `round` were accessed again.
-    pub(super) fn count_again(&mut self, (owner, class): (u16, u8), round: u32, pages: u64) {
+    pub(super) fn count_again(&mut self, (owner, class): (u16, u8), round: u32, found: Found) {
         debug_assert!(round < self.time.now(), "an age is at least a round");
         let place = tally_of(owner, class);
-        self.again.add(place, self.time.cohort(round), pages);
+        self.again.add(place, self.time.cohort(round), found);
     }
 }

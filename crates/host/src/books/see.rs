@@ -45,7 +45,7 @@ impl Books {
     #[cold]
     fn turn_to(&mut self, owner: Owner) {
         assert!(self.open, "pages are seen within a round");
-        self.mark = self.owners.read(owner, self.time.now());
+        (self.mark, self.is_first) = self.owners.read(owner, self.time.now());
         self.reader = u32::from(owner.0);
         debug_assert!(!self.owners.missed(owner.0, self.mark));
     }
@@ -97,6 +97,9 @@ impl Books {
             before
         };
         let mut word = begun.after(observed, is_first, now);
+        if self.is_first && !begun.is_young() && word.is_young() {
+            word = word.presumed();
+        }
         let takes_over = owner != reader && self.owners.missed(owner, before.mark());
         if takes_over || owner == reader {
             word = word.seen_by_owner(class, self.mark);

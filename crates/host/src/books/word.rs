@@ -17,7 +17,8 @@ const MARK: u32 = 3 << MARK_SHIFT;
 const SIZE_SHIFT: u32 = 22;
 const SIZE: u32 = 3 << SIZE_SHIFT;
 const UNKNOWN: u32 = 1 << 24;
-/// The age is unknown because accesses may be hidden, not (only) because a bit was left set.
+/// Of an unknown age: it is unknown because accesses may be hidden, not (only) because a bit was left set. Of a known
+/// one: `last` is the youngest that it can be, and no access was seen since the page became known.
 const HIDDEN: u32 = 1 << 25;
 /// The accessed bit of some mapping was set in the round that saw this frame last.
 const BIT: u32 = 1 << 26;
@@ -80,7 +81,7 @@ impl Word {
     /// A frame that was not known before `now`: its last access is now, the youngest it can be.
     pub(super) fn fresh(now: u32, size: Size) -> Word {
         debug_assert!(now <= ROUND_MAX, "renumbered too late");
-        Word(now).with_size(size)
+        Word(now | HIDDEN).with_size(size)
     }
 
     pub(super) const fn last(self) -> u32 {
@@ -117,6 +118,24 @@ impl Word {
 
     pub(super) const fn unknown(self) -> bool {
         self.0 & UNKNOWN != 0
+    }
+
+    /// Whether `last` is a bound only: no access was seen since the age of this frame became known.
+    pub(super) const fn is_presumed(self) -> bool {
+        self.0 & (UNKNOWN | HIDDEN) == HIDDEN
+    }
+
+    /// The same, where the look that set `last` saw a bit of which nobody knows when it was set. An unknown age stays so.
+    pub(super) const fn presumed(self) -> Word {
+        match self.unknown() {
+            true => self,
+            false => Word(self.0 | HIDDEN),
+        }
+    }
+
+    /// Whether some mapping of it was found young in this round.
+    pub(super) const fn is_young(self) -> bool {
+        self.0 & YOUNG != 0
     }
 
     pub(super) fn with_last(self, round: u32) -> Word {
@@ -167,7 +186,7 @@ impl Word {
 
     /// Whether both are counted at the same place of the same owner.
     pub(super) const fn counts_like(self, other: Word) -> bool {
-        (self.0 ^ other.0) & (LAST | CLASS | UNKNOWN | SIZE) == 0
+        (self.0 ^ other.0) & (LAST | CLASS | UNKNOWN | HIDDEN | SIZE) == 0
     }
 
     /// As this round's first look finds it: what was of this round is now of the one before.
@@ -179,7 +198,13 @@ impl Word {
     /// Two records of the round before become one: as young as the younger, unknown if either is.
     pub(super) fn joined(self, other: Word) -> Word {
         let last = self.last().max(other.last());
-        let flags = (self.0 | other.0) & (UNKNOWN | HIDDEN | BIT | SHARED);
+        // What is hidden of an unknown age, and what is presumed of a known one, is not the same.
+        let of_unknown = |word: Word| if word.unknown() { word.0 & HIDDEN } else { 0 };
+        let hidden = match self.unknown() || other.unknown() {
+            true => of_unknown(self) | of_unknown(other),
+            false => (self.0 | other.0) & HIDDEN,
+        };
+        let flags = (self.0 | other.0) & (UNKNOWN | BIT | SHARED) | hidden;
         Word(self.0 & !(LAST | UNKNOWN | HIDDEN | BIT) | last | flags)
     }
 
@@ -211,6 +236,7 @@ impl Word {
             return match (set & YOUNG != 0, first) {
                 (true, _) => Word(set),
                 (false, true) => Word(set & !HIDDEN | UNKNOWN | hidden),
+                (false, false) if set & UNKNOWN == 0 => Word(set & !HIDDEN | UNKNOWN | hidden),
                 (false, false) => Word(set | UNKNOWN | hidden),
             };
         }
@@ -226,7 +252,7 @@ impl Word {
     fn found_again(self, now: u32) -> Word {
         debug_assert!(self.unknown() && now > 0);
         let last = if self.0 & HIDDEN == 0 { now - 1 } else { now };
-        Word(self.0 & !(UNKNOWN | HIDDEN)).with_last(last)
+        Word(self.0 & !UNKNOWN | HIDDEN).with_last(last)
     }
 
     /// The round of the access before, if this change is an access after an idle time that is known.

@@ -2,11 +2,11 @@
 //!
 //! Invariant: it is told by one source from beginning to end, as two do not count alike: the kernel's pressure stall information
 //! of a group that is the target's own, else an estimate: pages that had left and came back, no more than there were faults that
-//! needed reading, times what one costs here ([`super::stall`]).
+//! needed reading, times what one costs here ([`crate::price`]).
 
 use std::time::{Duration, Instant};
 
-use super::stall::SwapInCost;
+use crate::price::SwapInCost;
 use crate::system::pressure::{Pressure, parse};
 use crate::system::{Group, Groups, Proc};
 use crate::wall::Wall;

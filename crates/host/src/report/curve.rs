@@ -1,13 +1,15 @@
 //! What less memory would cost, as data: how many pages would come back, by size.
 //!
 //! Invariant: points are in ascending order of their sizes, and of sizes of which something is known: from what is in use
-//! between two looks up to what was seen in use at all.
+//! between two looks up to what was seen in use for a quarter of the time. Rates fall from each point to the next, or stay.
 
 use serde::{Deserialize, Serialize};
 
 /// Pages that may come back in a minute, in tenths of a percent of the working set: the far-memory rule (Lagar-Cavilla and
 /// others, ASPLOS'19).
 pub const REFAULTS_PER_MILLE: f64 = 2.0;
+/// So many pages may come back in a minute however small the working set is: one a second.
+pub const REFAULTS_FLOOR: f64 = 60.0;
 /// Of a limit a manager leaves at least so much to the program (`manage::room`): reclaim ends there.
 pub(crate) const HELD_PER_MILLE: u64 = 995;
 /// A rate is believed from so many events on: with ten, chance makes a third more or less of it.
@@ -55,12 +57,26 @@ pub struct CurvePoint {
     pub idle_ms: u64,
     /// Pages that would come back in a minute, of 4 KiB.
     pub refaults_per_minute: f64,
+    /// Those of files among them.
+    #[serde(default)]
+    pub file_refaults_per_minute: f64,
+    /// No fewer, and no more, whatever the order of accesses between two looks was.
+    #[serde(default)]
+    pub at_least_per_minute: f64,
+    /// See [`CurvePoint::at_least_per_minute`].
+    #[serde(default)]
+    pub at_most_per_minute: f64,
+    /// In the later part of the time alone; none where this size was not full then.
+    #[serde(default)]
+    pub later_per_minute: Option<f64>,
+    /// Those of files among them.
+    #[serde(default)]
+    pub later_file_per_minute: Option<f64>,
     /// Of the pages that a look found accessed, the part that would not have been there.
     pub miss_ratio: f64,
     /// Pages that would have come back in all of `watched_ms`.
     pub refaulted_pages: u64,
-    /// How long memory of this size was full, milliseconds: before, nothing would have left it. Of the largest, all that was seen in use, it is the
-    /// later half of the time, and what was used for the first time then.
+    /// How long memory of this size was full, milliseconds: before, nothing would have left it.
     pub watched_ms: u64,
     /// Pages of files that it would not hold, if they can leave. (A manager that runs since before there was this says nothing of it.)
     #[serde(default)]
@@ -113,7 +129,8 @@ impl Curve {
     /// Pages a minute that so many per mille of the working set are.
     #[must_use]
     pub fn allowed(&self, refaults_per_mille: f64) -> f64 {
-        number(self.working_set_bytes) / PAGE * refaults_per_mille / 1000.0
+        let share = number(self.working_set_bytes) / PAGE * refaults_per_mille / 1000.0;
+        share.max(REFAULTS_FLOOR)
     }
 
     /// How long must be watched until so many per mille can be told from none, milliseconds.
@@ -189,7 +206,7 @@ impl CurvePoint {
             miss_ratio: ratio(number(refaulted_pages), touched),
             refaulted_pages,
             watched_ms,
-            idle_file_bytes: 0,
+            ..CurvePoint::default()
         }
     }
 }
@@ -239,8 +256,8 @@ mod tests {
                 "{shared:?}"
             );
         }
-        let strict = curve.smallest(0.5).expect("25 a minute");
-        assert_eq!(strict.bytes, 6 << 20);
+        let strict = curve.smallest(0.5).expect("25 a minute, and 60 at least");
+        assert_eq!(strict.bytes, 5 << 20);
     }
 
     /// A size that looks good below one that does not is chance.

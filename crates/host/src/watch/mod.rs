@@ -14,6 +14,7 @@ mod bins;
 mod compose;
 pub(crate) mod curve;
 mod error;
+mod falling;
 mod group;
 mod kernel_sums;
 pub(crate) mod own;

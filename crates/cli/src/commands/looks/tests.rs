@@ -47,6 +47,7 @@ pub(in crate::commands) fn plan(time: Option<u64>, each: Option<u64>) -> Plan {
         time: time.map(Duration::from_secs),
         each: each.map(Duration::from_secs),
         any_time: false,
+        until_sure: false,
     }
 }
 

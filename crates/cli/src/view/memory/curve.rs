@@ -42,7 +42,7 @@ fn table(report: &Report, curve: &Curve, sheet: &mut Sheet) {
         "  {:>10}{:>8}{:>10}{:>15}{:>17}",
         "memory", "of all", "idle for", "back a minute", "of the accesses"
     ));
-    for point in rows(&curve.points) {
+    for point in rows(curve) {
         sheet.line(&format!(
             "  {:>10}{:>8}{:>10}{:>15}{:>16.3}%",
             Bytes(point.bytes).to_string(),

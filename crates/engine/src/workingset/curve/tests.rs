@@ -8,6 +8,7 @@ fn cohort(last: u64, pages: u64) -> Cohort {
     Cohort {
         last: Millis(last),
         pages: Pages(pages),
+        files: Pages(0),
     }
 }
 
@@ -106,7 +107,7 @@ fn it_is_what_a_stack_of_all_accesses_says() {
     let known = both.curve.known().0;
     assert!(known > 1500, "{known}");
     for size in [200, 300, 500, 800, 1100] {
-        let missed = both.curve.at(Pages(size));
+        let missed = both.curve.at(Pages(size), Period::All);
         let ours = missed.refaults.0 as f64 * 1000.0 / missed.watched.0 as f64;
         let truth = both.truth(size, missed.watched.0 / 1000);
         assert!(
@@ -124,7 +125,7 @@ fn a_loop_fits_or_misses_all_of_it() {
         both.look();
     }
     let rate = |size: u64| {
-        let missed = both.curve.at(Pages(size));
+        let missed = both.curve.at(Pages(size), Period::All);
         missed.refaults.0 * 1000 / missed.watched.0
     };
     assert_eq!(rate(800), 100, "LRU keeps none of a loop that does not fit");
@@ -142,7 +143,7 @@ fn nothing_is_said_of_sizes_that_were_never_full() {
     }
     let curve = &both.curve;
     assert_eq!((curve.known(), curve.untouched()), (Pages(100), Pages(900)));
-    assert_eq!(curve.at(Pages(200)), Missed::default());
+    assert_eq!(curve.at(Pages(200), Period::All), Missed::default());
     assert_eq!(curve.in_use(), Pages(100));
     assert_eq!(curve.accessed_within(Millis(1)), Pages(100));
 }
@@ -167,7 +168,7 @@ fn what_comes_back_counts_at_each_known_size() {
     ));
     let pages = [cohort(0, 400), cohort(1000, 60), cohort(2000, 47)];
     curve.look(look(2000, &pages, &[cohort(1000, 40)], 7));
-    let missed = curve.at(Pages(90));
+    let missed = curve.at(Pages(90), Period::All);
     assert!(missed.refaults.0 >= 7, "{missed:?}");
     assert_eq!(missed.watched, Millis(1000));
 }
@@ -180,16 +181,22 @@ fn what_is_unknown_has_room() {
         curve.look(CurveLook {
             now: Millis(now),
             again: vec![cohort(now.max(1000) - 1000, 10); usize::from(now > 0)],
-            back: Pages(0),
-            pages: vec![cohort(now, 1000)],
-            of_files: vec![cohort(0, 60), cohort(2000, 7)],
+            pages: vec![Cohort {
+                files: Pages(7),
+                ..cohort(now, 1000)
+            }],
+            unseen: Cohort {
+                files: Pages(60),
+                ..cohort(0, 60)
+            },
             unknown: Pages(30),
+            ..CurveLook::default()
         });
     }
     assert_eq!((curve.known(), curve.in_use()), (Pages(1030), Pages(1030)));
-    let all = curve.at(Pages(20)).refaults;
+    let all = curve.at(Pages(20), Period::All).refaults;
     assert_eq!(all, Pages(20), "none of them is in the first 30 pages");
-    assert_eq!(curve.untouched(), Pages(0));
+    assert_eq!(curve.untouched(), Pages(60));
     assert_eq!(curve.accessed_within(Millis(1)), Pages(1030));
     assert_eq!(curve.files_beyond(Pages(500)), Pages(60));
 }
@@ -210,11 +217,11 @@ fn a_look_that_does_not_know_counts_nothing() {
     curve.look(look(2000, 50));
     curve.look(look(3000, 0));
     assert_eq!(
-        (curve.blind(), curve.at(Pages(0))),
+        (curve.blind(), curve.at(Pages(0), Period::All)),
         (Millis(2000), Missed::default())
     );
     curve.look(look(4000, 5));
-    assert_eq!(curve.at(Pages(0)).watched, Millis(1000));
+    assert_eq!(curve.at(Pages(0), Period::All).watched, Millis(1000));
 }
 
 /// Whatever is told: no size misses less than a larger one, and none more than all touches.
@@ -245,10 +252,107 @@ fn curves_fall() {
         }
     }
     let all: Vec<Missed> = (0..300)
-        .map(|step| curve.at(Pages(step * step * 10)))
+        .map(|step| curve.at(Pages(step * step * 10), Period::All))
         .collect();
     for pair in all.windows(2) {
         assert!(pair[0].refaults >= pair[1].refaults, "{pair:?}");
         assert!(pair[0].watched >= pair[1].watched, "{pair:?}");
+    }
+}
+
+/// Regression: what a report took over from another one counted as used, and each of its pages as one that had come back. A page that becomes
+/// known has no place on the stack before its first access, and that one is as far as what was used since.
+#[test]
+fn what_becomes_known_was_not_accessed() {
+    let mut curve = RefaultCurve::default();
+    let look = |now: u64, pages, again, first, unseen| CurveLook {
+        now: Millis(now),
+        pages,
+        again,
+        first,
+        unseen: cohort(0, unseen),
+        ..CurveLook::default()
+    };
+    curve.look(look(0, vec![], vec![], vec![], 100));
+    // 100 pages are used each second. At the third look 5,000 more become known.
+    for now in [1000, 2000, 3000] {
+        let again = vec![cohort(now - 1000, if now > 1000 { 100 } else { 0 })];
+        let first = vec![cohort(0, if now == 1000 { 100 } else { 0 })];
+        let unseen = if now == 3000 { 5000 } else { 0 };
+        curve.look(look(now, vec![cohort(now, 100)], again, first, unseen));
+    }
+    assert_eq!(
+        (curve.known(), curve.untouched()),
+        (Pages(100), Pages(5000))
+    );
+    // Then 300 of these are used for the first time that is seen: they are as far as what was used since they are known.
+    curve.look(look(
+        4000,
+        vec![cohort(4000, 400)],
+        vec![cohort(3000, 100)],
+        vec![cohort(3000, 300)],
+        4700,
+    ));
+    assert_eq!(curve.at(Pages(0), Period::All).refaults.0, 700);
+    assert_eq!(curve.at(Pages(1), Period::All).refaults.0, 298);
+    assert_eq!(curve.known(), Pages(400));
+    // Another hand brings 1,000 back from swap, that are not used; a curve that counted them would count them at each size.
+    let mut back = look(
+        5000,
+        vec![cohort(5000, 400)],
+        vec![cohort(4000, 400)],
+        vec![],
+        5700,
+    );
+    back.back = Pages(1000);
+    let before = curve.at(Pages(100), Period::All).refaults;
+    curve.look(back);
+    let after = curve.at(Pages(100), Period::All).refaults;
+    assert!(after.0 - before.0 <= 300, "{before:?} {after:?}");
+}
+
+/// What was long ago is forgotten by halves, and the later part of the time is told apart.
+#[test]
+fn what_is_told_is_of_late() {
+    let mut both = Both::new(1000);
+    // An hour in which all pages of 1,000 are used in turn, then an hour of 200.
+    for (wide, looks) in [(1000_u32, 3600_u32), (200, 7200)] {
+        for number in 0..looks {
+            (0..100).for_each(|n| both.access((number * 100 + n) % wide));
+            both.look();
+        }
+    }
+    let rate = |period| {
+        let missed = both.curve.at(Pages(500), period);
+        missed.refaults.0 as f64 * 1000.0 / missed.watched.0 as f64
+    };
+    assert!(rate(Period::Later) < 1.0, "{}", rate(Period::Later));
+    assert!(rate(Period::All) < 25.0, "{}", rate(Period::All));
+    let sum = |period| both.curve.at(Pages(0), period).watched.0;
+    assert_eq!(sum(Period::All), sum(Period::Earlier) + sum(Period::Later));
+    assert!(both.curve.memory_bytes() < 100_000);
+}
+
+/// No order within a look makes it less than `at_least` or more than `at_most`.
+#[test]
+fn bounds_are_on_both_sides() {
+    let (mut both, mut state) = (Both::new(2000), 77);
+    for _ in 0..200 {
+        for _ in 0..150 {
+            let page = (0..3).map(|_| chance(&mut state) % 2000).min();
+            both.access(u32::try_from(page.unwrap_or(0)).unwrap_or(0));
+        }
+        both.look();
+    }
+    for size in [200, 400, 700, 1000] {
+        let missed = both.curve.at(Pages(size), Period::All);
+        let truth = both.truth(size, 1);
+        let (low, high) = (missed.at_least.0 as f64, missed.at_most.0 as f64);
+        assert!(low <= missed.refaults.0 as f64 && missed.refaults.0 as f64 <= high);
+        // A page that is used twice between two looks counts once.
+        assert!(
+            low <= truth * 1.02 && truth <= high * 1.1,
+            "{size}: {low} {truth} {high}"
+        );
     }
 }

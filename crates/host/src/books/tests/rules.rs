@@ -220,3 +220,65 @@ fn rounds_beyond_65536_change_nothing() {
     assert!(ages[0].0 <= 70_000_000 && ages[0].0 * 33 / 32 >= 70_000_000);
     assert_eq!(rounds.reaccessed(), [(0, 69_999)]);
 }
+
+/// Regression: what a second report took over from a first one counted as used, and the number named for the program was nearly all of
+/// its memory. A page that becomes known was not accessed by that.
+#[test]
+fn becoming_known_is_not_an_access() {
+    let mut rounds = Rounds::new();
+    let (mm, other) = (rounds.owner(), rounds.owner());
+    let seen = |rounds: &Rounds, owner| -> (u64, u64) {
+        let count = |is_seen: bool| {
+            let seen = rounds.books.seen(owner);
+            let some = seen.filter(|(_, last, _)| last.is_some() == is_seen);
+            some.map(|(_, _, pages)| pages).sum()
+        };
+        (count(true), count(false))
+    };
+    let again = |rounds: &Rounds, owner| -> (u64, u64) {
+        let again = rounds.books.seen_again(owner);
+        again.fold((0, 0), |sum, (_, _, seen, first)| {
+            (sum.0 + seen, sum.1 + first)
+        })
+    };
+    // At the first reading bits are set from any time before.
+    rounds.round(&[(mm, 1, 1, LEFT), (mm, 2, 1, LEFT), (mm, 3, 1, HIDDEN)]);
+    assert_eq!(seen(&rounds, mm), (0, 2));
+    // One is accessed, one is not, and one becomes known.
+    rounds.round(&[(mm, 1, 1, YOUNG), (mm, 2, 1, OLD), (mm, 3, 1, OLD)]);
+    assert_eq!((seen(&rounds, mm), again(&rounds, mm)), ((1, 2), (0, 1)));
+    assert_eq!(rounds.unknown(mm), 0);
+    // Both others are accessed for the first time that is seen; a fresh page is new, and one that another hand brought is not used.
+    rounds.round(&[
+        (mm, 1, 1, YOUNG),
+        (mm, 2, 1, YOUNG),
+        (mm, 3, 1, YOUNG),
+        (mm, 4, 1, YOUNG),
+        (mm, 5, 1, OLD),
+    ]);
+    assert_eq!((seen(&rounds, mm), again(&rounds, mm)), ((4, 1), (1, 2)));
+    // A huge leaf that the kernel made of small ones looks accessed; its next access is one.
+    rounds.round(&[(mm, 512, 512, YOUNG)]);
+    assert_eq!(seen(&rounds, mm), (0, 512));
+    rounds.round(&[(mm, 512, 512, YOUNG)]);
+    assert_eq!(
+        (seen(&rounds, mm), again(&rounds, mm)),
+        ((512, 0), (0, 512))
+    );
+    // Split, its parts are as old as the whole.
+    let parts: Vec<_> = (512..1024).map(|frame| (mm, frame, 1, OLD)).collect();
+    rounds.round(&parts);
+    assert_eq!((seen(&rounds, mm), again(&rounds, mm)), ((512, 0), (0, 0)));
+    // Another process takes over frames of one that ended.
+    rounds.books.remove_owner(mm);
+    rounds.round(&[(other, 512, 1, LEFT)]);
+    assert_eq!(
+        (seen(&rounds, other), again(&rounds, other)),
+        ((0, 1), (0, 0))
+    );
+    rounds.round(&[(other, 512, 1, YOUNG)]);
+    assert_eq!(
+        (seen(&rounds, other), again(&rounds, other)),
+        ((1, 0), (0, 1))
+    );
+}

@@ -68,7 +68,7 @@ use super::driver::{BATCH, Driver};
 use super::options::Reclaimed;
 pub use super::pause::Bell;
 use super::pause::Pause;
-use super::stall::SwapInCost;
+use crate::price::SwapInCost;
 use crate::system::descriptors::{LACK_HINT, is_lack};
 use crate::system::family::Target;
 use crate::system::{Groups, Identity, Proc};
