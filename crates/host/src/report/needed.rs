@@ -13,7 +13,7 @@ const MINUTE_US: f64 = 60e6;
 /// Below this nothing is sure.
 const EARLY_MS: u64 = 60_000;
 /// From this on a number that does not change is.
-const LONG_MS: u64 = 290_000;
+const LONG_MS: u64 = 270_000;
 /// Two sizes agree if they differ by no more than this part of the larger one, or by [`SMALL`].
 const AGREE: f64 = 0.15;
 const SMALL: f64 = 2097152.0;
