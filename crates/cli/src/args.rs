@@ -17,6 +17,7 @@ mod examples;
 mod knobs;
 mod manage;
 mod mrc;
+mod recommend;
 mod report;
 mod serve;
 mod swap;
@@ -25,6 +26,7 @@ mod top;
 pub(crate) use knobs::Knobs;
 pub(crate) use manage::{Attach, Reclaim, Run, Told, Tree, Who, Whose};
 pub(crate) use mrc::Mrc;
+pub(crate) use recommend::{Format as RecommendFormat, Recommend};
 pub(crate) use report::{Form, Plan, Report};
 pub(crate) use serve::{Global, Serve};
 pub(crate) use swap::{On as SwapOn, Swap as SwapVerb};
@@ -86,6 +88,12 @@ pub(crate) enum Command {
     /// changes nothing but accessed bits; no swap is needed. An age is at most as long as one watched.
     #[command(after_help = examples::REPORT)]
     Report(Report),
+    /// Say how much memory programs need, and what to set as their limits
+    ///
+    /// Watches a process, a unit, a container, a pod, or all of the host, and answers with a table: what is in memory, what is needed, what
+    /// could go, what that would cost, how sure it is, and the limits to set. Reads only. docs/howto/sizing.md says what the number is.
+    #[command(after_help = examples::RECOMMEND)]
+    Recommend(Recommend),
     /// Show a live table of all processes or control groups: resident, swapped, cold by age
     ///
     /// Ages grow while it runs; `-` is an age that nobody can know yet. ^C ends it.

@@ -14,6 +14,7 @@ mod manual;
 pub(crate) mod mrc;
 mod page;
 mod reclaim;
+mod recommend;
 pub(crate) mod report;
 mod run;
 mod screen;
@@ -47,6 +48,7 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
             json,
         } => ask::detach(&whose, bring_back, json),
         Command::Report(args) => report::report(&args),
+        Command::Recommend(args) => recommend::recommend(&args),
         Command::Top(args) => top::top(&args),
         Command::Stat {
             told,

@@ -18,6 +18,7 @@ mod terminal;
 mod used_memory;
 mod view;
 mod watching;
+mod workloads;
 
 pub use failure::Failure;
 

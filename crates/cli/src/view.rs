@@ -4,6 +4,7 @@ mod bars;
 pub(crate) mod curves;
 pub(crate) mod findings;
 pub(crate) mod memory;
+pub(crate) mod recommend;
 pub(crate) mod sheet;
 mod status;
 pub(crate) mod swap;

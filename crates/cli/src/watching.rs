@@ -57,6 +57,21 @@ pub(crate) struct Settings {
     pub(crate) max_wait: Option<Duration>,
     /// Another source of accessed bits than the best.
     pub(crate) source: Option<AgeSource>,
+    /// Into which parts what is watched is divided; none where nobody asks for parts.
+    pub(crate) by: Option<By>,
+}
+
+/// What people have names for.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum By {
+    /// A systemd unit; a container where it has none
+    Unit,
+    /// A container; a unit where it is in none
+    Container,
+    /// A pod of Kubernetes; a container or a unit where it is in none
+    Pod,
+    /// A user
+    User,
 }
 
 /// Looks at processes again and again.
@@ -109,7 +124,11 @@ fn open_in(settings: &Settings, own_process: bool) -> Result<Box<dyn Watching>, 
             settings.age_every,
         )?));
     }
-    Ok(Box::new(Eyes(Watch::open(wanted(settings, own_process)?)?)))
+    let mut watch = Watch::open(wanted(settings, own_process)?)?;
+    if let Some(by) = settings.by {
+        watch.split_by(crate::workloads::names_by(by));
+    }
+    Ok(Box::new(Eyes(watch)))
 }
 
 /// Watches real processes.
@@ -119,6 +138,7 @@ impl Watching for Eyes {
     fn next(&mut self) -> Result<Report, Failure> {
         let mut report = self.0.look()?;
         report.tell_curve(self.0.curve());
+        report.parts = self.0.parts();
         Ok(report)
     }
 

@@ -5,12 +5,14 @@
 
 use std::fs::File;
 use std::hint::black_box;
+use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pagetables::{Advice, advise, unlock};
 use rustix::fs::{Advice as FileAdvice, FileType, fadvise, major, minor, stat};
+use rustix::io::{ReadWriteFlags, preadv2};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use crate::report::Price;
@@ -30,8 +32,6 @@ const STALE: Duration = Duration::from_secs(60);
 const ZRAM: Duration = Duration::from_micros(15);
 /// What a page from a file is taken to cost where none can be measured.
 const FILE: Duration = Duration::from_micros(100);
-/// A read that takes no longer came from memory.
-const FROM_MEMORY: Duration = Duration::from_micros(5);
 /// Reads of our own program file, and how far apart they are.
 const READS: u64 = 16;
 const APART: u64 = 1 << 20;
@@ -84,12 +84,16 @@ fn file_read() -> Option<Duration> {
         let size = std::num::NonZeroU64::new(PAGE as u64);
         // Pages that a process maps stay in memory.
         fadvise(&file, at, size, FileAdvice::DontNeed).ok()?;
+        let mut buffers = [IoSliceMut::new(&mut page)];
+        if preadv2(&file, &mut buffers, at, ReadWriteFlags::NOWAIT).is_ok() {
+            // It did not leave memory.
+            continue;
+        }
         let begin = Instant::now();
         file.read_exact_at(&mut page, at).ok()?;
         took.push(begin.elapsed());
         black_box(page[0]);
     }
-    took.retain(|took| *took > FROM_MEMORY);
     took.sort_unstable();
     took.get(took.len() / 2).copied()
 }

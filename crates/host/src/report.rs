@@ -6,6 +6,7 @@
 
 mod curve;
 mod needed;
+mod part;
 mod recording;
 mod write_back;
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use curve::HELD_PER_MILLE;
 pub use curve::{Curve, CurvePoint, REFAULTS_FLOOR, REFAULTS_PER_MILLE, Recommended};
 pub use needed::{Beside, Budget, COST_PERCENT, Confidence, Needed, Price, Suggestion};
+pub use part::Part;
 pub use recording::RecordingReport;
 pub use write_back::WriteBackReport;
 
@@ -151,6 +153,9 @@ pub struct Report {
     pub ended: Ended,
     /// What watching cost.
     pub overhead: Overhead,
+    /// What is watched by parts that people have names for; empty unless that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// Each process, largest resident first.
     pub processes: Vec<Process>,
     /// Things a reader should know: processes that could not be read, sources that are missing.

@@ -402,6 +402,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
             ],
             &["curve"],
             &["compose"],
+            &["parts"],
         ],
     ),
     (

@@ -29,6 +29,15 @@ Examples:
 The exit status is the program's own: pagetide becomes it. 126 and 127 are a shell's: it cannot be run,
 or was not found. The report is written when the last process has ended, a moment after the program.";
 
+pub(super) const RECOMMEND: &str = "\
+Examples:
+  sudo pagetide recommend                                  all units of this host
+  sudo pagetide recommend redis.service --format systemd > /etc/systemd/system/redis.service.d/50-memory.conf
+  sudo pagetide recommend --by pod --format k8s --for 10m
+  sudo pagetide recommend web --for 1m                     a container by its name
+  sudo pagetide recommend 1234 --cost 0.5%
+  sudo pagetide recommend --format json | jq '.parts[] | [.name, .needed.bytes]'";
+
 pub(super) const ATTACH: &str = "\
 Examples:
   pagetide attach --memory-max 1G $(pgrep -o redis-server)

@@ -23,9 +23,9 @@ const LOOKS: u64 = 3;
 /// No two looks are closer: each costs the processes a miss of their translations.
 const CLOSEST: Millis = Millis(100);
 /// A long time of watching is divided into about so many looks.
-const MANY: u64 = 120;
+pub(super) const MANY: u64 = 120;
 /// Most milliseconds between two looks, however long is watched, or cold memory could not be told by 10 s.
-const RAREST: u64 = 10_000;
+pub(super) const RAREST: u64 = 10_000;
 
 /// Whose memory, for how long, and how it is shown.
 #[derive(clap::Args, Debug, Clone)]
@@ -224,6 +224,7 @@ pub(super) fn settings(
         age_every: duration(every),
         max_wait: max_wait.map(duration),
         source: None,
+        by: None,
     })
 }
 
@@ -235,7 +236,7 @@ pub(crate) enum WatchTime {
     UntilSure,
 }
 
-fn watch_time(text: &str) -> Result<WatchTime, UnitError> {
+pub(super) fn watch_time(text: &str) -> Result<WatchTime, UnitError> {
     match text {
         "auto" => Ok(WatchTime::UntilSure),
         text => millis(text).map(WatchTime::Fixed),

@@ -378,6 +378,7 @@ fn commands_are_those_that_work_and_each_has_examples() {
             "attach",
             "detach",
             "report",
+            "recommend",
             "top",
             "stat",
             "reclaim",

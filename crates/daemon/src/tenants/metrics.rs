@@ -3,10 +3,14 @@
 //! Invariant: names, labels and units are those of docs/usage.md, "Metrics and dashboard"; a series stands there once, whatever tenants are called;
 //! bytes of unknown age are in no bucket of ages.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use host::manage::tenants::figures::{EDGES_MS, NodeFigures, TenantFigures, WALK_EDGES_MS};
+
+use host::report::Needed;
 
 use super::snapshot::{Snapshot, name_of};
 
@@ -16,13 +20,14 @@ pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 const TYPES: [&str; 2] = ["anon", "file"];
 
 /// All of it.
-pub(super) fn text(snapshot: &Snapshot) -> String {
+pub(super) fn text(snapshot: &Snapshot, needed: &BTreeMap<PathBuf, Needed>) -> String {
     let mut page = Page {
         text: String::new(),
         tenants: snapshot.figures.tenants.iter().map(Labelled::new).collect(),
         nodes: &snapshot.nodes,
     };
     page.of_tenants();
+    page.needed(needed);
     page.ages();
     page.counters();
     page.of_ourselves(snapshot);
@@ -111,6 +116,38 @@ impl Page<'_> {
             "Resident memory whose age is not known; in no bucket of pagetide_page_age_bytes.";
         self.family(name, "gauge", help);
         self.by_node(name, |found, ty| found.unknown[ty]);
+    }
+
+    /// Absent where it is not known: no number is better than a wrong one.
+    fn needed(&mut self, needed: &BTreeMap<PathBuf, Needed>) {
+        type Of = fn(&Needed) -> f64;
+        #[expect(clippy::cast_precision_loss, reason = "sizes below 2^53")]
+        let gauges: [(&str, &str, Of); 3] = [
+            (
+                "pagetide_needed_bytes",
+                "Memory that a tenant and all below it need: with so much they wait for no more than 0.1% of the time for pages to come back.",
+                |needed| needed.bytes as f64,
+            ),
+            (
+                "pagetide_needed_confidence",
+                "How sure pagetide_needed_bytes is: 0 low, 1 medium, 2 high.",
+                |needed| f64::from(needed.confidence as u8),
+            ),
+            (
+                "pagetide_refaults_predicted",
+                "Pages that would come back in a second with pagetide_needed_bytes.",
+                |needed| needed.refaults_per_minute / 60.0,
+            ),
+        ];
+        for (name, help, of) in gauges {
+            self.family(name, "gauge", help);
+            for Labelled { label, figures } in &self.tenants {
+                if let Some(needed) = needed.get(&figures.path) {
+                    let value = of(needed);
+                    let _ = writeln!(self.text, "{name}{{{label}}} {value}");
+                }
+            }
+        }
     }
 
     /// Cumulative, as a histogram's buckets are, but what is counted comes and goes: so it is neither a histogram nor a

@@ -3,10 +3,12 @@
 //! Invariant: the last snapshot, the last curve of each tenant that there is, and the history of all; whoever asks, and however often, costs the tree's owner nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use host::report::Curve;
+use host::manage::tenants::figures::NodeFigures;
+use host::report::{Beside, Budget, COST_PERCENT, Curve, Needed};
 
 use super::history::History;
 use super::keeper::Keeper;
@@ -49,11 +51,31 @@ impl Curves {
         let there: BTreeSet<String> = there.map(|one| name_of(&one.path)).collect();
         self.0.retain(|name, _| there.contains(name));
     }
+
+    /// How much each tenant needs, by its path; none of those of which too little is known.
+    fn needed(&self, snapshot: &Snapshot) -> BTreeMap<PathBuf, Needed> {
+        let budget = Budget::Cost(COST_PERCENT);
+        let tenants = snapshot.figures.tenants.iter();
+        let needed = tenants.filter_map(|tenant| {
+            let curve = self.0.get(&name_of(&tenant.path))?;
+            let sum = |of: fn(&NodeFigures) -> u64| tenant.nodes.iter().map(of).sum();
+            let beside = Beside {
+                resident_bytes: sum(|node| node.resident(0) + node.resident(1)),
+                unknown_bytes: sum(|node| node.unknown[0] + node.unknown[1]),
+            };
+            let needed = Needed::of(curve, beside, budget, &snapshot.price)?;
+            Some((tenant.path.clone(), needed))
+        });
+        needed.collect()
+    }
 }
 
 impl Last {
-    fn metrics(&mut self) -> Answer {
-        let compose = || metrics::text(&self.snapshot).into_bytes().into();
+    fn metrics(&mut self, curves: &Curves) -> Answer {
+        let compose = || {
+            let needed = curves.needed(&self.snapshot);
+            metrics::text(&self.snapshot, &needed).into_bytes().into()
+        };
         let body = self.metrics.get_or_insert_with(compose);
         Answer::new(Status::Ok, metrics::CONTENT_TYPE, Arc::clone(body))
     }
@@ -110,7 +132,11 @@ impl Site for Shown {
             )
         };
         match head.path.as_str() {
-            "/metrics" => self.last.as_mut().map_or_else(later, Last::metrics),
+            "/metrics" => {
+                let curves = &self.curves;
+                let last = self.last.as_mut();
+                last.map_or_else(later, |last| last.metrics(curves))
+            }
             "/" => {
                 let last = self.last.as_ref();
                 last.map_or_else(later, |last| self.page(head, &last.snapshot))
@@ -141,8 +167,6 @@ impl Site for Shown {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use host::manage::tenants::figures::{Figures, TenantFigures};
 
     use super::*;
@@ -167,6 +191,7 @@ mod tests {
                 ..Figures::default()
             },
             curves: curves.iter().map(curve).collect(),
+            price: host::report::Price::default(),
             actions: Vec::new(),
         }
     }

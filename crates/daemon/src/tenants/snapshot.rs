@@ -15,7 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use engine::memcg::MemcgId;
 use host::manage::tenants::Tenants;
 use host::manage::tenants::figures::Figures;
-use host::report::Curve;
+use host::report::{Curve, Price};
+use host::system::Proc;
 use host::system::thread_cpu;
 
 /// Composing may take this part of a processor.
@@ -27,6 +28,8 @@ const WAITING_MAX: usize = 4;
 const CURVES_TIME: Duration = Duration::from_millis(20);
 /// Tenants whose curves are told, those above first: 6 KiB each.
 const CURVES_MAX: usize = 1000;
+/// A page's price is measured anew after so long.
+const PRICE_STALE: Duration = Duration::from_secs(60);
 /// What was done, as far back as it is kept for a reader who is slow.
 const ACTIONS_MAX: usize = 1000;
 
@@ -47,6 +50,8 @@ pub(super) struct Snapshot {
     pub(super) figures: Figures,
     /// Of some of the tenants what less memory would cost, as far as that is known.
     pub(super) curves: Vec<(PathBuf, Option<Curve>)>,
+    /// What a page costs that comes back.
+    pub(super) price: Price,
     /// Since the snapshot before.
     pub(super) actions: Vec<Action>,
 }
@@ -61,6 +66,8 @@ pub(super) struct Poster {
     next: Instant,
     /// Whose curve is told next, as a place in the list of tenants.
     turn: usize,
+    /// When a page's price was measured, and what it was.
+    price: Option<(Instant, Price)>,
     actions: Vec<Action>,
 }
 
@@ -83,6 +90,7 @@ pub(super) fn open() -> io::Result<(Poster, Board)> {
         looks: 0,
         next: Instant::now(),
         turn: 0,
+        price: None,
         actions: Vec::new(),
     };
     let board = Board {
@@ -112,6 +120,7 @@ impl Poster {
             nodes: tenants.nodes().to_vec(),
             figures: tenants.figures(),
             curves: self.curves(tenants),
+            price: self.price(),
             actions: std::mem::take(&mut self.actions),
         };
         // By the clock, the figures of a busy host's 1,000 tenants were 30 s old: others' time
@@ -126,6 +135,16 @@ impl Poster {
                 self.actions = back.actions;
             }
         }
+    }
+
+    /// As it was at most a minute ago.
+    fn price(&mut self) -> Price {
+        let fresh = self.price.take();
+        let fresh = fresh.filter(|(then, _)| then.elapsed() < PRICE_STALE);
+        let measured = || Proc::system().map(|proc| host::price::price(&proc));
+        let fresh = fresh.or_else(|| Some((Instant::now(), measured().ok()?)));
+        self.price.clone_from(&fresh);
+        fresh.map(|(_, price)| price).unwrap_or_default()
     }
 
     /// Those that are next, as many as there is time for.

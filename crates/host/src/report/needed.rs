@@ -301,7 +301,12 @@ impl Needed {
                 format!("{bytes} of unknown age are taken to be needed"),
             );
         }
-        if point.is_none() {
+        if curve.points.is_empty() {
+            at_most(
+                Confidence::Low,
+                "too few pages were seen in use for long enough".to_owned(),
+            );
+        } else if point.is_none() {
             at_most(
                 Confidence::Low,
                 "pages are still used for the first time; in which order the others are, nobody knows".to_owned(),

@@ -18,6 +18,7 @@ mod falling;
 mod group;
 mod kernel_sums;
 pub(crate) mod own;
+mod parts;
 mod people;
 mod phase;
 mod round;
@@ -40,6 +41,8 @@ use crate::system::{own_cpu, thread_cpu};
 use curve::Seen;
 pub use error::WatchError;
 use kernel_sums::KernelSums;
+pub use parts::NameOf;
+use parts::Parts;
 use people::People;
 use round::Round;
 
@@ -114,6 +117,7 @@ pub struct Watch {
     rounds: u64,
     peak_bytes: u64,
     curve: RefaultCurve,
+    parts: Option<Parts>,
     finished: bool,
 }
 
@@ -202,6 +206,7 @@ impl Watch {
             rounds: 0,
             peak_bytes: 0,
             curve: RefaultCurve::default(),
+            parts: None,
             finished: false,
         })
     }
@@ -214,6 +219,7 @@ impl Watch {
         self.wait();
         self.look_now(&mut ())?;
         self.note_curve(0);
+        self.note_parts();
         Ok(self.report())
     }
 

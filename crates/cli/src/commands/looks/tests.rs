@@ -43,6 +43,7 @@ pub(in crate::commands) fn plan(time: Option<u64>, each: Option<u64>) -> Plan {
             age_every: Duration::from_secs(1),
             max_wait: None,
             source: None,
+            by: None,
         },
         time: time.map(Duration::from_secs),
         each: each.map(Duration::from_secs),

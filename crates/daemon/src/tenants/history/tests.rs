@@ -53,6 +53,7 @@ fn snapshot(at_ms: u64, tenants: Vec<TenantFigures>) -> Snapshot {
             ..Figures::default()
         },
         curves: Vec::new(),
+        price: host::report::Price::default(),
         actions: vec![Action {
             at_ms,
             text: "did".to_owned(),

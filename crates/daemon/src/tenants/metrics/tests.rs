@@ -63,6 +63,7 @@ fn snapshot(paths: &[&[u8]]) -> Snapshot {
             },
         },
         curves: Vec::new(),
+        price: host::report::Price::default(),
         actions: Vec::new(),
     }
 }
@@ -70,8 +71,18 @@ fn snapshot(paths: &[&[u8]]) -> Snapshot {
 /// Every name and label of docs/interfaces.md, which scripts rely on.
 #[test]
 fn names_are_those_of_the_interface() {
-    let told = text(&snapshot(&[b"web"]));
+    let needed = Needed {
+        bytes: 34 << 20,
+        confidence: host::report::Confidence::High,
+        refaults_per_minute: 90.0,
+        ..Needed::default()
+    };
+    let needed = BTreeMap::from([(PathBuf::from("web"), needed)]);
+    let told = text(&snapshot(&[b"web", b"new"]), &needed);
     for line in [
+        r#"pagetide_needed_bytes{tenant="/web"} 35651584"#,
+        r#"pagetide_needed_confidence{tenant="/web"} 2"#,
+        r#"pagetide_refaults_predicted{tenant="/web"} 1.5"#,
         r#"pagetide_resident_bytes{tenant="/web",node="0",type="anon"} 16384"#,
         r#"pagetide_resident_bytes{tenant="/web",node="0",type="file"} 12288"#,
         r#"pagetide_swapped_bytes{tenant="/web"} 7"#,
@@ -110,6 +121,10 @@ fn names_are_those_of_the_interface() {
     ] {
         assert!(told.lines().any(|found| found == line), "{line}\n{told}");
     }
+    assert!(
+        !told.contains(r#"needed_bytes{tenant="/new"}"#),
+        "not known"
+    );
     let share = "share=\"full\"";
     assert!(!told.contains(share), "the kernel did not tell it");
 }
@@ -138,13 +153,13 @@ fn is_well_formed(told: &str) {
             assert!(is_of, "{name} in {family}");
         }
     }
-    assert!(told.ends_with('\n') && families.len() == 15, "{families:?}");
+    assert!(told.ends_with('\n') && families.len() == 18, "{families:?}");
 }
 
 #[test]
 fn odd_names_are_labels_of_their_own() {
     let odd: [&[u8]; 7] = [b"", b"a\"b", br"a\b", b"a\nb", b"a}b 1", b"\xff", b"\xfe"];
-    let told = text(&snapshot(&odd));
+    let told = text(&snapshot(&odd), &BTreeMap::new());
     is_well_formed(&told);
     for label in [
         r#"{tenant="/"}"#,
@@ -170,6 +185,6 @@ proptest! {
         }).collect();
         let distinct: BTreeSet<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let distinct: Vec<&[u8]> = distinct.into_iter().collect();
-        is_well_formed(&text(&snapshot(&distinct)));
+        is_well_formed(&text(&snapshot(&distinct), &BTreeMap::new()));
     }
 }

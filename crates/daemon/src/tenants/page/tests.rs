@@ -35,6 +35,7 @@ fn snapshot(paths: &[&str]) -> Snapshot {
             ..Figures::default()
         },
         curves: Vec::new(),
+        price: host::report::Price::default(),
         actions: vec![Action {
             at_ms: NOW,
             text: format!("paged out 7 pages of /{HOSTILE}: over memory.high"),

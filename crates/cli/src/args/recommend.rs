@@ -1,0 +1,97 @@
+//! What `recommend` takes.
+
+use std::time::Duration;
+
+use daemon::options::{Millis, millis};
+use host::report::{Budget, COST_PERCENT};
+
+use crate::failure::Failure;
+use crate::watching::{By, Target};
+
+use super::report::{
+    MANY, Plan, RAREST, WatchTime, cost, duration, long_enough, settings, watch_time,
+};
+
+/// How long to watch unless told: until the numbers are sure, but no longer than this.
+const LONGEST: Millis = Millis(300_000);
+
+/// Whose limits, and in which form they are wanted.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct Recommend {
+    /// A process, a unit, a container, a pod, or a control group. Without: all
+    #[arg(value_name = "PID|NAME", conflicts_with = "all")]
+    pub(crate) name: Option<String>,
+    /// All of the host, which is also what is done where no name is given
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// What a row of the table is
+    #[arg(long, value_enum, default_value = "unit")]
+    pub(crate) by: By,
+    /// Watch so long [default: auto, which ends as soon as all numbers have high confidence, after 5 minutes at the latest]
+    #[arg(long = "for", value_name = "TIME|auto", value_parser = watch_time, allow_negative_numbers = true)]
+    pub(crate) time: Option<WatchTime>,
+    /// Time between two looks [default: 1s, up to 10s with a long --for]
+    #[arg(long, value_name = "TIME", value_parser = millis, allow_negative_numbers = true)]
+    pub(crate) age_every: Option<Millis>,
+    /// How much of its time a program may wait for pages to come back
+    #[arg(long, value_name = "PERCENT", value_parser = cost, default_value = "0.1%", allow_negative_numbers = true)]
+    pub(crate) cost: f64,
+    /// A table, or what can be put into a unit, a manifest, a compose file, a program
+    #[arg(long, value_enum, default_value = "table")]
+    pub(crate) format: Format,
+    /// Leave out what has less than this in memory
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = daemon::options::bytes)]
+    pub(crate) above: daemon::options::Bytes,
+}
+
+/// How the numbers are written.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    /// For people
+    Table,
+    /// A drop-in for each unit
+    Systemd,
+    /// A resources stanza for each container: requests are what is needed, limits what to set
+    K8s,
+    /// A service's limits in a compose file
+    Compose,
+    /// One object with a list
+    Json,
+}
+
+impl Recommend {
+    /// How much may come back.
+    pub(crate) fn budget(&self) -> Budget {
+        debug_assert!(self.cost > 0.0 && COST_PERCENT > 0.0);
+        Budget::Cost(self.cost)
+    }
+
+    /// What to watch and for how long.
+    ///
+    /// # Errors
+    /// Times that contradict each other.
+    pub(crate) fn plan(&self, target: Target) -> Result<Plan, Failure> {
+        let time = match self.time {
+            Some(WatchTime::Fixed(time)) => time,
+            Some(WatchTime::UntilSure) | None => LONGEST,
+        };
+        let every = self.age_every.unwrap_or_else(|| {
+            let each = match self.time {
+                Some(WatchTime::Fixed(time)) => time.0 / MANY,
+                _ => 1_000,
+            };
+            Millis(each.clamp(1_000, RAREST) / 1_000 * 1_000)
+        });
+        long_enough(Some(time), every)?;
+        let mut settings = settings(target, every, None)?;
+        settings.by = Some(self.by);
+        let time: Duration = duration(time);
+        Ok(Plan {
+            settings,
+            time: Some(time),
+            each: None,
+            any_time: false,
+            until_sure: self.time.is_none_or(|time| time == WatchTime::UntilSure),
+        })
+    }
+}

@@ -1,0 +1,261 @@
+//! What `recommend` answers: a table for people, or what can be put where limits are set.
+//!
+//! Invariant: names are somebody else's text: in a table they are printed as text, in a file to be read by a program they are quoted or in a
+//! comment of one line. A part without a number has no limits.
+
+use std::fmt::Write;
+
+use daemon::options::{Bytes, Millis};
+use host::report::{Needed, Part, Price};
+use serde::Serialize;
+
+use crate::args::RecommendFormat as Format;
+use crate::terminal::Style;
+
+use super::memory::needed::{percent, setting};
+use super::sheet::Sheet;
+use super::text::{json_lines, plain};
+
+/// All that is answered.
+#[derive(Debug, Serialize)]
+pub(crate) struct Answer {
+    /// The largest first.
+    pub(crate) parts: Vec<Part>,
+    pub(crate) watched_ms: u64,
+    pub(crate) price: Price,
+    pub(crate) notes: Vec<String>,
+}
+
+/// The text, newline at the end.
+pub(crate) fn answer(answer: &Answer, format: Format, style: Style) -> String {
+    match format {
+        Format::Table => table(answer, style),
+        Format::Systemd => each(answer, systemd),
+        Format::K8s => each(answer, k8s),
+        Format::Compose => compose(answer),
+        Format::Json => json_lines(answer) + "\n",
+    }
+}
+
+/// Columns beside the name.
+const FIGURES: usize = 58;
+
+fn table(answer: &Answer, style: Style) -> String {
+    let mut sheet = Sheet::new(style);
+    let room = style.width.saturating_sub(FIGURES + 2).clamp(12, 60);
+    sheet.dim(&format!(
+        "{:<room$}{:>10}{:>10}{:>10}{:>8}{:>8}{:>6}{:>6}",
+        "name", "now", "needs", "could go", "cost", "sure", "high", "max"
+    ));
+    for part in &answer.parts {
+        let name = super::text::cut(
+            &plain(&part.name, false),
+            room.saturating_sub(1),
+            style.unicode,
+        );
+        let now = Bytes(part.resident_bytes).to_string();
+        let Some(needed) = &part.needed else {
+            sheet.line(&format!("{name:<room$}{now:>10}{:>10}", "-"));
+            continue;
+        };
+        let goes = part.resident_bytes.saturating_sub(needed.bytes);
+        let cost = percent(needed.cost_percent).replace("less than ", "<");
+        sheet.line(&format!(
+            "{name:<room$}{now:>10}{:>10}{:>10}{cost:>8}{:>8}{:>6}{:>6}",
+            Bytes(needed.bytes).to_string(),
+            Bytes(goes).to_string(),
+            needed.confidence.name(),
+            setting(needed.suggest.memory_high_bytes),
+            setting(needed.suggest.memory_max_bytes),
+        ));
+    }
+    sheet.blank();
+    if answer.parts.is_empty() {
+        sheet.line("nothing has as much memory as that (--above)");
+    }
+    let anon = &answer.price.anon_from;
+    let text = format!(
+        "high and max are for MemoryHigh and MemoryMax. Watched for {}; a page back costs {:.0} us ({anon}), of a file {:.0} us ({}).",
+        Millis(answer.watched_ms),
+        answer.price.anon_us,
+        answer.price.file_us,
+        answer.price.file_from,
+    );
+    sheet.hanging("", &text);
+    for part in answer.parts.iter().filter(|part| part.needed.is_some()) {
+        let needed = part.needed.as_ref().filter(|needed| needed.why.len() > 1);
+        if let Some(needed) = needed {
+            let name = plain(&part.name, false);
+            sheet.hanging("  ", &format!("{name}: {}", needed.why[1..].join(", ")));
+        }
+    }
+    for note in &answer.notes {
+        sheet.hanging("  ", note);
+    }
+    sheet.finish()
+}
+
+/// One text a part that has a number, a blank line between two.
+fn each(answer: &Answer, text_of: fn(&Part, &Needed) -> String) -> String {
+    let parts = answer.parts.iter();
+    let texts = parts.filter_map(|part| Some(text_of(part, part.needed.as_ref()?)));
+    texts.collect::<Vec<String>>().join("\n")
+}
+
+/// Where the number is from, for a comment of one line.
+fn from(needed: &Needed) -> String {
+    format!(
+        "needs {} of {} resident; {} confidence: {}",
+        Bytes(needed.bytes),
+        Bytes(needed.resident_bytes),
+        needed.confidence.name(),
+        needed.why.join(", ")
+    )
+}
+
+fn systemd(part: &Part, needed: &Needed) -> String {
+    let name = plain(&part.name, false);
+    let (section, unit) = match name.rsplit_once('.').map(|(_, kind)| kind) {
+        Some("service") => ("Service", name.clone()),
+        Some("scope") => ("Scope", name.clone()),
+        Some("slice") => ("Slice", name.clone()),
+        _ => ("Service", "UNIT.service".to_owned()),
+    };
+    format!(
+        "# {name}: {}\n# /etc/systemd/system/{unit}.d/50-memory.conf\n[{section}]\nMemoryHigh={}\nMemoryMax={}\n",
+        from(needed),
+        setting(needed.suggest.memory_high_bytes),
+        setting(needed.suggest.memory_max_bytes),
+    )
+}
+
+/// `48Mi`, as Kubernetes takes sizes.
+fn quantity(bytes: u64) -> String {
+    format!("{}Mi", bytes.div_ceil(1 << 20).max(1))
+}
+
+fn k8s(part: &Part, needed: &Needed) -> String {
+    let request = needed.bytes + needed.suggest.kernel_bytes + needed.suggest.shared_bytes;
+    format!(
+        "# {}: {}\nresources:\n  requests:\n    memory: {}\n  limits:\n    memory: {}\n",
+        plain(&part.name, false),
+        from(needed),
+        quantity(request),
+        quantity(needed.suggest.memory_max_bytes),
+    )
+}
+
+fn compose(answer: &Answer) -> String {
+    let mut text = "services:\n".to_owned();
+    for part in &answer.parts {
+        let Some(needed) = &part.needed else {
+            continue;
+        };
+        let name = serde_json::to_string(&plain(&part.name, false)).unwrap_or_default();
+        let _ = write!(
+            text,
+            "  # {}\n  {name}:\n    mem_reservation: {}m\n    mem_limit: {}m\n",
+            from(needed),
+            needed.suggest.memory_high_bytes.div_ceil(1 << 20),
+            needed.suggest.memory_max_bytes.div_ceil(1 << 20),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use host::report::{Confidence, Suggestion};
+
+    use super::*;
+
+    fn sample(name: &str) -> Answer {
+        let needed = Needed {
+            bytes: 34 << 20,
+            resident_bytes: 229 << 20,
+            cost_percent: 0.02,
+            confidence: Confidence::High,
+            why: vec!["watched 5m".to_owned()],
+            suggest: Suggestion {
+                memory_high_bytes: 48 << 20,
+                memory_max_bytes: 72 << 20,
+                kernel_bytes: 1 << 20,
+                ..Suggestion::default()
+            },
+            ..Needed::default()
+        };
+        let part = |name: &str, needed| Part {
+            name: name.to_owned(),
+            resident_bytes: 229 << 20,
+            needed,
+            ..Part::default()
+        };
+        Answer {
+            parts: vec![part(name, Some(needed)), part("young", None)],
+            watched_ms: 300_000,
+            price: Price::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_table_fits_and_has_each_part() {
+        let text = answer(&sample("redis.service"), Format::Table, Style::PLAIN);
+        let row = text.lines().find(|line| line.contains("redis.service"));
+        let words: Vec<&str> = row.expect("a row").split_whitespace().collect();
+        assert_eq!(
+            words,
+            [
+                "redis.service",
+                "229",
+                "MiB",
+                "34",
+                "MiB",
+                "195",
+                "MiB",
+                "0.02%",
+                "high",
+                "48M",
+                "72M"
+            ]
+        );
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(text.contains("young"), "{text}");
+    }
+
+    #[test]
+    fn files_have_what_programs_read() {
+        let sample = sample("redis.service");
+        let systemd = answer(&sample, Format::Systemd, Style::PLAIN);
+        assert!(systemd.contains(
+            "redis.service.d/50-memory.conf\n[Service]\nMemoryHigh=48M\nMemoryMax=72M\n"
+        ));
+        let k8s = answer(&sample, Format::K8s, Style::PLAIN);
+        assert!(
+            k8s.contains("requests:\n    memory: 35Mi\n  limits:\n    memory: 72Mi\n"),
+            "{k8s}"
+        );
+        let compose = answer(&sample, Format::Compose, Style::PLAIN);
+        assert!(
+            compose
+                .contains("  \"redis.service\":\n    mem_reservation: 48m\n    mem_limit: 72m\n")
+        );
+        let json: serde_json::Value =
+            serde_json::from_str(&answer(&sample, Format::Json, Style::PLAIN)).expect("JSON");
+        assert_eq!(json["parts"][0]["needed"]["confidence"], "high");
+    }
+
+    /// A name is text of whoever started the program.
+    #[test]
+    fn a_hostile_name_stays_one_line_of_text() {
+        let sample = sample("a\nMemoryMax=1\u{1b}[2J: {x}\"");
+        for format in [Format::Table, Format::Systemd, Format::K8s, Format::Compose] {
+            let text = answer(&sample, format, Style::PLAIN);
+            assert!(!text.contains('\u{1b}'), "{text}");
+            assert!(
+                !text.lines().any(|line| line.starts_with("MemoryMax=1")),
+                "{text}"
+            );
+        }
+    }
+}

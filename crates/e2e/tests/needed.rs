@@ -1,0 +1,163 @@
+//! How much a program needs: one number, beside programs whose needs are known.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use e2e::guard::{Outcome, Run, Running};
+use e2e::temp::{TempDir, serial};
+use e2e::web::{float, listening, samples};
+use e2e::{pagetide, programs, wait};
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+/// The program of these tests uses two fifths of 64 MiB, again and again.
+const HOT: std::ops::Range<u64> = 23 * MIB..30 * MIB;
+
+fn hotcold() -> (Running, String) {
+    let program = programs::c("paced");
+    let command = format!("exec {program} hotcold 64 20000 90 < <(exec sleep 90 2>/dev/null)");
+    let running = Run::new(["bash", "-c", &command]).start();
+    let pid = wait::poll(SOON, || {
+        let text = running.stdout();
+        text.strip_prefix("ready pid=")?.trim().parse::<u32>().ok()
+    });
+    (running, pid.expect("it is ready").to_string())
+}
+
+fn json(outcome: &Outcome) -> Value {
+    assert!(outcome.status.success(), "{}", outcome.stderr);
+    serde_json::from_str(&outcome.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", outcome.stdout))
+}
+
+fn bytes(needed: &Value) -> u64 {
+    needed["bytes"]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{needed}"))
+}
+
+#[test]
+fn the_first_line_is_the_number() {
+    let _turn = serial();
+    let (_running, pid) = hotcold();
+    let report = json(&pagetide::command(["report", &pid, "--for", "8s", "--json"]).finish(SOON));
+    let needed = &report["needed"];
+    assert!(HOT.contains(&bytes(needed)), "{needed}");
+    assert_eq!(
+        needed["confidence"], "low",
+        "it was watched for seconds: {needed}"
+    );
+    assert!(
+        needed["cost_percent"].as_f64().expect("a cost") <= 0.11,
+        "{needed}"
+    );
+    let high = needed["suggest"]["memory_high_bytes"].as_u64();
+    let max = needed["suggest"]["memory_max_bytes"].as_u64();
+    assert!(
+        bytes(needed) < high.expect("a size") && high < max,
+        "{needed}"
+    );
+    let plain = pagetide::command(["report", &pid, "--for", "3s"]).finish(SOON);
+    let first = plain.stdout.lines().next().unwrap_or_default();
+    assert!(
+        first.starts_with("needs ") && first.contains(" now (of "),
+        "{}",
+        plain.stdout
+    );
+    assert!(
+        plain.stdout.contains("low confidence: watched "),
+        "{}",
+        plain.stdout
+    );
+}
+
+/// Regression: of a report that began while another one watched the same program, what it took over when that one ended counted
+/// as used: 224 of 229 MiB were needed, where 21 were in use.
+#[test]
+fn what_another_report_took_over_is_not_used() {
+    let _turn = serial();
+    let (_running, pid) = hotcold();
+    let first = pagetide::command(["report", &pid, "--for", "5s", "--json"]).start();
+    std::thread::sleep(Duration::from_secs(2));
+    let words = ["report", &pid, "--for", "14s", "--curve", "--json"];
+    let report = json(&pagetide::command(words).finish(SOON));
+    let first = json(&first.wait(SOON));
+    assert!(
+        HOT.contains(&bytes(&first["needed"])),
+        "{}",
+        first["needed"]
+    );
+    let needed = &report["needed"];
+    assert!(HOT.contains(&bytes(needed)), "{needed}");
+    let blind = report["curve"]["blind_ms"].as_u64().expect("a time");
+    assert!(blind > 0, "the first one was there: {}", report["curve"]);
+    let points = report["curve"]["points"].as_array().expect("points");
+    let rate = |point: &Value| point["refaults_per_minute"].as_f64().expect("a rate");
+    assert!(
+        points.is_sorted_by(|one, next| rate(one) >= rate(next)),
+        "{points:?}"
+    );
+}
+
+/// Regression: of a program that came to a fresh tenant all memory was its working set.
+#[test]
+fn a_tenant_needs_what_its_programs_use() {
+    let _turn = serial();
+    let folder = TempDir::new();
+    let (tree, place) = listening(&folder, &["--age-every", "500ms"]);
+    tree.make("web");
+    // The tenant is there for some scans before the program comes.
+    std::thread::sleep(Duration::from_secs(2));
+    let (_running, pid) = hotcold();
+    tree.write("web/cgroup.procs", &pid);
+    let gauge = |name: &str| -> Option<f64> {
+        let text = place.get("/metrics").body;
+        let key = format!("{name}{{tenant=\"/web\"}}");
+        samples(&text).get(&key).copied()
+    };
+    let told = wait::poll(SOON, || {
+        let bytes = gauge("pagetide_needed_bytes")?;
+        (bytes > float(20 * MIB)).then_some(bytes)
+    });
+    let _ = told.expect("the number of the tenant is known");
+    std::thread::sleep(Duration::from_secs(6));
+    let bytes = gauge("pagetide_needed_bytes").expect("it is known");
+    assert!(
+        (float(HOT.start)..float(HOT.end)).contains(&bytes),
+        "{bytes}"
+    );
+    assert_eq!(gauge("pagetide_needed_confidence"), Some(0.0));
+    assert!(gauge("pagetide_refaults_predicted").is_some());
+}
+
+/// The number in the forms in which limits are set.
+#[test]
+fn a_recommendation_can_be_put_where_limits_are_set() {
+    let _turn = serial();
+    let (_running, pid) = hotcold();
+    let answer = |format: &str| {
+        let words = ["recommend", &pid, "--for", "4s", "--format", format];
+        let outcome = pagetide::command(words).finish(SOON);
+        assert!(outcome.status.success(), "{}", outcome.stderr);
+        outcome
+    };
+    let told = json(&answer("json"));
+    let needed = &told["parts"][0]["needed"];
+    assert!(HOT.contains(&bytes(needed)), "{told}");
+    let systemd = answer("systemd").stdout;
+    assert!(
+        systemd.contains("[Service]\nMemoryHigh=") && systemd.contains("\nMemoryMax="),
+        "{systemd}"
+    );
+    let k8s = answer("k8s").stdout;
+    assert!(
+        k8s.contains("resources:\n  requests:\n    memory: ") && k8s.contains("Mi\n"),
+        "{k8s}"
+    );
+    let table = answer("table").stdout;
+    assert!(
+        table.starts_with("name ") && table.contains(" low"),
+        "{table}"
+    );
+}
