@@ -26,7 +26,7 @@ mod top;
 pub(crate) use knobs::Knobs;
 pub(crate) use manage::{Attach, Reclaim, Run, Told, Tree, Who, Whose};
 pub(crate) use mrc::Mrc;
-pub(crate) use recommend::{Format as RecommendFormat, Recommend};
+pub(crate) use recommend::Recommend;
 pub(crate) use report::{Form, Plan, Report};
 pub(crate) use serve::{Global, Serve};
 pub(crate) use swap::{On as SwapOn, Swap as SwapVerb};

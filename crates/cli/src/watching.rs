@@ -12,6 +12,7 @@ use host::system::{Group, Groups, Proc, family};
 use host::watch::{self, Watch, WatchError};
 
 use crate::failure::Failure;
+use crate::workloads::By;
 
 /// Whose memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,19 +60,6 @@ pub(crate) struct Settings {
     pub(crate) source: Option<AgeSource>,
     /// Into which parts what is watched is divided; none where nobody asks for parts.
     pub(crate) by: Option<By>,
-}
-
-/// What people have names for.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum By {
-    /// A systemd unit; a container where it has none
-    Unit,
-    /// A container; a unit where it is in none
-    Container,
-    /// A pod of Kubernetes; a container or a unit where it is in none
-    Pod,
-    /// A user
-    User,
 }
 
 /// Looks at processes again and again.

@@ -7,7 +7,28 @@ use std::path::PathBuf;
 use host::watch::NameOf;
 
 use crate::failure::Failure;
-use crate::watching::{By, Target};
+
+/// What people have names for.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum By {
+    /// A systemd unit; a container where it has none
+    Unit,
+    /// A container; a unit where it is in none
+    Container,
+    /// A pod of Kubernetes; a container or a unit where it is in none
+    Pod,
+    /// A user
+    User,
+}
+
+/// What a name means.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    /// A process and its descendants.
+    Pid(u32),
+    /// The processes of a control group.
+    Group(PathBuf),
+}
 
 /// The names of parts, by what was asked for.
 pub(crate) fn names_by(by: By) -> NameOf {
@@ -21,9 +42,9 @@ pub(crate) fn names_by(by: By) -> NameOf {
 ///
 /// # Errors
 /// Nothing has that name, or several have.
-pub(crate) fn find(name: &str) -> Result<Target, Failure> {
+pub(crate) fn find(name: &str) -> Result<Found, Failure> {
     match name.parse() {
-        Ok(pid) => Ok(Target::Pid(pid)),
-        Err(_) => Ok(Target::Cgroup(PathBuf::from(name))),
+        Ok(pid) => Ok(Found::Pid(pid)),
+        Err(_) => Ok(Found::Group(PathBuf::from(name))),
     }
 }

@@ -477,7 +477,8 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
             &["terminal", "used_memory"],
             &["view"],
             &["failure"],
-            &["own_limits", "watching"],
+            &["own_limits", "workloads"],
+            &["watching"],
             &["args"],
             &["commands"],
             &["call"],
@@ -488,7 +489,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
         &[
             &["examples", "knobs", "manage", "mrc"],
             &["report", "serve", "swap"],
-            &["top"],
+            &["recommend", "top"],
         ],
     ),
     (
@@ -503,6 +504,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
                 "demo",
                 "mrc",
                 "reclaim",
+                "recommend",
                 "report",
                 "serve",
                 "tenant_rows",
@@ -517,7 +519,7 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
             &["bars", "status", "text"],
             &["curves", "sheet"],
             &["findings", "memory"],
-            &["swap", "top"],
+            &["recommend", "swap", "top"],
         ],
     ),
 ];

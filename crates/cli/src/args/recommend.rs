@@ -6,7 +6,9 @@ use daemon::options::{Millis, millis};
 use host::report::{Budget, COST_PERCENT};
 
 use crate::failure::Failure;
-use crate::watching::{By, Target};
+use crate::view::recommend::Format;
+use crate::watching::Target;
+use crate::workloads::By;
 
 use super::report::{
     MANY, Plan, RAREST, WatchTime, cost, duration, long_enough, settings, watch_time,
@@ -42,21 +44,6 @@ pub(crate) struct Recommend {
     /// Leave out what has less than this in memory
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = daemon::options::bytes)]
     pub(crate) above: daemon::options::Bytes,
-}
-
-/// How the numbers are written.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Format {
-    /// For people
-    Table,
-    /// A drop-in for each unit
-    Systemd,
-    /// A resources stanza for each container: requests are what is needed, limits what to set
-    K8s,
-    /// A service's limits in a compose file
-    Compose,
-    /// One object with a list
-    Json,
 }
 
 impl Recommend {

@@ -15,14 +15,17 @@ use crate::failure::Failure;
 use crate::terminal::Style;
 use crate::view::recommend::{self as view, Answer};
 use crate::watching::{self, Target};
-use crate::workloads;
+use crate::workloads::{self, Found};
 
 use super::looks::{User, follow};
 use super::stop::stop_flag;
 
 pub(super) fn recommend(args: &Recommend) -> Result<u8, Failure> {
     let target = match &args.name {
-        Some(name) => workloads::find(name)?,
+        Some(name) => match workloads::find(name)? {
+            Found::Pid(pid) => Target::Pid(pid),
+            Found::Group(path) => Target::Cgroup(path),
+        },
         None => Target::All,
     };
     let plan = args.plan(target)?;

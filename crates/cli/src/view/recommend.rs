@@ -9,12 +9,26 @@ use daemon::options::{Bytes, Millis};
 use host::report::{Needed, Part, Price};
 use serde::Serialize;
 
-use crate::args::RecommendFormat as Format;
 use crate::terminal::Style;
 
 use super::memory::needed::{percent, setting};
 use super::sheet::Sheet;
 use super::text::{json_lines, plain};
+
+/// How the numbers are written.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    /// For people
+    Table,
+    /// A drop-in for each unit
+    Systemd,
+    /// A resources stanza for each container: requests are what is needed, limits what to set
+    K8s,
+    /// A service's limits in a compose file
+    Compose,
+    /// One object with a list
+    Json,
+}
 
 /// All that is answered.
 #[derive(Debug, Serialize)]
