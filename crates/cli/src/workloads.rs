@@ -2,23 +2,37 @@
 //!
 //! Invariant: a name that fits several is nobody's: the candidates are told.
 
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
+use host::system::{Groups, Proc};
 use host::watch::NameOf;
+use host::workload::{self, Resolved, Workload};
 
 use crate::failure::Failure;
 
 /// What people have names for.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum By {
-    /// A systemd unit; a container where it has none
+    /// A systemd unit; the control group where there is none
     Unit,
     /// A container; a unit where it is in none
     Container,
-    /// A pod of Kubernetes; a container or a unit where it is in none
+    /// A pod of Kubernetes; a unit where it is in none
     Pod,
     /// A user
     User,
+}
+
+impl By {
+    fn key(self, workload: &Workload, uid: u32) -> String {
+        match self {
+            By::Unit => workload.key(workload::By::Unit),
+            By::Container => workload.key(workload::By::Container),
+            By::Pod => workload.key(workload::By::Pod),
+            By::User => format!("user:{uid}"),
+        }
+    }
 }
 
 /// What a name means.
@@ -26,25 +40,102 @@ pub(crate) enum By {
 pub(crate) enum Found {
     /// A process and its descendants.
     Pid(u32),
-    /// The processes of a control group.
+    /// The processes of a control group, and its name.
     Group(PathBuf),
+    /// The processes of several groups: pids as of now.
+    Several(Vec<PathBuf>),
 }
 
-/// The names of parts, by what was asked for.
+/// The names of parts, by what was asked for. Each control group is looked up once.
 pub(crate) fn names_by(by: By) -> NameOf {
-    Box::new(move |process| match by {
-        By::User => Some(format!("user:{}", process.uid)),
-        By::Unit | By::Container | By::Pod => Some(process.cgroup.clone()),
+    let mut known: HashMap<String, Workload> = HashMap::new();
+    Box::new(move |process| {
+        let workload = known.entry(process.cgroup.clone()).or_insert_with(|| {
+            let mut one = [Workload::of(Path::new(&process.cgroup))];
+            workload::name(&mut one, Path::new("/"));
+            let [one] = one;
+            one
+        });
+        Some(by.key(workload, process.uid))
     })
 }
 
-/// What is meant by a name: a pid, or a control group.
+/// What is meant by a name: a pid, or control groups.
 ///
 /// # Errors
-/// Nothing has that name, or several have.
+/// Nothing has that name, or several have; /proc cannot be read.
 pub(crate) fn find(name: &str) -> Result<Found, Failure> {
-    match name.parse() {
-        Ok(pid) => Ok(Found::Pid(pid)),
-        Err(_) => Ok(Found::Group(PathBuf::from(name))),
+    if let Ok(pid) = name.parse() {
+        return Ok(Found::Pid(pid));
+    }
+    let proc = Proc::system()?;
+    let groups = Groups::find(&proc)?;
+    let mut processes = Vec::new();
+    for pid in proc.pids()? {
+        // A process that has ended meanwhile is in none.
+        if let Ok(Some(group)) = groups.of_process(&proc, pid) {
+            processes.push((pid, group.path));
+        }
+    }
+    let mut workloads = workload::gather(processes);
+    workload::name(&mut workloads, Path::new("/"));
+    meant(name, &workloads)
+}
+
+fn meant(name: &str, workloads: &[Workload]) -> Result<Found, Failure> {
+    match workload::resolve(name, workloads) {
+        Resolved::Found(found) => {
+            let mut paths: Vec<PathBuf> = found.iter().map(|one| one.path.clone()).collect();
+            Ok(match (paths.pop(), paths.is_empty()) {
+                (Some(one), true) => Found::Group(one),
+                (one, _) => Found::Several(paths.into_iter().chain(one).collect()),
+            })
+        }
+        Resolved::NotFound(nearest) => {
+            let hint = match nearest.is_empty() {
+                true => "`pagetide recommend` lists all that runs".to_owned(),
+                false => format!("did you mean {}?", nearest.join(", ")),
+            };
+            Err(Failure::new(
+                format!(
+                    "cannot find `{}`: nothing that runs has this name",
+                    name.escape_debug()
+                ),
+                hint,
+            ))
+        }
+        Resolved::Ambiguous(candidates) => Err(Failure::new(
+            format!(
+                "cannot tell which `{}` is meant: several have this name",
+                name.escape_debug()
+            ),
+            format!("give one of {}", candidates.join(", ")),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workloads() -> Vec<Workload> {
+        let paths = [
+            "/system.slice/redis.service",
+            "/system.slice/nginx.service",
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/redis.service",
+        ];
+        workload::gather((1..).zip(paths.map(PathBuf::from)))
+    }
+
+    #[test]
+    fn a_name_is_a_group_or_the_candidates_are_told() {
+        let all = workloads();
+        let nginx = PathBuf::from("/system.slice/nginx.service");
+        assert_eq!(meant("nginx", &all).expect("one"), Found::Group(nginx));
+        let many = meant("redis", &all).expect_err("two").to_string();
+        assert!(many.contains("several have this name"), "{many}");
+        let none = meant("ngin", &all).expect_err("none").to_string();
+        assert!(none.contains("nothing that runs has this name"), "{none}");
+        assert_eq!(find("12").expect("a pid"), Found::Pid(12));
     }
 }

@@ -20,3 +20,4 @@ pub mod swap;
 pub mod system;
 pub mod wall;
 pub mod watch;
+pub mod workload;

@@ -5,7 +5,7 @@ use super::code::{code_only, has_word};
 use super::sources::Source;
 
 /// For each folder that has floors: its modules from the ground up.
-const FLOORS: [(&str, &[&[&str]]); 42] = [
+const FLOORS: [(&str, &[&[&str]]); 43] = [
     (
         "crates/engine/src",
         &[
@@ -146,10 +146,14 @@ const FLOORS: [(&str, &[&[&str]]); 42] = [
         "crates/host/src",
         &[
             &["report", "system", "books", "confine"],
-            &["ages", "price", "swap", "wall"],
+            &["ages", "price", "swap", "wall", "workload"],
             &["watch"],
             &["doctor", "manage"],
         ],
+    ),
+    (
+        "crates/host/src/workload",
+        &[&["files", "path"], &["names", "resolve"]],
     ),
     (
         "crates/host/src/wall",

@@ -3,6 +3,7 @@
 //! Invariant: standard output has the answer only, once, when watching is over; progress goes to standard error, and only to a terminal.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use daemon::options::{Bytes, Millis};
@@ -21,10 +22,15 @@ use super::looks::{User, follow};
 use super::stop::stop_flag;
 
 pub(super) fn recommend(args: &Recommend) -> Result<u8, Failure> {
+    let mut only = Vec::new();
     let target = match &args.name {
         Some(name) => match workloads::find(name)? {
             Found::Pid(pid) => Target::Pid(pid),
             Found::Group(path) => Target::Cgroup(path),
+            Found::Several(paths) => {
+                only = paths;
+                Target::All
+            }
         },
         None => Target::All,
     };
@@ -37,6 +43,7 @@ pub(super) fn recommend(args: &Recommend) -> Result<u8, Failure> {
         price,
         bar: progress_bar(&plan),
         started: Instant::now(),
+        only,
         newest: None,
     };
     follow(&plan, watching::open, &stop, &mut rows)?;
@@ -73,6 +80,8 @@ struct Rows<'a> {
     price: Price,
     bar: ProgressBar,
     started: Instant,
+    /// Of all that is watched the parts in these groups are wanted; empty where all are.
+    only: Vec<PathBuf>,
     newest: Option<Report>,
 }
 
@@ -85,6 +94,13 @@ impl User for Rows<'_> {
             )
         {
             report.parts = vec![whole(&report)];
+        }
+        if !self.only.is_empty() {
+            let is_wanted = |part: &Part| {
+                let group = Path::new(&part.cgroup);
+                self.only.iter().any(|only| group.starts_with(only))
+            };
+            report.parts.retain(is_wanted);
         }
         for part in &mut report.parts {
             part.tell_needed(self.args.budget(), &self.price);

@@ -72,7 +72,10 @@ mod tests {
             }
         }
         assert!(all.windows(2).all(|two| two[0].end <= two[1].start));
-        assert_eq!(bytes, ranges.iter().map(|one| one.end - one.start).sum());
+        assert_eq!(
+            bytes,
+            ranges.iter().map(|one| one.end - one.start).sum::<u64>()
+        );
         assert_eq!(Slices::of(Vec::new()).next(), None);
         let small = Slices::of(ranges[..2].to_vec()).next();
         assert_eq!(small.map(|one| one.numbers), Some(vec![0]));

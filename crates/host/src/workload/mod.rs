@@ -1,0 +1,202 @@
+//! What runs in a control group: a systemd unit, a container, a Kubernetes pod, or only the group.
+//!
+//! Invariant: a path alone decides what runs there ([`Workload::of`], pure); files of the runtimes only add names
+//! ([`name`]), and only files that no other user can have written. Text for people is printable and at most
+//! [`TEXT_MAX`] characters long; [`Workload::path`] keeps the path's own bytes.
+//!
+//! ```
+//! use host::workload::{By, Resolved, gather, name, resolve};
+//!
+//! let pid = 7;
+//! let mut workloads = gather([(pid, "/system.slice/redis.service".into())]);
+//! name(&mut workloads, std::path::Path::new("/"));
+//! assert_eq!(workloads[0].key(By::Unit), "redis.service");
+//! assert!(matches!(resolve("redis", &workloads), Resolved::Found(_)));
+//! ```
+
+mod files;
+mod names;
+mod path;
+mod resolve;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+pub use names::name;
+pub use resolve::{Resolved, resolve};
+
+/// Longest text of a name, characters. What is longer is cut and ends with `…`.
+pub const TEXT_MAX: usize = 4096;
+
+/// What a workload is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A service or scope of systemd.
+    Unit,
+    /// A container of a [`Runtime`].
+    Container,
+    /// A Kubernetes pod's own group: processes in it that are in none of its containers.
+    Pod,
+    /// A control group of which nothing else is known.
+    Group,
+}
+
+/// The program that made a container.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Runtime {
+    /// Docker.
+    Docker,
+    /// Podman.
+    Podman,
+    /// containerd: by Kubernetes, nerdctl or ctr.
+    Containerd,
+    /// CRI-O.
+    CriO,
+    /// LXC, LXD, Incus, Proxmox.
+    Lxc,
+    /// systemd-nspawn.
+    Nspawn,
+}
+
+impl Runtime {
+    /// Its name in text, as in `docker:web`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::Containerd => "containerd",
+            Self::CriO => "cri-o",
+            Self::Lxc => "lxc",
+            Self::Nspawn => "nspawn",
+        }
+    }
+}
+
+/// By which part workloads are added up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// The systemd unit.
+    Unit,
+    /// The container.
+    Container,
+    /// The Kubernetes pod.
+    Pod,
+    /// The user, as the path says: `user-1000.slice`.
+    User,
+}
+
+/// What runs in one control group and those below it. `None` and empty: not known.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Workload {
+    /// What it is.
+    pub kind: Kind,
+    /// The control group's path below the mount of the memory controller, up to the unit, container or pod:
+    /// the groups that a service or a container makes below its own belong to it.
+    #[serde(skip)]
+    pub path: PathBuf,
+    /// `path` as printable text.
+    pub group: String,
+    /// The nearest service or scope, with systemd's escapes undone. Units inside a container are not named: they
+    /// are of the container's own systemd.
+    pub unit: Option<String>,
+    /// The unit's name as systemd takes it: with its escapes.
+    pub unit_id: Option<String>,
+    /// What made the container.
+    pub runtime: Option<Runtime>,
+    /// The container's id: 64 hexadecimal digits.
+    pub container_id: Option<String>,
+    /// The container's name.
+    pub container: Option<String>,
+    /// The pod's uid as Kubernetes writes it, with `-`.
+    pub pod_uid: Option<String>,
+    /// The pod's name.
+    pub pod: Option<String>,
+    /// The pod's Kubernetes namespace.
+    pub namespace: Option<String>,
+    /// The user of whose slice the group is a part.
+    pub user: Option<u32>,
+    /// Its processes, ascending; empty unless [`gather`] made it.
+    pub pids: Vec<u32>,
+}
+
+impl Workload {
+    /// Returns text that names the part of this workload by which it is added up. Workloads of one unit, container,
+    /// pod or user have the same key, and [`resolve`] takes it. Without such a part: the unit, else the group.
+    /// Forms: `redis.service`, `user:1000/app.service`, `docker:web`, `user:1000/podman:web`,
+    /// `namespace/pod/container`, `namespace/pod`, `pod:UID`, `user:1000`, `/path`.
+    #[must_use]
+    pub fn key(&self, by: By) -> String {
+        let key = match by {
+            By::Unit => None,
+            By::Container => self.container_key(),
+            By::Pod => self.pod_key(),
+            By::User => self.user.map(|user| format!("user:{user}")),
+        };
+        key.or_else(|| self.unit_key())
+            .unwrap_or_else(|| self.group.clone())
+    }
+
+    pub(crate) fn unit_key(&self) -> Option<String> {
+        Some(self.of_user(self.unit.as_ref()?))
+    }
+
+    pub(crate) fn pod_key(&self) -> Option<String> {
+        match (&self.namespace, &self.pod) {
+            (Some(namespace), Some(pod)) => Some(format!("{namespace}/{pod}")),
+            _ => Some(format!("pod:{}", self.pod_uid.as_ref()?)),
+        }
+    }
+
+    pub(crate) fn container_key(&self) -> Option<String> {
+        let short = || self.container_id.as_ref().map(|id| id[..12].to_owned());
+        let name = self.container.clone().or_else(short)?;
+        if let Some(pod) = self.pod_key() {
+            return Some(format!("{pod}/{name}"));
+        }
+        let runtime = self.runtime.map_or("container", Runtime::name);
+        Some(self.of_user(&format!("{runtime}:{name}")))
+    }
+
+    /// Users name their units and containers as they like, also as the system's are named.
+    fn of_user(&self, name: &str) -> String {
+        match self.user {
+            Some(user) => format!("user:{user}/{name}"),
+            None => name.to_owned(),
+        }
+    }
+}
+
+/// Returns the workloads of processes: pids and the paths of their control groups, below the mount of the memory
+/// controller. One for each [`Workload::path`], in the order of paths.
+#[must_use]
+pub fn gather(processes: impl IntoIterator<Item = (u32, PathBuf)>) -> Vec<Workload> {
+    let mut found: BTreeMap<PathBuf, Workload> = BTreeMap::new();
+    for (pid, path) in processes {
+        let workload = Workload::of(&path);
+        let workload = found.entry(workload.path.clone()).or_insert(workload);
+        workload.pids.push(pid);
+    }
+    let mut found: Vec<Workload> = found.into_values().collect();
+    for workload in &mut found {
+        workload.pids.sort_unstable();
+        workload.pids.dedup();
+    }
+    found
+}
+
+/// Printable text of a name, at most [`TEXT_MAX`] characters.
+fn text(bytes: &[u8]) -> String {
+    let printable = crate::system::text::printable(bytes);
+    match printable.char_indices().nth(TEXT_MAX) {
+        None => printable,
+        Some(_) => printable.chars().take(TEXT_MAX - 1).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! Which workloads a name means.
+//!
+//! Invariant: pure. A name never means one of two things by chance: where it can mean several, the candidates are
+//! returned, and each of them is a name that means less. Whole names go before the beginning of an id.
+
+use std::collections::BTreeMap;
+
+use super::{By, Workload};
+
+/// Fewest digits of a container's id.
+const ID_MIN: usize = 4;
+/// Most names that are suggested.
+const NEAREST_MAX: usize = 5;
+/// Longest name that is compared, bytes.
+const COMPARED_MAX: usize = 256;
+/// How alike a suggestion is at least, 0 to 1 (Jaro and Winkler).
+const ALIKE_MIN: f64 = 0.8;
+
+/// What a name means.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resolved<'a> {
+    /// One thing: a unit, container, pod, user, process or group. Its workloads, in their order; at least one.
+    Found(Vec<&'a Workload>),
+    /// Nothing. The names that are most like it, the nearest first; may be empty.
+    NotFound(Vec<String>),
+    /// Several things: a name for each, that [`resolve`] takes.
+    Ambiguous(Vec<String>),
+}
+
+/// The workloads that may be meant, by a name for each meaning.
+type Meanings<'a> = BTreeMap<String, Vec<&'a Workload>>;
+
+/// Returns the workloads that `name` means: a pid (also `pid:7`), a unit with or without `.service` or `.scope`, a
+/// container's name, id, or beginning of its id (4 digits at least), a pod's name or uid, `NAMESPACE/POD`,
+/// `NAMESPACE/POD/CONTAINER`, `user:1000`, a control group's path (with all below it), or a [`Workload::key`].
+#[must_use]
+pub fn resolve<'a>(name: &str, workloads: &'a [Workload]) -> Resolved<'a> {
+    let mut whole = meanings(workloads, |workload| names_of(workload, name));
+    // A candidate that was told for another name means itself: the system's unit, where a user has one of the same name.
+    if let Some(exact) = whole.remove(name) {
+        return Resolved::Found(exact);
+    }
+    let meanings = match whole.is_empty() {
+        true => meanings(workloads, |workload| id_of(workload, name)),
+        false => whole,
+    };
+    let mut several: Vec<String> = meanings.keys().cloned().collect();
+    let mut sets: Vec<Vec<&Workload>> = meanings.into_values().collect();
+    sets.dedup();
+    match sets.len() {
+        0 => Resolved::NotFound(nearest(name, workloads)),
+        1 => Resolved::Found(sets.remove(0)),
+        _ => {
+            several.dedup();
+            Resolved::Ambiguous(several)
+        }
+    }
+}
+
+fn meanings(workloads: &[Workload], of: impl Fn(&Workload) -> Vec<String>) -> Meanings<'_> {
+    let mut found = Meanings::new();
+    for workload in workloads {
+        for meaning in of(workload) {
+            let members = found.entry(meaning).or_default();
+            if members.last() != Some(&workload) {
+                members.push(workload);
+            }
+        }
+    }
+    found
+}
+
+/// What of a workload `name` means, each by a name that means nothing else.
+fn names_of(workload: &Workload, name: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let is = |part: &Option<String>| part.as_deref() == Some(name);
+    if is_group(workload, name) {
+        found.push(name.to_owned());
+    }
+    let pid = name.strip_prefix("pid:").unwrap_or(name);
+    if pid
+        .parse()
+        .is_ok_and(|pid| workload.pids.binary_search(&pid).is_ok())
+    {
+        found.push(format!("pid:{pid}"));
+    }
+    if let Some(user) = workload.user.filter(|user| name == format!("user:{user}")) {
+        found.push(format!("user:{user}"));
+    }
+    if let Some(key) = workload.unit_key() {
+        let is_short = |unit: &Option<String>| {
+            let ends = [".service", ".scope"];
+            let unit = unit.as_deref().unwrap_or_default();
+            ends.iter().any(|end| unit.strip_suffix(end) == Some(name))
+        };
+        let (unit, id) = (&workload.unit, &workload.unit_id);
+        if key == name || is(unit) || is(id) || is_short(unit) || is_short(id) {
+            found.push(key);
+        }
+    }
+    if let Some(key) = workload.container_key()
+        && (key == name || is(&workload.container) || is(&workload.container_id))
+    {
+        found.push(key);
+    }
+    if let Some(key) = workload.pod_key() {
+        let by_uid = workload.pod_uid.as_deref() == Some(name.strip_prefix("pod:").unwrap_or(name));
+        if key == name || is(&workload.pod) || by_uid {
+            found.push(key);
+        }
+    }
+    found
+}
+
+/// Whether `name` is the path of a workload's group or of one above it.
+fn is_group(workload: &Workload, name: &str) -> bool {
+    if !name.starts_with('/') {
+        return false;
+    }
+    let rest = workload.group.strip_prefix(name.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn id_of(workload: &Workload, name: &str) -> Vec<String> {
+    let begins = |id: &&String| id.starts_with(&name.to_ascii_lowercase());
+    match workload.container_id.as_ref().filter(begins) {
+        Some(_) if name.len() >= ID_MIN => workload.container_id.iter().cloned().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Names that are like `name`, the nearest first.
+fn nearest(name: &str, workloads: &[Workload]) -> Vec<String> {
+    if name.len() > COMPARED_MAX {
+        return Vec::new();
+    }
+    let short = |unit: &str| {
+        let unit = unit
+            .strip_suffix(".service")
+            .or_else(|| unit.strip_suffix(".scope"));
+        unit.unwrap_or_default().to_owned()
+    };
+    let mut best: BTreeMap<String, f64> = BTreeMap::new();
+    for workload in workloads {
+        let unit = workload.unit.as_deref().map(|unit| (By::Unit, short(unit)));
+        let pod = workload.pod.clone().map(|pod| (By::Pod, pod));
+        let container = workload.container.clone().map(|name| (By::Container, name));
+        for (by, part) in [unit, pod, container].into_iter().flatten() {
+            let key = workload.key(by);
+            if part.len() > COMPARED_MAX {
+                continue;
+            }
+            let (typed, part) = (name.to_lowercase(), part.to_lowercase());
+            let is_part = typed.len() >= 3 && part.contains(&typed);
+            let by_key = strsim::jaro_winkler(&typed, &key.to_lowercase());
+            let alike = strsim::jaro_winkler(&typed, &part).max(by_key);
+            let alike = if is_part { alike.max(0.9) } else { alike };
+            let known = best.entry(key).or_default();
+            *known = known.max(alike);
+        }
+    }
+    let mut best: Vec<(String, f64)> = best
+        .into_iter()
+        .filter(|(_, alike)| *alike >= ALIKE_MIN)
+        .collect();
+    best.sort_by(|a, b| b.1.total_cmp(&a.1));
+    best.into_iter()
+        .take(NEAREST_MAX)
+        .map(|(key, _)| key)
+        .collect()
+}
