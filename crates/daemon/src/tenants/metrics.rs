@@ -111,6 +111,10 @@ impl Page<'_> {
         self.by_tenant(name, |figures| {
             Some(figures.left_out_groups).filter(|count| *count > 0)
         });
+        let name = "pagetide_scan_late_seconds";
+        let help = "Tenants whose scans cost more than their share of the look budget: how long before the last look the last scan of the tenant was.";
+        self.family(name, "gauge", help);
+        self.by_tenant(name, |figures| figures.late_seconds);
         let name = "pagetide_unknown_age_bytes";
         let help =
             "Resident memory whose age is not known; in no bucket of pagetide_page_age_bytes.";

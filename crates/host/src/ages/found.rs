@@ -55,6 +55,8 @@ pub enum Hidden {
     Shared,
     /// Another pagetide clears its bits.
     Contested,
+    /// It was not read yet: its tenant has cost more than its share of scans.
+    Late,
     /// The source knows no bits.
     NoSource,
 }
@@ -98,6 +100,9 @@ impl Hidden {
                     .to_owned()
             }
             Hidden::Shared => "shared with a process whose accesses are not known".to_owned(),
+            Hidden::Late => {
+                "not read yet: scans of its tenant cost more than their share".to_owned()
+            }
             Hidden::NoSource => {
                 "no source of accessed bits works here (see `pagetide doctor`)".to_owned()
             }

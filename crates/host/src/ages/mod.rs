@@ -8,7 +8,7 @@
 //! Floors: `claim` (one pagetide a process), `found` (what a reading adds up to), `costs`, `pauses` (how long clearing
 //! may take), `space` (one address space), `clearing` (its bits are set back), `listener` (who hears of each
 //! page), `page` (one piece of a reading), `held` (a reading that waits for its clearing), `slices` and `in_parts` (the parts of a large one), `reader` (one process), `together`
-//! (several at once), and here the round, which tells the books.
+//! (several at once), `late` (those that a round leaves out), and here the round, which tells the books.
 
 mod claim;
 mod clearing;
@@ -16,6 +16,7 @@ mod costs;
 mod found;
 mod held;
 mod in_parts;
+mod late;
 mod listener;
 mod page;
 mod pauses;
@@ -33,7 +34,7 @@ use pagetables::access::{self, Access};
 use pagetables::{Grain, Piece, Reading, Sink, Source};
 
 use crate::books::{Books, Owner};
-use crate::system::{Filesystems, Identity, Mapping, Nodes, Proc};
+use crate::system::{Filesystems, Identity, Mapping, Nodes, Proc, thread_cpu};
 
 pub use costs::Costs;
 pub use found::{Hidden, ReadingSums};
@@ -111,6 +112,10 @@ pub struct Ages {
     files_cleared_ms: u64,
     /// [`Ages::swapped_pages`] of processes that are gone.
     of_gone: (i64, u64),
+    /// What reading each process has cost in this round, processor time.
+    took: Vec<(Identity, Duration)>,
+    /// By owner: as of when its ages are known, milliseconds.
+    known_ms: Vec<u64>,
     /// When what is known of device numbers was forgotten last.
     numbers: Instant,
     /// For how many readings more, by whichever reader, it is remembered that somebody else clears bits.
@@ -148,6 +153,8 @@ impl Ages {
             spares_files: false,
             files_cleared_ms: now_ms,
             of_gone: (0, 0),
+            took: Vec::new(),
+            known_ms: Vec::new(),
             numbers: Instant::now(),
             company: 0,
         }
@@ -295,6 +302,7 @@ impl Ages {
         }
         self.books.begin_round(now_ms);
         self.read.clear();
+        self.took.clear();
     }
 
     /// How many of those who are `left` are worth one call of [`Ages::look_at`]. One that was never read may be of any size.
@@ -356,7 +364,10 @@ impl Ages {
     /// Reads the next part of the process that is being read; what became of it, if that was the last one.
     pub fn go_on(&mut self, listener: &mut dyn Listener) -> Option<(Identity, Looked)> {
         let (mut job, mut parts) = self.in_parts.take()?;
-        let told = match self.go_on_with(&mut job, &mut parts, listener) {
+        let worked = thread_cpu();
+        let told = self.go_on_with(&mut job, &mut parts, listener);
+        job.took += thread_cpu().saturating_sub(worked);
+        let told = match told {
             Ok(false) => {
                 self.in_parts = Some((job, parts));
                 return None;
@@ -374,7 +385,10 @@ impl Ages {
         mut job: Job,
         listener: &mut dyn Listener,
     ) -> Option<(Identity, Looked)> {
-        match self.begin_reading(&mut job, listener) {
+        let worked = thread_cpu();
+        let begun = self.begin_reading(&mut job, listener);
+        job.took += thread_cpu().saturating_sub(worked);
+        match begun {
             Ok(Some(parts)) => {
                 self.in_parts = Some((job, parts));
                 self.go_on(listener)
@@ -458,6 +472,15 @@ impl Ages {
             let why = io::Error::other("more processes than can be watched");
             return Step::Is(Looked::Denied(why));
         };
+        // Of one that was late, more than a round.
+        let since = self
+            .books
+            .last_round_ms()
+            .saturating_sub(self.known_ms(space.owner));
+        let apart = match space.was_read() {
+            true => self.apart.max(Duration::from_millis(since)),
+            false => self.apart,
+        };
         let now = Activity {
             cpu,
             resident,
@@ -469,6 +492,8 @@ impl Ages {
             identity,
             space,
             now,
+            apart,
+            took: Duration::ZERO,
             slept,
         }))
     }
@@ -476,8 +501,10 @@ impl Ages {
     /// It did nothing: its pages grow older.
     fn keep_asleep(&mut self, identity: Identity) {
         if let Some(space) = self.spaces.get(&identity) {
+            let owner = space.owner;
             self.read.insert(space.id);
-            self.books.skip(space.owner);
+            self.books.skip(owner);
+            self.note_known(owner);
         }
     }
 
@@ -505,8 +532,9 @@ impl Ages {
             looked.push(match next {
                 Next::Read(job) => self.read_alone(*job, listener),
                 Next::Tell(done) => {
-                    let (mut job, read) = *done;
+                    let ((mut job, read), worked) = (*done, thread_cpu());
                     let told = self.tell_held(&mut job, read, listener);
+                    job.took += thread_cpu().saturating_sub(worked);
                     self.put_back(job, told)
                 }
             });
@@ -533,6 +561,7 @@ impl Ages {
 
     /// Reads one process, and tells of it.
     fn read_alone(&mut self, mut job: Job, listener: &mut dyn Listener) -> (Identity, Looked) {
+        let worked = thread_cpu();
         let told = if job.is_small() {
             let bounds = self.bounds();
             let read = together::read_one(&mut self.reader, &mut job, bounds, &mut self.costs);
@@ -540,13 +569,13 @@ impl Ages {
         } else {
             self.read_and_tell(&mut job, listener)
         };
+        job.took = thread_cpu().saturating_sub(worked);
         self.put_back(job, told)
     }
 
     fn bounds(&self) -> Bounds {
         Bounds {
             pauses: self.pauses,
-            apart: self.apart,
             spares_files: self.spares_files,
         }
     }
@@ -627,6 +656,10 @@ impl Ages {
     }
 
     fn put_back(&mut self, job: Job, told: io::Result<bool>) -> (Identity, Looked) {
+        self.took.push((job.identity, job.took));
+        if let Ok(true) = told {
+            self.note_known(job.space.owner);
+        }
         self.spaces.insert(job.identity, job.space);
         let looked = match told {
             Ok(true) => Looked::Done,

@@ -28,6 +28,10 @@ pub(super) struct Job {
     pub(super) space: Space,
     /// What it is like before the reading: what is accessed meanwhile is read in the next round.
     pub(super) now: Activity,
+    /// The time since the last reading, or since a round at which it was known to have slept.
+    pub(super) apart: Duration,
+    /// What reading it has cost until now, processor time.
+    pub(super) took: Duration,
     /// It did nothing since before the last reading.
     pub(super) slept: bool,
 }
@@ -54,8 +58,6 @@ pub(super) struct Begun {
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) pauses: Pauses,
-    /// The time between this round and the one before.
-    pub(super) apart: Duration,
     pub(super) spares_files: bool,
 }
 
@@ -92,7 +94,7 @@ impl ProcessReader {
         space.begin_reading(job.slept);
         let at_most = match job.slept {
             true => bounds.pauses.asleep(),
-            false => bounds.pauses.at_most(space.activity, job.now, bounds.apart),
+            false => bounds.pauses.at_most(space.activity, job.now, job.apart),
         };
         space.at_most = at_most;
         Ok(Some(Begun {

@@ -224,6 +224,11 @@ impl Space {
         }
     }
 
+    /// Whether it was read before.
+    pub(super) fn was_read(&self) -> bool {
+        self.readings > 0
+    }
+
     /// Whether nothing was taken from one that slept.
     pub(super) fn is_same_size(&self, resident: u64) -> bool {
         self.activity.resident == resident

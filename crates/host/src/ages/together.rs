@@ -96,7 +96,9 @@ fn read_all(
 ) -> Costs {
     let mut costs = Costs::default();
     while let Some(mut job) = next() {
+        let worked = thread_cpu();
         let read = read_one(reader, &mut job, bounds, &mut costs);
+        job.took = thread_cpu().saturating_sub(worked);
         // Who hears waits until all threads have ended.
         let _ = done.send(Box::new((job, read)));
     }
@@ -151,6 +153,8 @@ mod tests {
                 .identity(),
             space: Space::new(books.add_owner().expect("few")),
             now: Activity::default(),
+            apart: Duration::from_secs(1),
+            took: Duration::ZERO,
             slept: false,
         };
         children.iter().map(job).collect()
@@ -162,10 +166,8 @@ mod tests {
         let sleep = |_| Command::new("sleep").arg("60").spawn().expect("sleep");
         let mut children: Vec<Child> = (0..9).map(sleep).collect();
         let mut books = Books::new(0);
-        let apart = Duration::from_secs(1);
         let bounds = Bounds {
-            pauses: Pauses::new(None, apart),
-            apart,
+            pauses: Pauses::new(None, Duration::from_secs(1)),
             spares_files: false,
         };
         for others in 0..4 {
@@ -207,6 +209,8 @@ mod tests {
                     identity: crate::system::Identity { pid: 1, started: 0 },
                     space,
                     now: Activity::default(),
+                    apart: Duration::from_secs(1),
+                    took: Duration::ZERO,
                     slept: false,
                 }
             };

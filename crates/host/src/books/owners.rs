@@ -37,6 +37,8 @@ struct Mm {
     /// The last round that read it, and the last that skipped it.
     read: u32,
     skipped: u32,
+    /// The last round that skipped it though it may have done anything.
+    postponed: u32,
     /// Of which classes somebody has seen frames of its, one bit each.
     shown: u16,
     /// Of which classes it has lost such frames that those did not have who were asked for them in this round.
@@ -84,6 +86,7 @@ impl Owners {
             readings: 0,
             read: NEVER,
             skipped: NEVER,
+            postponed: NEVER,
             shown: 0,
             lost: 0,
             early: 0,
@@ -265,6 +268,17 @@ impl Owners {
         self.all[owner.index()].skipped = now;
     }
 
+    /// It is skipped, and may have done anything.
+    pub(super) fn postpone(&mut self, owner: Owner, now: u32) {
+        self.all[owner.index()].postponed = now;
+    }
+
+    /// Whether it is skipped in this round and may have done anything: what it had may be another's by now.
+    #[inline]
+    pub(super) fn is_postponed(&self, owner: u16, now: u32) -> bool {
+        self.all[usize::from(owner)].postponed == now
+    }
+
     /// It is read in this round: the mark of this reading, and whether it is the first one.
     pub(super) fn read(&mut self, owner: Owner, now: u32) -> (u8, bool) {
         assert!(self.is_alive(owner.0), "only what is there is read");
@@ -345,7 +359,7 @@ impl Owners {
     /// Rounds get new numbers: none of the old ones may be taken for a coming one.
     pub(super) fn renumber(&mut self) {
         for mm in &mut self.all {
-            (mm.read, mm.skipped) = (NEVER, NEVER);
+            (mm.read, mm.skipped, mm.postponed) = (NEVER, NEVER, NEVER);
         }
         debug_assert!(self.all.iter().all(|mm| mm.read == NEVER));
     }

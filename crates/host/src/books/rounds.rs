@@ -41,6 +41,17 @@ impl Books {
         debug_assert!(self.owners.is_skipped(owner.0, self.time.now()));
     }
 
+    /// This owner is not read in this round, though it may have done anything: its frames stay as they are, but whoever sees
+    /// one takes it over, for it may be theirs by now.
+    ///
+    /// # Panics
+    ///
+    /// If it was removed, or outside of a round.
+    pub fn postpone(&mut self, owner: Owner) {
+        self.skip(owner);
+        self.owners.postpone(owner, self.time.now());
+    }
+
     /// The round ends: frames that nobody saw and that no skipped owner owns are forgotten.
     ///
     /// # Panics

@@ -100,7 +100,10 @@ impl Books {
         if self.is_first && !begun.is_young() && word.is_young() {
             word = word.presumed();
         }
-        let takes_over = owner != reader && self.owners.missed(owner, before.mark());
+        let is_free = |owner| {
+            self.owners.missed(owner, before.mark()) || self.owners.is_postponed(owner, now)
+        };
+        let takes_over = owner != reader && is_free(owner);
         if takes_over || owner == reader {
             word = word.seen_by_owner(class, self.mark);
         } else {

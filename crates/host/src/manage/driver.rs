@@ -26,7 +26,7 @@ use super::spent::Spent;
 use super::tally::Tally;
 use crate::ages::{Listener, MemoryKind};
 use crate::system::{Identity, Proc, thread_cpu};
-use crate::watch::{Watch, WatchError};
+use crate::watch::{Sharing, Watch, WatchError};
 
 /// Pages that the engine isolates at a time: some milliseconds of paging out.
 pub(super) const BATCH: usize = 2048;
@@ -105,7 +105,7 @@ impl Driver {
         &mut self,
         home_of: &dyn Fn(Identity) -> MemcgId,
     ) -> Result<Noticed, WatchError> {
-        self.begin_look(home_of)?;
+        self.begin_look(home_of, None)?;
         self.go_on_with_look(home_of, &Pause::never())?;
         Ok(self.noticed)
     }
@@ -114,6 +114,7 @@ impl Driver {
     pub(super) fn begin_look(
         &mut self,
         home_of: &dyn Fn(Identity) -> MemcgId,
+        sharing: Option<&Sharing<'_>>,
     ) -> Result<(), WatchError> {
         (self.noticed, self.taken) = (Noticed::default(), Duration::ZERO);
         self.walked = self.watch.ages().costs().reading;
@@ -123,7 +124,9 @@ impl Driver {
         if let Some(culled) = &mut self.culled {
             culled.rescue(&mut self.machine);
         }
-        self.slice(home_of, |watch, feed| watch.begin_look(feed))
+        self.slice(home_of, |watch, feed| {
+            watch.begin_shared_look(feed, sharing)
+        })
     }
 
     /// Goes on until all is read (true) or `pause` is due.
@@ -276,10 +279,16 @@ impl Driver {
     /// A tenant's own pages in memory by age, those of unknown age left out.
     pub(super) fn ages_of(&self, memcg: MemcgId, now: Millis) -> AgeHistogram {
         let mut ages = AgeHistogram::new();
-        let books = self.watch.ages().books();
-        let owners = self.homes.ids(memcg).owners().into_iter();
-        for (_, last, pages) in owners.flat_map(|owner| books.ages(owner)) {
-            ages.add(now.since(Millis(last)), Pages(pages));
+        let watched = self.watch.ages();
+        for owner in self.homes.ids(memcg).owners() {
+            // Of a tenant that is late, as of its last scan.
+            let known = match watched.known_ms(owner) < watched.books().last_round_ms() {
+                true => Millis(watched.known_ms(owner)),
+                false => now,
+            };
+            for (_, last, pages) in watched.books().ages(owner) {
+                ages.add(known.since(Millis(last)), Pages(pages));
+            }
         }
         ages
     }
@@ -358,6 +367,24 @@ impl Driver {
     /// What the last look took of a processor.
     pub(super) fn look_took(&self) -> Duration {
         self.look_took
+    }
+
+    /// What the last look counts for when the next one is planned: a tenant whose scan costs more than its share pays for it by being late,
+    /// and the others do not.
+    pub(super) fn look_counts(&self) -> Duration {
+        match self.watch.shared_cost() {
+            Some((cost, counts)) => self.look_took.saturating_sub(cost) + counts,
+            None => self.look_took,
+        }
+    }
+
+    /// What the last look took beside reading processes.
+    pub(super) fn look_took_beside(&self) -> Duration {
+        let cost = self
+            .watch
+            .shared_cost()
+            .map_or(Duration::ZERO, |(cost, _)| cost);
+        self.look_took.saturating_sub(cost)
     }
 
     /// Looks until now.

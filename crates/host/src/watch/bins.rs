@@ -17,6 +17,7 @@ pub(super) fn edge_of(age_ms: u64) -> u64 {
 /// Sums of the histogram of all owners.
 pub(super) struct Bins {
     nodes: Vec<[AgeBin; EDGES_MS.len()]>,
+    /// Ages are told as of then, or as of when they are known.
     now_ms: u64,
     /// Older than this nothing can be said to be: the watch's own age.
     watched_ms: u64,
@@ -42,9 +43,10 @@ impl Bins {
         for class in MemoryKind::classes() {
             process.unknown_age_bytes += books.unknown(owner, class) * PAGE;
         }
+        let known_ms = self.now_ms.min(ages.known_ms(owner));
         for (class, last_ms, pages) in books.ages(owner) {
             let (kind, node) = MemoryKind::of(class);
-            let age = self.now_ms.saturating_sub(last_ms);
+            let age = known_ms.saturating_sub(last_ms);
             let bytes = pages * PAGE;
             let index = EDGES_MS.partition_point(|edge| *edge <= age) - 1;
             let node = node.min(self.nodes.len() - 1);

@@ -137,7 +137,7 @@ impl Watch {
     fn fill_processes(&self, report: &mut Report, who: &mut dyn Iterator<Item = Identity>) {
         let mut bins = Bins::new(self.ages.nodes().len(), self.ended_ms, self.ended_ms);
         let mut unknown: Vec<(Hidden, u64)> = Vec::new();
-        let (mut unsure, mut locked) = (0, Vec::new());
+        let (mut unsure, mut locked, mut late) = (0, Vec::new(), Vec::new());
         for identity in who {
             let Some(person) = self.people.get(identity) else {
                 continue;
@@ -145,12 +145,15 @@ impl Watch {
             if self.is_locked(identity) {
                 locked.push(format!("{} {}", identity.pid, person.command));
             }
+            if self.shared.postponed.contains(&identity) {
+                late.push(format!("{} {}", identity.pid, person.command));
+            }
             let Some(space) = self.ages.space(identity) else {
-                if self.locked.contains(&identity) {
+                if let Some(why) = self.why_unread(identity) {
                     let process = self.unread(identity, person);
                     report.resident_bytes += process.resident_bytes;
                     report.unknown_age_bytes += process.unknown_age_bytes;
-                    add_unknown(&mut unknown, Hidden::Locked, process.unknown_age_bytes);
+                    add_unknown(&mut unknown, why, process.unknown_age_bytes);
                     report.processes.push(process);
                 }
                 continue;
@@ -182,20 +185,12 @@ impl Watch {
         report
             .processes
             .sort_by_key(|process| std::cmp::Reverse((process.resident_bytes, process.pid)));
-        report.unknown_because = unknown
-            .into_iter()
-            .map(|(why, bytes)| Unknown {
-                reason: why.words(),
-                bytes,
-            })
-            .collect();
-        report
-            .unknown_because
-            .sort_by_key(|one| std::cmp::Reverse(one.bytes));
+        report.unknown_because = in_words(unknown);
         report.notes.extend(named_note(
             "memory is locked (waits for a file server?), and ages of what is used are not known",
             &locked,
         ));
+        report.notes.extend(named_note(LATE, &late));
         (report.evicted_pages, report.refaulted_pages) = self.paged();
         if unsure > 0 {
             let bytes = unsure * PAGE;
@@ -207,6 +202,15 @@ impl Watch {
     fn is_locked(&self, identity: Identity) -> bool {
         let space = self.ages.space(identity);
         self.locked.contains(&identity) || space.is_some_and(Space::is_locked)
+    }
+
+    /// Why nothing of a member was read yet; none if that is not known.
+    fn why_unread(&self, identity: Identity) -> Option<Hidden> {
+        let is_late = self.shared.postponed.contains(&identity);
+        let is_locked = self.locked.contains(&identity);
+        is_late
+            .then_some(Hidden::Late)
+            .or(is_locked.then_some(Hidden::Locked))
     }
 
     /// A process of which nothing could be read: all of it is of unknown age.
@@ -313,6 +317,17 @@ fn named_note(what: &str, all: &[String]) -> Option<String> {
     (!all.is_empty()).then(|| format!("{what}: {}{more}", named.join(", ")))
 }
 
+/// Why ages are not known, the most bytes first.
+fn in_words(unknown: Vec<(Hidden, u64)>) -> Vec<Unknown> {
+    let told = unknown.into_iter().map(|(why, bytes)| Unknown {
+        reason: why.words(),
+        bytes,
+    });
+    let mut told: Vec<Unknown> = told.collect();
+    told.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+    told
+}
+
 /// Adds bytes of unknown age to those of the same reason.
 fn add_unknown(unknown: &mut Vec<(Hidden, u64)>, why: Hidden, bytes: u64) {
     match unknown.iter_mut().find(|(known, _)| known.is_like(&why)) {
@@ -323,6 +338,9 @@ fn add_unknown(unknown: &mut Vec<(Hidden, u64)>, why: Hidden, bytes: u64) {
         None => unknown.push((why, bytes)),
     }
 }
+
+/// What is said of processes that were not read in the last look.
+const LATE: &str = "scans cost more than their share of what all scans may take, so they are rarer, and ages are as of the last one";
 
 const COMPANY: &str = "something else on this host clears accessed bits (DAMON, idle-page tracking); what it \
     took is seen by the folios' young marks, but for parts of large folios, whose ages are unknown";

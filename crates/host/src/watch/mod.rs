@@ -7,7 +7,7 @@
 //! Words: a *look* goes through the whole target once; the books number looks as *rounds*; a *reading* is of one
 //! process's tables; a *walk* is the engine's ([`engine::Memory::walk`]; what reports call `walks` are looks).
 //!
-//! Floors: [`source`], `people`, `phase`, `kernel_sums`, `own`, `group`, `bins` and `curve` know one thing each;
+//! Floors: [`source`], `people`, `phase`, `kernel_sums`, `own`, `group`, `bins`, `shares` and `curve` know one thing each;
 //! `compose` makes a report of them; `round` is a look; here is the pace.
 
 mod bins;
@@ -22,6 +22,7 @@ mod parts;
 mod people;
 mod phase;
 mod round;
+mod shares;
 pub mod source;
 
 use std::collections::BTreeSet;
@@ -44,7 +45,9 @@ use kernel_sums::KernelSums;
 pub use parts::NameOf;
 use parts::Parts;
 use people::People;
-use round::Round;
+pub use round::Sharing;
+use round::{Round, SharedScans};
+pub use shares::Late;
 
 /// Between two looks, events of forks and exits are taken at least so often: the kernel keeps some
 /// 20,000 for us.
@@ -114,6 +117,8 @@ pub struct Watch {
     now_ms: u64,
     /// When the last look that is over was: what is told is as of then, while another one is under way, too.
     ended_ms: u64,
+    /// How tenants share the time of scans.
+    shared: SharedScans,
     rounds: u64,
     peak_bytes: u64,
     curve: RefaultCurve,
@@ -203,6 +208,7 @@ impl Watch {
             locked: Vec::new(),
             now_ms: 0,
             ended_ms: 0,
+            shared: SharedScans::default(),
             rounds: 0,
             peak_bytes: 0,
             curve: RefaultCurve::default(),

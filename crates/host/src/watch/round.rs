@@ -3,16 +3,49 @@
 //! Invariant: between two slices at most one process is half read, a large one, and nobody else is looked at before that is done.
 //! Sums over processes are those of this look and the one before then.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use std::vec::IntoIter;
 
+use super::shares::{Late, Shares};
 use super::{Watch, WatchError};
 use crate::ages::{Listener, Looked, Space};
 use crate::system::Identity;
+use crate::system::family::Target;
+
+/// How the time of scans is shared.
+pub struct Sharing<'a> {
+    /// What this round may take of a processor.
+    pub budget: Duration,
+    /// The number of a process's tenant.
+    pub tenant: &'a dyn Fn(Identity) -> u64,
+    /// Tenants that are scanned whatever they cost.
+    pub asked: &'a BTreeSet<u64>,
+}
+
+/// How tenants share the time of scans, and what became of that in the last one.
+#[derive(Default)]
+pub(super) struct SharedScans {
+    shares: Shares,
+    /// Tenants that were late, and their processes.
+    late: BTreeMap<u64, Late>,
+    pub(super) postponed: BTreeSet<Identity>,
+    /// See [`Watch::shared_cost`].
+    cost: Option<(Duration, Duration)>,
+}
+
+/// Scans by `report --all` and the like may take so much of the time between two: a half.
+const OWN_SHARE: u32 = 2;
 
 /// A look that is under way.
 pub(super) struct Round {
     /// Who is still to be looked at.
     left: IntoIter<Identity>,
+    /// The tenant of each that is looked at, where scans are shared.
+    tenants: BTreeMap<Identity, u64>,
+    /// Tenants that are not looked at in this round, and the processes of theirs.
+    late: BTreeMap<u64, Late>,
+    postponed: Vec<Identity>,
     gone: Vec<Identity>,
     /// Members whose memory is locked, so that nothing of it could be read.
     locked: Vec<Identity>,
@@ -51,13 +84,55 @@ impl Watch {
     /// # Errors
     /// The target cannot be read at all.
     pub fn begin_look(&mut self, listener: &mut dyn Listener) -> Result<(), WatchError> {
+        let asked = BTreeSet::new();
+        let by_process = |identity: Identity| u64::from(identity.pid);
+        let sharing = Sharing {
+            budget: self.interval() / OWN_SHARE,
+            tenant: &by_process,
+            asked: &asked,
+        };
+        // Of other targets all processes are one tenant, and nobody else waits.
+        let is_shared = matches!(self.settings.target, Target::All);
+        self.begin_shared_look(listener, is_shared.then_some(&sharing))
+    }
+
+    /// The same, where tenants share the time of scans.
+    ///
+    /// # Errors
+    /// The target cannot be read at all.
+    pub fn begin_shared_look(
+        &mut self,
+        listener: &mut dyn Listener,
+        sharing: Option<&Sharing<'_>>,
+    ) -> Result<(), WatchError> {
         self.update_members()?;
         // Before the readings: what moves meanwhile is noticed in the next round.
         let moved = self.proc.vmstat().unwrap_or_default().moved;
         self.ages
             .begin_round((self.now_ms, moved), &self.members, listener);
+        let (mut left, mut tenants, mut late) =
+            (self.members.clone(), BTreeMap::new(), BTreeMap::new());
+        let mut postponed = Vec::new();
+        if let Some(sharing) = sharing {
+            late = self.shared.shares.begin(sharing.budget, sharing.asked);
+            tenants = left
+                .iter()
+                .map(|one| (*one, (sharing.tenant)(*one)))
+                .collect();
+            (postponed, left) = left
+                .into_iter()
+                .partition(|one| late.contains_key(&tenants[one]));
+            // Those that are dear come after all others.
+            left.sort_by_key(|one| self.shared.shares.is_dear(tenants[one]));
+            postponed.iter().for_each(|one| self.ages.postpone(*one));
+            let is_there: BTreeSet<u64> = postponed.iter().map(|one| tenants[one]).collect();
+            late.retain(|tenant, _| is_there.contains(tenant));
+        }
         self.round = Some(Round {
-            left: self.members.clone().into_iter(),
+            left: left.into_iter(),
+            tenants,
+            late,
+            postponed,
             gone: Vec::new(),
             locked: Vec::new(),
             denied: (0, String::new()),
@@ -103,15 +178,65 @@ impl Watch {
         self.ages.look_at(&several, listener)
     }
 
+    /// Each tenant pays for what its processes have cost in this round.
+    fn share_costs(
+        &mut self,
+        tenants: &BTreeMap<Identity, u64>,
+        late: BTreeMap<u64, Late>,
+        postponed: Vec<Identity>,
+    ) {
+        let costs = self.ages.take_costs();
+        let cost: Duration = costs.iter().map(|(_, cost)| *cost).sum();
+        let is_read = |one: &&Identity| !late.contains_key(&tenants[one]);
+        let mut by_tenant: BTreeMap<u64, Duration> = BTreeMap::new();
+        for one in tenants.keys().filter(is_read) {
+            by_tenant.entry(tenants[one]).or_default();
+        }
+        for (identity, cost) in costs {
+            if let Some(sum) = tenants
+                .get(&identity)
+                .and_then(|one| by_tenant.get_mut(one))
+            {
+                *sum += cost;
+            }
+        }
+        self.shared.cost =
+            (!tenants.is_empty()).then(|| (cost, self.shared.shares.end(&by_tenant, &late)));
+        (self.shared.late, self.shared.postponed) = (late, postponed.into_iter().collect());
+    }
+
+    /// What reading processes has cost in the last look, processor time, and what of it counts when the next look is planned: of
+    /// a tenant that costs more than its share, the share. None where scans are not shared.
+    #[must_use]
+    pub fn shared_cost(&self) -> Option<(Duration, Duration)> {
+        self.shared.cost
+    }
+
+    /// Whether a scan of this tenant costs more than its share.
+    #[must_use]
+    pub fn is_dear(&self, tenant: u64) -> bool {
+        self.shared.shares.is_dear(tenant)
+    }
+
+    /// Tenants that were late in the last look, as [`Sharing::tenant`] numbers them.
+    #[must_use]
+    pub fn late(&self) -> &BTreeMap<u64, Late> {
+        &self.shared.late
+    }
+
     fn end_look(&mut self, round: Round) -> Result<(), WatchError> {
         let Round {
             gone,
             denied,
             locked,
+            tenants,
+            late,
+            postponed,
             ..
         } = round;
         self.locked = locked;
         self.ages.end_round();
+        self.share_costs(&tenants, late, postponed);
         self.ended_ms = self.now_ms;
         self.members.retain(|identity| !gone.contains(identity));
         for identity in &self.members {
@@ -148,7 +273,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::system::family::Target;
     use crate::watch::Settings;
 
     fn watch(pid: u32) -> Watch {

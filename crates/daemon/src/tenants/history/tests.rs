@@ -34,6 +34,7 @@ fn tenant(path: &str, bytes: u64, events: u64) -> TenantFigures {
             ("kernel", events),
         ],
         left_out_groups: 0,
+        late_seconds: None,
         pressure: Some(Pressure {
             some: Stall {
                 total_us: events * 1000,

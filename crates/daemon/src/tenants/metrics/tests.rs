@@ -39,6 +39,7 @@ fn snapshot(paths: &[&[u8]]) -> Snapshot {
                 ("kernel", 6),
             ],
             left_out_groups: 8,
+            late_seconds: Some(75),
             pressure: Some(Pressure {
                 some: Stall {
                     total_us: 1_500_000,
@@ -88,6 +89,7 @@ fn names_are_those_of_the_interface() {
         r#"pagetide_swapped_bytes{tenant="/web"} 7"#,
         r#"pagetide_charged_bytes{tenant="/web"} 9"#,
         r#"pagetide_left_out_groups{tenant="/web"} 8"#,
+        r#"pagetide_scan_late_seconds{tenant="/web"} 75"#,
         r#"pagetide_unknown_age_bytes{tenant="/web",node="0",type="anon"} 4096"#,
         r#"pagetide_page_age_bytes{tenant="/web",node="0",type="anon",le="1"} 8192"#,
         r#"pagetide_page_age_bytes{tenant="/web",node="0",type="anon",le="5"} 8192"#,

@@ -1,7 +1,7 @@
 //! Frames with several mappings: how old they are, and whose.
 
 use super::{ANON, HIDDEN, LEFT, OLD, Rounds, YOUNG};
-use crate::books::Owner;
+use crate::books::{Books, Owner};
 
 /// Three rounds of a shared frame: the first old, then `looks` in one round. Known ages, unknown.
 fn after(looks: [super::Observation; 2]) -> (Vec<(u64, u64)>, u64) {
@@ -373,4 +373,43 @@ fn there_are_65536_owners() {
             .all(|(at, owner)| owner.index() == at)
     );
     assert_eq!(rounds.books.add_owner(), None);
+}
+
+/// Regression: what a tenant that is not scanned has let go of was told to be its own for as long as that lasted, and
+/// the tenant that has it now seemed to have less.
+#[test]
+fn what_a_postponed_owner_had_is_of_whoever_sees_it() {
+    let mut books = Books::new(0);
+    let (late, other) = (
+        books.add_owner().expect("one"),
+        books.add_owner().expect("two"),
+    );
+    books.begin_round(1000);
+    books.see(late, ANON, 5, 1, YOUNG);
+    books.see(late, ANON, 6, 1, YOUNG);
+    books.skip(other);
+    books.end_round();
+    for round in 2..5 {
+        books.begin_round(round * 1000);
+        books.postpone(late);
+        books.see(other, ANON, 5, 1, YOUNG);
+        books.end_round();
+        assert_eq!(
+            (books.resident(late, ANON), books.resident(other, ANON)),
+            (1, 1)
+        );
+        assert_eq!(books.look_up(5), Some((other, Some(round * 1000))));
+        assert_eq!(books.look_up(6), Some((late, Some(1000))));
+    }
+    // It has one of them still, and another one.
+    books.begin_round(5000);
+    books.see(other, ANON, 5, 1, OLD);
+    books.see(late, ANON, 7, 1, YOUNG);
+    books.see(late, ANON, 6, 1, OLD);
+    books.end_round();
+    assert_eq!(
+        (books.resident(late, ANON), books.resident(other, ANON)),
+        (2, 1)
+    );
+    assert_eq!(books.look_up(6), Some((late, Some(1000))));
 }

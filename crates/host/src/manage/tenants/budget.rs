@@ -31,7 +31,14 @@ impl LookBudget {
         took.saturating_mul(ALL) / self.0
     }
 
-    /// The same before one that reclaim needs between two intervals.
+    /// What reading processes may take of a processor in a look so long after the one before, where the look takes this `beside`;
+    /// a quarter of all that it may take at least.
+    pub(super) fn of(self, apart: Duration, beside: Duration) -> Duration {
+        let all = apart.saturating_mul(self.0) / ALL;
+        all.saturating_sub(beside).max(all / 4)
+    }
+
+    /// [`LookBudget::apart`] of a look that reclaim needs between two intervals.
     pub(super) fn apart_for_reclaim(self, took: Duration) -> Duration {
         self.apart(took).saturating_mul(2)
     }
@@ -50,6 +57,9 @@ mod tests {
         assert_eq!([of(10), of(1)].map(|apart| apart.as_secs()), [3, 30]);
         assert_eq!([of(10_000), of(u16::MAX)], [took; 2]);
         assert_eq!(of(0), of(1));
+        let second = Duration::from_secs(1);
+        assert_eq!(LookBudget::default().of(second, took), took * 97 / 3);
+        assert_eq!(LookBudget::default().of(second, second), second / 40);
         let all = LookBudget::of_hundredths(10_000);
         assert_eq!(all.apart_for_reclaim(took), took * 2);
         assert!(all.apart(Duration::MAX) > Duration::from_secs(1 << 40));

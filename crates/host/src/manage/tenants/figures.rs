@@ -71,6 +71,9 @@ pub struct TenantFigures {
     /// Control groups below it that have no figures of their own and are part of it, as far as they
     /// are known.
     pub left_out_groups: u64,
+    /// How long before the last look the last scan of the tenant itself was, whole seconds, if its scans cost more than their
+    /// share and it was late.
+    pub late_seconds: Option<u64>,
     /// How long its tasks waited for memory.
     pub pressure: Option<Pressure>,
 }
@@ -174,8 +177,20 @@ impl Tenants {
             refaults: REFAULTS.map(count),
             steals: STEALS.map(|(name, event)| (name, count(event))),
             left_out_groups: tenant.left_out,
+            late_seconds: self.late_seconds(memcg),
             pressure: pressure.and_then(|text| pressure::parse(&text)),
         })
+    }
+
+    /// See [`TenantFigures::late_seconds`].
+    fn late_seconds(&self, memcg: MemcgId) -> Option<u64> {
+        let serial = self.serial(memcg)?;
+        self.driver.watch.late().get(&serial)?;
+        let ages = self.driver.watch.ages();
+        let owners = self.driver.homes().ids(memcg).owners().into_iter();
+        let known = owners.map(|owner| ages.known_ms(owner)).min();
+        let now = self.driver.watch.ended_ms();
+        Some(now.saturating_sub(known.unwrap_or(0)) / 1000)
     }
 
     /// What is in memory, of each with all below it.
@@ -189,8 +204,9 @@ impl Tenants {
             let Some(of) = found.get_mut(&home) else {
                 continue;
             };
+            let known = now.min(ages.known_ms(owner));
             for (class, last, pages) in ages.books().ages(owner) {
-                let age = now.saturating_sub(last);
+                let age = known.saturating_sub(last);
                 let bin = EDGES_MS.partition_point(|edge| *edge < age);
                 let (ty, node) = place(class, nodes);
                 of[node].ages[ty][bin] += pages * PAGE;

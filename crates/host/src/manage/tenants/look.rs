@@ -3,7 +3,7 @@
 //! Invariant: a process is of the tenant whose group the kernel lists it in, and of the root if it is not listed any more;
 //! one that was moved is read even if it slept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use engine::memcg::MemcgId;
@@ -14,7 +14,7 @@ use super::Tenants;
 use super::budget::LookBudget;
 use super::membership::Listing;
 use crate::system::{Identity, thread_cpu};
-use crate::watch::WatchError;
+use crate::watch::{Late, Sharing, WatchError};
 
 /// Between two of them for reports at least. (Read ten times a second beside a busy machine, 261 of 535 pages that one of 16
 /// tenants used each second were told to be 5 to 7 seconds old; not measured since ages are told as of the
@@ -58,10 +58,10 @@ impl Tenants {
         let Some(refresh) = refresh.filter(|refresh| *refresh < interval) else {
             return Ok(IDLE_MAX);
         };
-        let apart = refresh.max(self.budget.apart(self.driver.look_took()));
+        let apart = refresh.max(self.budget.apart(self.driver.look_counts()));
         let left = apart.saturating_sub(self.driver.look_age());
         if left.is_zero() {
-            self.begin_look(false)?;
+            self.begin_look(false, &BTreeSet::new())?;
         }
         Ok(left)
     }
@@ -71,8 +71,13 @@ impl Tenants {
         self.refresh = refresh;
     }
 
-    /// Begins to read all tables; [`Tenants::work`] goes on with it before it does anything else.
-    pub(super) fn begin_look(&mut self, opens: bool) -> Result<(), WatchError> {
+    /// Begins to read all tables; [`Tenants::work`] goes on with it before it does anything else. Tenants `asked` for, by
+    /// serial, are read whatever that costs.
+    pub(super) fn begin_look(
+        &mut self,
+        opens: bool,
+        asked: &BTreeSet<u64>,
+    ) -> Result<(), WatchError> {
         let (begun, worked) = (Instant::now(), thread_cpu());
         let Listing {
             homes: by_pid,
@@ -103,9 +108,29 @@ impl Tenants {
         }
         looking.beside = thread_cpu().saturating_sub(worked);
         let home = |identity: Identity| home_of((&looking, &self.by_serial), identity);
-        self.driver.begin_look(&home)?;
+        let tenant = |identity: Identity| looking.home(identity.pid);
+        let sharing = Sharing {
+            budget: self.scan_budget(),
+            tenant: &tenant,
+            asked,
+        };
+        self.driver.begin_look(&home, Some(&sharing))?;
         self.looking = Some(looking);
         Ok(())
+    }
+
+    /// What reading processes may cost in a look that begins now, processor time.
+    fn scan_budget(&self) -> Duration {
+        let interval = self.driver.watch.interval();
+        // From begin to begin: on a busy machine a look may take as long as the interval.
+        let since = self
+            .elapsed_ms()
+            .saturating_sub(self.driver.watch.looked_ms());
+        let apart = match self.driver.looks() {
+            0 => interval,
+            _ => Duration::from_millis(since).min(interval),
+        };
+        self.budget.of(apart, self.driver.look_took_beside())
     }
 
     /// Goes on with the look that is under way, until it is over or `pause` is due.
@@ -134,7 +159,10 @@ impl Tenants {
             return;
         };
         let all = self.by_serial.keys().copied();
-        looking.unaged = Some(all.filter(|_| looking.opens).collect());
+        // What of a late tenant was used is not known: its pages stay in the generations that they are in.
+        let late = self.driver.watch.late();
+        let is_aged = |serial: &u64| looking.opens && !late.contains_key(serial);
+        looking.unaged = Some(all.filter(is_aged).collect());
         let members = self.driver.watch.members().iter();
         // One whose tenant was removed meanwhile is read again by the next look, wherever it is then.
         let by_serial = &self.by_serial;
@@ -144,9 +172,35 @@ impl Tenants {
         self.measure();
         self.note_caches();
         self.note_curves();
+        self.note_late();
         if let Some(looking) = &mut self.looking {
             looking.beside += thread_cpu().saturating_sub(worked);
         }
+    }
+
+    /// Says which tenants are late from now on, once of each for as long as it costs that much.
+    fn note_late(&mut self) {
+        let late = self.driver.watch.late().clone();
+        for (serial, Late { cost, share }) in &late {
+            if !self.said_late.insert(*serial) {
+                continue;
+            }
+            let path = self
+                .by_serial(*serial)
+                .and_then(|memcg| self.path(memcg).ok());
+            let path = path
+                .map(|path| path.display().to_string())
+                .unwrap_or_default();
+            let rounds = cost.as_micros() / share.as_micros().max(1);
+            self.act(format!(
+                "/{path}: scans are rarer, and its ages as of the last one: a scan takes {} ms of a processor, \
+                 its share of a scan of all is {} ms; it is scanned in one of some {rounds}",
+                cost.as_millis(),
+                share.as_millis(),
+            ));
+        }
+        let watch = &self.driver.watch;
+        self.said_late.retain(|serial| watch.is_dear(*serial));
     }
 
     /// Opens a generation in one tenant after the other until all have theirs (true) or `pause` is due: where memory is idle that moves
@@ -186,7 +240,7 @@ impl Tenants {
         let every = self.look_every().unwrap_or(interval).min(interval);
         // The policy's pace, too, is not quite even: in step with a program that works by a timer, looks would call cold what it uses.
         let apart = self.driver.watch.apart_of(every);
-        let pause = self.budget.apart(self.driver.look_took());
+        let pause = self.budget.apart(self.driver.look_counts());
         self.next_look = self.looked_at + apart.max(pause);
     }
 

@@ -71,7 +71,7 @@ use super::pause::Pause;
 use crate::price::SwapInCost;
 use crate::system::descriptors::{LACK_HINT, is_lack};
 use crate::system::family::Target;
-use crate::system::{Groups, Identity, Proc};
+use crate::system::{Group, Groups, Identity, Proc};
 use crate::wall::Wall;
 use crate::watch::{self, Watch, WatchError};
 use by_path::ByPath;
@@ -165,6 +165,8 @@ pub struct Tenants {
     said_refused: Option<String>,
     /// That the kernel cannot be told to drop nothing but page cache was said.
     said_no_cache: bool,
+    /// Tenants of which it was said that their scans cost more than their share, by serial.
+    said_late: BTreeSet<u64>,
     /// How many groups were said to be told only as part of the tenants above them.
     said_left_out: u64,
     /// When it was said that descriptors or memory are lacking.
@@ -196,13 +198,7 @@ impl Tenants {
             })?),
         };
         let all = host.as_ref().map_or(wall.group(), |host| &host.group);
-        let opened = Watch::open(watch::Settings {
-            target: Target::Group(all.clone()),
-            interval: settings.interval,
-            max_wait: None,
-            source: None,
-            own_process: true,
-        });
+        let opened = watch_of(all.clone(), settings.interval);
         // A root that nobody is in is not left behind; EBUSY where there are tenants.
         let watch = opened.inspect_err(|_| {
             let _ = wall.remove_tenant();
@@ -243,6 +239,7 @@ impl Tenants {
             said_no_swap: None,
             said_refused: None,
             said_no_cache: false,
+            said_late: BTreeSet::new(),
             said_left_out: 0,
             said_lack: None,
             unheld: BTreeSet::new(),
@@ -260,7 +257,7 @@ impl Tenants {
         self.driver.cull();
         self.admit(MemcgId::ROOT, PathBuf::new(), root, false);
         self.begin_host()?;
-        self.begin_look(true)?;
+        self.begin_look(true, &BTreeSet::new())?;
         let pause = Pause::after(&self.bell, FIRST_SCAN);
         self.go_on_looking(&pause)
     }
@@ -293,7 +290,7 @@ impl Tenants {
         // Who comes and goes between two looks is found by the next: a thousand groups are not listed for each file
         // that somebody reads.
         if Instant::now() >= self.next_look {
-            self.begin_look(true)?;
+            self.begin_look(true, &BTreeSet::new())?;
             return Ok(Duration::ZERO);
         }
         let has_looked = std::mem::take(&mut self.has_looked);
@@ -525,6 +522,17 @@ impl Tenants {
         }
         self.actions.push(what);
     }
+}
+
+/// A watch of all groups below one.
+fn watch_of(group: Group, interval: Duration) -> Result<Watch, WatchError> {
+    Watch::open(watch::Settings {
+        target: Target::Group(group),
+        interval,
+        max_wait: None,
+        source: None,
+        own_process: true,
+    })
 }
 
 /// The engine of a tree: tenants that are protected give last, and reclaims go on in turn.

@@ -214,8 +214,11 @@ impl Tenants {
             return Ok(true);
         };
         if !std::mem::replace(&mut one.has_looked, true) && self.is_look_worth_it() {
+            // A request goes by what is known now.
+            let is_asked = matches!(one.why, Why::Asked(_));
+            let asked = is_asked.then_some(one.serial).into_iter().collect();
             self.under_way.push_front(one);
-            self.begin_look(false)?;
+            self.begin_look(false, &asked)?;
             return Ok(true);
         }
         let is_over = self.slice(memcg, &mut one)
