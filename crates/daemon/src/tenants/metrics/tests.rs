@@ -155,7 +155,7 @@ fn is_well_formed(told: &str) {
             assert!(is_of, "{name} in {family}");
         }
     }
-    assert!(told.ends_with('\n') && families.len() == 18, "{families:?}");
+    assert!(told.ends_with('\n') && families.len() == 19, "{families:?}");
 }
 
 #[test]
