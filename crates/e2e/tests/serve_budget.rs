@@ -41,7 +41,7 @@ fn young(tree: &Tree) -> u64 {
 }
 
 /// Regression: eight tenants with a page in each of 30,000 tables made scans of all rarer, and what a small tenant beside them had
-/// used was not known for 40 s and more.
+/// used was not known for 10 to 22 s.
 #[test]
 fn tenants_that_are_dear_to_scan_are_late_and_others_are_not() {
     let _serial = serial();
