@@ -166,7 +166,7 @@ mod tests {
         (scans, most)
     }
 
-    /// (The story: eight tenants with a page in each of 30,000 tables cost 7 s a scan, and everybody's ages were as
+    /// (The story: eight tenants with a page in each of 30,000 tables cost a second a scan together, and everybody's ages were as
     /// rare as the budget for all of them allowed.)
     #[test]
     fn dear_tenants_are_late_and_nobody_else() {
