@@ -7,8 +7,8 @@
 //!
 //! A process for which a deadline was missed is *locked*. It is tried again after a pause that doubles with each try
 //! (`PAUSE_MIN` to `PAUSE_MAX`), or at once when [`note_free`] says that its memory lock is free, or when it has run since
-//! (for the lock of an exec). All waiting for locked processes together is bounded: the second try of a process, and all tries
-//! once `STALL_BUDGET` is used up, end after `STALL_SHORT`.
+//! (for the lock of an exec). All waiting for locked processes together is bounded: once `STALL_BUDGET` is used up, a process
+//! that is known to be locked is not tried, and the first try of another ends after `STALL_SHORT` or `STALL_OF_EXEC_SHORT`.
 //!
 //! Which files wait for what, seen on Linux 6.18: for the memory lock cmdline, environ, smaps, pagemap, clear_refs, numa_maps
 //! (maps only until 6.16); for the end of an exec stat, io, fd, ns, exe, cwd, root, and all that is opened with a check of
@@ -37,10 +37,14 @@ use ledger::Ledger;
 const STALL: Duration = Duration::from_millis(100);
 /// The same for advice, which writes to swap and reads from it: a disk may take that long.
 const STALL_OF_ADVICE: Duration = Duration::from_millis(500);
-/// The same when [`STALL_BUDGET`] is used up.
+/// The same for the second try of a process, and when [`STALL_BUDGET`] is used up.
 const STALL_SHORT: Duration = Duration::from_millis(10);
+/// Both for the lock of an exec, held for microseconds unless a file server hangs. A process that is taken for locked in vain is
+/// tried again as soon as it has run.
+const STALL_OF_EXEC: Duration = Duration::from_millis(30);
+const STALL_OF_EXEC_SHORT: Duration = Duration::from_millis(2);
 /// Waiting for locked processes in [`STALL_WINDOW`].
-const STALL_BUDGET: Duration = Duration::from_millis(300);
+const STALL_BUDGET: Duration = Duration::from_millis(150);
 const STALL_WINDOW: Duration = Duration::from_secs(10);
 /// The first pause before a locked process is tried again, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
@@ -131,6 +135,18 @@ impl Stage {
         match of_exec.contains(&last) {
             true => Stage::Open,
             false => Stage::Memory,
+        }
+    }
+}
+
+impl Stage {
+    /// The longest deadline of a call: while there is time to wait, and when it is used up.
+    fn stall_max(self, is_short: bool) -> Duration {
+        match (self, is_short) {
+            (Stage::Open, false) => STALL_OF_EXEC,
+            (Stage::Open, true) => STALL_OF_EXEC_SHORT,
+            (Stage::Memory, false) => STALL_OF_ADVICE,
+            (Stage::Memory, true) => STALL_SHORT,
         }
     }
 }
@@ -500,16 +516,15 @@ impl Call {
     fn to(of: (u32, Stage), mut patience: Patience) -> io::Result<Call> {
         let mut pool = pool();
         let now = Instant::now();
-        if pool.ledger.is_locked(of) {
-            let is_paused = |of| pool.ledger.is_paused(of, (now, switches(of)));
+        let is_known = pool.ledger.is_locked(of);
+        if is_known {
+            let mut is_paused = |of| pool.ledger.is_paused(of, (now, switches(of)));
             if is_paused(of) || is_paused((of.0, Stage::Open)) {
                 return Err(locked_error());
             }
-            patience.stall = patience.stall.min(STALL_SHORT);
         }
-        if !pool.ledger.has_budget(now) {
-            patience.stall = patience.stall.min(STALL_SHORT);
-        }
+        let is_short = is_known || !pool.ledger.has_budget(now);
+        patience.stall = patience.stall.min(of.1.stall_max(is_short));
         let worker = pool.worker()?;
         Ok(Call {
             of,
@@ -560,7 +575,7 @@ impl Call {
         let (mut progress, mut progressed, mut seen) = (None, begin, 0);
         let mut is_real_time = self.patience.real_time.is_some();
         loop {
-            busy = match busy.wait(STEP.min(self.patience.stall / 2)) {
+            busy = match busy.wait(STEP.min(self.patience.stall / 4)) {
                 Waited::Done(worker, opened) => return Ok((worker, opened)),
                 Waited::Ended => return Err(io::Error::other("the access worker was ended")),
                 Waited::NotYet(busy) => busy,

@@ -22,8 +22,8 @@ const OWNER_FLAGS: u64 = 7;
 /// For how long a lock is watched before it counts as held.
 const WINDOW: Duration = Duration::from_millis(30);
 /// The same once so much was spent on watching within [`BUDGET_TIME`].
-const SHORT_WINDOW: Duration = Duration::from_millis(3);
-const BUDGET: Duration = Duration::from_millis(300);
+const SHORT_WINDOW: Duration = Duration::from_millis(2);
+const BUDGET: Duration = Duration::from_millis(120);
 const BUDGET_TIME: Duration = Duration::from_secs(10);
 /// Between two looks at it.
 const STEP: Duration = Duration::from_micros(500);
