@@ -1,11 +1,13 @@
 //! A process that waits for a file server delays neither `report` nor `serve`, nor other readers of the process.
 #![forbid(unsafe_code)]
 
+use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
+use e2e::guard::Run;
 use e2e::locked::Locked;
 use e2e::sleeper::Sleeper;
-use e2e::temp::serial;
+use e2e::temp::{TempDir, serial};
 use e2e::tenants::Tree;
 use e2e::{pagetide, wait};
 use rustix::process::Signal;
@@ -56,6 +58,71 @@ fn a_report_of_the_host_tells_who_is_locked() {
     }
 }
 
+/// How long listing all processes takes, as a test has it that has no other view of them.
+fn list() -> Duration {
+    let begin = Instant::now();
+    let ps = Run::new(["ps", "-e", "-o", "pid,args"]).finish(SOON);
+    assert!(ps.status.success(), "{}", ps.stderr);
+    begin.elapsed()
+}
+
+/// Regression: pagetide waited to write clear_refs of a process within munmap(2), and `ps`, which reads its command line, waited
+/// behind it. (Beside a process within mmap(2) or an exec, `ps` waits by itself, with pagetide or without.)
+#[test]
+fn processes_are_listed_beside_pagetide_as_without() {
+    let _serial = serial();
+    let locked = Locked::start(&[], "munmap", 10);
+    let alone = list();
+    let mut report = pagetide::command(["report", "--all", "--for", "3s", "--json"]).start();
+    let mut longest = Duration::ZERO;
+    while report.ended().is_none() {
+        longest = longest.max(list());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(report.wait(SOON).status.success());
+    assert!(
+        longest < alone + PROMPT,
+        "ps took {alone:?}, and {longest:?} beside the report"
+    );
+    drop(locked);
+}
+
+/// Regression: `serve` waited for a stuck process, and the service manager restarted it for that, into the same wait.
+#[test]
+fn a_service_manager_hears_in_time_beside_a_hundred_of_them() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let socket = folder.file("notify");
+    let hears = UnixDatagram::bind(&socket).expect("a socket can be made");
+    hears.set_read_timeout(Some(SOON)).expect("it has a limit");
+    let next = |what: &str| {
+        let (begin, mut text) = (Instant::now(), [0; 512]);
+        loop {
+            let length = hears.recv(&mut text).expect("it is told in time");
+            if String::from_utf8_lossy(&text[..length]).contains(what) {
+                return begin.elapsed();
+            }
+            assert!(begin.elapsed() < SOON, "{what} was not told");
+        }
+    };
+    let root = format!("pagetide-e2e-stuck-{}", std::process::id());
+    let words = ["serve", "--root", &root, "--age-every", "500ms"];
+    let serve = pagetide::command(words)
+        .env("NOTIFY_SOCKET", &socket)
+        .env("WATCHDOG_USEC", "2000000")
+        .start();
+    next("READY=1");
+    let locked = [("mmap", 34), ("munmap", 33), ("exec", 33)];
+    let locked = locked.map(|(kind, count)| Locked::start(&[], kind, count));
+    // Told once a second; the wait for one of them had no end.
+    let longest = (0..6).map(|_| next("WATCHDOG=1")).max();
+    assert!(longest < Some(PROMPT), "{longest:?}");
+    serve.signal(Signal::TERM);
+    let ended = serve.wait(SOON);
+    drop(locked);
+    assert!(ended.status.success(), "{}", ended.stderr);
+}
+
 /// A process that is free again is known again within two scans.
 #[test]
 fn who_is_free_again_is_known_again() {
@@ -97,6 +164,21 @@ fn a_tree_with_locked_processes_answers_and_ends() {
     }
     assert!(longest < PROMPT, "{longest:?}");
     let _ = kept.touch();
+    // Within an exec nothing of a process can be read, so it has no row: a note names it.
+    let words = ["report", "/stuck", "--root", tree.root(), "--json"];
+    let report = pagetide::command(words).finish(SOON);
+    assert!(report.status.success(), "{}", report.stderr);
+    let in_exec = locked[2].pids()[0].to_string();
+    let notes =
+        |text: &str| serde_json::from_str::<Value>(text).expect("JSON")["notes"].to_string();
+    let stuck = notes(&report.stdout);
+    assert!(
+        stuck.contains("within an exec") && stuck.contains(&in_exec),
+        "{stuck}"
+    );
+    let words = ["report", "/kept", "--root", tree.root(), "--json"];
+    let of_others = notes(&pagetide::command(words).finish(SOON).stdout);
+    assert!(!of_others.contains("within an exec"), "{of_others}");
     let begin = Instant::now();
     e2e::guard::send(tree.pid(), Signal::TERM);
     let outcome = tree.wait(SOON);

@@ -100,16 +100,8 @@ impl Watch {
                 processes(*count)
             ));
         }
-        let name = |pid| self.proc.name(pid).ok().flatten().unwrap_or_default();
-        let in_exec = self
-            .family
-            .locked()
-            .map(|pid| format!("{pid} [{}]", name(pid)));
-        let in_exec: Vec<String> = in_exec.collect();
-        report.notes.extend(named_note(
-            "within an exec that does not end (waits for a file server?), and left out",
-            &in_exec,
-        ));
+        let note = self.note_in_exec(&mut self.in_exec());
+        report.notes.extend(note);
         if self.ages.source().company() > 0 {
             report.notes.push(COMPANY.to_owned());
         }
@@ -131,6 +123,22 @@ impl Watch {
                 processes(missed)
             ));
         }
+    }
+
+    /// Processes that were within an exec at the last look, so that nothing of them could be read.
+    pub fn in_exec(&self) -> impl Iterator<Item = u32> {
+        self.family.locked()
+    }
+
+    /// A note that names them; none if there are none.
+    #[must_use]
+    pub fn note_in_exec(&self, pids: &mut dyn Iterator<Item = u32>) -> Option<String> {
+        let name = |pid| self.proc.name(pid).ok().flatten().unwrap_or_default();
+        let all: Vec<String> = pids.map(|pid| format!("{pid} [{}]", name(pid))).collect();
+        named_note(
+            "within an exec that does not end (waits for a file server?), and left out",
+            &all,
+        )
     }
 
     /// Processes, their sums, and the histogram.

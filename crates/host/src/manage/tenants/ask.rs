@@ -395,7 +395,15 @@ impl Tenants {
         report.evicted_pages = sum("pgsteal_") - by_type;
         report.refaulted_pages = sum("workingset_refault_");
         report.left_by_kernel_pages = stat.events.get(VmEvent::PgstealKernel);
-        let left_out = self.below(memcg).into_iter();
+        let below = self.below(memcg);
+        let in_exec = self.in_exec.iter();
+        let in_exec = in_exec.filter(|(_, home)| below.contains(home));
+        let note = self
+            .driver
+            .watch
+            .note_in_exec(&mut in_exec.map(|(pid, _)| *pid));
+        report.notes.extend(note);
+        let left_out = below.into_iter();
         let left_out = left_out.filter_map(|one| Some(self.tenants.get(&one)?.left_out));
         let left_out: u64 = left_out.sum();
         if left_out > 0 {

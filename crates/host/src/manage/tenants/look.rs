@@ -168,6 +168,9 @@ impl Tenants {
         let by_serial = &self.by_serial;
         let home = |one: &Identity| Some((*one, *by_serial.get(&looking.home(one.pid))?));
         self.homes = members.filter_map(home).collect();
+        let in_exec = self.driver.watch.in_exec();
+        let home = |pid: u32| Some((pid, *by_serial.get(&looking.home(pid))?));
+        self.in_exec = in_exec.filter_map(home).collect();
         self.follow_protection();
         self.measure();
         self.note_caches();

@@ -124,6 +124,8 @@ pub struct Tenants {
     next_serial: u64,
     /// Whose tenant each process was at the last look.
     homes: BTreeMap<Identity, MemcgId>,
+    /// Processes within an exec that does not end, and the tenant of each, as of the last scan.
+    in_exec: Vec<(u32, MemcgId)>,
     next_look: Instant,
     /// When the last one began that opened generations, and how much they may take.
     looked_at: Instant,
@@ -203,9 +205,8 @@ impl Tenants {
         let watch = opened.inspect_err(|_| {
             let _ = wall.remove_tenant();
         })?;
-        let machine = machine(settings.by_iterator, manager.started);
         let mut tenants = Tenants {
-            driver: Driver::new(watch, machine),
+            driver: Driver::new(watch, machine(settings.by_iterator, manager.started)),
             manager,
             groups,
             tenants: BTreeMap::new(),
@@ -213,6 +214,7 @@ impl Tenants {
             by_serial: BTreeMap::new(),
             next_serial: 0,
             homes: BTreeMap::new(),
+            in_exec: Vec::new(),
             next_look: Instant::now(),
             looked_at: Instant::now(),
             budget: settings.budget,
