@@ -1,8 +1,9 @@
-//! End-to-end tests: the program as users have it, on real programs, in three lanes.
+//! End-to-end tests: the program as users have it, on real programs, in four lanes.
 //!
 //! Invariant: a lane runs one test at a time, since tests measure memory and time and share two cores. Most of them wait most
-//! of the time, so there are several: what stands in [`SECOND`] and [`THIRD`] runs beside others, and passes beside busy loops,
-//! too. Who needs swap of his own keeps all away who have swap (`e2e::swap_turn`), so those are the first of the first lane.
+//! of the time, so there are several: what stands in [`SECOND`], [`THIRD`] and [`FOURTH`] runs beside others, and passes beside
+//! busy loops, too. A test that needs swap of its own keeps all away that have swap (`e2e::swap_turn`), so those are the first
+//! of the first lane, and tests that share swap are the last of the second and the fourth.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,49 +26,60 @@ const ALONE: [&str; 8] = [
     "serve_pressure",
 ];
 
-/// Files of the third lane, which begins when nobody needs swap of his own any more: they share it, too. As many as let it end
-/// with the others.
-const THIRD: [&str; 13] = [
-    "policies",
-    "report_swapped",
-    "recency",
-    "serve_reports",
-    "notice_memory",
-    "run_in_place",
-    "reclaim_older_than",
-    "serve_host",
-    "notice_wrappers",
-    "serve_cache",
-    "tutorial",
-    "howtos",
-    "groups",
-];
-
-/// Which of [`lanes`] has what is named in no list: the other files of the first lane.
-const REST: usize = 1;
-
-/// Files whose tests need no swap.
+/// Files of the second lane: those without swap come first. As many as let it end with the others.
 const SECOND: [&str; 18] = [
     "poor_hosts",
     "package",
     "shipped",
     "ages_checker",
     "serve_ages",
-    "report_family",
-    "report_truth",
-    "report_sums",
-    "report_refused",
     "serve_metrics",
     "serve_budget",
     "serve_begins",
     "serve_strain",
     "serve_group_shapes",
-    "report_page",
-    "serve_page",
     "fuzz",
+    "stuck",
     // It builds the package, which takes long on a busy machine: what is short does not wait for it.
     "python",
+    // These share swap.
+    "notice_wrappers",
+    "notice_memory",
+    "groups",
+    "serve_abuse",
+    "serve_programs",
 ];
+
+/// Files of the third lane, which begins when no test needs swap of its own any more: they share it, too.
+const THIRD: [&str; 10] = [
+    "policies",
+    "report_swapped",
+    "recency",
+    "serve_reports",
+    "run_in_place",
+    "reclaim_older_than",
+    "serve_host",
+    "serve_cache",
+    "tutorial",
+    "howtos",
+];
+
+/// Files of the fourth lane, after the guest: those without swap come first.
+const FOURTH: [&str; 9] = [
+    "serve_page",
+    "needed",
+    "report_family",
+    "report_truth",
+    "report_sums",
+    "report_refused",
+    "report_page",
+    "whatif",
+    // It shares swap.
+    "limits",
+];
+
+/// Which of [`lanes`] has what is named in no list: the other files of the first lane.
+const REST: usize = 1;
 
 /// The part of the guests' tests that is short enough to run each time: the kernel that has what this machine's may lack. All
 /// of them: `cargo xtask guest suite`.
@@ -100,13 +112,13 @@ pub(crate) fn run(name: Option<&str>, words: &[&str]) -> bool {
     steps.finish()
 }
 
-/// All in lanes, and the guest within the second if it is wanted. `beside` is called when all tests are built and others may build where
+/// All in lanes, and the guest within the fourth if it is wanted. `beside` is called when all tests are built and others may build where
 /// they were, and says what runs beside the lanes.
 pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: impl FnOnce() -> Vec<Running>) {
     let venvs = std::thread::spawn(needs::ensure_venvs);
     let release = release_build().stdin(Stdio::null()).spawn();
     let tests = built(steps, &test_words(&names()));
-    let [alone, rest, second, third] = lanes(tests.unwrap_or_default());
+    let [alone, rest, second, third, fourth] = lanes(tests.unwrap_or_default());
     // The release build has a folder of its own, and ends with one thread (the linker's).
     let mut running = match alone.is_empty() {
         true => Vec::new(),
@@ -119,12 +131,14 @@ pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: impl FnOnce() -> 
         Ok(Counts::default())
     });
     if is_released && !alone.is_empty() {
-        let second = second_lane(&second, with_guest);
+        let second = other_lane("second", &[], &second);
+        let fourth = fourth_lane(&fourth, with_guest);
         steps.run("end-to-end tests with swap of their own", || {
             lane(&alone, &[])
         });
         let third = other_lane("third", &[], &third);
         // These are waited for first.
+        running.insert(0, ("those of the fourth lane", fourth));
         running.insert(0, ("those of the third lane", third));
         running.insert(0, ("those of the second lane", second));
         steps.run("other end-to-end tests", || lane(&rest, &[]));
@@ -132,10 +146,10 @@ pub(crate) fn all(steps: &mut Steps, with_guest: bool, beside: impl FnOnce() -> 
     finish_all(steps, running);
 }
 
-/// The two parts of the first lane, the second and the third, in the order in which they run.
-fn lanes(mut tests: Vec<Binary>) -> [Vec<Binary>; 4] {
+/// The two parts of the first lane, and the others, in the order in which they run.
+fn lanes(mut tests: Vec<Binary>) -> [Vec<Binary>; 5] {
     tests.sort_by_key(|one| (place(&one.name), one.name.clone()));
-    let mut lanes = [const { Vec::new() }; 4];
+    let mut lanes = [const { Vec::new() }; 5];
     for one in tests {
         lanes[place(&one.name).0].push(one);
     }
@@ -147,11 +161,11 @@ fn files(tests: &[Binary]) -> Vec<PathBuf> {
     tests.iter().map(|one| one.file.clone()).collect()
 }
 
-/// Starts the second lane of [`all`].
-fn second_lane(tests: &[Binary], with_guest: bool) -> Result<Beside, String> {
+/// Starts the fourth lane of [`all`].
+fn fourth_lane(tests: &[Binary], with_guest: bool) -> Result<Beside, String> {
     let guest = with_guest.then(|| "--guest".into());
     let words: Vec<OsString> = guest.into_iter().collect();
-    other_lane("second", &words, tests)
+    other_lane("fourth", &words, tests)
 }
 
 /// Starts a lane of this name, a process of its own, with these words and binaries.
@@ -168,24 +182,16 @@ fn other_lane(name: &str, words: &[OsString], tests: &[Binary]) -> Result<Beside
     Beside::start(command.env("PAGETIDE_LANE", name))
 }
 
-/// The second lane of [`all`] with these binaries, and the guest if it is wanted; whether all passed.
-pub(crate) fn run_second(files: &[&str], with_guest: bool) -> bool {
+/// A lane of [`all`] of this name with these binaries, after the guest if it is wanted; whether all passed.
+pub(crate) fn run_lane(name: &str, files: &[&str], with_guest: bool) -> bool {
     let mut steps = Steps::default();
     let tests = of_files(files);
-    steps.run("second lane", || lane(&tests, &[]));
     if with_guest {
         // The guest's clock is the machine's: held at the lowest priority beside busy loops, its waits were over before it
         // had booted.
         steps.run("guest", || guest::suite(&GUEST));
     }
-    steps.finish()
-}
-
-/// The third lane of [`all`] with these binaries; whether all passed.
-pub(crate) fn run_third(files: &[&str]) -> bool {
-    let mut steps = Steps::default();
-    let tests = of_files(files);
-    steps.run("third lane", || lane(&tests, &[]));
+    steps.run(&format!("{name} lane"), || lane(&tests, &[]));
     steps.finish()
 }
 
@@ -212,7 +218,7 @@ fn none((): ()) -> Counts {
 
 /// The lane of a file ([`lanes`]), and where it stands there.
 fn place(name: &str) -> (usize, usize) {
-    let lanes = [&ALONE[..], &[], &SECOND, &THIRD];
+    let lanes = [&ALONE[..], &[], &SECOND, &THIRD, &FOURTH];
     let at = |files: &&[&str]| files.iter().position(|file| *file == name);
     let found = (0..).zip(lanes.iter().map(at));
     let found = found.filter_map(|(lane, at)| Some((lane, at?))).next();
@@ -348,7 +354,7 @@ mod tests {
     #[test]
     fn lanes_are_of_files_that_there_are() {
         let names = names();
-        for name in ALONE.iter().chain(&SECOND).chain(&THIRD) {
+        for name in ALONE.iter().chain(&SECOND).chain(&THIRD).chain(&FOURTH) {
             assert!(names.iter().any(|one| one == name), "{name}");
         }
         // All are asked for by name.

@@ -60,9 +60,10 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["e2e"] => e2e::run(None, &[]),
         // Of `e2e`, or of `test` with the guest.
-        ["second-lane", "--guest", files @ ..] => e2e::run_second(files, true),
-        ["second-lane", files @ ..] => e2e::run_second(files, false),
-        ["third-lane", files @ ..] => e2e::run_third(files),
+        ["second-lane", files @ ..] => e2e::run_lane("second", files, false),
+        ["third-lane", files @ ..] => e2e::run_lane("third", files, false),
+        ["fourth-lane", "--guest", files @ ..] => e2e::run_lane("fourth", files, true),
+        ["fourth-lane", files @ ..] => e2e::run_lane("fourth", files, false),
         ["e2e", name] => e2e::run(Some(name), &[]),
         ["e2e", name, "--", rest @ ..] => e2e::run(Some(name), rest),
         ["guest", rest @ ..] => return guest::run(rest),

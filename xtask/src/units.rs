@@ -21,6 +21,9 @@ const BUILD: [&str; 10] = [
     "--no-run",
 ];
 
+/// The crate whose tests make swap, which takes as long as all others of its kind.
+const WITH_SWAP: &str = "host";
+
 /// Crates that compute and touch nothing of the machine: their tests may run beside others.
 const PURE: [&str; 4] = ["engine", "models", "touches", "sim"];
 
@@ -29,7 +32,7 @@ const PURE: [&str; 4] = ["engine", "models", "touches", "sim"];
 pub(crate) enum Which {
     /// Those that may run beside others.
     Pure,
-    /// The others. They run when nothing else does: some make control groups and swap.
+    /// The others. They run when no end-to-end test does: some make control groups and swap.
     Machine,
 }
 
@@ -51,8 +54,29 @@ pub(crate) fn build() -> Result<Vec<Binary>, String> {
 /// # Errors
 /// One cannot be run, or has died.
 pub(crate) fn run(all: &[Binary], which: Which) -> Result<Counts, String> {
-    let some = all.iter().filter(|one| is(one, which));
-    binaries::run(&format!("tests of {which:?} crates"), some, |_| ())
+    let some = |with_swap| {
+        let some = all.iter().filter(move |one| is(one, which));
+        some.filter(move |one| one.folder.ends_with(WITH_SWAP) == with_swap)
+    };
+    let what = format!("tests of {which:?} crates");
+    if which == Which::Pure {
+        return binaries::run(&what, some(false), |_| ());
+    }
+    // Most of them wait most of the time.
+    let (one, other) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| binaries::run(&what, some(true), |_| ()));
+        let other = binaries::run(&what, some(false), |_| ());
+        let panicked = |_| Err("their thread has panicked".to_owned());
+        (one.join().unwrap_or_else(panicked), other)
+    });
+    match (one, other) {
+        (Ok(mut counts), Ok(others)) => {
+            counts.add(others);
+            Ok(counts)
+        }
+        (Err(one), Err(other)) => Err(format!("{one}; {other}")),
+        (Err(why), _) | (_, Err(why)) => Err(why),
+    }
 }
 
 #[cfg(test)]

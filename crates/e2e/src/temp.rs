@@ -104,7 +104,7 @@ pub(crate) fn fresh(parent: &Path) -> std::io::Result<PathBuf> {
 #[derive(Debug)]
 pub struct Serial(#[expect(dead_code, reason = "the open file is the lock")] File);
 
-/// Waits until no other test of any test binary of its lane runs (`PAGETIDE_LANE`; there are two in a check of the house).
+/// Waits until no other test of any test binary of its lane runs (`PAGETIDE_LANE`; there are several in a check of the house).
 ///
 /// # Panics
 /// If the lock file cannot be made.
