@@ -23,7 +23,8 @@ PROGRAM, EXAMPLES, PID = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 MOMENT = re.compile(
     rb'"(wall_ms|cpu_ms|walk_ms|clear_ms|clear_longest_us|memory_bytes|asked_ms_ago|pss_bytes|swap_pss_bytes|'
     rb'pressure_some_avg10|resident_bytes|mapped_bytes|charged_bytes|charged_peak_bytes|kernel_bytes|unmapped_cache_bytes|'
-    rb'resident_peak_bytes|evicted_pages|refaulted_pages|file_bytes|total|unseen)": (\d+|null)'
+    rb'resident_peak_bytes|evicted_pages|refaulted_pages|file_bytes|total|unseen|now_bytes|bytes|low_bytes|high_bytes|'
+    rb'cost_percent|anon_us|file_us|memory_high_bytes|memory_max_bytes)": (\d+(?:\.\d+)?|null)'
 )
 
 

@@ -215,7 +215,7 @@ fn it_only_looks() {
     assert!(outcome.status.success(), "{}", outcome.stderr);
     let text = std::fs::read_to_string(&trace).expect("strace writes");
     assert!(text.lines().count() > 20, "strace saw nothing: {text}");
-    let mut problems = Vec::new();
+    let (mut problems, mut own_pages) = (Vec::new(), 0);
     for line in text.lines() {
         let Some((_, call)) = line.split_once(' ') else {
             continue;
@@ -237,6 +237,12 @@ fn it_only_looks() {
             call.strip_prefix(name)
                 .is_some_and(|rest| rest.starts_with('('))
         });
+        // Once, 64 pages of its own: what one costs that comes back is measured.
+        let is_own = call.contains("iov_len=262144}], 1, MADV_PAGEOUT") && own_pages == 0;
+        if is_own {
+            own_pages += 1;
+            continue;
+        }
         let pages_out = call.contains("MADV_PAGEOUT") || call.contains("MADV_COLD");
         if inherits || socket || changes || pages_out {
             problems.push(line);

@@ -121,7 +121,7 @@ fn from(needed: &Needed) -> String {
     format!(
         "needs {} of {} resident; {} confidence: {}",
         Bytes(needed.bytes),
-        Bytes(needed.resident_bytes),
+        Bytes(needed.now_bytes),
         needed.confidence.name(),
         needed.why.join(", ")
     )
@@ -186,7 +186,7 @@ mod tests {
     fn sample(name: &str) -> Answer {
         let needed = Needed {
             bytes: 34 << 20,
-            resident_bytes: 229 << 20,
+            now_bytes: 229 << 20,
             cost_percent: 0.02,
             confidence: Confidence::High,
             why: vec!["watched 5m".to_owned()],

@@ -75,8 +75,8 @@ pub struct Needed {
     pub low_bytes: u64,
     /// See `low_bytes`.
     pub high_bytes: u64,
-    /// What is resident now.
-    pub resident_bytes: u64,
+    /// What is resident now. (Not `resident_bytes`: scripts that take the report's first one by its name would find two.)
+    pub now_bytes: u64,
     /// What it would wait for pages to come back, percent of its time.
     pub cost_percent: f64,
     /// Pages that would come back in a minute.
@@ -259,7 +259,7 @@ impl Needed {
             bytes: bytes.min(resident.max(1)),
             low_bytes: low,
             high_bytes: high.min(resident.max(bytes)),
-            resident_bytes: resident,
+            now_bytes: resident,
             cost_percent: priced.percent(spent),
             refaults_per_minute: spent.0,
             watched_ms: curve.watched_ms,
@@ -366,7 +366,7 @@ impl Suggestion {
         };
         let growth = late.unwrap_or(bytes).saturating_sub(bytes);
         // Tables, and stacks and structures of a process or two.
-        let guess = needed.resident_bytes / 256 + (1 << 20);
+        let guess = needed.now_bytes / 256 + (1 << 20);
         let kernel = if curve.kernel_bytes > 0 {
             curve.kernel_bytes
         } else {

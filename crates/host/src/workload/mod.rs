@@ -126,7 +126,7 @@ pub struct Workload {
 
 impl Workload {
     /// Returns text that names the part of this workload by which it is added up. Workloads of one unit, container,
-    /// pod or user have the same key, and [`resolve`] takes it. Without such a part: the unit, else the group.
+    /// pod or user have the same key, and [`resolve()`] takes it. Without such a part: the unit, else the group.
     /// Forms: `redis.service`, `user:1000/app.service`, `docker:web`, `user:1000/podman:web`,
     /// `namespace/pod/container`, `namespace/pod`, `pod:UID`, `user:1000`, `/path`.
     #[must_use]

@@ -38,7 +38,7 @@ pub(crate) fn line(needed: &Needed) -> String {
     format!(
         "needs {} now (of {} resident); suggest MemoryHigh={} MemoryMax={}; would cost {} of its time; {} confidence: {}",
         Bytes(needed.bytes),
-        Bytes(needed.resident_bytes),
+        Bytes(needed.now_bytes),
         setting(needed.suggest.memory_high_bytes),
         setting(needed.suggest.memory_max_bytes),
         percent(needed.cost_percent),
@@ -57,7 +57,7 @@ mod tests {
     fn the_line_says_what_to_set_and_why() {
         let needed = Needed {
             bytes: 34 << 20,
-            resident_bytes: 229 << 20,
+            now_bytes: 229 << 20,
             cost_percent: 0.02,
             confidence: Confidence::Medium,
             why: vec!["watched 5m".to_owned()],
