@@ -1,7 +1,8 @@
 //! Files that only trusted users can have written, read within bounds.
 //!
 //! Invariant: every directory, link and file on the way belongs to root, to our own user, or to the one user for whom
-//! the caller asks; a listed directory and a read file can be written by no other. Only regular files are opened for
+//! the caller asks; a listed directory, a read file and the directory it is in can be
+//! written by no other. Only regular files are opened for
 //! reading, so that no pipe or device waits. In a user's home no link and no other mount is entered.
 //! A directory on the way may be written by a group (`/var/log` often is): what that group puts there belongs to it.
 
@@ -128,7 +129,8 @@ impl Files {
     }
 
     fn content(&self, dir: &impl AsFd, name: &OsStr, seen: &Stat, max: u64) -> Option<Vec<u8>> {
-        if !self.is_plain(seen, max) {
+        let above = fstat(dir).ok()?;
+        if !self.trusts(&above) || above.st_mode & OTHERS_WRITE != 0 || !self.is_plain(seen, max) {
             return None;
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;

@@ -1,6 +1,7 @@
 //! What the path of a control group says.
 //!
-//! Invariant: pure; no bytes panic. The innermost container wins, and the nearest unit at or above it. Components `..`
+//! Invariant: pure; no bytes panic. The innermost container wins, and the nearest unit at or above it that systemd made:
+//! a service may make groups below its own, with names of its choice. Components `..`
 //! (groups outside our cgroup namespace) say nothing. A path decides, not the files of a runtime: every user can make
 //! groups below its own, so what is below `user-N.slice` is that user's.
 
@@ -81,8 +82,8 @@ fn components(path: &[u8]) -> Found<'_> {
         }
         let uid = pod_uid(part);
         let container = container(part, parent);
-        // Below a container are its own units and users.
-        let outside = found.container.is_none();
+        // Below a container, and below a unit that is no user's manager, groups have names of their owner's choice.
+        let outside = found.container.is_none() && found.unit.is_none_or(is_user_manager);
         if outside && found.user.is_none() {
             found.user = user(part);
         }
@@ -109,6 +110,11 @@ fn is_unit(part: &[u8]) -> bool {
     [&b".service"[..], b".scope"]
         .iter()
         .any(|end| part.len() > end.len() && part.ends_with(end))
+}
+
+/// Whether a unit is a user's systemd, which has units of its own below it.
+fn is_user_manager(unit: &[u8]) -> bool {
+    unit.starts_with(b"user@") && user(unit).is_some()
 }
 
 /// The user of `user-1000.slice` and `user@1000.service`.

@@ -3,7 +3,7 @@
 //! Invariant: pure. A name never means one of two things by chance: where it can mean several, the candidates are
 //! returned, and each of them is a name that means less. Whole names go before the beginning of an id.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{By, Workload};
 
@@ -35,13 +35,14 @@ type Meanings<'a> = BTreeMap<String, Vec<&'a Workload>>;
 /// `NAMESPACE/POD/CONTAINER`, `user:1000`, a control group's path (with all below it), or a [`Workload::key`].
 #[must_use]
 pub fn resolve<'a>(name: &str, workloads: &'a [Workload]) -> Resolved<'a> {
-    let mut whole = meanings(workloads, |workload| names_of(workload, name));
+    let doubled = doubled(workloads);
+    let mut whole = meanings(workloads, |workload| names_of(workload, name, &doubled));
     // A candidate that was told for another name means itself: the system's unit, where a user has one of the same name.
     if let Some(exact) = whole.remove(name) {
         return Resolved::Found(exact);
     }
     let meanings = match whole.is_empty() {
-        true => meanings(workloads, |workload| id_of(workload, name)),
+        true => meanings(workloads, |workload| id_of(workload, name, &doubled)),
         false => whole,
     };
     let mut several: Vec<String> = meanings.keys().cloned().collect();
@@ -70,8 +71,30 @@ fn meanings(workloads: &[Workload], of: impl Fn(&Workload) -> Vec<String>) -> Me
     found
 }
 
+/// Ids that several groups claim. A container has one group; a service can name a group of its own after another's.
+fn doubled(workloads: &[Workload]) -> BTreeSet<&str> {
+    let mut seen = BTreeSet::new();
+    let ids = workloads
+        .iter()
+        .filter_map(|workload| workload.container_id.as_deref());
+    ids.filter(|id| !seen.insert(*id)).collect()
+}
+
+/// A name that means one container: its group where several claim its id.
+fn one_container(workload: &Workload, key: String, doubled: &BTreeSet<&str>) -> String {
+    let is_doubled = workload
+        .container_id
+        .as_deref()
+        .is_some_and(|id| doubled.contains(id));
+    if is_doubled {
+        workload.group.clone()
+    } else {
+        key
+    }
+}
+
 /// What of a workload `name` means, each by a name that means nothing else.
-fn names_of(workload: &Workload, name: &str) -> Vec<String> {
+fn names_of(workload: &Workload, name: &str, doubled: &BTreeSet<&str>) -> Vec<String> {
     let mut found = Vec::new();
     let is = |part: &Option<String>| part.as_deref() == Some(name);
     if is_group(workload, name) {
@@ -101,7 +124,7 @@ fn names_of(workload: &Workload, name: &str) -> Vec<String> {
     if let Some(key) = workload.container_key()
         && (key == name || is(&workload.container) || is(&workload.container_id))
     {
-        found.push(key);
+        found.push(one_container(workload, key, doubled));
     }
     if let Some(key) = workload.pod_key() {
         let by_uid = workload.pod_uid.as_deref() == Some(name.strip_prefix("pod:").unwrap_or(name));
@@ -121,10 +144,10 @@ fn is_group(workload: &Workload, name: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn id_of(workload: &Workload, name: &str) -> Vec<String> {
+fn id_of(workload: &Workload, name: &str, doubled: &BTreeSet<&str>) -> Vec<String> {
     let begins = |id: &&String| id.starts_with(&name.to_ascii_lowercase());
     match workload.container_id.as_ref().filter(begins) {
-        Some(_) if name.len() >= ID_MIN => workload.container_id.iter().cloned().collect(),
+        Some(id) if name.len() >= ID_MIN => vec![one_container(workload, id.clone(), doubled)],
         _ => Vec::new(),
     }
 }

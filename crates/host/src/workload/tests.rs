@@ -1,5 +1,7 @@
 //! Paths and files as the runtimes make them.
 
+mod hostile;
+
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
