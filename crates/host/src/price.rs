@@ -1,7 +1,7 @@
 //! What a page costs that comes back: from swap, and from a file.
 //!
-//! Invariant: measured here, on pages of our own, or said not to be. Each measurement reads some tens of pages and ends within the time that these
-//! reads take; it is done once a minute at most by who asks again and again (`SwapInCost`).
+//! Invariant: a price is measured on this host, on pages and a file of pagetide itself, or its text says that it was not. A
+//! measurement reads fewer than 100 pages. `SwapInCost` repeats it once a minute at most.
 
 use std::fs::File;
 use std::hint::black_box;

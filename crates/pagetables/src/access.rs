@@ -137,9 +137,7 @@ impl Stage {
             false => Stage::Memory,
         }
     }
-}
 
-impl Stage {
     /// The longest deadline of a call: while there is time to wait, and when it is used up.
     fn stall_max(self, is_short: bool) -> Duration {
         match (self, is_short) {

@@ -1,9 +1,7 @@
 //! What `recommend` takes.
 
-use std::time::Duration;
-
 use daemon::options::{Millis, millis};
-use host::report::{Budget, COST_PERCENT};
+use host::report::Budget;
 
 use crate::failure::Failure;
 use crate::view::recommend::Format;
@@ -11,7 +9,7 @@ use crate::watching::Target;
 use crate::workloads::By;
 
 use super::report::{
-    MANY, Plan, RAREST, WatchTime, cost, duration, long_enough, settings, watch_time,
+    Plan, WatchTime, cost, duration, long_enough, scan_interval, settings, watch_time,
 };
 
 /// How long to watch unless told: until the numbers are sure, but no longer than this.
@@ -41,7 +39,7 @@ pub(crate) struct Recommend {
     /// A table, or what can be put into a unit, a manifest, a compose file, a program
     #[arg(long, value_enum, default_value = "table")]
     pub(crate) format: Format,
-    /// Leave out what has less than this in memory
+    /// Leave out rows with less resident memory than this
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = daemon::options::bytes)]
     pub(crate) above: daemon::options::Bytes,
 }
@@ -49,7 +47,6 @@ pub(crate) struct Recommend {
 impl Recommend {
     /// How much may come back.
     pub(crate) fn budget(&self) -> Budget {
-        debug_assert!(self.cost > 0.0 && COST_PERCENT > 0.0);
         Budget::Cost(self.cost)
     }
 
@@ -62,20 +59,13 @@ impl Recommend {
             Some(WatchTime::Fixed(time)) => time,
             Some(WatchTime::UntilSure) | None => LONGEST,
         };
-        let every = self.age_every.unwrap_or_else(|| {
-            let each = match self.time {
-                Some(WatchTime::Fixed(time)) => time.0 / MANY,
-                _ => 1_000,
-            };
-            Millis(each.clamp(1_000, RAREST) / 1_000 * 1_000)
-        });
+        let every = self.age_every.unwrap_or_else(|| scan_interval(self.time));
         long_enough(Some(time), every)?;
         let mut settings = settings(target, every, None)?;
         settings.by = Some(self.by);
-        let time: Duration = duration(time);
         Ok(Plan {
             settings,
-            time: Some(time),
+            time: Some(duration(time)),
             each: None,
             any_time: false,
             until_sure: self.time.is_none_or(|time| time == WatchTime::UntilSure),

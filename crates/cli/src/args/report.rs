@@ -23,9 +23,9 @@ const LOOKS: u64 = 3;
 /// No two looks are closer: each costs the processes a miss of their translations.
 const CLOSEST: Millis = Millis(100);
 /// A long time of watching is divided into about so many looks.
-pub(super) const MANY: u64 = 120;
+const MANY: u64 = 120;
 /// Most milliseconds between two looks, however long is watched, or cold memory could not be told by 10 s.
-pub(super) const RAREST: u64 = 10_000;
+const RAREST: u64 = 10_000;
 
 /// Whose memory, for how long, and how it is shown.
 #[derive(clap::Args, Debug, Clone)]
@@ -172,13 +172,8 @@ impl Report {
                 ));
             }
         };
-        let every = self.age_every.or(self.watch).unwrap_or_else(|| {
-            let long = match self.time {
-                Some(WatchTime::Fixed(time)) => time.0 / MANY,
-                Some(WatchTime::UntilSure) | None => FOR.0 / MANY,
-            };
-            Millis(long.clamp(1_000, RAREST) / 1_000 * 1_000)
-        });
+        let every = self.age_every.or(self.watch);
+        let every = every.unwrap_or_else(|| scan_interval(self.time));
         if let (Target::Tenant(tenant), Some(every), None) = (&target, self.age_every, self.watch) {
             return Err(Failure::usage(
                 format!(
@@ -205,6 +200,15 @@ impl Report {
             until_sure: self.time == Some(WatchTime::UntilSure),
         })
     }
+}
+
+/// Time between two scans where none is asked for: whole seconds.
+pub(super) fn scan_interval(time: Option<WatchTime>) -> Millis {
+    let long = match time {
+        Some(WatchTime::Fixed(time)) => time.0 / MANY,
+        Some(WatchTime::UntilSure) | None => FOR.0 / MANY,
+    };
+    Millis(long.clamp(1_000, RAREST) / 1_000 * 1_000)
 }
 
 /// How to look, unless that is more often than anybody could bear.

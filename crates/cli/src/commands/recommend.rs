@@ -2,14 +2,14 @@
 //!
 //! Invariant: standard output has the answer only, once, when watching is over; progress goes to standard error, and only to a terminal.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use daemon::options::{Bytes, Millis};
 use host::report::{Confidence, Part, Price, Report};
 use host::system::Proc;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::args::{Plan, Recommend};
 use crate::failure::Failure;
@@ -19,6 +19,7 @@ use crate::watching::{self, Target};
 use crate::workloads::{self, Found};
 
 use super::looks::{User, follow};
+use super::report::watch_bar;
 use super::stop::stop_flag;
 
 pub(super) fn recommend(args: &Recommend) -> Result<u8, Failure> {
@@ -41,7 +42,8 @@ pub(super) fn recommend(args: &Recommend) -> Result<u8, Failure> {
         args,
         plan: &plan,
         price,
-        bar: progress_bar(&plan),
+        bar: watch_bar(&plan, "{msg} {wide_bar} {elapsed} (at most {eta} left)")
+            .with_message("watching"),
         started: Instant::now(),
         only,
         newest: None,
@@ -154,21 +156,4 @@ fn whole(report: &Report) -> Part {
         curve: report.curve.clone(),
         needed: None,
     }
-}
-
-fn progress_bar(plan: &Plan) -> ProgressBar {
-    let place = match io::stderr().is_terminal() {
-        true => ProgressDrawTarget::stderr(),
-        false => ProgressDrawTarget::hidden(),
-    };
-    let length = plan.time.map(|time: Duration| Millis::from(time).0);
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {elapsed} (at most {eta} left)");
-    let mut style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-    if !Style::of_stdout().unicode {
-        style = style.progress_chars("##-");
-    }
-    ProgressBar::with_draw_target(length, place)
-        .with_finish(ProgressFinish::AndClear)
-        .with_style(style)
-        .with_message("watching")
 }

@@ -81,7 +81,7 @@ struct Writer<'a, W: Write> {
     wants_curve: bool,
     /// How much may come back at the size that is needed.
     budget: Budget,
-    /// What a page costs that comes back, measured when it was first asked for.
+    /// Price of a refault; measured at the first report, none before.
     price: Option<Price>,
     out: W,
     screen: Screen,
@@ -260,24 +260,28 @@ fn last_alive(alive: Report, gone: Report) -> Report {
     }
 }
 
-/// On a terminal, while there is nothing else to be seen.
 fn progress_bar(plan: &Plan) -> ProgressBar {
+    let target = plain(&plan.settings.target.to_string(), false);
+    let bar = watch_bar(plan, "{msg} {wide_bar} {elapsed} (left: {eta})");
+    bar.with_message(format!("watching {target}"))
+}
+
+/// The progress bar of a watch, on a terminal where nothing else is drawn; hidden elsewhere.
+pub(super) fn watch_bar(plan: &Plan, template: &str) -> ProgressBar {
     let place = match plan.each.is_none() && io::stderr().is_terminal() {
         true => ProgressDrawTarget::stderr(),
         false => ProgressDrawTarget::hidden(),
     };
     let length = plan.time.map(|time| Millis::from(time).0);
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {elapsed} (left: {eta})");
+    let style = ProgressStyle::with_template(template);
     let mut style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     if !Style::of_stdout().unicode {
         style = style.progress_chars("##-");
     }
-    let target = plain(&plan.settings.target.to_string(), false);
     // Away with it, however watching ends.
     ProgressBar::with_draw_target(length, place)
         .with_finish(ProgressFinish::AndClear)
         .with_style(style)
-        .with_message(format!("watching {target}"))
 }
 
 #[cfg(test)]

@@ -179,24 +179,14 @@ fn compose(answer: &Answer) -> String {
 
 #[cfg(test)]
 mod tests {
-    use host::report::{Confidence, Suggestion};
+    use host::report::Confidence;
 
     use super::*;
 
     fn sample(name: &str) -> Answer {
         let needed = Needed {
-            bytes: 34 << 20,
-            now_bytes: 229 << 20,
-            cost_percent: 0.02,
             confidence: Confidence::High,
-            why: vec!["watched 5m".to_owned()],
-            suggest: Suggestion {
-                memory_high_bytes: 48 << 20,
-                memory_max_bytes: 72 << 20,
-                kernel_bytes: 1 << 20,
-                ..Suggestion::default()
-            },
-            ..Needed::default()
+            ..super::super::memory::needed::sample()
         };
         let part = |name: &str, needed| Part {
             name: name.to_owned(),

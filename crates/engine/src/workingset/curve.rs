@@ -171,7 +171,7 @@ impl RefaultCurve {
         let mut above = Above::new(&self.last, begin, known, 0);
         for first in &look.first {
             let nearest = above.pages_since(first.last);
-            // How much farther nobody knows: beyond what is known it is not counted.
+            // Only a lower bound of the distance is known, so larger sizes get no count.
             counts.add(Distance::exactly(nearest), first.pages.0, first.files.0);
         }
     }

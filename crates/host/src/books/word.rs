@@ -125,7 +125,8 @@ impl Word {
         self.0 & (UNKNOWN | HIDDEN) == HIDDEN
     }
 
-    /// The same, where the look that set `last` saw a bit of which nobody knows when it was set. An unknown age stays so.
+    /// This record with `last` as a bound: the accessed bit may have been set at any time before that scan. An unknown age
+    /// stays unknown.
     pub(super) const fn presumed(self) -> Word {
         match self.unknown() {
             true => self,

@@ -1,7 +1,8 @@
 //! What less memory would cost, as data: how many pages would come back, by size.
 //!
 //! Invariant: points are in ascending order of their sizes, and of sizes of which something is known: from what is in use
-//! between two looks up to what was seen in use for a quarter of the time. Rates fall from each point to the next, or stay.
+//! between two scans up to the largest size that was full for a quarter of the watched time. Refault rates never rise
+//! from a size to the next larger one.
 
 use serde::{Deserialize, Serialize};
 

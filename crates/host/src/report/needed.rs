@@ -186,6 +186,15 @@ impl Priced<'_> {
         let rest = number(resident.saturating_sub(bytes));
         Some((bytes + whole(rest * (1.0 - allowed / spent)), None))
     }
+
+    /// What is spent where no point of the curve keeps the budget: all that is allowed.
+    fn beyond(&self) -> Rates {
+        let Some(last) = self.curve.points.last().and_then(likely) else {
+            return (0.0, 0.0);
+        };
+        let part = (self.allowed() / self.spent(last).max(f64::MIN_POSITIVE)).min(1.0);
+        (last.0 * part, last.1 * part)
+    }
 }
 
 /// As was seen, and one more.
@@ -331,17 +340,6 @@ impl Needed {
             Confidence::Medium => curve.watched_ms.clamp(LONG_MS, 3_600_000),
             Confidence::High => 3_600_000,
         };
-    }
-}
-
-impl Priced<'_> {
-    /// What is spent where no point of the curve keeps the budget: all that is allowed.
-    fn beyond(&self) -> Rates {
-        let Some(last) = self.curve.points.last().and_then(likely) else {
-            return (0.0, 0.0);
-        };
-        let part = (self.allowed() / self.spent(last).max(f64::MIN_POSITIVE)).min(1.0);
-        (last.0 * part, last.1 * part)
     }
 }
 

@@ -34,9 +34,9 @@ pub struct Part {
 
 impl Part {
     /// One more process. They come largest first.
-    pub(crate) fn add(&mut self, process: Process) {
+    pub(crate) fn add(&mut self, process: &Process) {
         if self.pids.is_empty() {
-            self.cgroup = process.cgroup;
+            self.cgroup.clone_from(&process.cgroup);
         }
         self.pids.push(process.pid);
         self.resident_bytes += process.resident_bytes;

@@ -225,8 +225,9 @@ impl Watch {
         self.wait();
         self.look_now(&mut ())?;
         self.note_curve(0);
-        self.note_parts();
-        Ok(self.report())
+        let report = self.report();
+        self.note_parts(&report.processes);
+        Ok(report)
     }
 
     /// What less memory would cost, as far as looks know.

@@ -30,20 +30,19 @@ impl Watch {
         });
     }
 
-    /// Once after each look.
-    pub(super) fn note_parts(&mut self) {
+    /// Adds a scan to the curve of each part. `processes` are those of its report, the largest first.
+    pub(super) fn note_parts(&mut self, processes: &[Process]) {
         let Some(mut parts) = self.parts.take() else {
             return;
         };
         let mut found: BTreeMap<String, (Seen, Part)> = BTreeMap::new();
-        let report = self.report_of(String::new(), &mut self.members.iter().copied());
         let owners: BTreeMap<u32, _> = self
             .members
             .iter()
             .filter_map(|one| Some((one.pid, self.ages.space(*one)?.owner)))
             .collect();
-        for process in report.processes {
-            let Some(name) = (parts.name_of)(&process) else {
+        for process in processes {
+            let Some(name) = (parts.name_of)(process) else {
                 continue;
             };
             let (seen, part) = found.entry(name.clone()).or_default();

@@ -47,29 +47,35 @@ pub(crate) fn line(needed: &Needed) -> String {
     )
 }
 
+/// The number of the tests' program.
 #[cfg(test)]
-mod tests {
+pub(crate) fn sample() -> Needed {
     use host::report::{Confidence, Suggestion};
 
+    Needed {
+        bytes: 34 << 20,
+        now_bytes: 229 << 20,
+        cost_percent: 0.02,
+        confidence: Confidence::Medium,
+        why: vec!["watched 5m".to_owned()],
+        suggest: Suggestion {
+            memory_high_bytes: 48 << 20,
+            memory_max_bytes: 72 << 20,
+            kernel_bytes: 1 << 20,
+            ..Suggestion::default()
+        },
+        ..Needed::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
     use super::*;
 
     #[test]
     fn the_line_says_what_to_set_and_why() {
-        let needed = Needed {
-            bytes: 34 << 20,
-            now_bytes: 229 << 20,
-            cost_percent: 0.02,
-            confidence: Confidence::Medium,
-            why: vec!["watched 5m".to_owned()],
-            suggest: Suggestion {
-                memory_high_bytes: 48 << 20,
-                memory_max_bytes: 72 << 20,
-                ..Suggestion::default()
-            },
-            ..Needed::default()
-        };
         assert_eq!(
-            line(&needed),
+            line(&sample()),
             "needs 34 MiB now (of 229 MiB resident); suggest MemoryHigh=48M MemoryMax=72M; \
              would cost 0.02% of its time; medium confidence: watched 5m"
         );

@@ -1,4 +1,4 @@
-//! What looks found in a stretch of time: accesses by the distance on the stack of an LRU, and time by the size that was full.
+//! Counts of one period: page accesses by their LRU stack distance, and watched time by the memory size that was full.
 //!
 //! Invariant: each access is counted once in `anon` or `file` at its likely distance, once in `nearest` and once in `farthest`; of the
 //! three the nearest is the smallest. A size has its time counted only where as many pages were known.

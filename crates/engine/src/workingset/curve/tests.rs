@@ -311,7 +311,7 @@ fn what_becomes_known_was_not_accessed() {
     assert!(after.0 - before.0 <= 300, "{before:?} {after:?}");
 }
 
-/// What was long ago is forgotten by halves, and the later part of the time is told apart.
+/// Counts older than an hour are halved again and again, and the later part of the time is counted apart.
 #[test]
 fn what_is_told_is_of_late() {
     let mut both = Both::new(1000);

@@ -122,7 +122,8 @@ impl Tenants {
     /// What reading processes may cost in a look that begins now, processor time.
     fn scan_budget(&self) -> Duration {
         let interval = self.driver.watch.interval();
-        // From begin to begin: on a busy machine a look may take as long as the interval.
+        // Measured from the start of one scan to the start of the next: on a busy machine a scan can last as long as the
+        // interval.
         let since = self
             .elapsed_ms()
             .saturating_sub(self.driver.watch.looked_ms());
