@@ -3,9 +3,11 @@
 //! Invariant: a price is measured on this host, on pages and a file of pagetide itself, or its text says that it was not. A
 //! measurement reads fewer than 100 pages. `SwapInCost` repeats it once a minute at most.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::hint::black_box;
 use std::io::IoSliceMut;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use crate::report::Price;
 use crate::system::Proc;
+use crate::system::maps::parse_line;
 use crate::system::swap::{SwapArea, SwapKind};
 use crate::system::text::{number, words};
 
@@ -32,7 +35,7 @@ const STALE: Duration = Duration::from_secs(60);
 const ZRAM: Duration = Duration::from_micros(15);
 /// What a page from a file is taken to cost where none can be measured.
 const FILE: Duration = Duration::from_micros(100);
-/// Reads of our own program file, and how far apart they are.
+/// Reads of pagetide's own file, and how far apart they are.
 const READS: u64 = 16;
 const APART: u64 = 1 << 20;
 
@@ -70,9 +73,18 @@ pub fn price(proc: &Proc) -> Price {
     }
 }
 
-/// What a read of a page of our program file takes that is not in memory: the median; none where all are.
+/// The file that holds pagetide's code: the program, or the library that another program (Python) has loaded.
+fn own_file() -> Option<File> {
+    let here = (price as fn(&Proc) -> Price as *const ()).addr() as u64;
+    let maps = std::fs::read("/proc/self/maps").ok()?;
+    let mut mappings = maps.split(|byte| *byte == b'\n').filter_map(parse_line);
+    let own = mappings.find(|(mapping, _)| (mapping.start..mapping.end).contains(&here));
+    File::open(OsStr::from_bytes(own?.1)).ok()
+}
+
+/// Median time of reading a page of [`own_file`] that is not in memory; `None` where all are.
 fn file_read() -> Option<Duration> {
-    let file = File::open("/proc/self/exe").ok()?;
+    let file = own_file()?;
     let length = file.metadata().ok()?.len();
     fadvise(&file, 0, None, FileAdvice::Random).ok()?;
     let mut page = [0; PAGE];
