@@ -137,6 +137,7 @@ fn touched(running: &Running) {
 
 /// What may not have changed: our own mounts, a switch that rights hang on, and the program. What others
 /// on a machine change while tests run (swap, sysctls of memory) is left out.
+/// What the commands here must leave as it is. Trees that other tests mount come and go meanwhile.
 fn settings(pid: u32) -> Vec<(String, String)> {
     let host = ["self/mountinfo", "sys/kernel/unprivileged_bpf_disabled"];
     let host = host.map(|name| format!("/proc/{name}"));
@@ -144,7 +145,10 @@ fn settings(pid: u32) -> Vec<(String, String)> {
     let of_pid = of_pid.map(|name| format!("/proc/{pid}/{name}"));
     let read = |path: String| {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
-        (path, text)
+        let lines = text
+            .lines()
+            .filter(|line| !line.contains(" - fuse pagetide "));
+        (path, lines.map(|line| format!("{line}\n")).collect())
     };
     host.into_iter().chain(of_pid).map(read).collect()
 }

@@ -294,11 +294,13 @@ fn a_limit_of_swap_below_what_is_in_swap_waits_for_it() {
     wait::until("the rest is in swap", SOON, || {
         sleeper.status("VmSwap") > 44 * MIB
     });
-    // Room for cache.
-    tree.write("a/memory.reclaim", "20m");
-    read_by(&tree, "a", &file);
     let cached = || tree.of_kernel("a", "total_cache");
-    assert!(cached() > 14 * MIB, "{} bytes are cached", cached());
+    // On a busy machine one reclaim may make too little room.
+    wait::until("the file is cached", SOON, || {
+        tree.write("a/memory.reclaim", "20m");
+        read_by(&tree, "a", &file);
+        cached() > 14 * MIB
+    });
     let before = of_kernel(&tree, "a", BOTH);
     tree.write("a/memory.swap.max", "20m");
     std::thread::sleep(Duration::from_secs(3));
