@@ -116,17 +116,15 @@ fn a_tenant_needs_what_its_programs_use() {
         let key = format!("{name}{{tenant=\"/web\"}}");
         samples(&text).get(&key).copied()
     };
-    let told = wait::poll(SOON, || {
-        let bytes = gauge("pagetide_needed_bytes")?;
-        (bytes > float(20 * MIB)).then_some(bytes)
+    // At first all that has come counts; on a busy machine that takes longer to pass.
+    let mut last = None;
+    let is_right = wait::poll(SOON, || {
+        last = gauge("pagetide_needed_bytes");
+        let is_right =
+            last.is_some_and(|bytes| (float(HOT.start)..float(HOT.end)).contains(&bytes));
+        is_right.then_some(())
     });
-    let _ = told.expect("the number of the tenant is known");
-    std::thread::sleep(Duration::from_secs(6));
-    let bytes = gauge("pagetide_needed_bytes").expect("it is known");
-    assert!(
-        (float(HOT.start)..float(HOT.end)).contains(&bytes),
-        "{bytes}"
-    );
+    is_right.unwrap_or_else(|| panic!("the number of the tenant was {last:?} at last"));
     assert_eq!(gauge("pagetide_needed_confidence"), Some(0.0));
     assert!(gauge("pagetide_refaults_predicted").is_some());
 }

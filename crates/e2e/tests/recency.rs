@@ -220,16 +220,17 @@ fn a_stream_leaves_before_what_is_used_again() {
             .map(|(hot, _)| e2e::proc::number(hot.pid(), "VmSwap").expect("it runs"));
         signal(Signal::CONT);
         eprintln!("of what is used again, in swap: {NAMES:?} {out:?}");
-        for (name, out) in NAMES.iter().zip(out).skip(1) {
-            assert!(out <= MIB, "{name}: {out} bytes of it are out");
-        }
-        out[0] >= 4 * MIB
+        out[1..].iter().all(|out| *out <= MIB) && out[0] >= 4 * MIB
     };
-    // On a busy machine a stream may be slower than what is used again: then it is older, and there is nothing to be won by advice.
+    // On a busy machine a stream may be slower than what is used again: then it is older, and there is nothing to be
+    // won by advice. And a program that got no turn for seconds has not used anything again.
     let is_shown = (0..5).any(|_| {
         let is_shown = shows();
         std::thread::sleep(Duration::from_secs(3));
         is_shown
     });
-    assert!(is_shown, "nothing was to be won");
+    assert!(
+        is_shown,
+        "what is used again stays where the stream is advised, and leaves where not"
+    );
 }

@@ -96,6 +96,28 @@ fn in_use(tree: &Tree, name: &str) -> Running {
     running
 }
 
+/// Bytes in use, as the page's curve has them in words.
+fn in_use_of(page: &str) -> Option<f64> {
+    let (_, rest) = page.split_once("<dd>below ")?;
+    let (words, _) = rest.split_once(", which is in use")?;
+    let (number, unit) = words.split_once(' ')?;
+    let scale = match unit {
+        "B" => 1.0,
+        "KiB" => 1024.0,
+        "MiB" => 1024.0 * 1024.0,
+        "GiB" => 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    Some(number.parse::<f64>().ok()? * scale)
+}
+
+/// A scan may have come between the two.
+fn is_about_the_same((bytes, told): (u64, f64)) -> bool {
+    #[expect(clippy::cast_precision_loss, reason = "a size in a test")]
+    let bytes = bytes as f64;
+    (0.8..1.25).contains(&(told / bytes))
+}
+
 /// The page tells the same curve as `report --curve`: from what is in use between two looks on.
 fn has_curve(shown: &Shown, tenant: &str) {
     wait::until("page and report tell one curve", SOON, || {
@@ -105,21 +127,9 @@ fn has_curve(shown: &Shown, tenant: &str) {
         let report = pagetide::command(words).finish(SOON);
         let report: serde_json::Value = serde_json::from_str(&report.stdout).unwrap_or_default();
         let known = report["curve"]["known_from_bytes"].as_u64();
-        known.is_some_and(|bytes| {
-            page.contains("<path class=\"curve\" d=\"M0 ")
-                && page.contains(&format!("<dd>below {}, which is in use", in_words(bytes)))
-        })
+        let is_drawn = page.contains("<path class=\"curve\" d=\"M0 ");
+        is_drawn && known.zip(in_use_of(&page)).is_some_and(is_about_the_same)
     });
-}
-
-/// Some MiB, as the page writes them.
-fn in_words(bytes: u64) -> String {
-    let tenths = (bytes * 10 + (1 << 19)) >> 20;
-    match tenths {
-        1000.. => format!("{} MiB", (tenths + 5) / 10),
-        whole if whole.is_multiple_of(10) => format!("{} MiB", whole / 10),
-        tenths => format!("{}.{} MiB", tenths / 10, tenths % 10),
-    }
 }
 
 /// A figure's path in the page: whether anything is drawn.
