@@ -4,9 +4,9 @@
 //! in chunk). A lruvec owns the table of its folios: 4 bytes an id, holes included. Folios are of
 //! order 0 here; `nr_pages` is where larger ones would come in.
 //!
-//! Invariants: the table only grows; an id beyond its end behaves as [`State::Absent`] and cannot
-//! be inserted before [`FolioTable::ensure`]; the accessed bits (page_table.rs) know of exactly the
-//! pages that are present.
+//! Invariants: an id beyond the table's end behaves as [`State::Absent`] and cannot be inserted before
+//! [`FolioTable::ensure`]; the table ends no earlier than the last id whose word says anything; the
+//! accessed bits (page_table.rs) know of exactly the pages that are present.
 
 mod page_table;
 
@@ -135,6 +135,17 @@ impl FolioTable {
         }
         self.words.resize(len, 0);
         self.bits.ensure(len, self.words.capacity());
+    }
+
+    /// Ends the table at `len`, or behind the last id whose word says anything, and gives the memory back.
+    pub(crate) fn shrink(&mut self, len: usize) {
+        let used = self.words.iter().rposition(|&raw| raw != 0);
+        let len = len.max(used.map_or(0, |last| last + 1));
+        if len < self.words.len() {
+            self.words.truncate(len);
+            self.words.shrink_to(len + len / 64);
+            self.bits.shrink(len, self.words.capacity());
+        }
     }
 
     /// The state word; `Absent` beyond the end.
@@ -271,6 +282,23 @@ mod tests {
         assert_eq!(table.get(FolioId(999)).state(), State::Absent);
         assert_eq!(table.get(FolioId(5_000_000)).state(), State::Absent);
         assert_eq!(table.count(State::Absent), 1000);
+    }
+
+    #[test]
+    fn a_table_ends_behind_its_last_page() {
+        let mut table = FolioTable::default();
+        table.ensure(100_000);
+        table.set(FolioId(5000), Word::default().into_state(State::Listed));
+        table.shrink(6000);
+        assert_eq!((table.len(), table.footprint() < 30_000), (6000, true));
+        table.shrink(10);
+        assert_eq!(table.len(), 5001, "a page is there");
+        assert!(table.touch(FolioId(5000)) && !table.touch(FolioId(5001)));
+        table.set(FolioId(5000), Word::default());
+        table.shrink(10);
+        table.ensure(6000);
+        assert!(!table.touch(FolioId(5000)), "its bits ended with it");
+        table.check();
     }
 
     #[test]

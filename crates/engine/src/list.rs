@@ -265,6 +265,13 @@ impl<const N: usize> Lists<N> {
         }
     }
 
+    /// Drops all tombstones.
+    pub(crate) fn sweep(&mut self, folios: &mut FolioTable) {
+        if self.tombstones > 0 {
+            self.sweep_except(folios, None);
+        }
+    }
+
     /// Drops all tombstones. The entry of `keep_out`, whose caller holds a newer word than the
     /// table, is dropped whatever the table says.
     fn sweep_except(&mut self, folios: &mut FolioTable, keep_out: Option<FolioId>) {

@@ -37,8 +37,8 @@ pub use sizes::{Referenced, Sizes};
 pub use source::{Grain, Reading, Source, SourceKind};
 pub use sys::{
     ADVICE_RANGES_MAX, Advice, Found, advise, become_program, block_no_signal, child_signal_waits,
-    close_on_exec_from, cpu_time, found, is_ignored, peer, run_before_others, swap_off, swap_on,
-    take_child_signal, uninterrupted, unlock,
+    close_on_exec_from, cpu_time, found, give_large_blocks_back, is_ignored, peer,
+    run_before_others, swap_off, swap_on, take_child_signal, uninterrupted, unlock,
 };
 pub use unavailable::Unavailable;
 pub use walk::{Piece, Sink, Walked};

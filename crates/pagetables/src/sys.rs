@@ -3,6 +3,7 @@
 //! Invariant: nothing here decides. Each wrapper checks what it can, hands the kernel only memory that
 //! lives for the call, and gives the kernel's error number back as [`io::Error`].
 
+mod heap;
 mod start;
 mod turn;
 pub(crate) mod worker;
@@ -14,6 +15,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 use std::time::Duration;
 
+pub use heap::give_large_blocks_back;
 pub use start::{
     Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found,
     is_ignored, take_child_signal,

@@ -213,6 +213,16 @@ impl ActiveInactive {
         self.lists.bound_tombstones(folios);
     }
 
+    /// Drops the entries of pages that have gone.
+    pub(crate) fn sweep(&mut self, folios: &mut FolioTable) {
+        self.lists.sweep(folios);
+    }
+
+    /// Names of ids from `len` on are forgotten: those ids have no pages.
+    pub(crate) fn shrink_names(&mut self, len: usize) {
+        self.names.shrink(len);
+    }
+
     /// An access through a descriptor: classic-lru.md 2. True when it activated the page.
     pub(crate) fn mark_accessed(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
         let word = folios.get(id);

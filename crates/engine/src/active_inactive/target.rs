@@ -71,6 +71,12 @@ impl Names {
         self.0.get(id.0 as usize).copied().unwrap_or(0)
     }
 
+    /// Forgets ids from `len` on.
+    pub(super) fn shrink(&mut self, len: usize) {
+        self.0.truncate(len);
+        self.0.shrink_to_fit();
+    }
+
     pub(super) fn footprint(&self) -> usize {
         self.0.capacity()
     }

@@ -39,6 +39,12 @@ impl PageTable {
         self.blocks.resize(blocks.max(self.blocks.len()), 0);
     }
 
+    /// Ids from `len` on have no bits any more; there is room for `capacity`.
+    pub(crate) fn shrink(&mut self, len: usize, capacity: usize) {
+        self.blocks.truncate(len.div_ceil(BLOCK));
+        self.blocks.shrink_to(capacity.div_ceil(BLOCK));
+    }
+
     /// Sets the accessed bit of a present page, without a branch; false when it is out.
     #[inline]
     pub(crate) fn touch(&mut self, id: FolioId) -> bool {

@@ -174,6 +174,11 @@ impl LruGen {
     pub(crate) fn bound_tombstones(&mut self, folios: &mut FolioTable) {
         self.lists.bound_tombstones(folios);
     }
+
+    /// Drops the entries of pages that have gone.
+    pub(crate) fn sweep(&mut self, folios: &mut FolioTable) {
+        self.lists.sweep(folios);
+    }
 }
 
 /// Anon that is not in the swap cache is second chance enough; so is what is still being written.

@@ -86,6 +86,18 @@ impl Lruvec {
         self.folios.ensure(len);
     }
 
+    /// Gives memory back: ids from `len` on end, as far as no page has or had one of them that is still
+    /// known here (resident, or out with a shadow).
+    pub fn shrink(&mut self, len: usize) {
+        if len >= self.folios.len() {
+            return;
+        }
+        // An entry of a page that has gone would name an id beyond the end.
+        self.lru.sweep(&mut self.folios);
+        self.folios.shrink(len);
+        self.lru.shrink(self.folios.len());
+    }
+
     #[cfg(test)]
     pub(crate) const fn folios_mut(&mut self) -> &mut FolioTable {
         &mut self.folios

@@ -152,6 +152,21 @@ impl Lru {
         }
     }
 
+    /// Drops the entries of pages that have gone.
+    pub(super) fn sweep(&mut self, folios: &mut FolioTable) {
+        match self {
+            Self::MultiGen(lru) => lru.sweep(folios),
+            Self::Classic(lru) => lru.sweep(folios),
+        }
+    }
+
+    /// Forgets what is kept for ids from `len` on.
+    pub(super) fn shrink(&mut self, len: usize) {
+        if let Self::Classic(lru) = self {
+            lru.shrink_names(len);
+        }
+    }
+
     /// The classic LRU offers nothing by age.
     pub(super) fn stay(&mut self, folios: &mut FolioTable, id: FolioId) -> bool {
         match self {

@@ -154,6 +154,18 @@ impl<'a> Feed<'a> {
     fn forget_all(&mut self, owner: Owner) {
         let (ids, mut followers, _) = self.ids_and_pages();
         ids.release(owner, &mut followers);
+        self.shrink();
+    }
+
+    /// Memory that was for pages that have gone is given back, or each tenant would keep what the most
+    /// that it ever had took.
+    fn shrink(&mut self) {
+        let (ids, mut followers, _) = self.ids_and_pages();
+        if ids.shrink(&mut followers) {
+            let ids = ids.len();
+            let lruvec = followers.machine.lruvec_mut(followers.memcg);
+            lruvec.shrink(ids);
+        }
     }
 
     fn forget(&mut self, first: FolioId, pages: u32) {
@@ -396,6 +408,7 @@ impl Listener for Feed<'_> {
         if whole {
             let (ids, mut followers, _) = self.ids_and_pages();
             ids.sweep(owner, &mut followers);
+            self.shrink();
         }
     }
 

@@ -8,6 +8,7 @@
 //! Invariant: an id names one page of one address space at a time, and a page has one id at most. An
 //! id is given out again only after the engine has forgotten its page or knows it by another id.
 
+mod compact;
 mod groups;
 mod index;
 

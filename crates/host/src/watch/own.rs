@@ -21,6 +21,7 @@ impl Own {
         if is_ours {
             stay_readable();
             raise_descriptors();
+            pagetables::give_large_blocks_back();
         }
         Own(is_ours)
     }

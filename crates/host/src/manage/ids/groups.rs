@@ -3,6 +3,9 @@
 //! Invariant: a group is free, or of one owner: a block, or singles of one area. An id of a single
 //! names a page while its `live` bit is set.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use engine::FolioId;
 
 use super::PAGE;
@@ -15,7 +18,7 @@ pub(super) const GROUP_PAGES: u32 = 64;
 const AREA_BITS: u32 = 44;
 
 /// 64 ids.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Group {
     /// None of a free one.
     owner: Option<Owner>,
@@ -31,11 +34,15 @@ struct Group {
     pages: Option<Box<[u32; GROUP_PAGES as usize]>>,
 }
 
+/// So many free groups at the end are not worth giving back.
+const SPARE: usize = 8;
+
 /// All groups, by their number: that of their first id over 64.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     all: Vec<Group>,
-    free: Vec<u32>,
+    /// The lowest is given out first, so that those at the end become free.
+    free: BinaryHeap<Reverse<u32>>,
 }
 
 /// The first address of the area that an address is in.
@@ -47,7 +54,7 @@ impl Groups {
     pub(super) const fn new() -> Groups {
         Groups {
             all: Vec::new(),
-            free: Vec::new(),
+            free: BinaryHeap::new(),
         }
     }
 
@@ -91,7 +98,7 @@ impl Groups {
             found: 0,
             pages: None,
         };
-        if let Some(free) = self.free.pop() {
+        if let Some(Reverse(free)) = self.free.pop() {
             self.all[free as usize] = new;
             return Some(free);
         }
@@ -112,7 +119,44 @@ impl Groups {
         assert!(group.owner.is_some(), "a group is given back once");
         (group.owner, group.pages) = (None, None);
         (group.live, group.found) = (0, 0);
-        self.free.push(number);
+        self.free.push(Reverse(number));
+    }
+
+    /// Where more than half of the groups are free: the last group below `end` that is used, and a free one below
+    /// that.
+    pub(super) fn movable(&self, end: u32) -> Option<(u32, u32)> {
+        let is_sparse = self.free.len() > self.all.len() / 2 + SPARE;
+        let below = self.all.get(..end as usize).unwrap_or(&self.all);
+        let last = below.iter().rposition(|group| group.owner.is_some());
+        let (from, to) = (last?, self.free.peek()?.0);
+        let from = u32::try_from(from).ok()?;
+        (is_sparse && to < from).then_some((from, to))
+    }
+
+    /// A free group, the lowest, becomes what another is; whose both are then.
+    pub(super) fn copy(&mut self, from: u32, to: u32) -> Option<Owner> {
+        let taken = self.free.pop();
+        debug_assert_eq!(taken, Some(Reverse(to)), "the lowest free group");
+        self.all[to as usize] = self.all[from as usize].clone();
+        self.all[to as usize].owner
+    }
+
+    pub(super) fn is_of_singles(&self, number: u32) -> bool {
+        self.all[number as usize].pages.is_some()
+    }
+
+    /// Gives free groups at the end back where they are many; whether it did.
+    pub(super) fn shrink(&mut self) -> bool {
+        let used = self.all.iter().rposition(|group| group.owner.is_some());
+        let len = used.map_or(0, |last| last + 1);
+        let is_worth = self.all.len() - len > self.all.len() / 4 + SPARE;
+        if is_worth {
+            self.all.truncate(len);
+            self.all.shrink_to(len + len / 16 + 4);
+            self.free.retain(|number| (number.0 as usize) < len);
+            self.free.shrink_to_fit();
+        }
+        is_worth
     }
 
     fn of(&self, id: FolioId) -> &Group {

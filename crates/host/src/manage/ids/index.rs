@@ -172,19 +172,33 @@ impl Index {
 
     /// Takes an entry out.
     pub(super) fn remove(&mut self, groups: &Groups, entry: Entry) {
+        let Some((leaf, at)) = self.place(groups, entry) else {
+            debug_assert!(false, "only what is there is taken out");
+            return;
+        };
+        self.leaves[leaf].entries.remove(at);
+        match self.leaves[leaf].entries.first() {
+            Some(first) => self.leaves[leaf].first = groups.address(*first),
+            None => drop(self.leaves.remove(leaf)),
+        }
+    }
+
+    /// Puts an entry in the place of another of its kind and address.
+    pub(super) fn replace(&mut self, groups: &Groups, old: Entry, new: Entry) {
+        let place = self.place(groups, old);
+        debug_assert!(place.is_some(), "only what is there is replaced");
+        if let Some((leaf, at)) = place {
+            self.leaves[leaf].entries[at] = new;
+        }
+    }
+
+    fn place(&self, groups: &Groups, entry: Entry) -> Option<(usize, usize)> {
         let (leaf, at) = self.search(groups, groups.address(entry));
         // A block may stand before a single of the same address, perhaps in the leaf before.
-        for (leaf, at) in [(leaf, at), (leaf, at + 1), (leaf + 1, 0)] {
-            if self.get((leaf, at)) == Some(entry) {
-                self.leaves[leaf].entries.remove(at);
-                match self.leaves[leaf].entries.first() {
-                    Some(first) => self.leaves[leaf].first = groups.address(*first),
-                    None => drop(self.leaves.remove(leaf)),
-                }
-                return;
-            }
-        }
-        debug_assert!(false, "only what is there is taken out");
+        let places = [(leaf, at), (leaf, at + 1), (leaf + 1, 0)];
+        places
+            .into_iter()
+            .find(|place| self.get(*place) == Some(entry))
     }
 
     /// Adds an entry that stands behind all others, as a rule.

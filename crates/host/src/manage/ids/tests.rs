@@ -101,6 +101,16 @@ impl World {
         }
         let rest = &mut Rest(&mut self.machine, &mut self.names, &self.held);
         self.ids.sweep(owner, rest);
+        self.shrink();
+    }
+
+    /// As the feed does after each scan.
+    fn shrink(&mut self) {
+        let rest = &mut Rest(&mut self.machine, &mut self.names, &self.held);
+        if self.ids.shrink(rest) {
+            let len = self.ids.len();
+            self.machine.lruvec_mut(ONE).shrink(len);
+        }
     }
 
     /// Asserts that ids are those of these pages.
@@ -189,9 +199,31 @@ proptest! {
         for owner in world.owners.clone() {
             let rest = &mut Rest(&mut world.machine, &mut world.names, &world.held);
             world.ids.release(owner, rest);
+            world.shrink();
         }
         world.check(&[BTreeSet::new(), BTreeSet::new()]);
     }
+}
+
+/// Regression: ids and words of the most pages that a tenant ever had were kept: of each of many tenants
+/// that filled the host's memory in turn.
+#[test]
+fn what_has_gone_is_given_back() {
+    let mut world = World::new(2);
+    world.scan(0, 0..200_000);
+    world.scan(1, (0..1000).map(|page| 77 * page));
+    let full = world.cost(1);
+    world.scan(0, (0..200_000).step_by(1000));
+    let few = world.cost(1);
+    assert!(few < full / 10.0, "{full} bytes, then {few}");
+    for owner in world.owners.clone() {
+        let rest = &mut Rest(&mut world.machine, &mut world.names, &world.held);
+        world.ids.release(owner, rest);
+        world.shrink();
+    }
+    let none = world.cost(1);
+    assert!(none < 64_000.0, "{none} bytes for nothing");
+    world.check(&[BTreeSet::new(), BTreeSet::new()]);
 }
 
 /// Regression: a page of a program that has one in each 2 MiB cost 512 ids, 2.2 KiB. Ids and engine
