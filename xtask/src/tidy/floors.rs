@@ -183,7 +183,9 @@ const FLOORS: [(&str, &[&[&str]]); 43] = [
     (
         "crates/host/src/books",
         &[
-            &["word", "index", "positions"],
+            &["word", "index"],
+            &["head"],
+            &["slabs"],
             &["timeline", "histogram", "tally", "again", "frames"],
             &["owners"],
             &["see", "arrive", "rounds", "run"],

@@ -91,18 +91,18 @@ impl Books {
     /// Writes a record where none is. The tallies are the caller's.
     fn put(&mut self, frame: u64, owner: u16, word: Word, seen: bool) {
         let now = self.time.now();
-        let Some((chunk, at)) = self.frames.find_or_make(frame) else {
+        let Some((mut chunk, at)) = self.frames.find_or_make(frame, owner) else {
             return;
         };
         let bit = 1_u64 << at;
         assert_eq!(chunk.head.live & bit, 0, "a frame has one record");
         chunk.head.enter(now);
-        chunk.head.owned_by(owner);
+        chunk.set_owner(at, owner);
         chunk.head.live |= bit;
         if seen {
             chunk.head.seen |= bit;
         }
-        (chunk.words[at], chunk.owners[at]) = (word, owner);
+        chunk.words[at] = word;
         self.large += u64::from(word.size() != Size::One);
     }
 
@@ -114,7 +114,7 @@ impl Books {
             return;
         };
         let bit = 1_u64 << at;
-        let (word, owner) = (chunk.words[at], chunk.owners[at]);
+        let (word, owner) = (chunk.words[at], chunk.owner(at));
         let is_live = chunk.head.live & bit != 0;
         assert!(is_live && word.size() == size, "what is split is there");
         let seen = chunk.head.seen_in(now) & bit != 0;
@@ -182,7 +182,7 @@ impl Books {
         while left != 0 {
             let at = left.trailing_zeros() as usize;
             left &= left - 1;
-            let (word, owner) = (chunk.words[at], chunk.owners[at]);
+            let (word, owner) = (chunk.words[at], chunk.owner(at));
             let pages = word.size().pages();
             let place = place_of(&self.time, word);
             self.tallies[tally_of(owner, word.class())].take(place, pages);

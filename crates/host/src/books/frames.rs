@@ -1,88 +1,27 @@
-//! The records of all frames, in chunks of up to 64, in slabs of 64 chunks.
+//! The records of all frames, in chunks of up to 64.
 //!
 //! A chunk has an aligned range of frames. A narrow one has 64, and the place of each record is that
 //! of its frame; a wide one has more, and keeps where in the range each record's frame is. A chunk
 //! that is full is split in two halves; at the end of a round chunks with few records join.
 //!
-//! Invariant: a chunk is in the index if and only if it has a record; `seen` is a subset of `live`
-//! and of round `round` only; if a chunk is not `mixed`, all its records belong to `sole`. A record
-//! for 512 or more frames stands at the first of them, and none of the others has one.
+//! Invariant: a chunk is in the index if and only if it has a record, and a head says what is so of its chunk
+//! (head.rs). A record for 512 or more frames stands at the first of them, and none of the others has one.
 
+use super::head::Head;
 use super::index::{FRAMES_MAX, Index, NARROW, WIDE, Within};
-use super::positions::{AllPositions, Positions, places_of};
+use super::slabs::{Chunk, Kind, PLACES, Slabs};
 use super::word::{Size, Word};
 
 /// A chunk with so few records joins its neighbour, if they have no more than `JOINED_MAX` together.
 const FEW: u32 = 30;
 const JOINED_MAX: u32 = 60;
-
-/// A round that never is.
-pub(super) const NEVER: u32 = u32::MAX;
-
-/// Who saw frames of a chunk before their owners were read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Seer {
-    One(u16),
-    Several,
-}
-
-/// A chunk without its records.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
-    /// Which frames have a record, and which of them were seen in `round`.
-    pub(super) live: u64,
-    pub(super) seen: u64,
-    /// Its first frame, and from bit 40 on the width of its range.
-    place: u64,
-    pub(super) round: u32,
-    /// Of a wide one, the number of its positions.
-    positions: u32,
-    /// The owner of all records, unless they have several.
-    pub(super) sole: u16,
-    pub(super) mixed: bool,
-    /// Who saw in `round` a frame of an owner that had not been read yet.
-    pub(super) early: Option<Seer>,
-    /// The last reading of some record's owner missed it, and the record is still there.
-    pub(super) stale: bool,
-}
-
-const EMPTY: Head = Head {
-    live: 0,
-    seen: 0,
-    place: 0,
-    round: NEVER,
-    positions: 0,
-    sole: 0,
-    mixed: false,
-    early: None,
-    stale: false,
-};
-
-/// 64 chunks. What a sweep reads stands together.
-#[derive(Debug)]
-struct Slab {
-    /// Which chunks are in use.
-    taken: u64,
-    heads: [Head; 64],
-    words: [[Word; 64]; 64],
-    owners: [[u16; 64]; 64],
-}
-
-/// One chunk, to be read and changed.
-pub(super) struct Chunk<'a> {
-    pub(super) head: &'a mut Head,
-    pub(super) words: &'a mut [Word; 64],
-    pub(super) owners: &'a mut [u16; 64],
-}
+/// A chunk moves where its records have room when it has so many places too many.
+const SPARE: usize = 16;
 
 /// All records.
 #[derive(Debug)]
 pub(super) struct Frames {
-    slabs: Vec<Option<Box<Slab>>>,
-    /// Slabs with a free chunk, each once.
-    roomy: Vec<u32>,
-    /// Of wide chunks.
-    positions: AllPositions,
+    slabs: Slabs,
     index: Index,
     cursor: Cursor,
     /// Records have gone since chunks were joined last.
@@ -115,89 +54,10 @@ struct Moving {
     seen: bool,
 }
 
-impl Slab {
-    fn new() -> Box<Slab> {
-        let nothing = Word::fresh(0, Size::One);
-        let (words, owners) = ([[nothing; 64]; 64], [[0; 64]; 64]);
-        Box::new(Slab {
-            taken: 0,
-            heads: [EMPTY; 64],
-            words,
-            owners,
-        })
-    }
-}
-
-impl Head {
-    /// The width of its range: so many frames, as a power of two.
-    const fn width(&self) -> u32 {
-        (self.place >> 40) as u32
-    }
-
-    /// The first frame of its range.
-    const fn base(&self) -> u64 {
-        self.place & ((1 << 40) - 1)
-    }
-
-    const fn is_narrow(&self) -> bool {
-        self.width() == NARROW
-    }
-
-    /// Somebody saw a frame early in this round, or nobody did.
-    pub(super) fn note_early(&mut self, seer: Option<Seer>) {
-        self.early = match (self.early, seer) {
-            (Some(one), Some(other)) if one != other => Some(Seer::Several),
-            (one, other) => one.or(other),
-        };
-    }
-
-    /// Begins this round's `seen`, if it has not begun.
-    #[inline]
-    pub(super) const fn enter(&mut self, now: u32) {
-        if self.round != now {
-            self.round = now;
-            self.seen = 0;
-            self.early = None;
-        }
-    }
-
-    /// This one has seen a frame before its owner was read.
-    pub(super) fn seen_early_by(&mut self, reader: u16) {
-        let is_other = |seer: Seer| seer != Seer::One(reader);
-        self.early = match self.early {
-            Some(seer) if is_other(seer) => Some(Seer::Several),
-            _ => Some(Seer::One(reader)),
-        };
-    }
-
-    /// Who did so in this round.
-    pub(super) fn early_in(&self, now: u32) -> Option<Seer> {
-        self.early.filter(|_| self.round == now)
-    }
-
-    /// What was seen in this round.
-    pub(super) const fn seen_in(&self, now: u32) -> u64 {
-        if self.round == now { self.seen } else { 0 }
-    }
-
-    /// A record has this owner from now on.
-    #[inline]
-    pub(super) const fn owned_by(&mut self, owner: u16) {
-        if self.live == 0 {
-            self.sole = owner;
-            self.mixed = false;
-        } else if self.sole != owner {
-            self.mixed = true;
-        }
-    }
-}
-
 impl Frames {
     pub(super) fn new() -> Frames {
         Frames {
-            slabs: Vec::new(),
-            roomy: Vec::new(),
-            positions: AllPositions::default(),
+            slabs: Slabs::new(),
             index: Index::default(),
             cursor: NOWHERE,
             is_thinned: false,
@@ -222,8 +82,8 @@ impl Frames {
         if let Some(head) = self.head(wide) {
             let is_its = frame >> head.width() == head.base() >> head.width();
             if is_its && head.live >> next & 1 == 1 {
-                let positions = self.positions.get(head.positions)?;
-                if positions[next as usize] == offset_of(frame, head) {
+                let offset = self.slabs.offsets(wide).get(next as usize);
+                if offset == Some(&offset_of(frame, head)) {
                     self.cursor.next += 1;
                     return Some((wide, next as usize));
                 }
@@ -241,9 +101,9 @@ impl Frames {
         Some((id, at))
     }
 
+    #[inline]
     fn head(&self, id: u32) -> Option<&Head> {
-        let slab = self.slabs.get(id as usize >> 6)?.as_ref()?;
-        Some(&slab.heads[(id & 63) as usize])
+        self.slabs.head(id)
     }
 
     /// The place of a frame's record in a chunk that has one.
@@ -252,49 +112,96 @@ impl Frames {
         let places = if head.is_narrow() {
             1 << (frame & 63)
         } else {
-            let positions = self.positions.get(head.positions)?;
-            places_of(positions, offset_of(frame, head))
+            places_of(self.slabs.offsets(id), offset_of(frame, head))
         };
         let live = places & head.live;
         (live != 0).then(|| live.trailing_zeros() as usize)
     }
 
-    /// The chunk of a frame that has no record, and a free place there for it: the caller puts one
-    /// there at once.
-    pub(super) fn find_or_make(&mut self, frame: u64) -> Option<(Chunk<'_>, usize)> {
-        if frame & !63 == self.cursor.base {
+    /// The chunk of a frame that has no record, and a free place there for one of this owner's: the caller puts
+    /// it there at once.
+    pub(super) fn find_or_make(&mut self, frame: u64, owner: u16) -> Option<(Chunk<'_>, usize)> {
+        let id = self.id_with_place(frame)?;
+        let id = self.with_room_for(id, owner)?;
+        let head = self.head(id)?;
+        if head.is_narrow() {
             return self.find(frame);
         }
-        self.make(frame)
+        let (at, offset) = (head.live.trailing_ones() as usize, offset_of(frame, head));
+        let chunk = self.slabs.chunk(id)?;
+        chunk.offsets[at] = offset;
+        Some((chunk, at))
     }
 
-    /// The same of a frame that is not in the chunk of the last one.
-    #[inline(never)]
-    fn make(&mut self, frame: u64) -> Option<(Chunk<'_>, usize)> {
+    /// The chunk that a frame without a record is to be in; it has a free place for it.
+    #[inline]
+    fn id_with_place(&mut self, frame: u64) -> Option<u32> {
+        if frame & !63 == self.cursor.base {
+            return Some(self.cursor.id);
+        }
         loop {
             let Some(id) = self.index.get(frame) else {
                 let width = match self.continues(frame) {
                     true => NARROW,
                     false => self.index.room(frame),
                 };
-                let id = self.take_chunk();
-                self.fill(id, (frame, width), &EMPTY, &[]);
+                self.fill((frame, width), &Head::EMPTY, &[]);
                 continue;
             };
             let head = self.head(id)?;
             debug_assert_eq!(self.place(id, frame), None, "a frame has one record");
             if head.is_narrow() {
-                return self.find(frame);
+                return Some(id);
             }
-            if head.live == u64::MAX {
+            let records = head.live.count_ones() as usize;
+            if records == PLACES {
                 self.split(id);
-                continue;
+            } else if records == self.slabs.kind(id)?.places() {
+                self.refit(id, records + 1, head.mixed);
+            } else {
+                return Some(id);
             }
-            let (at, offset) = (head.live.trailing_ones() as usize, offset_of(frame, head));
-            let number = head.positions;
-            self.positions.get_mut(number)?[at] = offset;
-            return Some((self.chunk(id)?, at));
         }
+    }
+
+    /// A record of a frame is this owner's from now on.
+    pub(super) fn give_to(&mut self, frame: u64, owner: u16) {
+        let found = self.find(frame).is_some();
+        let id = self.index.get(frame).filter(|_| found);
+        if let Some(id) = id {
+            self.with_room_for(id, owner);
+        }
+        if let Some((mut chunk, at)) = self.find(frame) {
+            chunk.set_owner(at, owner);
+        }
+    }
+
+    /// The chunk, where a record can have this owner.
+    #[inline]
+    fn with_room_for(&mut self, id: u32, owner: u16) -> Option<u32> {
+        if self.slabs.chunk(id)?.has_room_for(owner) {
+            return Some(id);
+        }
+        let kind = self.slabs.kind(id)?.with_owners();
+        Some(self.move_to(id, kind))
+    }
+
+    /// A chunk moves where so many records, of several owners or not, have room.
+    fn refit(&mut self, id: u32, records: usize, mixed: bool) {
+        if let Some(head) = self.head(id) {
+            let kind = Kind::of(head.is_narrow(), records, mixed);
+            self.move_to(id, kind);
+        }
+    }
+
+    #[cold]
+    fn move_to(&mut self, id: u32, kind: Kind) -> u32 {
+        let new = self.slabs.moved(id, kind);
+        if let Some(head) = self.slabs.head(new) {
+            self.index.set(head.base(), head.width(), Some(new));
+        }
+        self.cursor = NOWHERE;
+        new
     }
 
     /// Whether most of the 64 frames before or after those of this one have records: frames are mostly in
@@ -308,72 +215,60 @@ impl Frames {
         before.is_some_and(is_dense) || is_dense((frame | 63).min(FRAMES_MAX - 2) + 1)
     }
 
-    /// The range of this width that a frame is in is this chunk's from now on, with these records and
-    /// else with what is noted of another.
-    fn fill(&mut self, id: u32, (frame, width): (u64, u32), like: &Head, records: &[Moving]) {
+    /// The range of this width that a frame is in gets a chunk with these records, and else with what is noted
+    /// of another: its id.
+    fn fill(&mut self, (frame, width): (u64, u32), like: &Head, records: &[Moving]) -> u32 {
         let base = frame >> width << width;
-        let mut head = Head {
-            live: 0,
-            seen: 0,
-            place: base | u64::from(width) << 40,
-            ..*like
-        };
+        let mut head = like.at(base, width);
+        if let Some(first) = records.first() {
+            head.sole = first.owner;
+            head.mixed = records.iter().any(|record| record.owner != first.owner);
+        }
+        let kind = Kind::of(width == NARROW, records.len(), head.mixed);
+        let id = self.slabs.take(kind);
         self.index.set(base, width, Some(id));
         self.cursor = NOWHERE;
-        let mut positions = (width > NARROW).then(|| Box::new([0_u16; 64]));
-        let Some(chunk) = self.chunk(id) else { return };
+        let Some(mut chunk) = self.slabs.chunk(id) else {
+            return id;
+        };
+        *chunk.head = head;
         for (number, record) in records.iter().enumerate() {
-            let at = match &mut positions {
-                None => (record.frame & 63) as usize,
-                Some(positions) => {
-                    positions[number] = offset_of(record.frame, &head);
+            let offset = offset_of(record.frame, &head);
+            let at = match chunk.offsets.get_mut(number) {
+                Some(place) => {
+                    *place = offset;
                     number
                 }
+                None => usize::from(offset),
             };
-            head.live |= 1 << at;
-            head.seen |= u64::from(record.seen) << at;
-            (chunk.words[at], chunk.owners[at]) = (record.word, record.owner);
+            chunk.head.live |= 1 << at;
+            chunk.head.seen |= u64::from(record.seen) << at;
+            chunk.words[at] = record.word;
+            chunk.set_owner(at, record.owner);
         }
-        *chunk.head = head;
-        if let Some(positions) = positions {
-            let number = self.positions.keep(positions);
-            if let Some(chunk) = self.chunk(id) {
-                chunk.head.positions = number;
-            }
-        }
+        id
     }
 
-    /// Takes a chunk out of the index, and gives its head and its records.
+    /// Takes a chunk out of the index and gives it back: its head and its records.
     fn empty(&mut self, id: u32) -> (Head, Vec<Moving>) {
-        let Some(head) = self.head(id).copied() else {
-            return (EMPTY, Vec::new());
+        let mut records = Vec::with_capacity(PLACES);
+        let Some(chunk) = self.slabs.chunk(id) else {
+            return (Head::EMPTY, records);
         };
-        self.index.set(head.base(), head.width(), None);
-        self.cursor = NOWHERE;
-        let positions = self.take_positions(&head);
-        let mut records = Vec::with_capacity(64);
-        if let Some(chunk) = self.chunk(id) {
-            for at in (0..64).filter(|at| head.live >> at & 1 == 1) {
-                let offset = positions
-                    .as_ref()
-                    .map_or(at as u64, |all| u64::from(all[at]));
-                records.push(Moving {
-                    frame: head.base() + offset,
-                    word: chunk.words[at],
-                    owner: chunk.owners[at],
-                    seen: head.seen >> at & 1 == 1,
-                });
-            }
-            chunk.head.live = 0;
+        let head = *chunk.head;
+        for at in (0..PLACES).filter(|at| head.live >> at & 1 == 1) {
+            let offset = chunk.offsets.get(at);
+            let offset = offset.map_or(at as u64, |offset| u64::from(*offset));
+            records.push(Moving {
+                frame: head.base() + offset,
+                word: chunk.words[at],
+                owner: chunk.owner(at),
+                seen: head.seen >> at & 1 == 1,
+            });
         }
+        chunk.head.live = 0;
+        self.release(id);
         (head, records)
-    }
-
-    fn take_positions(&mut self, head: &Head) -> Option<Box<Positions>> {
-        if head.is_narrow() {
-            return None;
-        }
-        self.positions.take(head.positions)
     }
 
     /// Each half of a chunk's range gets a chunk, if it has a record.
@@ -383,10 +278,8 @@ impl Frames {
         let (upper, lower): (Vec<Moving>, Vec<Moving>) = records
             .into_iter()
             .partition(|record| record.frame >= middle);
-        let mut free = Some(id);
         for half in [lower, upper].iter().filter(|half| !half.is_empty()) {
-            let id = free.take().unwrap_or_else(|| self.take_chunk());
-            self.fill(id, (half[0].frame, width), &head, half);
+            self.fill((half[0].frame, width), &head, half);
         }
     }
 
@@ -397,30 +290,49 @@ impl Frames {
             return;
         }
         for id in 0..self.ids() {
-            while self.join_neighbour(id, now) {}
+            let mut at = id;
+            while let Some(joined) = self.join_neighbour(at, now) {
+                at = joined;
+            }
+            self.fit(at);
         }
-        self.pack();
+        let index = &mut self.index;
+        self.slabs
+            .pack(|head, new| index.set(head.base(), head.width(), Some(new)));
+        self.cursor = NOWHERE;
+    }
+
+    /// A wide chunk with many places too many, or one that keeps owners of which all are one, moves where it has
+    /// less room.
+    fn fit(&mut self, id: u32) {
+        let Some((head, kind)) = self.head(id).zip(self.slabs.kind(id)) else {
+            return;
+        };
+        let records = head.live.count_ones() as usize;
+        let least = Kind::of(head.is_narrow(), records, head.mixed);
+        let is_loose = kind.places() >= least.places() + SPARE || kind.is_mixed() && !head.mixed;
+        if records != 0 && is_loose {
+            self.move_to(id, least);
+        }
     }
 
     /// A chunk with few records takes those of the only other one of the narrowest range that has
-    /// both; false if nothing was done.
-    fn join_neighbour(&mut self, id: u32, now: u32) -> bool {
-        let Some(head) = self.head(id).filter(|head| head.live != 0) else {
-            return false;
-        };
+    /// both: the id of what they are then; none if nothing was done.
+    fn join_neighbour(&mut self, id: u32, now: u32) -> Option<u32> {
+        let head = self.head(id).filter(|head| head.live != 0)?;
         let (base, records) = (head.base(), head.live.count_ones());
         if records > FEW {
-            return false;
+            return None;
         }
         for width in head.width()..WIDE {
             let other = match self.index.within(base ^ 1 << width, width) {
                 Within::Nothing => continue,
-                Within::Several => return false,
+                Within::Several => return None,
                 Within::One(other) => other,
             };
             let others = self.head(other).map_or(0, |head| head.live.count_ones());
             if records + others > JOINED_MAX {
-                return false;
+                return None;
             }
             let (mut one, mut all) = (self.empty(id), self.empty(other));
             for (head, records) in [&mut one, &mut all] {
@@ -428,90 +340,19 @@ impl Frames {
                 records.iter_mut().for_each(|record| record.seen &= !is_old);
                 head.enter(now);
             }
-            self.give_back(other);
             let (mut joined, other) = (one.0, all.0);
             joined.note_early(other.early);
             joined.stale |= other.stale;
-            joined.mixed |= other.mixed || other.sole != joined.sole;
             all.1.append(&mut one.1);
-            self.fill(id, (base, width + 1), &joined, &all.1);
-            return true;
+            return Some(self.fill((base, width + 1), &joined, &all.1));
         }
-        false
-    }
-
-    /// Where more than an eighth of the slabs' places is empty, the chunks of the emptiest move into
-    /// the others.
-    fn pack(&mut self) {
-        let used =
-            |slab: &Option<Box<Slab>>| slab.as_ref().map_or(64, |slab| slab.taken.count_ones());
-        let of = |frames: &Frames, slab: u32| used(&frames.slabs[slab as usize]);
-        let is_there = |slab: &u32| self.slabs[*slab as usize].is_some();
-        let mut order: Vec<u32> = self.roomy.iter().copied().filter(is_there).collect();
-        let free: u32 = order.iter().map(|slab| 64 - of(self, *slab)).sum();
-        let slabs = self.slabs.iter().flatten().count();
-        if free as usize <= slabs * 8 + 64 {
-            return;
-        }
-        order.sort_unstable_by_key(|slab| of(self, *slab));
-        let (mut from, mut to) = (0, order.len() - 1);
-        while from < to {
-            if of(self, order[to]) == 64 {
-                to -= 1;
-                continue;
-            }
-            let taken = self.slabs[order[from] as usize]
-                .as_ref()
-                .map_or(0, |slab| slab.taken);
-            if taken == 0 {
-                from += 1;
-                continue;
-            }
-            self.relocate(order[from] << 6 | taken.trailing_zeros(), order[to]);
-            if taken.is_power_of_two() {
-                self.slabs[order[from] as usize] = None;
-                from += 1;
-            }
-        }
-        self.roomy.clear();
-        for (number, slab) in (0..).zip(&self.slabs) {
-            if slab.as_ref().is_none_or(|slab| slab.taken != u64::MAX) {
-                self.roomy.push(number);
-            }
-        }
-        // Those that exist are filled first.
-        let slabs = &self.slabs;
-        self.roomy
-            .sort_by_key(|slab| slabs[*slab as usize].is_some());
-    }
-
-    /// A chunk moves to another slab, which has a free place.
-    fn relocate(&mut self, id: u32, slab: u32) {
-        let Some(chunk) = self.chunk(id) else { return };
-        let (head, words, owners) = (*chunk.head, *chunk.words, *chunk.owners);
-        chunk.head.live = 0;
-        if let Some(from) = &mut self.slabs[id as usize >> 6] {
-            from.taken &= !(1 << (id & 63));
-        }
-        let Some(to) = &mut self.slabs[slab as usize] else {
-            return;
-        };
-        let at = to.taken.trailing_ones();
-        to.taken |= 1 << at;
-        let new = slab << 6 | at;
-        if let Some(chunk) = self.chunk(new) {
-            (*chunk.head, *chunk.words, *chunk.owners) = (head, words, owners);
-        }
-        self.index.set(head.base(), head.width(), Some(new));
-        self.cursor = NOWHERE;
+        None
     }
 
     fn record(&self, frame: u64) -> Option<(u16, Word)> {
         let id = self.index.get(frame)?;
         let at = self.place(id, frame)?;
-        let slab = self.slabs.get(id as usize >> 6)?.as_ref()?;
-        let chunk = (id & 63) as usize;
-        Some((slab.owners[chunk][at], slab.words[chunk][at]))
+        self.slabs.record(id, at)
     }
 
     /// The record of a frame.
@@ -543,15 +384,14 @@ impl Frames {
                 continue;
             };
             let frames = frame..end;
-            let positions = match head.is_narrow() {
-                true => None,
-                false => self.positions.get(head.positions),
-            };
+            let offsets = self.slabs.offsets(id);
             let is_within = |at: &usize| {
-                let offset = positions.map_or(*at as u64, |all| u64::from(all[*at]));
+                let offset = offsets.get(*at);
+                let offset = offset.map_or(*at as u64, |offset| u64::from(*offset));
                 frames.contains(&(head.base() + offset))
             };
-            let places = (0..64)
+            let places = (0..PLACES)
+                .filter(|at| head.live >> at & 1 == 1)
                 .filter(is_within)
                 .fold(0_u64, |all, at| all | 1 << at);
             if places & head.live != 0 {
@@ -565,42 +405,12 @@ impl Frames {
     /// The chunk with this id.
     #[inline]
     pub(super) fn chunk(&mut self, id: u32) -> Option<Chunk<'_>> {
-        let slab = self.slabs.get_mut(id as usize >> 6)?.as_mut()?;
-        let at = (id & 63) as usize;
-        let (head, words) = (&mut slab.heads[at], &mut slab.words[at]);
-        Some(Chunk {
-            head,
-            words,
-            owners: &mut slab.owners[at],
-        })
+        self.slabs.chunk(id)
     }
 
     /// Ids of chunks go up to here.
     pub(super) fn ids(&self) -> u32 {
-        u32::try_from(self.slabs.len() * 64).unwrap_or(u32::MAX)
-    }
-
-    fn take_chunk(&mut self) -> u32 {
-        let slab = loop {
-            match self.roomy.last() {
-                Some(&slab) => break slab,
-                None => {
-                    let slabs = u32::try_from(self.slabs.len()).ok();
-                    // 2^26 slabs are 2^38 frames: a petabyte of memory, all of it watched.
-                    let slab = slabs.filter(|slab| *slab < 1 << 26).expect("fewer frames");
-                    self.slabs.push(None);
-                    self.roomy.push(slab);
-                }
-            }
-        };
-        let place = self.slabs[slab as usize].get_or_insert_with(Slab::new);
-        let free = (!place.taken).trailing_zeros();
-        assert!(free < 64, "the slab has room");
-        place.taken |= 1 << free;
-        if place.taken == u64::MAX {
-            self.roomy.pop();
-        }
-        slab << 6 | free
+        self.slabs.ids()
     }
 
     /// Gives back a chunk whose last record has gone.
@@ -610,8 +420,7 @@ impl Frames {
         };
         self.index.set(head.base(), head.width(), None);
         self.cursor = NOWHERE;
-        self.take_positions(&head);
-        self.give_back(id);
+        self.slabs.give_back(id);
     }
 
     /// Some records have gone.
@@ -619,67 +428,51 @@ impl Frames {
         self.is_thinned = true;
     }
 
-    /// An empty chunk is free; a slab without chunks is freed.
-    fn give_back(&mut self, id: u32) {
-        let (slab, bit) = (id >> 6, 1_u64 << (id & 63));
-        let Some(place) = self.slabs[slab as usize].as_mut() else {
-            return;
-        };
-        let head = &place.heads[(id & 63) as usize];
-        assert!(
-            place.taken & bit != 0 && head.live == 0,
-            "only an empty chunk is given back"
-        );
-        if place.taken == u64::MAX {
-            self.roomy.push(slab);
-        }
-        place.taken &= !bit;
-        if place.taken == 0 {
-            self.slabs[slab as usize] = None;
-        }
-        debug_assert!(!self.roomy.is_empty(), "there is room where a chunk was");
-    }
-
     /// Asserts the invariant of the module.
     #[cfg(test)]
     pub(super) fn check(&self) {
-        for (number, slab) in (0_u32..).zip(&self.slabs) {
-            let Some(slab) = slab else { continue };
-            assert_ne!(slab.taken, 0, "a slab without chunks is freed");
-            for at in (0..64).filter(|at| slab.taken >> at & 1 == 1) {
-                let (id, head) = (number << 6 | at, &slab.heads[at as usize]);
-                assert_ne!(head.live, 0, "a chunk has a record");
-                assert_eq!(head.seen & !head.live, 0, "what was seen is live");
-                for place in (0..64).filter(|place| head.live >> place & 1 == 1) {
-                    let offset = match head.is_narrow() {
-                        true => place as u64,
-                        false => {
-                            let positions = self.positions.get(head.positions);
-                            u64::from(positions.expect("it is wide")[place])
-                        }
-                    };
-                    let frame = head.base() + offset;
-                    assert!(offset < 1 << head.width());
-                    assert_eq!(self.index.get(frame), Some(id));
-                    assert_eq!(self.place(id, frame), Some(place), "a frame has one record");
-                    let owner = slab.owners[at as usize][place];
-                    assert!(head.mixed || owner == head.sole);
-                }
+        for id in self.slabs.taken() {
+            let head = self.head(id).expect("it is there");
+            let kind = self.slabs.kind(id).expect("it is there");
+            assert_eq!(head.is_narrow(), matches!(kind, Kind::Narrow { .. }));
+            assert!(kind.is_mixed() || !head.mixed, "owners have room");
+            assert_ne!(head.live, 0, "a chunk has a record");
+            assert_eq!(head.seen & !head.live, 0, "what was seen is live");
+            for place in (0..PLACES).filter(|place| head.live >> place & 1 == 1) {
+                let offset = match head.is_narrow() {
+                    true => place as u64,
+                    false => u64::from(self.slabs.offsets(id)[place]),
+                };
+                let frame = head.base() + offset;
+                assert!(offset < 1 << head.width());
+                assert_eq!(self.index.get(frame), Some(id));
+                assert_eq!(self.place(id, frame), Some(place), "a frame has one record");
+                let owner = self.slabs.record(id, place).expect("it is live").0;
+                assert!(head.mixed || owner == head.sole);
             }
         }
     }
 
     /// Bytes on the heap.
     pub(super) fn memory_bytes(&self) -> usize {
-        let slabs = self.slabs.iter().flatten().count() * size_of::<Slab>();
-        let pointers = self.slabs.capacity() * size_of::<Option<Box<Slab>>>();
-        let roomy = self.roomy.capacity() * size_of::<u32>();
-        let wide = self.positions.memory_bytes();
-        slabs + pointers + roomy + wide + self.index.memory_bytes()
+        self.slabs.memory_bytes() + self.index.memory_bytes()
     }
 }
 
 /// How far into its chunk's range a frame is: 15 bits.
 fn offset_of(frame: u64, head: &Head) -> u16 {
     u16::try_from(frame - head.base()).unwrap_or(u16::MAX)
+}
+
+/// The places where an offset stands, live or not, one bit each.
+fn places_of(offsets: &[u16], offset: u16) -> u64 {
+    let mut places = 0;
+    // Eight are compared at once.
+    for (block, some) in (0..).zip(offsets.chunks_exact(8)) {
+        if some.iter().fold(false, |any, one| any | (*one == offset)) {
+            let found = (0..).zip(some).filter(|(_, one)| **one == offset);
+            found.for_each(|(at, _)| places |= 1_u64 << (block * 8 + at));
+        }
+    }
+    places
 }

@@ -9,19 +9,20 @@
 //! data alone: they read no clock and know no process.
 //!
 //! Floors: `word` (one record, one look), `timeline` (rounds and times), `tally`, `histogram` and `again`
-//! (counts), `index`, `positions` and `frames` (where records are), `owners`; on them `run` and `see` (a look at what is
+//! (counts), `index`, `head`, `slabs` and `frames` (where records are), `owners`; on them `run` and `see` (a look at what is
 //! known), `arrive` (at what is not: fresh frames, huge leaves that were split or joined) and `rounds`.
 
 mod again;
 mod arrive;
 mod frames;
+mod head;
 mod histogram;
 mod index;
 mod owners;
-mod positions;
 mod rounds;
 mod run;
 mod see;
+mod slabs;
 mod tally;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@
 //! Who sleeps and has seen frames of an owner that has lost such frames since is due: it is to be read,
 //! for these may be its own now.
 
-use super::frames::{NEVER, Seer};
+use super::head::{NEVER, Seer};
 
 /// The number of an address space in the books. Numbers of removed ones are given out again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

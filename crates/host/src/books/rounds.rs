@@ -5,7 +5,7 @@
 //! not seen are read for this, and of those none whose one owner was skipped; and chunks of which somebody
 //! saw a record before its owner was read. Rounds have 16 bits in a record: each 65536 rounds all records are renumbered once.
 
-use super::frames::{NEVER, Seer};
+use super::head::{NEVER, Seer};
 use super::word::{ROUND_MAX, Size};
 use super::{Books, CLASSES, NOBODY, Owner};
 
@@ -106,7 +106,7 @@ impl Books {
         };
         let seen = chunk.head.live & chunk.head.seen_in(now);
         for at in (0..64).filter(|at| seen >> at & 1 == 1) {
-            let (owner, word) = (chunk.owners[at], chunk.words[at]);
+            let (owner, word) = (chunk.owner(at), chunk.words[at]);
             let is_missed = self.owners.missed(owner, word.mark());
             chunk.words[at] = word.settled(is_missed);
             if is_missed && word.is_shared() {
@@ -130,7 +130,7 @@ impl Books {
         let (mut gone, mut mixed, mut sole) = (0, false, None);
         chunk.head.stale = false;
         for at in (0..64).filter(|at| chunk.head.live >> at & 1 == 1) {
-            let owner = chunk.owners[at];
+            let owner = chunk.owner(at);
             let word = chunk.words[at];
             let is_missed =
                 || !self.owners.is_skipped(owner, now) || self.owners.missed(owner, word.mark());
@@ -150,7 +150,8 @@ impl Books {
             }
         }
         // What has only one owner left is skipped the next time.
-        (chunk.head.mixed, chunk.head.sole) = (mixed, sole.unwrap_or_default());
+        chunk.head.mixed = mixed;
+        chunk.head.sole = sole.unwrap_or(chunk.head.sole);
         self.drop_records(id, gone, |_, _| ());
     }
 

@@ -66,7 +66,7 @@ impl Books {
             chunk.head.enter(now);
             let before = chunk.words[at];
             let is_first = chunk.head.live & !chunk.head.seen & bit != 0;
-            let is_own = u32::from(chunk.owners[at]) == reader && before.is_plain(class, size);
+            let is_own = u32::from(chunk.owner(at)) == reader && before.is_plain(class, size);
             if is_first && is_own && !(observed.accessed || observed.hidden) {
                 chunk.head.seen |= bit;
                 chunk.words[at] = before.into_new_round().seen_by_owner(class, mark);
@@ -87,7 +87,7 @@ impl Books {
             return;
         };
         let bit = 1_u64 << at;
-        let (before, owner) = (chunk.words[at], chunk.owners[at]);
+        let (before, owner) = (chunk.words[at], chunk.owner(at));
         debug_assert!(chunk.head.live & bit != 0 && chunk.head.round == now);
         let is_first = chunk.head.seen & bit == 0;
         chunk.head.seen |= bit;
@@ -114,17 +114,16 @@ impl Books {
             }
             self.owners.note_sharing(reader, (owner, before.class()));
         }
+        chunk.words[at] = word;
+        let after = if takes_over { reader } else { owner };
         if takes_over {
-            chunk.owners[at] = reader;
-            chunk.head.owned_by(reader);
+            self.frames.give_to(frame, reader);
         }
         if before.is_shared() {
-            let to = (chunk.owners[at], word.class());
+            let to = (after, word.class());
             self.owners.hand_over((owner, before.class()), to);
         }
-        chunk.words[at] = word;
         if takes_over || !word.counts_like(before) {
-            let after = if takes_over { reader } else { owner };
             self.recount(
                 (owner, before),
                 (after, word),
