@@ -10,6 +10,9 @@
 //! access that was seen on, and that access was at least as far as the pages that were accessed since the page became known. Looks that
 //! were blind count nothing, nor does the time before them.
 //!
+//! A start is left out: the curve begins again at each look that finds a program grown, until it has not grown for [`STEADY`].
+//! A page that was filled before has then no access that was seen, as if it had been there when watching began.
+//!
 //! What is told is of the last hour or two: counts are kept by three stretches of time ([`Period`]), and the oldest is halved where
 //! it is longer than [`MEMORY`].
 
@@ -54,12 +57,29 @@ pub struct CurveLook {
 const BLIND: u64 = 20;
 /// The older counts are halved where they are of more time.
 const MEMORY: Millis = Millis(3_600_000);
+/// A program has started when it has not grown for so long, or for the time between two looks where that is longer.
+const STEADY: Millis = Millis(3000);
+/// A program has grown if it filled so large a part of what it had with new pages, or [`GROWN_PAGES`] if that is more.
+const GROWN: u64 = 8;
+/// See [`GROWN`].
+const GROWN_PAGES: u64 = 256;
 /// A stretch of time is at least so long.
 const STRETCH: Millis = Millis(20_000);
 
 impl CurveLook {
     fn is_blind(&self) -> bool {
         self.unknown.0 * BLIND > self.all()
+    }
+
+    /// Pages that were accessed since the look before.
+    fn accessed(&self) -> u64 {
+        let of_now = self.pages.iter().filter(|cohort| cohort.last == self.now);
+        of_now.map(|cohort| cohort.pages.0).sum()
+    }
+
+    /// Those that had been in memory at the look before.
+    fn seen_before(&self) -> u64 {
+        sum(&self.again) + sum(&self.first)
     }
 
     /// All pages.
@@ -96,6 +116,45 @@ pub enum Period {
     Later,
 }
 
+/// Whether a program is still starting.
+#[derive(Clone, Debug, Default)]
+struct Start {
+    /// When it grew last, and its pages then.
+    grew: Millis,
+    pages: u64,
+    /// Pages that were accessed since then, and had not been in memory before.
+    filled: u64,
+    is_over: bool,
+}
+
+impl Start {
+    /// Whether the program grew, and the curve must begin again. Looks come in order.
+    fn grows(&mut self, look: &CurveLook) -> bool {
+        if self.is_over {
+            return false;
+        }
+        // What became known and was not filled is no growth.
+        self.filled += look
+            .accessed()
+            .saturating_sub(look.seen_before() + look.back.0);
+        let grown = (self.pages / GROWN).max(GROWN_PAGES);
+        if look.all() > self.pages + grown && self.filled > grown {
+            *self = Start::of(look);
+            return true;
+        }
+        self.is_over = look.now.since(self.grew) >= STEADY;
+        false
+    }
+
+    fn of(look: &CurveLook) -> Start {
+        Start {
+            grew: look.now,
+            pages: look.all(),
+            ..Start::default()
+        }
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct RefaultCurve {
@@ -103,6 +162,7 @@ pub struct RefaultCurve {
     last: CurveLook,
     /// The first look; none before it.
     begin: Option<Millis>,
+    start: Start,
     looks: u64,
     touches: u64,
     /// Time that counts, and of which nothing is known, milliseconds.
@@ -132,7 +192,11 @@ impl RefaultCurve {
         debug_assert!(look.again.is_sorted_by_key(|cohort| cohort.last));
         debug_assert!(look.first.is_sorted_by_key(|cohort| cohort.last));
         match self.begin {
-            None => self.begin = Some(look.now),
+            None => {
+                self.begin = Some(look.now);
+                self.start = Start::of(&look);
+            }
+            Some(_) if self.start.grows(&look) => self.begin_again(look.now),
             Some(_) if look.is_blind() || self.last.is_blind() => {
                 self.blind += look.now.since(self.last.now).0;
             }
@@ -141,11 +205,19 @@ impl RefaultCurve {
         self.last = look;
     }
 
+    /// Forgets all that was counted: the look at this time is the first one.
+    fn begin_again(&mut self, now: Millis) {
+        *self = RefaultCurve {
+            begin: Some(now),
+            start: core::mem::take(&mut self.start),
+            ..RefaultCurve::default()
+        };
+    }
+
     fn count(&mut self, begin: Millis, look: &CurveLook) {
         debug_assert!(look.now >= self.last.now, "looks come in order");
         let known = self.known().0;
-        let of_now = look.pages.iter().filter(|cohort| cohort.last == look.now);
-        let accessed: u64 = of_now.map(|cohort| cohort.pages.0).sum();
+        let accessed = look.accessed();
         let time = look.now.since(self.last.now).0;
         self.looks += 1;
         self.touches += accessed;
@@ -155,8 +227,7 @@ impl RefaultCurve {
         counts.touches.add(known, accessed);
         counts.watched.add(known, time);
         // What had left was older than what stayed. What another hand brought back was not accessed.
-        let seen_before = sum(&look.again) + sum(&look.first);
-        let back = look.back.0.min(accessed.saturating_sub(seen_before));
+        let back = look.back.0.min(accessed.saturating_sub(look.seen_before()));
         counts.add(Distance::exactly(known), back, 0);
         let mut above = Above::new(
             &self.last,

@@ -114,6 +114,9 @@ impl Seen {
     }
 }
 
+/// Where no memory as large as what is in use was full for long enough, one that is smaller by this part is told too.
+const NEARLY: u64 = 16;
+
 /// As a report tells it; none before anything is known.
 pub(crate) fn report_of(curve: &RefaultCurve) -> Option<Curve> {
     let (from, to) = (curve.in_use(), curve.known());
@@ -137,7 +140,8 @@ pub(crate) fn report_of(curve: &RefaultCurve) -> Option<Curve> {
 
 /// Of sizes from what is in use between two looks up to what was full for long enough.
 fn points(curve: &RefaultCurve, watched: Millis) -> Vec<CurvePoint> {
-    let (from, to) = (curve.in_use(), curve.known());
+    let is_told = |missed: &Missed| missed.watched.0 * FULL_FOR >= watched.0;
+    let (from, to) = (smallest(curve, is_told), curve.known());
     let span = to.less(from).0;
     let mut sizes: Vec<Pages> = (0..=STEPS)
         .map(|step| Pages((from.0.min(to.0) + span * step / STEPS).max(1)))
@@ -146,9 +150,7 @@ fn points(curve: &RefaultCurve, watched: Millis) -> Vec<CurvePoint> {
     let all = sizes
         .into_iter()
         .map(|size| (size, curve.at(size, Period::All)));
-    let told: Vec<(Pages, Missed)> = all
-        .take_while(|(_, missed)| missed.watched.0 * FULL_FOR >= watched.0)
-        .collect();
+    let told: Vec<(Pages, Missed)> = all.take_while(|(_, missed)| is_told(missed)).collect();
     let later: Vec<Missed> = told
         .iter()
         .map(|(size, _)| curve.at(*size, Period::Later))
@@ -175,6 +177,23 @@ fn points(curve: &RefaultCurve, watched: Millis) -> Vec<CurvePoint> {
         )
     };
     told.iter().enumerate().map(point).collect()
+}
+
+/// What is in use between two looks. The pages of a steady program vary by a few, so all of them are seldom known at once: then the
+/// largest size that can be told, if it is no smaller than [`NEARLY`] allows.
+fn smallest(curve: &RefaultCurve, is_told: impl Fn(&Missed) -> bool) -> Pages {
+    let in_use = curve.in_use();
+    let told = |size: u64| is_told(&curve.at(Pages(size), Period::All));
+    let (mut low, mut high) = (in_use.0 - in_use.0 / NEARLY, in_use.0);
+    if told(high) || !told(low) {
+        return in_use;
+    }
+    while low + 1 < high {
+        let middle = low.midpoint(high);
+        let half = if told(middle) { &mut low } else { &mut high };
+        *half = middle;
+    }
+    Pages(low)
 }
 
 /// A minute, falling.
@@ -301,6 +320,25 @@ mod tests {
         }
         curve.look(look(100_000, &[(100_000, 20_000)], &[]));
         assert_eq!(report_of(&curve).expect("looks").recommended, None);
+    }
+
+    /// Regression: of a run of seconds that used the same 5,200 pages all the time, but for a few that came and ended, no size was told: none as
+    /// large as what is in use was full for a quarter of the time. So it was said to need all that was resident.
+    #[test]
+    fn a_steady_program_whose_pages_vary_by_a_few_has_a_point() {
+        let mut curve = RefaultCurve::default();
+        curve.look(look(0, &[(0, 55_000)], &[]));
+        for second in 1..8_u64 {
+            // A few of those that the first look found ended.
+            let (now, hot) = (second * 1000, if second == 1 { 5_330 } else { 5_200 });
+            let pages = [(0, 49_800), (now, hot)];
+            let again = [(now - 1000, 5_200)];
+            curve.look(look(now, &pages, &again));
+        }
+        let told = report_of(&curve).expect("eight looks");
+        let first = told.points.first().expect("a size");
+        assert!(first.bytes > 5_100 * 4096, "{first:?}");
+        assert!(told.known_from_bytes >= first.bytes, "{told:?}");
     }
 
     fn look(now_ms: u64, pages: &[(u64, u64)], again: &[(u64, u64)]) -> CurveLook {

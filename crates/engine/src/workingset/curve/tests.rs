@@ -356,3 +356,83 @@ fn bounds_are_on_both_sides() {
         );
     }
 }
+
+/// A program that is watched from its start: pages fill at each look until there are `all`, then each look uses what `uses` says.
+fn started(all: u32, filled_a_look: u32, looks: u32, uses: impl Fn(u32) -> Vec<u32>) -> Both {
+    let mut both = Both::new(0);
+    let mut filled = 0;
+    while filled < all {
+        let to = (filled + filled_a_look).min(all);
+        (filled..to).for_each(|page| both.access(page));
+        filled = to;
+        both.look();
+    }
+    for number in 0..looks {
+        uses(number).into_iter().for_each(|page| both.access(page));
+        both.look();
+    }
+    both
+}
+
+/// The smallest size at which nothing misses; none where no size that was full is so large.
+fn enough(curve: &RefaultCurve) -> Option<u64> {
+    let told = |size: &u64| curve.at(Pages(*size), Period::All).watched.0 > 0;
+    let misses = |size: &u64| curve.at(Pages(*size), Period::All).refaults.0 > 0;
+    let mut sizes = (0..).step_by(50).take_while(told);
+    sizes.find(|size| !misses(size))
+}
+
+/// Regression: a program filled 200 MiB and used 20 of them for 8 s. That these came back once after the start counted, and by the
+/// number it needed 122 to 195 MiB.
+#[test]
+fn a_start_is_left_out_of_a_short_run() {
+    for filled_a_look in [2_000, 7_000, 20_000, 51_200] {
+        let both = started(51_200, filled_a_look, 6, |_| (0..5_120).collect());
+        let curve = &both.curve;
+        let enough = enough(curve).expect("the hot pages were in use all the time");
+        assert!(enough <= 5_150, "{filled_a_look} a look: {enough}");
+        // The last growth that was too small to begin again is used once.
+        let in_use = curve.in_use().0;
+        assert!(in_use < 5_120 + 51_200 / 8 / 5, "{in_use}");
+        assert!(curve.watched() >= Millis(5_000), "{:?}", curve.watched());
+    }
+}
+
+/// What comes back steadily after the start counts as before, however short the run is: a loop over all memory needs all of it.
+#[test]
+fn a_short_loop_over_all_memory_needs_all_of_it() {
+    let mut state = 11;
+    for _ in 0..30 {
+        let all = 1_000 + u32::try_from(chance(&mut state) % 4_000).expect("small");
+        let filled_a_look = 300 + u32::try_from(chance(&mut state)).expect("31 bits") % all;
+        let step = all / (2 + u32::try_from(chance(&mut state) % 4).expect("small"));
+        let looks = 3 * all.div_ceil(step);
+        let uses = |number: u32| -> Vec<u32> {
+            let at = |n| (number * step + n) % all;
+            (0..step).map(at).collect()
+        };
+        let both = started(all, filled_a_look, looks, uses);
+        let missed = |size: u32| both.curve.at(Pages(size.into()), Period::All);
+        let rate = |missed: Missed| missed.refaults.0 as f64 / missed.watched.0.max(1) as f64;
+        for part in [2, 3, 4] {
+            let size = (all - step) * part / 4;
+            let rate = 1000.0 * rate(missed(size)) / f64::from(step);
+            assert!(
+                rate > 0.6,
+                "{all} pages, {step} a look, at {size}: {rate} of all"
+            );
+        }
+        let sizes: Vec<Missed> = (0..=20).map(|part| missed(all * part / 20)).collect();
+        assert!(sizes.is_sorted_by(|one, more| one.refaults >= more.refaults));
+    }
+}
+
+/// A start is over once: what grows later, and what a report takes over from another one, forgets nothing.
+#[test]
+fn later_growth_forgets_nothing() {
+    let mut both = started(2_000, 2_000, 10, |_| (0..1_000).collect());
+    let before = both.curve.watched();
+    (2_000..30_000).for_each(|page| both.access(page));
+    both.look();
+    assert_eq!(both.curve.watched(), Millis(before.0 + 1_000));
+}
