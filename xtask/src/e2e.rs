@@ -27,7 +27,7 @@ const ALONE: [&str; 8] = [
 ];
 
 /// Files of the second lane: those without swap come first. As many as let it end with the others.
-const SECOND: [&str; 19] = [
+const SECOND: [&str; 18] = [
     "poor_hosts",
     "package",
     "shipped",
@@ -35,7 +35,6 @@ const SECOND: [&str; 19] = [
     "serve_ages",
     "serve_metrics",
     "serve_budget",
-    "serve_floods",
     "serve_begins",
     "serve_strain",
     "serve_group_shapes",
@@ -66,7 +65,7 @@ const THIRD: [&str; 10] = [
 ];
 
 /// Files of the fourth lane, after the guest: those without swap come first.
-const FOURTH: [&str; 9] = [
+const FOURTH: [&str; 10] = [
     "serve_page",
     "needed",
     "report_family",
@@ -75,6 +74,7 @@ const FOURTH: [&str; 9] = [
     "report_refused",
     "report_page",
     "whatif",
+    "run_gate",
     // It shares swap.
     "limits",
 ];

@@ -24,7 +24,7 @@ mod swap;
 mod top;
 
 pub(crate) use knobs::Knobs;
-pub(crate) use manage::{Attach, Reclaim, Run, Told, Tree, Who, Whose};
+pub(crate) use manage::{Annotation, Attach, Figure, Gate, Reclaim, Run, Told, Tree, Who, Whose};
 pub(crate) use mrc::Mrc;
 pub(crate) use recommend::Recommend;
 pub(crate) use report::{Form, Plan, Report};

@@ -8,6 +8,7 @@ mod attach;
 mod browse;
 pub(crate) mod demo;
 mod doctor;
+mod gate;
 mod live;
 pub(crate) mod looks;
 mod manual;

@@ -25,6 +25,7 @@ Examples:
   pagetide run --memory-max 1G --best-effort -- java -jar app.jar
   pagetide run --memory-max 256M --dry-run --report report.json -- ./program
   pagetide run --dry-run --record prog.rec --age-every 1s -- ./program     then: pagetide mrc prog.rec
+  pagetide run --fail-above 300M -- make test    ends with 4 if it needed more
 
 The exit status is the program's own: pagetide becomes it. 126 and 127 are a shell's: it cannot be run,
 or was not found. The report is written when the last process has ended, a moment after the program.";

@@ -22,6 +22,47 @@ pub(crate) struct Record {
     pub(crate) record_max: Bytes,
 }
 
+/// Which figure of a program is compared with the size of `--fail-above`.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Figure {
+    /// What it needed, as `pagetide report` says
+    Needed,
+    /// The most that was resident
+    Peak,
+}
+
+/// Where a result goes besides standard error's plain line.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Annotation {
+    /// A workflow command of GitHub Actions
+    Github,
+}
+
+/// A size that the program's memory must not exceed, and how the result is reported.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Gate {
+    /// End with 4 if the program ended with 0 and its memory was above this
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true)]
+    pub(crate) fail_above: Option<Bytes>,
+    /// Which figure is compared with --fail-above
+    #[arg(
+        long,
+        value_name = "FIGURE",
+        default_value = "needed",
+        requires = "fail_above"
+    )]
+    pub(crate) by: Figure,
+    /// Print the result of --fail-above in this form
+    #[arg(long, value_name = "FORM", requires = "fail_above")]
+    pub(crate) format: Option<Annotation>,
+    /// Write the result of --fail-above there, as one JUnit test case
+    #[arg(long, value_name = "FILE", requires = "fail_above")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Set by `run --fail-above` for the pagetide that becomes the program
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) measured_in: Option<PathBuf>,
+}
+
 /// A program to start, and how to manage it.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Run {
@@ -32,6 +73,8 @@ pub(crate) struct Run {
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) record: Record,
+    #[command(flatten)]
+    pub(crate) gate: Gate,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

@@ -34,6 +34,7 @@ fn every_option_of_the_interface_is_there() {
         report,
         record,
         command,
+        ..
     })) = parse(line)
     else {
         panic!("{:?}", parse(line));

@@ -10,13 +10,18 @@ use daemon::launch::{self, Launch};
 use crate::args::Run;
 use crate::failure::Failure;
 
-/// Comes back only when the program could not be started.
+use super::gate;
+
+/// Comes back only when the program could not be started, or with --fail-above when it has ended.
 pub(super) fn run(args: &Run) -> Result<u8, Failure> {
     let options = args.knobs.options()?;
+    if args.gate.fail_above.is_some() && args.gate.measured_in.is_none() {
+        return gate::run(args);
+    }
     let launch = Launch {
         command: &args.command,
         options: &options,
-        report: args.report.as_deref(),
+        report: args.gate.measured_in.as_deref().or(args.report.as_deref()),
         record: args
             .record
             .record

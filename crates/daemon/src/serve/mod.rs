@@ -195,6 +195,7 @@ impl Served {
         }
         self.manager.end_work();
         let mut report = self.manager.report();
+        report.tell_curve(self.manager.curve());
         report.notes.extend(self.notes);
         report.notes.extend(self.report_notes);
         if let Err(error) = &ended {

@@ -1,0 +1,90 @@
+//! `pagetide run --fail-above`: a pipeline fails when its program needs too much memory, and for nothing else.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use e2e::guard::{Outcome, Run};
+use e2e::pagetide;
+use e2e::temp::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// 200 MiB are written once; 20 MiB of them are used for 8 s more.
+const TWENTY_OF_200: &str = "import mmap, time\n\
+    b = mmap.mmap(-1, 200 << 20)\n\
+    for at in range(0, 200 << 20, 4096): b[at] = 1\n\
+    end = time.monotonic() + 8\n\
+    while time.monotonic() < end:\n\
+    \x20   for at in range(0, 20 << 20, 4096): b[at] = 2\n\
+    \x20   time.sleep(0.1)\n";
+
+fn gated(options: &[&str], command: &[&str]) -> Outcome {
+    let command = Run::new(command.iter().copied());
+    pagetide::run(
+        &[&["--dry-run", "--age-every", "1s"], options].concat(),
+        &command,
+    )
+    .finish(LIMIT)
+}
+
+#[test]
+fn a_program_fails_for_the_figure_that_is_asked_for() {
+    let folder = TempDir::new();
+    let file = folder.file("memory.xml");
+    let program = ["python3", "-c", TWENTY_OF_200];
+    let needed = gated(&["--fail-above", "60M"], &program);
+    assert_eq!(needed.status.code(), Some(0), "{}", needed.stderr);
+    assert!(
+        needed.stderr.contains("low confidence"),
+        "{}",
+        needed.stderr
+    );
+    let options = ["--fail-above", "100M", "--by", "peak", "--format", "github"];
+    let peak = gated(&[&options[..], &["--junit", &file]].concat(), &program);
+    assert_eq!(peak.status.code(), Some(4), "{}", peak.stderr);
+    assert!(peak.stderr.contains("::error::memory:"), "{}", peak.stderr);
+    let junit = std::fs::read_to_string(&file).expect("it was written");
+    assert!(junit.contains("failures=\"1\""), "{junit}");
+}
+
+/// Regression: a program that had ended before the first scan passed any size, since its peak was said to be 0 B.
+#[test]
+fn a_program_that_nobody_had_time_to_measure_passes_no_size() {
+    let folder = TempDir::new();
+    let file = folder.file("memory.xml");
+    let odd = "import sys; b = bytearray(b'x') * (40 << 20) # \u{1}<\"&\u{1b}";
+    for by in ["needed", "peak"] {
+        let options = ["--fail-above", "30M", "--by", by, "--junit", &file];
+        let done = gated(&options, &["python3", "-c", odd]);
+        assert_eq!(done.status.code(), Some(4), "{by}: {}", done.stderr);
+    }
+    // Whatever the command was, the file can be read.
+    let read = "import sys, xml.dom.minidom as dom\n\
+        case = dom.parse(sys.argv[1]).getElementsByTagName('testcase')[0]\n\
+        print(case.getAttribute('name').startswith('python3 -c import'))\n";
+    let parsed = Run::new(["python3", "-c", read, &file]).finish(LIMIT);
+    assert_eq!(parsed.stdout, "True\n", "{}", parsed.stderr);
+}
+
+#[test]
+fn streams_and_exit_codes_are_the_programs_own() {
+    let options = ["--fail-above", "1K", "--by", "peak"];
+    let done = gated(&options, &["sh", "-c", "echo out; exit 7"]);
+    assert_eq!(
+        (done.status.code(), done.stdout.as_str()),
+        (Some(7), "out\n")
+    );
+    let killed = gated(&options, &["sh", "-c", "kill -KILL $$"]);
+    assert_eq!(killed.status.code(), Some(137), "{}", killed.stderr);
+    let term = gated(
+        &options,
+        &[
+            "sh",
+            "-c",
+            "trap 'exit 9' TERM; kill -TERM $PPID; sleep 20 & wait",
+        ],
+    );
+    assert_eq!(term.status.code(), Some(9), "{}", term.stderr);
+    let absent = gated(&options, &["/no/such/program"]);
+    assert_eq!(absent.status.code(), Some(127), "{}", absent.stderr);
+}
