@@ -27,7 +27,7 @@ const ALONE: [&str; 8] = [
 ];
 
 /// Files of the second lane: those without swap come first. As many as let it end with the others.
-const SECOND: [&str; 18] = [
+const SECOND: [&str; 19] = [
     "poor_hosts",
     "package",
     "shipped",
@@ -35,6 +35,7 @@ const SECOND: [&str; 18] = [
     "serve_ages",
     "serve_metrics",
     "serve_budget",
+    "serve_floods",
     "serve_begins",
     "serve_strain",
     "serve_group_shapes",

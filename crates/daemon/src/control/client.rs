@@ -134,10 +134,11 @@ impl Call<'_> {
         })
     }
 
-    /// Connects without ever waiting in the kernel: a full backlog (a stopped manager) is EAGAIN.
+    /// Waits no longer than is left: the backlog of a stopped manager is full.
     fn connect_in(&self, dir: &PrivateDir, name: &str) -> Result<Option<UnixStream>, ControlError> {
         loop {
-            match socket::connect(dir, name) {
+            let within = self.within.saturating_sub(self.begin.elapsed());
+            match socket::connect(dir, name, within) {
                 Ok(stream) => {
                     stream.set_nonblocking(false).map_err(|e| self.io(e))?;
                     return Ok(Some(stream));
@@ -146,8 +147,7 @@ impl Call<'_> {
                 // For a moment it is its owner's alone.
                 Err(Errno::ACCESS) => return Ok(None),
                 Err(Errno::AGAIN | Errno::INTR) => {
-                    let pause = self.left()?.min(Duration::from_millis(5));
-                    std::thread::sleep(pause);
+                    self.left()?;
                 }
                 Err(error) => return Err(self.io(error)),
             }

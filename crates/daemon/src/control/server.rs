@@ -3,6 +3,7 @@
 //! Invariant: every call returns without waiting, but for [`ControlServer::finish`], whose wait its
 //! caller bounds. At most [`CLIENTS_MAX`] clients at a time, each with one request of bounded
 //! length and [`CLIENT_TIME`] to be done; beside them [`WAITING_MAX`] whose answer takes us longer.
+//! What clients cost is within their [`Budget`]: beyond it all of them wait, and the manager goes on.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,6 +15,7 @@ use super::peer::Peer;
 use super::protocol::{REQUEST_BYTES_MAX, Request, Response};
 use super::socket::{Bound, NotBound};
 use super::{ControlError, Tenant, is_held_by_a_stranger, manager_of, socket};
+use crate::budget::{Budget, processor_time};
 use crate::error::Error;
 
 /// So many people do not ask one manager at a time; the rest wait in the backlog.
@@ -27,6 +29,13 @@ const CLIENT_TIME: Duration = Duration::from_secs(2);
 
 /// After a connection that could not be accepted, so long none is.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A request is charged at most this much processor time: a large reclaim costs what it costs, and
+/// keeps other clients waiting for a second at most.
+const REQUEST_COST_MAX: Duration = Duration::from_millis(50);
+
+/// Processor time of a turn that is worth one of the manager's loop: a flood is answered in few turns.
+const TURN_MIN: Duration = Duration::from_millis(2);
 
 /// How often a name is tried to be taken that no manager has which we believe.
 const TAKEN_TRIES: usize = 3;
@@ -51,6 +60,9 @@ pub struct ControlServer {
     /// No connection is accepted before this: one could not be.
     accepts_from: Option<Instant>,
     owner: u32,
+    budget: Budget,
+    /// Clients have cost so much that nothing is done for them before.
+    rests_until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -120,30 +132,41 @@ impl ControlServer {
             hung_up: Vec::new(),
             accepts_from: None,
             owner: rustix::process::geteuid().as_raw(),
+            budget: Budget::new(Instant::now()),
+            rests_until: None,
         }
     }
 
     /// What to wait for before the next [`ControlServer::poll`]: whoever comes, asks, or takes its answer.
     pub fn fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         // Who comes while there is no room stays in the backlog, and would end each wait at once.
-        let has_room = self.clients.len() < CLIENTS_MAX;
+        let rests = self.rests();
+        let has_room = self.clients.len() < CLIENTS_MAX && !rests;
         let listener = self.bound.as_ref();
         let listener = listener.filter(|_| has_room && !self.is_pausing());
         let listener = listener.map(|one| PollFd::new(&one.listener, PollFlags::IN));
-        let clients = self.clients.iter().map(Client::awaited);
+        let clients = self.clients.iter().filter(move |_| !rests);
+        let clients = clients.map(Client::awaited);
         listener.into_iter().chain(clients)
     }
 
-    /// How long to wait for these at most: until the first client has had its time, or connections
-    /// are accepted again.
+    /// How long to wait for these at most: until the first client has had its time, or clients are
+    /// heard again.
     #[must_use]
     pub fn patience(&self) -> Duration {
+        let until = |from: Instant| from.saturating_duration_since(Instant::now());
+        if self.rests() {
+            return self.rests_until.map_or(Duration::MAX, until);
+        }
         let left = |client: &Client| CLIENT_TIME.saturating_sub(client.since.elapsed());
-        let pause = self
-            .accepts_from
-            .map(|from| from.saturating_duration_since(Instant::now()));
-        let times = self.clients.iter().map(left).chain(pause);
+        let times = self.clients.iter().map(left);
+        let times = times.chain(self.accepts_from.map(until));
         times.min().unwrap_or(Duration::MAX)
+    }
+
+    /// Whether nothing is done for clients for a moment.
+    fn rests(&self) -> bool {
+        self.rests_until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Whether no connection is accepted for a moment.
@@ -164,8 +187,36 @@ impl ControlServer {
 
     /// As [`ControlServer::poll`], where an answer may be given later.
     pub fn poll_later(&mut self, handler: &mut dyn FnMut(Request) -> Answer) {
+        if self.rests() {
+            return;
+        }
+        let mut spent = Duration::ZERO;
+        while self.turn(handler, &mut spent) && spent < TURN_MIN {}
+        let now = Instant::now();
+        self.rests_until = self.budget.charge(now, spent);
+        if let Some(until) = self.rests_until {
+            // That is not the clients' time.
+            let rest = until.saturating_duration_since(now);
+            self.clients.iter_mut().for_each(|one| one.since += rest);
+        }
+    }
+
+    /// Takes in those that have come and does for each what can be done now, until all of that has
+    /// cost [`TURN_MIN`]. Whether any client is done with, so that there may be room for others.
+    fn turn(&mut self, handler: &mut dyn FnMut(Request) -> Answer, spent: &mut Duration) -> bool {
+        let mut since = processor_time();
+        let mut add = |spent: &mut Duration| {
+            let until_now = processor_time();
+            *spent += until_now.saturating_sub(since).min(REQUEST_COST_MAX);
+            since = until_now;
+        };
         self.accept();
+        add(spent);
         for client in &mut self.clients {
+            // Those that are left come first next time: the others have their answers.
+            if *spent >= TURN_MIN {
+                break;
+            }
             let waited = match client.phase {
                 Phase::Waiting(number) => Some(number),
                 _ => None,
@@ -173,9 +224,12 @@ impl ControlServer {
             client.step(handler);
             let has_gone = matches!(client.phase, Phase::Done);
             self.hung_up.extend(waited.filter(|_| has_gone));
+            add(spent);
         }
+        let before = self.clients.len();
         self.clients.retain(Client::alive);
-        debug_assert!(self.clients.len() <= CLIENTS_MAX + WAITING_MAX);
+        debug_assert!(before <= CLIENTS_MAX + WAITING_MAX);
+        self.clients.len() < before
     }
 
     /// The answer that was to come later; nobody may wait for it any more.

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use host::system::private_dir::{PrivateDir, effective_user, existing, make};
 use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags, flock, statat, unlinkat};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, listen};
 
 use super::Tenant;
 
@@ -25,6 +26,9 @@ const DIRECTORY: &str = "control";
 const LOCK: &str = ".lock";
 /// Longest wait for that: it is held for some system calls.
 const LOCKED_MAX: Duration = Duration::from_secs(2);
+/// Connections that the kernel keeps for a manager: in a flood a client waits for so many others,
+/// and for those that were in [`connect`] before it.
+const BACKLOG: i32 = 64;
 /// Between two tries.
 const AGAIN: Duration = Duration::from_millis(2);
 
@@ -45,16 +49,27 @@ pub(super) fn tenants(dir: &PrivateDir) -> Vec<Tenant> {
         .collect()
 }
 
-/// Connects without waiting.
+/// Connects, waiting at most `within` where the backlog is full. Those that wait come in turn: who
+/// tries again and again instead is never let in beside a flood of others.
 ///
 /// # Errors
 /// The kernel's: ENOENT or ECONNREFUSED where nothing listens, EAGAIN where the backlog is full.
-pub(super) fn connect(dir: &PrivateDir, name: &str) -> Result<UnixStream, Errno> {
+pub(super) fn connect(dir: &PrivateDir, name: &str, within: Duration) -> Result<UnixStream, Errno> {
     // What is connected to is what was checked, whatever takes its place meanwhile.
     let (file, _) = dir.open(name, FileType::Socket, OFlags::PATH)?;
     let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // No time is no limit to the kernel.
+    let at_once = match within.is_zero() {
+        true => SocketFlags::NONBLOCK,
+        false => SocketFlags::empty(),
+    };
+    let flags = SocketFlags::CLOEXEC | at_once;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    set_socket_timeout(
+        &socket,
+        Timeout::Send,
+        (!within.is_zero()).then_some(within),
+    )?;
     rustix::net::connect(&socket, &address)?;
     Ok(socket.into())
 }
@@ -94,7 +109,7 @@ pub(super) fn bind(name: &str) -> Result<Bound, NotBound> {
     })?;
     let _lock = Lock::take(&dir)?;
     remove_dead(&dir);
-    match connect(&dir, name) {
+    match connect(&dir, name, Duration::ZERO) {
         Ok(_) | Err(Errno::AGAIN) => return Err(NotBound::Taken),
         Err(Errno::CONNREFUSED) => remove(&dir, name),
         Err(_) => {}
@@ -102,6 +117,7 @@ pub(super) fn bind(name: &str) -> Result<Bound, NotBound> {
     let path = dir.path().join(name);
     let listener = UnixListener::bind(&path)?;
     listener.set_nonblocking(true)?;
+    listen(&listener, BACKLOG).map_err(Error::from)?;
     // Everybody may connect to root's, and is told whose it is; nobody else gets as far as others'.
     let mode = if dir.owner() == 0 { 0o666 } else { 0o600 };
     std::fs::set_permissions(&path, Permissions::from_mode(mode))?;
@@ -134,7 +150,7 @@ fn remove_dead(dir: &PrivateDir) {
     };
     for tenant in tenants(dir).iter().filter(|one| may_be_dead(one)) {
         let name = tenant.socket_name();
-        if connect(dir, &name).is_err_and(|errno| errno == Errno::CONNREFUSED) {
+        if connect(dir, &name, Duration::ZERO).is_err_and(|errno| errno == Errno::CONNREFUSED) {
             remove(dir, &name);
         }
     }

@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
 use super::peer::Peer;
 use super::server::CLIENTS_MAX;
 use super::*;
+use crate::budget::processor_time;
 use crate::error::Error;
 use crate::options::Limits;
 use host::report::{Process, Report};
@@ -81,7 +82,8 @@ struct Manager {
     tenant: Tenant,
     calls: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    /// Returns the processor time that its loop took.
+    thread: Option<JoinHandle<Duration>>,
 }
 
 impl Manager {
@@ -102,6 +104,7 @@ impl Manager {
                 std::thread::sleep(Duration::from_millis(1));
             }
             server.finish(Duration::from_millis(100));
+            processor_time()
         });
         Manager {
             tenant,
@@ -118,14 +121,18 @@ impl Manager {
     fn ping(&self) -> Result<Response, ControlError> {
         ask(&self.tenant, &Request::Ping {}, LONG)
     }
+
+    /// Ends it. Returns the processor time that its loop took.
+    fn end(&mut self) -> Option<Duration> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take()?;
+        Some(thread.join().expect("the manager survives its clients"))
+    }
 }
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("the manager survives its clients");
-        }
+        self.end();
     }
 }
 
@@ -319,6 +326,50 @@ fn silent_and_deaf_clients_only_cost_themselves() {
         );
     }
     drop(deaf);
+}
+
+/// Regression: connections and requests in a row took two thirds of a processor, and a client that
+/// tried to connect again and again was not let in beside those that slept in connect(2).
+#[test]
+fn a_flood_costs_a_share_of_a_processor_and_keeps_nobody_out() {
+    const TIME: Duration = Duration::from_secs(4);
+    let mut manager = Manager::start();
+    let begin = Instant::now();
+    let floods: Vec<_> = (0..2)
+        .map(|number| {
+            let path = file(&manager.tenant);
+            std::thread::spawn(move || {
+                let mut answered = 0;
+                while begin.elapsed() < TIME {
+                    let Ok(mut client) = UnixStream::connect(&path) else {
+                        continue;
+                    };
+                    if number == 0 {
+                        continue;
+                    }
+                    let mut reply = String::new();
+                    let asked = client.write_all(&Request::Ping {}.line());
+                    let read = asked.and_then(|()| client.read_to_string(&mut reply));
+                    answered += usize::from(read.is_ok());
+                }
+                answered
+            })
+        })
+        .collect();
+    let mut others = 0;
+    while begin.elapsed() < TIME {
+        assert!(manager.ping().is_ok());
+        others += 1;
+    }
+    let answered: usize = floods
+        .into_iter()
+        .map(|one| one.join().expect("ends"))
+        .sum();
+    assert!(others > 0 && answered > 0, "{others} {answered}");
+    let (lasted, took) = (begin.elapsed(), manager.end().expect("it ran"));
+    // A part in twenty, what was saved up, and as much again for the loop of a slow build.
+    let most = (lasted / 20 + Duration::from_millis(250)) * 2;
+    assert!(took < most, "{took:?} in {lasted:?}");
 }
 
 #[test]

@@ -7,11 +7,10 @@
 //! not have none of these bounds. Bytes of strangers are read by `httparse`, which browsers' servers use; what is left is
 //! below 1,000 lines.
 //!
-//! Floors: `address`, `budget`, `date`, `door`, `query`, `stream`, `token`; `answer`; `head`; `gate`; `client`; `listener`; `server`.
+//! Floors: `address`, `date`, `door`, `query`, `stream`, `token`; `answer`; `head`; `gate`; `client`; `listener`; `server`.
 
 mod address;
 mod answer;
-mod budget;
 mod client;
 mod date;
 mod door;

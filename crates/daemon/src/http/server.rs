@@ -10,15 +10,14 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::address::Address;
 use super::answer::Answer;
-use super::budget::Budget;
 use super::client::Client;
 use super::head::Head;
 use super::listener::Listener;
 use super::token::Token;
+use crate::budget::{Budget, processor_time};
 use crate::error::Error;
 
 /// Connections at a time.
@@ -165,12 +164,6 @@ impl Server {
             self.clients.remove(silent.unwrap_or(0));
         }
     }
-}
-
-/// Processor time of this thread.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
 }
 
 #[cfg(test)]

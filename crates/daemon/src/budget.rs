@@ -1,9 +1,11 @@
-//! How much processor time clients may cost.
+//! How much processor time clients may cost, of HTTP and of the control socket.
 //!
 //! Invariant: over any time clients cost at most [`SHARE`] of it, [`BURST`], and what one turn of the
 //! loop costs. A flood of connections is answered more slowly, and takes nothing from the host.
 
 use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// One part in so many of a processor.
 const SHARE: u32 = 20;
@@ -12,7 +14,7 @@ const BURST: Duration = Duration::from_millis(250);
 
 /// What clients may still cost.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     left: Duration,
     /// Cost beyond what was left: paid before anything else is answered.
     owed: Duration,
@@ -21,7 +23,7 @@ pub(super) struct Budget {
 
 impl Budget {
     /// With all of [`BURST`].
-    pub(super) fn new(now: Instant) -> Budget {
+    pub(crate) fn new(now: Instant) -> Budget {
         Budget {
             left: BURST,
             owed: Duration::ZERO,
@@ -30,7 +32,7 @@ impl Budget {
     }
 
     /// Clients have cost `spent`. Returns when they may cost more again; `None` for at once.
-    pub(super) fn charge(&mut self, now: Instant, spent: Duration) -> Option<Instant> {
+    pub(crate) fn charge(&mut self, now: Instant, spent: Duration) -> Option<Instant> {
         let earned = now.saturating_duration_since(self.at) / SHARE;
         self.at = now;
         let paid = earned.min(self.owed);
@@ -41,6 +43,12 @@ impl Budget {
         self.owed += spent - covered;
         (!self.owed.is_zero()).then(|| now + self.owed * SHARE)
     }
+}
+
+/// Processor time of this thread since it began.
+pub(crate) fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 #[cfg(test)]
