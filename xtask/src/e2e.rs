@@ -15,7 +15,7 @@ use crate::summary::Counts;
 use crate::{cargo, guest, needs, root};
 
 /// Files of the first lane with tests that need swap of their own: they come first, while the second has tests without.
-const ALONE: [&str; 8] = [
+const ALONE: [&str; 9] = [
     "programs",
     "hostile",
     "redis",
@@ -24,6 +24,7 @@ const ALONE: [&str; 8] = [
     "demo",
     "serve_limits",
     "serve_pressure",
+    "resize",
 ];
 
 /// Files of the second lane: those without swap come first. As many as let it end with the others.

@@ -19,6 +19,7 @@ mod manage;
 mod mrc;
 mod recommend;
 mod report;
+mod resize;
 mod serve;
 mod swap;
 mod top;
@@ -28,6 +29,7 @@ pub(crate) use manage::{Annotation, Attach, Figure, Gate, Reclaim, Run, Told, Tr
 pub(crate) use mrc::Mrc;
 pub(crate) use recommend::Recommend;
 pub(crate) use report::{Form, Plan, Report};
+pub(crate) use resize::Resize;
 pub(crate) use serve::{Global, Serve};
 pub(crate) use swap::{On as SwapOn, Swap as SwapVerb};
 pub(crate) use top::Top;
@@ -94,6 +96,13 @@ pub(crate) enum Command {
     /// could go, what that would cost, how sure it is, and the limits to set. Reads only. docs/howto/sizing.md says what the number is.
     #[command(after_help = examples::RECOMMEND)]
     Recommend(Recommend),
+    /// Lower the memory limit of what runs: make room first, and go back if it costs too much
+    ///
+    /// Pages out the coldest memory until the rest fits, sets the limit by its owner (a property of a systemd unit, else the control
+    /// group's file), and watches. If the group then waits for memory longer than --cost allows, or on ^C, the limit is again what it
+    /// was, and the exit code is 1. For a container of a Kubernetes pod it prints the command that does it, and changes nothing.
+    #[command(after_help = examples::RESIZE)]
+    Resize(Resize),
     /// Show a live table of all processes or control groups: resident, swapped, cold by age
     ///
     /// Ages grow while it runs; `-` is an age that nobody can know yet. ^C ends it.

@@ -17,6 +17,7 @@ mod page;
 mod reclaim;
 mod recommend;
 pub(crate) mod report;
+mod resize;
 mod run;
 mod screen;
 mod serve;
@@ -50,6 +51,7 @@ pub(crate) fn perform(command: Command) -> Result<u8, Failure> {
         } => ask::detach(&whose, bring_back, json),
         Command::Report(args) => report::report(&args),
         Command::Recommend(args) => recommend::recommend(&args),
+        Command::Resize(args) => resize::resize(&args),
         Command::Top(args) => top::top(&args),
         Command::Stat {
             told,

@@ -493,7 +493,7 @@ const FLOORS: [(&str, &[&[&str]]); 43] = [
         &[
             &["examples", "knobs", "manage", "mrc"],
             &["report", "serve", "swap"],
-            &["recommend", "top"],
+            &["recommend", "resize", "top"],
         ],
     ),
     (
@@ -514,7 +514,7 @@ const FLOORS: [(&str, &[&[&str]]); 43] = [
                 "serve",
                 "tenant_rows",
             ],
-            &["browse", "recommend", "sim", "swap"],
+            &["browse", "recommend", "resize", "sim", "swap"],
             &["top"],
         ],
     ),

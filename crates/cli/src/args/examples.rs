@@ -39,6 +39,13 @@ Examples:
   sudo pagetide recommend 1234 --cost 0.5%
   sudo pagetide recommend --format json | jq '.parts[] | [.name, .needed.bytes]'";
 
+pub(super) const RESIZE: &str = "\
+Examples:
+  sudo pagetide resize redis.service --memory-max 256M
+  sudo pagetide resize redis.service --memory-max 256M --dry-run
+  sudo pagetide resize --cgroup batch/job --memory-max 1G --watch 10m --cost 0.5%
+  pagetide resize prod/web-1/app --memory-max 300M         prints kubectl's command";
+
 pub(super) const ATTACH: &str = "\
 Examples:
   pagetide attach --memory-max 1G $(pgrep -o redis-server)

@@ -380,6 +380,7 @@ fn commands_are_those_that_work_and_each_has_examples() {
             "detach",
             "report",
             "recommend",
+            "resize",
             "top",
             "stat",
             "reclaim",

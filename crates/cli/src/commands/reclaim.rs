@@ -8,7 +8,7 @@ use daemon::control::{Ask, Done, Request, Response, TenantAsk, ask};
 use daemon::error::Error;
 use daemon::options::{Bytes, Pages};
 
-use crate::args::{Reclaim, Who};
+use crate::args::{Reclaim, Who, Whose};
 use crate::failure::Failure;
 use crate::view::count;
 
@@ -24,10 +24,17 @@ pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
         let written = print(&done, args.json);
         return ended(short(&format!("tenant {path}"), what, &done), written);
     }
-    let (done, name) = match whose_manager(&whose(&told))? {
+    let (done, name) = page_out(&whose(&told), what)?;
+    let written = print(&done, args.json);
+    ended(short(&name, what, &done), written)
+}
+
+/// Pages out by the manager of a target, or by one for this alone; what left, and the target's name.
+pub(super) fn page_out(whose: &Whose, what: Ask) -> Result<(Done, String), Failure> {
+    match whose_manager(whose)? {
         Whole::Managed(managed) => match ask(&managed.tenant, &Request::Reclaim { what }, LONG)? {
-            Response::Reclaimed(done) => (done, managed.tenant.to_string()),
-            _ => return Err(unexpected()),
+            Response::Reclaimed(done) => Ok((done, managed.tenant.to_string())),
+            _ => Err(unexpected()),
         },
         Whole::Alone(chosen) => {
             let name = chosen.tenant.to_string();
@@ -35,11 +42,9 @@ pub(super) fn reclaim(args: &Reclaim) -> Result<u8, Failure> {
                 // Progress: no result, and no failure when nobody reads it.
                 let _ = writeln!(std::io::stderr(), "{line}");
             })?;
-            (done, name)
+            Ok((done, name))
         }
-    };
-    let written = print(&done, args.json);
-    ended(short(&name, what, &done), written)
+    }
 }
 
 /// What failed is told even if nobody reads what was done.
@@ -78,7 +83,7 @@ fn print(done: &Done, json: bool) -> Result<(), Failure> {
 }
 
 /// What stayed, by reason.
-fn stayed(done: &Done) -> String {
+pub(super) fn stayed(done: &Done) -> String {
     // Whose accesses leave no trace for us counts as accessed.
     let in_use = match done.unknown_pages {
         0 => "accessed meanwhile",
