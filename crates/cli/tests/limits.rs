@@ -156,12 +156,51 @@ fn no_limit_ends_a_command_by_a_signal_or_a_panic() {
     );
 }
 
+/// A process and 60 children of it, which end with it.
+const FAMILY: &str = "
+import os, time
+first = os.getpid()
+some = b'x' * (4 << 20)
+for number in range(60):
+    if os.fork() == 0:
+        break
+if os.getpid() == first:
+    print(flush=True)
+while os.getpid() == first or os.getppid() == first:
+    time.sleep(.2)
+";
+
+/// Regression: beyond a limit of real time (ulimit -R) the kernel killed `report`: it reads small processes at real-time
+/// priority, and a tick came meanwhile.
+#[test]
+fn a_limit_of_real_time_does_not_kill_a_report() {
+    let dir = Dir::new("real-time");
+    let family = Command::new("python3")
+        .args(["-c", FAMILY])
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut family = Sleeper(family.expect("python3"));
+    let said = family.0.stdout.as_mut().expect("piped");
+    std::io::Read::read_exact(said, &mut [0]).expect("it has begun");
+    let pid = family.0.id().to_string();
+    for limit in ["--rttime=0", "--rttime=1000"] {
+        let mut command = Command::new("prlimit");
+        command.args([limit, "--", env!("CARGO_BIN_EXE_pagetide"), "report", &pid]);
+        command.args(["--for", "1s", "--age-every", "100ms", "--json"]);
+        let (code, signal, said) = ended(&mut command, &dir.0);
+        assert_eq!((code, signal), (Some(0), None), "{limit}: {said}");
+    }
+}
+
 /// Regression: where no thread was left (ulimit -u) `sim` and `report` ended by a panic, or never.
 #[test]
 fn without_threads_commands_do_their_work_or_say_why_not() {
     let dir = Dir::new("threads");
     let program = dir.0.join("pagetide");
-    std::fs::copy(env!("CARGO_BIN_EXE_pagetide"), &program).expect("a copy");
+    // Not by ourselves: what another test starts meanwhile would have the copy open for writing, and nobody could run it.
+    let mut copy = Command::new("cp");
+    copy.arg(env!("CARGO_BIN_EXE_pagetide")).arg(&program);
+    assert!(copy.status().expect("cp").success());
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(&dir.0, open).expect("ours");
     let run = |words: &[&str]| {

@@ -20,6 +20,7 @@ pub use start::{
     Found, become_program, block_no_signal, child_signal_waits, close_on_exec_from, found,
     is_ignored, take_child_signal,
 };
+use turn::has_time;
 pub use turn::run_before_others;
 
 /// The process (0 if our pid namespace has no number for it) and the user at the other end of a Unix socket, as of its connect (unix(7),
@@ -311,8 +312,8 @@ pub fn unlock(memory: &mut [u8]) -> io::Result<()> {
 const ORDINARY_ALONE: libc::c_int = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK;
 
 /// Runs `work` at the lowest real-time priority, so that other programs do not take the processor
-/// away while a target waits for a lock that `work` holds. Where that is not allowed (CAP_SYS_NICE) it
-/// runs as it is.
+/// away while a target waits for a lock that `work` holds. Where that is not allowed (CAP_SYS_NICE), or
+/// real time has a limit (RLIMIT_RTTIME), it runs as it is.
 pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     // Asked of the kernel: musl's function of this name refuses, as it should be of a process and the kernel's is of a thread.
     let set = |policy: libc::c_int, priority: libc::c_int| {
@@ -326,7 +327,8 @@ pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     let before = ordinary
         .into_iter()
         .find(|one| libc::c_long::from(*one) == before);
-    let raised = before.filter(|_| set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1));
+    let raised =
+        before.filter(|_| has_time() && set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1));
     let result = work();
     // Whom a limit of real time allows to be raised, without CAP_SYS_NICE, may not take that flag away (sched(7)); all that it means to an
     // ordinary thread is that its children begin with no better nice value than 0.

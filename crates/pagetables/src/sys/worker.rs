@@ -16,6 +16,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null, null_mut};
 use std::time::Duration;
 
+use super::turn::has_time;
+
 pub(crate) use serve::{Header, Operation, PATH_BYTES, WITHOUT_FILE_RIGHTS};
 
 /// Bytes that a request or its answer may hold beside the header.
@@ -247,7 +249,7 @@ impl Worker {
 
     /// Whether the scheduler puts it before all ordinary programs; without effect where that is not allowed.
     pub(crate) fn set_real_time(&self, is_real_time: bool) {
-        let (policy, priority): (_, libc::c_int) = match is_real_time {
+        let (policy, priority): (_, libc::c_int) = match is_real_time && has_time() {
             true => (libc::SCHED_FIFO, 1),
             false => (libc::SCHED_OTHER, 0),
         };
