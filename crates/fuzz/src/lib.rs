@@ -17,8 +17,10 @@ pub use mutate::mutate;
 
 /// How long a fuzzer runs in the house's check.
 const IN_THE_CHECK: Duration = Duration::from_millis(700);
-/// Most time of one input, whatever else runs on the machine.
+/// Most processor time of one input.
 const CASE_TIME: Duration = Duration::from_secs(20);
+/// Most time of one input, whatever else runs on the machine: an input that waits for something is found, too.
+const CASE_WALL_TIME: Duration = Duration::from_secs(600);
 /// What a run of inputs may take, bytes. The peak is the process's: the crate's other tests run beside it, and the largest of them
 /// takes .8 GiB, as the largest input may.
 const MEMORY_MAX: u64 = 2 << 30;
@@ -71,11 +73,21 @@ pub fn run(name: &str, make: impl Fn(&mut Chance) -> Vec<u8>, check: impl Fn(&[u
 /// One input; what it is is printed if it fails.
 fn one(what: &str, bytes: &[u8], check: &impl Fn(&[u8])) {
     let told = Told { what, bytes };
-    let begin = Instant::now();
+    let (begin, before) = (Instant::now(), processor_time());
     check(bytes);
-    let took = begin.elapsed();
-    assert!(took < CASE_TIME, "{what}: it took {took:?}");
+    let (waited, took) = (begin.elapsed(), processor_time().saturating_sub(before));
+    assert!(
+        took < CASE_TIME && waited < CASE_WALL_TIME,
+        "{what}: it took {took:?} of processor time within {waited:?}"
+    );
     drop(told);
+}
+
+/// Processor time of this thread since it began; 0 where that is not known.
+fn processor_time() -> Duration {
+    let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = times.split(' ').next().and_then(|text| text.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
 }
 
 /// Prints the input while its test panics.
