@@ -28,6 +28,29 @@ fn swapped(one: &Sleeper) -> u64 {
     one.status("VmSwap")
 }
 
+/// Regression: in a pod without a profile of its node's, each thread of `serve` might trace processes and load modules.
+#[test]
+fn every_thread_of_serve_has_a_filter_of_calls() {
+    let _serial = serial();
+    let folder = TempDir::new();
+    let (socket, history) = (folder.file("http"), folder.file("history"));
+    let listen = format!("unix:{socket}");
+    let tree = Tree::serve(&["--listen", &listen, "--history", &history]);
+    wait::until("the history is written", SOON, || {
+        std::path::Path::new(&history).exists()
+    });
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", tree.pid())).expect("it runs");
+    let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status"));
+    let threads: Vec<String> = tasks.filter_map(|task| status(task.ok()?).ok()).collect();
+    assert!(threads.len() > 2, "{threads:?}");
+    for thread in &threads {
+        let has = |line: &str| thread.lines().any(|one| one == line);
+        assert!(has("Seccomp:\t2") && has("NoNewPrivs:\t1"), "{thread}");
+    }
+    let complained = tree.complained();
+    assert!(!complained.contains("forbidden"), "{complained}");
+}
+
 #[test]
 fn a_tenant_is_a_control_group_with_files_of_version_2() {
     let _serial = serial();

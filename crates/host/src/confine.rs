@@ -1,15 +1,17 @@
-//! What a thread may still do once it reads bytes of strangers.
+//! What a thread may still do once it reads bytes of strangers, and what no manager's thread may.
 //!
 //! Invariant: a thread gives up rights and never gets them back; threads that it starts have no more than it has. Each layer that
 //! the kernel lacks is named by [`Confined`], and the other layers hold without it. Threads of a process share its memory: this
 //! keeps a thread that is misled from using rights, not code of an attacker from writing into the other threads.
 
 mod calls;
+mod never;
 
 use std::io;
+use std::path::Path;
 
 use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr};
-use landlock::{RulesetStatus, Scope};
+use landlock::{PathBeneath, PathFd, RulesetCreatedAttr, RulesetStatus, Scope};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 
@@ -51,6 +53,44 @@ pub fn keep_rights_to_files() {
     let _ = keep_capabilities(files | CapabilitySet::FOWNER);
 }
 
+/// For all threads of this process, those that it starts and programs that these start: no call that
+/// a manager never makes ([`never`]): no tracing, no module, no clock, no new root, no io_uring.
+/// Nothing is taken from a process without root's rights, which may do none of that: programs that it
+/// starts with rights of their own (fusermount3) would lose them.
+///
+/// # Errors
+/// The kernel has no seccomp, or a thread has a filter of its own already.
+pub fn forbid_what_no_manager_does() -> io::Result<()> {
+    match rustix::process::geteuid().is_root() {
+        true => never::forbid(true),
+        false => Ok(()),
+    }
+}
+
+/// For the rest of the calling thread: it makes, changes and removes files beneath this directory
+/// alone, wherever its path leads later.
+///
+/// # Errors
+/// The directory cannot be opened, or the kernel has no Landlock.
+pub fn change_files_beneath(directory: &Path) -> Result<(), String> {
+    let text = |error: &dyn std::error::Error| error.to_string();
+    let place = PathFd::new(directory).map_err(|error| text(&error))?;
+    let changes = AccessFs::from_write(NEWEST);
+    let done = Ruleset::default()
+        .handle_access(changes)
+        .and_then(Ruleset::create)
+        .and_then(|ruleset| ruleset.add_rule(PathBeneath::new(place, changes)))
+        .and_then(landlock::RulesetCreated::restrict_self);
+    enforced(done.map_err(|error| text(&error))?.ruleset)
+}
+
+fn enforced(status: RulesetStatus) -> Result<(), String> {
+    match status {
+        RulesetStatus::NotEnforced => Err("the kernel has none, or it is switched off".to_owned()),
+        RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
+    }
+}
+
 /// For the rest of the calling thread: no file but what is open already, no TCP port, no abstract socket and no signal of
 /// processes outside. What `/proc/PID/root` leads to is a file like any other.
 ///
@@ -63,10 +103,7 @@ fn forbid_files() -> Result<(), String> {
         .and_then(|ruleset| ruleset.scope(Scope::from_all(NEWEST)))
         .and_then(Ruleset::create);
     let done = ruleset.and_then(landlock::RulesetCreated::restrict_self);
-    match done.map_err(|error| error.to_string())?.ruleset {
-        RulesetStatus::NotEnforced => Err("the kernel has none, or it is switched off".to_owned()),
-        RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
-    }
+    enforced(done.map_err(|error| error.to_string())?.ruleset)
 }
 
 /// For the rest of the calling thread: no capability but these. CAP_IPC_LOCK stays where the limit of locked memory is finite and cannot be

@@ -1,7 +1,7 @@
 //! Puts the history on disk every few minutes.
 //!
 //! Invariant: no request waits for the disk: a thread of its own writes, one history at a time. That thread reads nothing that came from
-//! outside and keeps no right but those to files. After a kill, what came since the last write is lost.
+//! outside, keeps no right but those to files, and changes those beneath the history's directory alone, as it was at first. After a kill, what came since the last write is lost.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,9 @@ fn encoded(history: &mut History) -> Vec<u8> {
 fn write_all(path: &Path, histories: &Receiver<Vec<u8>>, notes: &Sender<String>) {
     host::confine::keep_rights_to_files();
     let mut has_failed = false;
+    let mut is_confined = false;
     for bytes in histories {
+        is_confined = is_confined || confine_beneath(path);
         let written = save(path, &bytes);
         let failed_before = std::mem::replace(&mut has_failed, written.is_err());
         if let (Err(error), false) = (written, failed_before) {
@@ -97,6 +99,22 @@ fn write_all(path: &Path, histories: &Receiver<Vec<u8>>, notes: &Sender<String>)
             ));
         }
     }
+}
+
+/// Whether this thread can change no other files from now on, or never will be kept from it: the
+/// kernel has no Landlock. Not before the directory is there.
+fn confine_beneath(path: &Path) -> bool {
+    let directory = match path.parent() {
+        Some(above) if above.as_os_str().is_empty() => Path::new("."),
+        Some(above) => above,
+        None => return true,
+    };
+    let is_there = std::fs::create_dir_all(directory).is_ok();
+    if is_there {
+        // Without Landlock it is as it was.
+        let _ = host::confine::change_files_beneath(directory);
+    }
+    is_there
 }
 
 #[cfg(test)]
@@ -129,5 +147,33 @@ mod tests {
         let loaded = crate::tenants::history::file::load(&path);
         assert_eq!(loaded.expect("ours"), (history, None));
         std::fs::remove_file(path).expect("ours");
+    }
+    /// Regression: the history's directory became a link, and the manager wrote wherever that led, with root's rights to files.
+    #[test]
+    fn a_directory_that_becomes_a_link_leads_to_no_other_file() {
+        let base = std::env::temp_dir().join(format!("pagetide-link-{}", std::process::id()));
+        let (own, others) = (base.join("own"), base.join("others"));
+        std::fs::create_dir_all(&others).expect("ours");
+        let (sender, notes) = channel();
+        let keeper = Keeper::new(Some(own.join("history")), sender).expect("a thread");
+        let mut history = History::default();
+        let write = |history: &mut History| {
+            let writer = keeper.writer.as_ref().expect("it is kept");
+            writer.bytes.send(encoded(history)).expect("it runs");
+        };
+        write(&mut history);
+        let begin = Instant::now();
+        while !own.join("history").exists() {
+            assert!(begin.elapsed() < Duration::from_secs(30), "not written");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::fs::rename(&own, base.join("moved")).expect("ours");
+        std::os::unix::fs::symlink(&others, &own).expect("ours");
+        keeper.finish(&mut history);
+        let left = std::fs::read_dir(&others).expect("ours").count();
+        std::fs::remove_dir_all(&base).expect("ours");
+        assert_eq!(left, 0, "it wrote there");
+        let note = notes.try_recv().expect("it is told");
+        assert!(note.contains("ermission denied"), "{note}");
     }
 }

@@ -145,6 +145,12 @@ fn begin(
     notes: &mut Vec<String>,
 ) -> Result<(Option<Mounted>, Ears), Error> {
     let wake = Wake::that_reloads()?;
+    // Threads that listen have fewer calls yet, by a filter of their own.
+    if let Err(error) = host::confine::forbid_what_no_manager_does() {
+        notes.push(format!(
+            "calls that it never makes are not forbidden to it: {error}"
+        ));
+    }
     let mount = asked.fixed.mount.as_ref();
     let socket = asked.fixed.mount_socket.as_ref();
     if let (Some(at), None) = (mount, socket) {

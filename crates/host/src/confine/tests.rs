@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
@@ -91,6 +92,69 @@ fn a_confined_thread_has_no_capability_and_others_keep_theirs() {
     let after = std::fs::read_to_string("/proc/thread-self/status").expect("ours");
     for name in ["CapEff:", "CapPrm:", "NoNewPrivs:", "Seccomp:"] {
         assert_eq!(field(&before, name), field(&after, name), "{name}");
+    }
+}
+
+/// A path that leads elsewhere after it was confined leads nowhere, and other files can be read.
+#[test]
+fn a_thread_changes_files_beneath_its_directory_alone() {
+    let other = Other::start();
+    let name = format!("pagetide-beneath-{}", std::process::id());
+    let (own, others) = (std::env::temp_dir().join(&name), std::env::temp_dir());
+    let others = others.join(format!("{name}-others"));
+    for directory in [&own, &others] {
+        std::fs::create_dir_all(directory).expect("ours");
+    }
+    let root = others.strip_prefix("/").expect("absolute");
+    let by_root = other.at("root").join(root).join("file");
+    let tried = in_a_thread(|| {
+        change_files_beneath(&own).expect("this kernel has Landlock");
+        std::fs::write(own.join("file"), "ours").expect("beneath it all is as before");
+        std::fs::rename(own.join("file"), own.join("renamed")).expect("beneath it");
+        File::open("/etc/passwd")
+            .map(drop)
+            .expect("others are read");
+        [
+            std::fs::write(&by_root, "theirs"),
+            std::fs::write(others.join("file"), "theirs"),
+            std::fs::remove_dir(&others),
+            std::fs::create_dir(others.join("directory")),
+        ]
+    });
+    let left = std::fs::read_dir(&others).expect("ours").count();
+    for directory in [&own, &others] {
+        std::fs::remove_dir_all(directory).expect("ours");
+    }
+    assert_eq!(left, 0);
+    for done in tried {
+        let error = done.expect_err("it is refused");
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    }
+}
+
+/// Regression: in a pod whose node has no profile all of the manager's threads might trace processes.
+#[test]
+fn what_no_manager_does_is_refused_and_all_else_is_as_before() {
+    let tried = in_a_thread(|| {
+        never::forbid(false).expect("this kernel has seccomp");
+        File::open("/proc/self/status")
+            .map(drop)
+            .expect("files are as before");
+        Command::new("true")
+            .status()
+            .map(drop)
+            .expect("programs, too");
+        let failed = |errno: rustix::io::Errno| io::Error::from(errno);
+        let names = File::open("/proc/self/ns/uts").expect("our own");
+        [
+            rustix::thread::move_into_link_name_space(names.as_fd(), None).map_err(failed),
+            std::os::unix::fs::chown("/nowhere", Some(0), None),
+            std::os::unix::fs::chroot("/nowhere"),
+        ]
+    });
+    for done in tried {
+        let error = done.expect_err("it is refused");
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
     }
 }
 
