@@ -268,6 +268,7 @@ const FLOORS: [(&str, &[&[&str]]); 43] = [
         "crates/daemon/src/tenants",
         &[
             &["awake", "recompress"],
+            &["names"],
             &["file", "values", "near", "notify", "snapshot"],
             &["config", "inode", "reports", "metrics", "history"],
             &["changes", "configured", "content", "keeper", "page"],

@@ -12,6 +12,7 @@ use host::manage::tenants::figures::{EDGES_MS, NodeFigures, TenantFigures, WALK_
 
 use host::report::Needed;
 
+use super::names::{Names, labels};
 use super::snapshot::{Snapshot, name_of};
 
 /// What is served as.
@@ -25,6 +26,7 @@ pub(super) fn text(snapshot: &Snapshot, needed: &BTreeMap<PathBuf, Needed>) -> S
         text: String::new(),
         tenants: snapshot.figures.tenants.iter().map(Labelled::new).collect(),
         nodes: &snapshot.nodes,
+        names: &snapshot.names,
     };
     page.of_tenants();
     page.needed(needed);
@@ -53,6 +55,7 @@ struct Page<'a> {
     text: String,
     tenants: Vec<Labelled<'a>>,
     nodes: &'a [u32],
+    names: &'a Names,
 }
 
 impl Page<'_> {
@@ -66,6 +69,7 @@ impl Page<'_> {
             text,
             tenants,
             nodes,
+            ..
         } = self;
         for Labelled { label, figures } in tenants {
             for (node, found) in nodes.iter().zip(&figures.nodes) {
@@ -148,7 +152,11 @@ impl Page<'_> {
             for Labelled { label, figures } in &self.tenants {
                 if let Some(needed) = needed.get(&figures.path) {
                     let value = of(needed);
-                    let _ = writeln!(self.text, "{name}{{{label}}} {value}");
+                    let _ = write!(self.text, "{name}{{{label}");
+                    for (key, text) in self.names.get(&figures.path).into_iter().flat_map(labels) {
+                        let _ = write!(self.text, ",{key}=\"{}\"", escaped(text));
+                    }
+                    let _ = writeln!(self.text, "}} {value}");
                 }
             }
         }
@@ -166,6 +174,7 @@ impl Page<'_> {
             text,
             tenants,
             nodes,
+            ..
         } = self;
         for Labelled { label, figures } in tenants {
             for (node, found) in nodes.iter().zip(&figures.nodes) {

@@ -25,6 +25,7 @@ mod listen;
 mod metrics;
 mod mount;
 pub mod mounter;
+mod names;
 mod near;
 mod notify;
 mod opened;

@@ -184,6 +184,7 @@ mod tests {
             (PathBuf::from(path), curve)
         };
         Snapshot {
+            names: Arc::default(),
             at_ms: 0,
             nodes: vec![0],
             figures: Figures {

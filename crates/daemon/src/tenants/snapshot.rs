@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,6 +19,8 @@ use host::manage::tenants::figures::Figures;
 use host::report::{Curve, Price};
 use host::system::Proc;
 use host::system::thread_cpu;
+
+use super::names::{Namer, Names};
 
 /// Composing may take this part of a processor.
 const SHARE: u32 = 20;
@@ -52,6 +55,8 @@ pub(super) struct Snapshot {
     pub(super) curves: Vec<(PathBuf, Option<Curve>)>,
     /// What a page costs that comes back.
     pub(super) price: Price,
+    /// Units, containers and pods among the tenants.
+    pub(super) names: Arc<Names>,
     /// Since the snapshot before.
     pub(super) actions: Vec<Action>,
 }
@@ -68,6 +73,7 @@ pub(super) struct Poster {
     turn: usize,
     /// When a page's price was measured, and what it was.
     price: Option<(Instant, Price)>,
+    namer: Namer,
     actions: Vec<Action>,
 }
 
@@ -91,6 +97,7 @@ pub(super) fn open() -> io::Result<(Poster, Board)> {
         next: Instant::now(),
         turn: 0,
         price: None,
+        namer: Namer::start(),
         actions: Vec::new(),
     };
     let board = Board {
@@ -115,10 +122,14 @@ impl Poster {
             return;
         }
         self.looks = tenants.looks();
+        let figures = tenants.figures();
+        let paths = figures.tenants.iter().map(|tenant| tenant.path.clone());
+        let names = self.namer.names(paths.collect());
         let snapshot = Snapshot {
             at_ms,
             nodes: tenants.nodes().to_vec(),
-            figures: tenants.figures(),
+            figures,
+            names,
             curves: self.curves(tenants),
             price: self.price(),
             actions: std::mem::take(&mut self.actions),

@@ -54,6 +54,7 @@ fn snapshot(at_ms: u64, tenants: Vec<TenantFigures>) -> Snapshot {
             ..Figures::default()
         },
         curves: Vec::new(),
+        names: std::sync::Arc::default(),
         price: host::report::Price::default(),
         actions: vec![Action {
             at_ms,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use host::manage::tenants::figures::{BINS, Cpu, Figures, Walks};
 use host::manage::tenants::left_out::LeftOut;
@@ -65,8 +66,28 @@ fn snapshot(paths: &[&[u8]]) -> Snapshot {
         },
         curves: Vec::new(),
         price: host::report::Price::default(),
+        names: Arc::default(),
         actions: Vec::new(),
     }
+}
+
+/// A container of a pod is found by the labels that other tools give it, whatever its names are.
+#[test]
+fn what_is_needed_has_the_names_of_units_and_containers() {
+    let mut snapshot = snapshot(&[b"web"]);
+    let mut workload = host::workload::Workload::of(std::path::Path::new("/web"));
+    workload.unit = Some("crio-1.scope".to_owned());
+    workload.namespace = Some("shop".to_owned());
+    workload.pod = Some("web-0".to_owned());
+    workload.container = Some("a \"b\"\n".to_owned());
+    snapshot.names = Arc::new(BTreeMap::from([(PathBuf::from("web"), workload)]));
+    let needed = Needed {
+        bytes: 1,
+        ..Needed::default()
+    };
+    let told = text(&snapshot, &BTreeMap::from([(PathBuf::from("web"), needed)]));
+    let line = r#"pagetide_needed_bytes{tenant="/web",unit="crio-1.scope",namespace="shop",pod="web-0",container="a \"b\"\n"} 1"#;
+    assert!(told.lines().any(|found| found == line), "{told}");
 }
 
 /// Every name and label of docs/interfaces.md, which scripts rely on.

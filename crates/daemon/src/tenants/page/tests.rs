@@ -35,6 +35,7 @@ fn snapshot(paths: &[&str]) -> Snapshot {
             ..Figures::default()
         },
         curves: Vec::new(),
+        names: std::sync::Arc::default(),
         price: host::report::Price::default(),
         actions: vec![Action {
             at_ms: NOW,
