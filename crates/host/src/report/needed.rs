@@ -187,9 +187,18 @@ impl Priced<'_> {
         Some((bytes + whole(rest * (1.0 - allowed / spent)), None))
     }
 
-    /// What is spent where no point of the curve keeps the budget: all that is allowed.
+    /// Whether more than twice what is allowed is spent at the curve's last point. Where above that it falls is not
+    /// known: of a program that goes around in a loop it falls at once, where all of it is there.
+    fn may_be_a_cliff(&self) -> bool {
+        let last = self.curve.points.last().and_then(likely);
+        last.is_some_and(|last| self.spent(last) > 2.0 * self.allowed())
+    }
+
+    /// What is spent where no point of the curve keeps the budget: all that is allowed, or nothing where all of the
+    /// memory stays.
     fn beyond(&self) -> Rates {
-        let Some(last) = self.curve.points.last().and_then(likely) else {
+        let last = self.curve.points.last().and_then(likely);
+        let Some(last) = last.filter(|_| !self.may_be_a_cliff()) else {
             return (0.0, 0.0);
         };
         let part = (self.allowed() / self.spent(last).max(f64::MIN_POSITIVE)).min(1.0);
@@ -252,6 +261,7 @@ impl Needed {
         let resident = beside.resident_bytes;
         let (bytes, point) = priced
             .smallest(resident, likely)
+            .filter(|(_, point)| point.is_some() || !priced.may_be_a_cliff())
             .unwrap_or((resident, None));
         let bound = |of: fn(&CurvePoint) -> Option<Rates>| {
             priced
@@ -447,13 +457,20 @@ mod tests {
         assert_eq!(needed(&curve, Budget::Refaults(2.0)).bytes, 23 * MIB);
     }
 
-    /// Beyond the curve what comes back falls evenly to nothing.
+    /// Beyond the curve what comes back falls evenly to nothing, or nobody knows where: then all of it is needed.
     #[test]
     fn there_is_always_a_number() {
         let far = curve(&[90_000.0, 60_000.0], 300_000);
         let told = needed(&far, Budget::Cost(COST_PERCENT));
-        assert_eq!(told.bytes / MIB, 21 + 208 * 9 / 10);
-        assert_eq!(told.confidence, Confidence::Low);
+        // Regression: a loop through 64 MiB in 32 s was said to need 63.6 MiB, with which it waits for every page.
+        assert_eq!((told.bytes / MIB, told.confidence), (229, Confidence::Low));
+        assert!(told.cost_percent < 0.01, "{told:?}");
+        let near = curve(&[90_000.0, 10_000.0], 300_000);
+        let told = needed(&near, Budget::Cost(COST_PERCENT));
+        assert_eq!(
+            (told.bytes / MIB, told.confidence),
+            (21 + 208 * 4 / 10, Confidence::Low)
+        );
         assert!((told.cost_percent - COST_PERCENT).abs() < 0.01, "{told:?}");
         let none = needed(&curve(&[], 5_000), Budget::Cost(COST_PERCENT));
         assert_eq!((none.bytes, none.confidence), (229 * MIB, Confidence::Low));
