@@ -1,22 +1,31 @@
 /* Memory that is touched at a steady pace by a pattern: for curves that a full trace can be held against.
  *
- *   paced PATTERN MIB PER_SECOND SECONDS [TRACE]
+ *   paced PATTERN MIB PER_SECOND SECONDS [TRACE [anon|huge|file|shared]]
  *
  * Fills MIB, prints `ready pid=P`, then touches PER_SECOND pages a second, spread over each hundredth of one, for
  * SECONDS or until its standard input ends; what was late is caught up with. Prints `touched N` at the end.
  * PATTERN as in patterns.c, and
- *   phases    evenly within one half of the memory, then the other, changing every 20 s
+ *   even      evenly within all of it
+ *   zipf0.8   by the law of zipf with this exponent
+ *   phases    evenly within one half of the memory, then the other, changing every 20 s (phases60: every 60 s)
+ *   grow      evenly within a quarter of it that grows by a MiB each second
+ *   keep      evenly within a quarter, and every hundredth touch a page that was not touched before
  *   tail      nine of ten touches within the first tenth, the others by the law of zipf over all
  *   rare      evenly within the first half, and every 60,000th touch anywhere
+ * The memory is anonymous in pages of 4 KiB unless told: in huge pages, of a file beside the trace, or shared.
  * TRACE gets each touch, the fill's first, as a record of libCacheSim's oracleGeneral: second, page, 4096, -1. It is written,
  * not mapped: it is none of this program's memory. */
 #include "schedule.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 
 static const char usage[] =
-    "usage: paced zipf|hotcold|scanhot|moving|loop|phases|tail|rare MIB PER_SECOND SECONDS [TRACE]";
+    "usage: paced even|zipf|hotcold|scanhot|moving|loop|phases|tail|rare|grow|keep MIB PER_SECOND SECONDS "
+    "[TRACE [anon|huge|file|shared]]";
+static double exponent;
+static uint64_t filled, every = 20;
 static uint64_t *memory, pages, octaves, total, state = 88172645463325252u, begin;
 
 struct record { uint32_t second; uint64_t page; uint32_t size; int64_t next; } __attribute__((packed));
@@ -46,16 +55,30 @@ static uint64_t like_zipf(uint64_t random)
     return (low + below(random, high - low) - 1) * 2654435761u % pages;
 }
 
+/* A rank below `pages`, spread over them: that of a continuous law with this exponent. */
+static uint64_t like_zipf_of(uint64_t random)
+{
+    double even = (double)(random >> 11) / 9007199254740992.0, power = 1 - exponent;
+    double rank = fabs(power) < 1e-9 ? pow((double)pages + 1, even)
+                                     : pow(even * (pow((double)pages + 1, power) - 1) + 1, 1 / power);
+    uint64_t at = (uint64_t)rank - 1;
+    return (at < pages ? at : pages - 1) * 2654435761u % pages;
+}
+
 static uint64_t pick(const char *pattern, uint64_t number, uint64_t seconds)
 {
     static uint64_t scan;
     uint64_t random = mix(xorshift(&state)), quarter = pages / 4;
+    uint64_t grown = quarter + seconds * (MIB / PAGE);
     switch (pattern[0]) {
-    case 'z': return like_zipf(random);
+    case 'e': return below(random, pages);
+    case 'g': return below(random, grown < pages ? grown : pages);
+    case 'k': return number % 100 || quarter + scan == pages ? below(random, quarter) : quarter + scan++;
+    case 'z': return exponent > 0 ? like_zipf_of(random) : like_zipf(random);
     case 'h': return below(random, pages * 2 / 5);
     case 's': return number % 10 ? below(random, quarter) : quarter + scan++ % (pages - quarter);
     case 'm': return (below(random, quarter) + number * 16 / total * (pages / 8)) % pages;
-    case 'p': return below(random, pages / 2) + (seconds / 20 % 2) * (pages / 2);
+    case 'p': return below(random, pages / 2) + (seconds / every % 2) * (pages / 2);
     case 'r': return below(random, number % 60000 ? pages / 2 : pages);
     case 't': return number % 10 ? below(random, pages / 10) : like_zipf(random);
     default: return number % pages;
@@ -74,7 +97,7 @@ static void note(uint64_t page, uint64_t second)
 static void touch(uint64_t page, uint64_t number, uint64_t second)
 {
     volatile uint64_t *at = memory + page * WORDS;
-    if (number % 4 == 0)
+    if (number % 4 == 0 || page >= filled)
         at[1] = number;
     else
         (void)at[1];
@@ -88,21 +111,52 @@ static int input_ended(void)
     return poll(&input, 1, 0) > 0 && read(0, &byte, 1) <= 0;
 }
 
+/* The memory, of a kind. */
+static uint64_t *made(const char *kind, const char *beside)
+{
+    size_t bytes = pages * PAGE, huge = 2 * MIB;
+    if (kind[0] == 'f') {
+        char name[4096];
+        snprintf(name, sizeof name, "%s.data", beside);
+        int file = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        if (file < 0 || ftruncate(file, (off_t)bytes) != 0)
+            FAIL(97, "paced: %s: %s", name, strerror(errno));
+        void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (at == MAP_FAILED)
+            FAIL(97, "paced: mmap: %s", strerror(errno));
+        return at;
+    }
+    if (kind[0] == 's') {
+        void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (at == MAP_FAILED)
+            FAIL(97, "paced: mmap: %s", strerror(errno));
+        return at;
+    }
+    char *at = map_anon(bytes + huge);
+    at += huge - (uintptr_t)at % huge;
+    madvise(at, bytes, kind[0] == 'h' ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    return (uint64_t *)at;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 5 || argc > 6 || !*argv[1] || !strchr("zhsmlptr", argv[1][0]))
+    if (argc < 5 || argc > 7 || !*argv[1] || !strchr("ezhsmlptrgk", argv[1][0]))
         FAIL(2, "%s", usage);
+    if (argv[1][0] == 'z' && argv[1][4])
+        exponent = atof(argv[1] + 4);
+    if (argv[1][0] == 'p' && argv[1][6])
+        every = number(argv[1] + 6, 1, 3600, usage);
     pages = number(argv[2], 1, 1 << 20, usage) * MIB / PAGE;
     uint64_t rate = number(argv[3], 100, 100000000, usage);
     uint64_t seconds = number(argv[4], 1, 1 << 20, usage);
     total = rate * seconds;
-    if (argc == 6 && (trace = open(argv[5], O_WRONLY | O_CREAT | O_TRUNC, 0644)) < 0)
+    if (argc >= 6 && (trace = open(argv[5], O_WRONLY | O_CREAT | O_TRUNC, 0644)) < 0)
         FAIL(97, "paced: %s: %s", argv[5], strerror(errno));
-    memory = map_anon(pages * PAGE);
-    madvise(memory, pages * PAGE, MADV_NOHUGEPAGE);
+    memory = made(argc == 7 ? argv[6] : "anon", argv[5]);
+    filled = strchr("gk", argv[1][0]) ? pages / 4 : pages;
     while ((uint64_t)1 << octaves <= pages)
         octaves++;
-    for (uint64_t page = 0; page < pages; page++) {
+    for (uint64_t page = 0; page < filled; page++) {
         page_fill(memory + page * WORDS, page, 1);
         note(page, 0);
     }
