@@ -32,7 +32,7 @@ const PROGRAMS: [(&str, u64, u64, &str); 20] = [
     ("zipf0.8", 96, 3000, "anon"),
     ("zipf1.0", 96, 3000, "anon"),
     ("zipf1.2", 96, 3000, "anon"),
-    ("zipf1.2", 96, 300, "anon"),
+    ("zipf0.6", 96, 500, "anon"),
     ("loop", 48, 4000, "anon"),
     ("loop", 64, 500, "anon"),
     ("phases10", 96, 3000, "anon"),
