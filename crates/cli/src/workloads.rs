@@ -11,6 +11,9 @@ use host::workload::{self, Resolved, Workload};
 
 use crate::failure::Failure;
 
+/// So many processes of a name are told.
+const CALLED_MAX: usize = 8;
+
 /// What people have names for.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum By {
@@ -79,10 +82,32 @@ pub(crate) fn find(name: &str) -> Result<Found, Failure> {
     }
     let mut workloads = workload::gather(processes);
     workload::name(&mut workloads, Path::new("/"));
-    meant(name, &workloads)
+    meant(name, &workloads, &called(&proc, name))
 }
 
-fn meant(name: &str, workloads: &[Workload]) -> Result<Found, Failure> {
+/// The first processes that the kernel knows by this name: people try that first.
+fn called(proc: &Proc, name: &str) -> Vec<u32> {
+    let pids = proc.pids().unwrap_or_default().into_iter();
+    let is_called = |pid: &u32| matches!(proc.name(*pid), Ok(Some(found)) if found == name);
+    pids.filter(is_called).take(CALLED_MAX).collect()
+}
+
+/// What to do where nothing has a name: these are named nearly so, and these processes are called so.
+fn hint(nearest: &[String], called: &[u32]) -> String {
+    let pids: Vec<String> = called.iter().map(u32::to_string).collect();
+    match (pids.is_empty(), nearest.is_empty()) {
+        (false, _) => format!(
+            "processes with this name are given by their pid: {}",
+            pids.join(", ")
+        ),
+        (true, false) => format!("did you mean {}?", nearest.join(", ")),
+        (true, true) => {
+            "`pagetide recommend` lists all that runs; a process is given by its pid".to_owned()
+        }
+    }
+}
+
+fn meant(name: &str, workloads: &[Workload], called: &[u32]) -> Result<Found, Failure> {
     match workload::resolve(name, workloads) {
         Resolved::Found(found) => {
             let mut paths: Vec<PathBuf> = found.iter().map(|one| one.path.clone()).collect();
@@ -92,10 +117,7 @@ fn meant(name: &str, workloads: &[Workload]) -> Result<Found, Failure> {
             })
         }
         Resolved::NotFound(nearest) => {
-            let hint = match nearest.is_empty() {
-                true => "`pagetide recommend` lists all that runs".to_owned(),
-                false => format!("did you mean {}?", nearest.join(", ")),
-            };
+            let hint = hint(&nearest, called);
             Err(Failure::new(
                 format!(
                     "cannot find `{}`: nothing that runs has this name",
@@ -131,11 +153,14 @@ mod tests {
     fn a_name_is_a_group_or_the_candidates_are_told() {
         let all = workloads();
         let nginx = PathBuf::from("/system.slice/nginx.service");
-        assert_eq!(meant("nginx", &all).expect("one"), Found::Group(nginx));
-        let many = meant("redis", &all).expect_err("two").to_string();
+        assert_eq!(meant("nginx", &all, &[]).expect("one"), Found::Group(nginx));
+        let many = meant("redis", &all, &[]).expect_err("two").to_string();
         assert!(many.contains("several have this name"), "{many}");
-        let none = meant("ngin", &all).expect_err("none").to_string();
+        let none = meant("ngin", &all, &[]).expect_err("none").to_string();
         assert!(none.contains("nothing that runs has this name"), "{none}");
+        // Regression: `recommend redis-server` said nothing of the pid that would do.
+        let told = hint(&[], &[12, 34]);
+        assert!(told.ends_with("by their pid: 12, 34"), "{told}");
         assert_eq!(find("12").expect("a pid"), Found::Pid(12));
     }
 }

@@ -24,10 +24,13 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Series that scripts may rely on.
-const SERIES: [&str; 8] = [
+const SERIES: [&str; 11] = [
     "pagetide_build_info",
+    "pagetide_needed_bytes",
+    "pagetide_needed_confidence",
     "pagetide_overhead_cpu_seconds_total",
     "pagetide_page_age_bytes",
+    "pagetide_refaults_predicted",
     "pagetide_refaults_total",
     "pagetide_resident_bytes",
     "pagetide_steals_total",

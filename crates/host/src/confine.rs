@@ -54,7 +54,7 @@ pub fn keep_rights_to_files() {
 }
 
 /// For all threads of this process, those that it starts and programs that these start: no call that
-/// a manager never makes ([`never`]): no tracing, no module, no clock, no new root, no io_uring.
+/// a manager never makes (`confine/never.rs`): no tracing, no module, no clock, no new root, no io_uring.
 /// Nothing is taken from a process without root's rights, which may do none of that: programs that it
 /// starts with rights of their own (fusermount3) would lose them.
 ///

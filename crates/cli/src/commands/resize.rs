@@ -105,8 +105,12 @@ impl Job<'_> {
         let (path, size) = (self.group.path.display(), self.args.memory_max);
         let held = self.charged()?;
         let former = self.limit.former();
+        let cache = match held.all - held.stays {
+            0 => String::new(),
+            cache => format!(", {} of it page cache that leaves first", Bytes(cache)),
+        };
         say(&format!(
-            "{path}: {} charged, limit {}",
+            "{path}: {} charged{cache}, limit {}",
             Bytes(held.all),
             limit_text(former)
         ));

@@ -14,6 +14,8 @@ use crate::args::{Figure, Gate};
 const ABOVE: u8 = 4;
 /// So much of a command line is the name of a test case, characters.
 const NAME: usize = 200;
+/// Exit codes of `run` where there was no program: no right or no swap, not executable, not found.
+const NEVER_RAN: [u8; 3] = [3, 126, 127];
 
 /// What the comparison says.
 #[derive(PartialEq, Eq, Debug)]
@@ -26,6 +28,10 @@ pub(super) struct Verdict {
 impl Verdict {
     /// Of a program that ended with `code`. Its largest process had `largest` bytes.
     pub(super) fn of(gate: &Gate, code: u8, report: Option<&Report>, largest: u64) -> Verdict {
+        if report.is_none() && NEVER_RAN.contains(&code) {
+            let text = format!("nothing was measured: the program did not run (exit code {code})");
+            return Verdict { text, code };
+        }
         let found = report.map(|report| figure(gate.by, report, largest));
         let allowed = gate.fail_above.unwrap_or_default();
         let is_measured = found.is_some();
@@ -38,6 +44,9 @@ impl Verdict {
         let is_above = bytes > allowed.0;
         let relation = if is_above { "above" } else { "within" };
         text += &format!(": {relation} the {allowed} of --fail-above");
+        if is_above && allowed.0 < 1 << 20 {
+            text += " (a number alone is bytes: 300M are MiB)";
+        }
         if code != 0 {
             text += &format!(" (the program itself ended with {code})");
         }
@@ -178,6 +187,14 @@ mod tests {
                 assert_eq!(says, by == Figure::Needed, "{}", early.text);
             }
         }
+    }
+
+    /// Regression: of a program that was not found pagetide's own 7.4 MiB were said to be within the size.
+    #[test]
+    fn what_never_ran_is_within_nothing() {
+        let never = Verdict::of(&gate(Figure::Needed), 127, None, 7 * MIB);
+        assert_eq!(never.code, 127);
+        assert!(never.text.contains("did not run") && !never.text.contains("within"));
     }
 
     #[test]
