@@ -75,7 +75,7 @@ static void check_in_child(const uint64_t *memory)
     if (pid < 0)
         FAIL(97, "fork: %s", strerror(errno));
     if (pid == 0) {
-        alarm(60);
+        alarm(240);
         for (size_t page = 0; page < pages; page += 7)
             page_check(memory + page * WORDS, page, 1);
         _exit(0);
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
     if (option(argc, argv, "--child", 0))
         become_child();
     /* What hangs is killed, and its status tells. */
-    alarm(60);
+    alarm(240);
     looked_at = memory;
     size_t waiters = option(argc, argv, "--waiters", 0), all = waiters + threads;
     pthread_t *ids = calloc(all, sizeof *ids);

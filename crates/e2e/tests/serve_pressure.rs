@@ -12,7 +12,7 @@ use e2e::wait;
 use e2e::zram::Swap;
 
 const MIB: u64 = 1 << 20;
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(180);
 
 /// Microseconds of its first line.
 fn total(text: &str) -> u64 {
