@@ -98,8 +98,8 @@ pub(crate) enum Command {
     Recommend(Recommend),
     /// Lower the memory limit of what runs: make room first, and go back if it costs too much
     ///
-    /// Pages out the coldest memory until the rest fits, sets the limit by its owner (a property of a systemd unit, else the control
-    /// group's file), and watches. If the group then waits for memory longer than --cost allows, or on ^C, the limit is again what it
+    /// Pages out the coldest memory until the rest fits, then sets the limit (of a systemd unit as its property, else in the
+    /// control group's file), and watches. If the group then waits for memory longer than --cost allows, or on ^C, the limit is again what it
     /// was, and the exit code is 1. For a container of a Kubernetes pod it prints the command that does it, and changes nothing.
     #[command(after_help = examples::RESIZE)]
     Resize(Resize),

@@ -11,7 +11,7 @@ use host::workload::{self, Resolved, Workload};
 
 use crate::failure::Failure;
 
-/// So many processes of a name are told.
+/// A message lists at most this many processes of one name.
 const CALLED_MAX: usize = 8;
 
 /// What people have names for.

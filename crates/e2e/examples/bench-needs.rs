@@ -54,7 +54,7 @@ struct Outcome {
     name: String,
     told: f64,
     exact: f64,
-    /// What the number that was told would cost, of the time.
+    /// Share of the time that the program would wait for refaults at the reported size.
     costs: f64,
     confidence: String,
 }

@@ -100,12 +100,9 @@ impl Shape {
 /// What of the plain tenant was used within two seconds, bytes, and how long the answer took.
 fn young(tree: &Tree, longest: &mut Duration) -> u64 {
     let begin = Instant::now();
-    let text = tree.read("plain/memory.workingset.page_age");
+    let bytes = tree.youngest("plain");
     *longest = (*longest).max(begin.elapsed());
-    let mut lines = text.lines().filter(|line| !line.starts_with('N'));
-    let anon = lines.next().and_then(|line| line.split(' ').nth(1));
-    let bytes = anon.and_then(|word| word.strip_prefix("anon="));
-    bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+    bytes
 }
 
 /// Changes what the plain tenant uses until the time is over: how long the slowest change took to be seen, and the

@@ -117,6 +117,19 @@ impl Tree {
         tree
     }
 
+    /// Anonymous bytes of a tenant in the youngest bin of its page ages.
+    ///
+    /// # Panics
+    /// If its file cannot be read.
+    #[must_use]
+    pub fn youngest(&self, tenant: &str) -> u64 {
+        let text = self.read(&format!("{tenant}/memory.workingset.page_age"));
+        let mut lines = text.lines().filter(|line| !line.starts_with('N'));
+        let anon = lines.next().and_then(|line| line.split(' ').nth(1));
+        let bytes = anon.and_then(|word| word.strip_prefix("anon="));
+        bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+    }
+
     /// Waits until it has ended by itself.
     ///
     /// # Panics

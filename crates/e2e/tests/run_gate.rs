@@ -47,7 +47,7 @@ fn a_program_fails_for_the_figure_that_is_asked_for() {
     assert!(junit.contains("failures=\"1\""), "{junit}");
 }
 
-/// Regression: a program that had ended before the first scan passed any size, since its peak was said to be 0 B.
+/// Regression: a program that ended before the first scan passed any size, because its peak was reported as 0 B.
 #[test]
 fn a_program_that_nobody_had_time_to_measure_passes_no_size() {
     let folder = TempDir::new();

@@ -31,15 +31,6 @@ fn start(tree: &Tree, tenant: &str, pages: &str, stride_kib: &str) -> Running {
     Run::new(argv).start()
 }
 
-/// What of the plain tenant was used within two seconds, bytes.
-fn young(tree: &Tree) -> u64 {
-    let text = tree.read("plain/memory.workingset.page_age");
-    let mut lines = text.lines().filter(|line| !line.starts_with('N'));
-    let anon = lines.next().and_then(|line| line.split(' ').nth(1));
-    let bytes = anon.and_then(|word| word.strip_prefix("anon="));
-    bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
-}
-
 /// Regression: eight tenants with a page in each of 30,000 tables made scans of all rarer, and what a small tenant beside them had
 /// used was not known for 10 to 22 s.
 #[test]
@@ -63,11 +54,13 @@ fn tenants_that_are_dear_to_scan_are_late_and_others_are_not() {
     });
     for _ in 0..3 {
         plain.signal(Signal::STOP);
-        wait::until("what is not used grows old", LIMIT, || young(&tree) < MIB);
+        wait::until("what is not used grows old", LIMIT, || {
+            tree.youngest("plain") < MIB
+        });
         plain.signal(Signal::CONT);
         let begin = Instant::now();
         wait::until("what is used is young", LIMIT, || {
-            young(&tree) > PLAIN_MIB * MIB / 2
+            tree.youngest("plain") > PLAIN_MIB * MIB / 2
         });
         let took = begin.elapsed();
         assert!(took < ON_TIME, "known after {took:?}");

@@ -19,7 +19,7 @@ use crate::unavailable::Unavailable;
 use crate::walk::{Piece, Sink, Walked};
 use crate::zero::HugeZero;
 
-/// Address space that is read before it is told: where all of it is in use, half a MiB of entries.
+/// Bytes of address space that are read before the reader passes them on. Where all of it is mapped, its entries take 256 KiB.
 const PART: u64 = 128 << 20;
 /// Pages of a table whose folios are asked about. A folio of one page is hit by DAMON once in minutes; a
 /// large one, which is a folio for all its pages, again and again: so all pages of a table are asked

@@ -86,8 +86,8 @@ impl Lruvec {
         self.folios.ensure(len);
     }
 
-    /// Gives memory back: ids from `len` on end, as far as no page has or had one of them that is still
-    /// known here (resident, or out with a shadow).
+    /// Shrinks the folio table to `len` ids and frees the memory. It stays longer if a page with a higher id is
+    /// resident or has a shadow.
     pub fn shrink(&mut self, len: usize) {
         if len >= self.folios.len() {
             return;

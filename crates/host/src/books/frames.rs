@@ -9,7 +9,7 @@
 
 use super::head::Head;
 use super::index::{FRAMES_MAX, Index, NARROW, WIDE, Within};
-use super::slabs::{Chunk, Kind, PLACES, Slabs};
+use super::slabs::{Chunk, Kind, PLACES, Slabs, offset_at};
 use super::word::{Size, Word};
 
 /// A chunk with so few records joins its neighbour, if they have no more than `JOINED_MAX` together.
@@ -127,9 +127,9 @@ impl Frames {
         if head.is_narrow() {
             return self.find(frame);
         }
-        let (at, offset) = (head.live.trailing_ones() as usize, offset_of(frame, head));
-        let chunk = self.slabs.chunk(id)?;
-        chunk.offsets[at] = offset;
+        let (free, offset) = (head.live.trailing_ones() as usize, offset_of(frame, head));
+        let mut chunk = self.slabs.chunk(id)?;
+        let at = chunk.place(free, offset);
         Some((chunk, at))
     }
 
@@ -166,9 +166,7 @@ impl Frames {
 
     /// A record of a frame is this owner's from now on.
     pub(super) fn give_to(&mut self, frame: u64, owner: u16) {
-        let found = self.find(frame).is_some();
-        let id = self.index.get(frame).filter(|_| found);
-        if let Some(id) = id {
+        if let Some(id) = self.index.get(frame) {
             self.with_room_for(id, owner);
         }
         if let Some((mut chunk, at)) = self.find(frame) {
@@ -233,14 +231,7 @@ impl Frames {
         };
         *chunk.head = head;
         for (number, record) in records.iter().enumerate() {
-            let offset = offset_of(record.frame, &head);
-            let at = match chunk.offsets.get_mut(number) {
-                Some(place) => {
-                    *place = offset;
-                    number
-                }
-                None => usize::from(offset),
-            };
+            let at = chunk.place(number, offset_of(record.frame, &head));
             chunk.head.live |= 1 << at;
             chunk.head.seen |= u64::from(record.seen) << at;
             chunk.words[at] = record.word;
@@ -257,10 +248,8 @@ impl Frames {
         };
         let head = *chunk.head;
         for at in (0..PLACES).filter(|at| head.live >> at & 1 == 1) {
-            let offset = chunk.offsets.get(at);
-            let offset = offset.map_or(at as u64, |offset| u64::from(*offset));
             records.push(Moving {
-                frame: head.base() + offset,
+                frame: head.base() + u64::from(chunk.offset(at)),
                 word: chunk.words[at],
                 owner: chunk.owner(at),
                 seen: head.seen >> at & 1 == 1,
@@ -385,11 +374,8 @@ impl Frames {
             };
             let frames = frame..end;
             let offsets = self.slabs.offsets(id);
-            let is_within = |at: &usize| {
-                let offset = offsets.get(*at);
-                let offset = offset.map_or(*at as u64, |offset| u64::from(*offset));
-                frames.contains(&(head.base() + offset))
-            };
+            let is_within =
+                |at: &usize| frames.contains(&(head.base() + u64::from(offset_at(offsets, *at))));
             let places = (0..PLACES)
                 .filter(|at| head.live >> at & 1 == 1)
                 .filter(is_within)
@@ -439,10 +425,7 @@ impl Frames {
             assert_ne!(head.live, 0, "a chunk has a record");
             assert_eq!(head.seen & !head.live, 0, "what was seen is live");
             for place in (0..PLACES).filter(|place| head.live >> place & 1 == 1) {
-                let offset = match head.is_narrow() {
-                    true => place as u64,
-                    false => u64::from(self.slabs.offsets(id)[place]),
-                };
+                let offset = u64::from(offset_at(self.slabs.offsets(id), place));
                 let frame = head.base() + offset;
                 assert!(offset < 1 << head.width());
                 assert_eq!(self.index.get(frame), Some(id));

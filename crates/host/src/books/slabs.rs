@@ -92,7 +92,7 @@ pub(super) struct Chunk<'a> {
     pub(super) head: &'a mut Head,
     pub(super) words: &'a mut [Word],
     owners: &'a mut [u16],
-    pub(super) offsets: &'a mut [u16],
+    offsets: &'a mut [u16],
 }
 
 /// All slabs. A chunk's id is its slab's number times 64, and its own within the slab.
@@ -135,6 +135,12 @@ fn part<T>(all: &mut [T], at: usize, places: usize) -> &mut [T] {
         .unwrap_or_default()
 }
 
+/// How far into the range the record at a place is: in a narrow chunk, which keeps no offsets, as far as its place.
+pub(super) fn offset_at(offsets: &[u16], at: usize) -> u16 {
+    let narrow = u16::try_from(at).unwrap_or(u16::MAX);
+    offsets.get(at).copied().unwrap_or(narrow)
+}
+
 /// How many of the slabs of a kind, by how many of their chunks are used and ascending, the others have room for:
 /// none where hardly more than an eighth of all places is empty.
 fn emptied(slabs: &[(u32, u32)]) -> usize {
@@ -152,6 +158,22 @@ fn emptied(slabs: &[(u32, u32)]) -> usize {
 }
 
 impl Chunk<'_> {
+    /// How far into the chunk's range a record's frame is.
+    pub(super) fn offset(&self, at: usize) -> u16 {
+        offset_at(self.offsets, at)
+    }
+
+    /// The place of the record with this number, counted from 0, whose frame is so far into the range.
+    pub(super) fn place(&mut self, number: usize, offset: u16) -> usize {
+        match self.offsets.get_mut(number) {
+            Some(place) => {
+                *place = offset;
+                number
+            }
+            None => usize::from(offset),
+        }
+    }
+
     /// The owner of a record.
     #[inline]
     pub(super) fn owner(&self, at: usize) -> u16 {
@@ -302,26 +324,17 @@ impl Slabs {
         let head = *from.head;
         let records: Vec<(usize, Word, u16, u16)> = (0..PLACES)
             .filter(|at| head.live >> at & 1 == 1)
-            .map(|at| {
-                let offset = from.offsets.get(at).copied().unwrap_or(0);
-                (at, from.words[at], from.owner(at), offset)
-            })
+            .map(|at| (at, from.words[at], from.owner(at), from.offset(at)))
             .collect();
         from.head.live = 0;
         self.give_back(id);
-        let Some(to) = self.chunk(new) else {
+        let Some(mut to) = self.chunk(new) else {
             return new;
         };
         let mut moved = head;
         (moved.live, moved.seen) = (0, 0);
         for (number, (before, word, owner, offset)) in records.into_iter().enumerate() {
-            let at = match to.offsets.get_mut(number) {
-                Some(place) => {
-                    *place = offset;
-                    number
-                }
-                None => before,
-            };
+            let at = to.place(number, offset);
             moved.live |= 1 << at;
             moved.seen |= (head.seen >> before & 1) << at;
             to.words[at] = word;
@@ -335,7 +348,7 @@ impl Slabs {
     }
 
     /// Where more than an eighth of a kind's places is empty, the chunks of the emptiest slabs move into the
-    /// others; `told` gets the old and the new id of each.
+    /// others; `told` gets the head and the new id of each.
     pub(super) fn pack(&mut self, mut told: impl FnMut(&Head, u32)) {
         let mut by_kind = [const { Vec::new() }; KINDS];
         for (number, slab) in (0_u32..).zip(&self.all) {

@@ -489,7 +489,8 @@ mod tests {
         assert_eq!(needed(&slow, Budget::Cost(COST_PERCENT)).bytes, 22 * MIB);
     }
 
-    /// Beyond the curve what comes back falls evenly to nothing, or nobody knows where: then all of it is needed.
+    /// Above the curve's last point, refaults are assumed to fall linearly to zero. If they cost more than twice the
+    /// budget at that point, all resident memory is needed.
     #[test]
     fn there_is_always_a_number() {
         let far = curve(&[90_000.0, 60_000.0], 300_000);

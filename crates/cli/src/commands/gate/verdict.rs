@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// Regression: of a program that was not found pagetide's own 7.4 MiB were said to be within the size.
+    /// Regression: for a command that does not exist, pagetide's own peak of 7.4 MiB was compared with the size and passed.
     #[test]
     fn what_never_ran_is_within_nothing() {
         let never = Verdict::of(&gate(Figure::Needed), 127, None, 7 * MIB);

@@ -357,7 +357,8 @@ fn bounds_are_on_both_sides() {
     }
 }
 
-/// A program that is watched from its start: pages fill at each look until there are `all`, then each look uses what `uses` says.
+/// A program that is watched from its start: it touches new pages before each scan until it has `all`, then the pages that
+/// `uses` returns.
 fn started(all: u32, filled_a_look: u32, looks: u32, uses: impl Fn(u32) -> Vec<u32>) -> Both {
     let mut both = Both::new(0);
     let mut filled = 0;
